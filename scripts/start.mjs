@@ -1,0 +1,20 @@
+/**
+ * `npm start`: installs what is missing, builds, and runs the gateway on its embedded default
+ * (or on what follows: `npm start -- -f config.yaml`).
+ */
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+import { installIfMissing, root, step } from "./steps.mjs";
+
+installIfMissing();
+step("build", process.execPath, ["scripts/build.mjs"]);
+
+const gateway = spawn(
+  process.execPath,
+  ["--enable-source-maps", join(root, "dist", "gateway.js"), ...process.argv.slice(2)],
+  { stdio: "inherit" },
+);
+// The terminal signals the whole group; from elsewhere a signal reaches only this process and is passed on.
+for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"])
+  process.on(signal, () => process.stdin.isTTY || gateway.kill(signal));
+gateway.on("exit", (code, signal) => process.exit(code ?? (signal ? 1 : 0)));

@@ -1,0 +1,56 @@
+/**
+ * What the npm commands share: install when something is missing, and run a step with its name printed.
+ * Plain JavaScript, because it runs before anything is installed.
+ */
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+const MIN_NODE = [20, 19];
+
+/** Refuses an old Node with a sentence instead of a syntax error somewhere inside a dependency. */
+export function requireNode() {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  if (major < MIN_NODE[0] || (major === MIN_NODE[0] && minor < MIN_NODE[1])) {
+    console.error(`Node ${MIN_NODE.join(".")} or newer is needed, this is ${process.versions.node}.`);
+    process.exit(1);
+  }
+}
+
+/** `npm ci` when node_modules is absent or older than the lock file; the network is not touched otherwise. */
+export function installIfMissing() {
+  requireNode();
+  const stamp = join(root, "node_modules", ".package-lock.json");
+  const lock = join(root, "package-lock.json");
+  if (existsSync(stamp) && statSync(stamp).mtimeMs >= statSync(lock).mtimeMs) return;
+  if (existsSync(stamp) && sameVersions(stamp, lock)) return;
+  step("install", npm(), ["ci", "--no-audit", "--no-fund"]);
+}
+
+/** A fresh checkout has newer file times than an older install; what counts is the versions. */
+function sameVersions(stamp, lock) {
+  const installed = JSON.parse(readFileSync(stamp, "utf8")).packages ?? {};
+  const wanted = JSON.parse(readFileSync(lock, "utf8")).packages ?? {};
+  return Object.entries(wanted).every(
+    ([path, entry]) => path === "" || entry.optional || installed[path]?.version === entry.version,
+  );
+}
+
+export function npm() {
+  return process.platform === "win32" ? "npm.cmd" : "npm";
+}
+
+export function bin(name) {
+  return join(root, "node_modules", ".bin", name);
+}
+
+/** Runs one command in the project's folder; a failure ends the script with the command's exit code. */
+export function step(title, command, args, options = {}) {
+  console.log(`── ${title}`);
+  const result = spawnSync(command, args, { cwd: root, stdio: "inherit", ...options });
+  if (result.error) console.error(`${title}: ${result.error.message}`);
+  if (result.status !== 0) process.exit(result.status ?? 1);
+}

@@ -1,0 +1,54 @@
+/**
+ * What an admin endpoint is: a path, the methods it takes, and a sentence for the index page. Only server.ts knows
+ * the HTTP server; an endpoint sees a request as data and answers with a value or a stream.
+ */
+
+export interface AdminRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: URLSearchParams;
+  /** Up to 1 MiB. */
+  body(): Promise<Buffer>;
+}
+
+export type AdminAnswer =
+  | {
+      readonly status: number;
+      readonly type: string;
+      readonly body: string | Buffer;
+      readonly headers?: Readonly<Record<string, string>>;
+    }
+  | {
+      readonly status: number;
+      readonly type: string;
+      readonly headers?: Readonly<Record<string, string>>;
+      stream(sink: AdminSink): void;
+    };
+
+/** A streamed answer. A reader that is slow loses data rather than slowing the gateway. */
+export interface AdminSink {
+  /** Returns false when the reader is behind; what is written then is still buffered. */
+  write(text: string): boolean;
+  end(): void;
+  onClose(callback: () => void): void;
+  bufferedBytes(): number;
+}
+
+export type AdminHandler = (request: AdminRequest) => AdminAnswer | Promise<AdminAnswer>;
+
+export interface AdminEndpoint {
+  readonly path: string;
+  /** Also everything below the path. */
+  readonly below?: boolean;
+  readonly doc: string;
+  readonly GET?: AdminHandler;
+  readonly POST?: AdminHandler;
+}
+
+export function textAnswer(status: number, body: string): AdminAnswer {
+  return { status, type: "text/plain; charset=utf-8", body };
+}
+
+export function jsonAnswer(value: unknown, status = 200): AdminAnswer {
+  return { status, type: "application/json", body: `${JSON.stringify(value, null, 2)}\n` };
+}

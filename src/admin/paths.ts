@@ -1,0 +1,23 @@
+/**
+ * The admin interface's paths (spec 4.2): shared with gwctl, which shares words with the gateway and not code.
+ */
+export const DEFAULT_ADMIN_PORT = 15000;
+
+export const ADMIN_PATHS = {
+  index: "/",
+  configDump: "/config_dump",
+  logging: "/logging",
+  memory: "/memory",
+  trace: "/debug/trace",
+  requests: "/debug/requests",
+  limits: "/debug/limits",
+  tasks: "/debug/tasks",
+  cel: "/debug/cel",
+  cpuProfile: "/debug/pprof/profile",
+  heapProfile: "/debug/pprof/heap",
+  quit: "/quitquitquit",
+  metrics: "/metrics",
+  live: "/healthz/live",
+  ready: "/healthz/ready",
+  ui: "/ui",
+} as const;

@@ -1,0 +1,373 @@
+/**
+ * The composition root: loads the configuration, compiles it, opens listeners and the admin interface, swaps in
+ * reloads, and ends everything in order. Everything else gets its dependencies passed in from here.
+ */
+import { readFileSync } from "node:fs";
+import { parseAdminAddress } from "./admin/address.ts";
+import { configDumpEndpoint } from "./admin/config-dump.ts";
+import type { AdminEndpoint } from "./admin/endpoint.ts";
+import { statsEndpoints } from "./admin/health.ts";
+import { indexEndpoint } from "./admin/index-page.ts";
+import { loggingEndpoint } from "./admin/logging.ts";
+import { ADMIN_PATHS } from "./admin/paths.ts";
+import { quitEndpoint } from "./admin/quit.ts";
+import { type AdminServer, openAdminServer } from "./admin/server.ts";
+import { configDump, type ReloadState } from "./config/dump.ts";
+import type { Environment } from "./config/env.ts";
+import { createLivingThings } from "./config/living.ts";
+import { filesOf, readSources, type SourceText, STDIN } from "./config/load.ts";
+import { type Prepared, prepareConfig } from "./config/prepare.ts";
+import { watchFiles } from "./config/watch.ts";
+import type { Exchange } from "./core/exchange.ts";
+import { createLimitRegistry } from "./core/limit-registry.ts";
+import { type Clock, wait } from "./lib/clock.ts";
+import { openFetcher } from "./lib/fetch.ts";
+import { createIdSource } from "./lib/ids.ts";
+import { type LogFilter, parseLogFilter } from "./lib/log-filter.ts";
+import type { LogOutput } from "./lib/log-output.ts";
+import { createLogging, silentLogger } from "./lib/logger.ts";
+import { createMetrics } from "./lib/metrics.ts";
+import { createTasks } from "./lib/tasks.ts";
+import { createAccessLog } from "./pipeline/access-log.ts";
+import { createListeners, explainBindError } from "./pipeline/listeners.ts";
+import { createRequestMetrics } from "./pipeline/request-metrics.ts";
+import { trustedPeers } from "./pipeline/trusted-peers.ts";
+import { createTraceHub } from "./trace/hub.ts";
+import { createRedaction } from "./trace/redact.ts";
+
+/** Why the gateway did not start: lines to print, one per problem. */
+export class StartError extends Error {
+  readonly lines: readonly string[];
+
+  constructor(lines: readonly string[]) {
+    super(lines.join("\n"));
+    this.name = "StartError";
+    this.lines = lines;
+  }
+}
+
+export interface AppOptions {
+  /** Paths of `-f`, or one built-in text. */
+  readonly sources: readonly string[] | { readonly text: string };
+  readonly environment: Environment;
+  readonly clock: Clock;
+  readonly output: LogOutput;
+  readonly version: string;
+  readStdin(): string;
+  /** Where the admin interface binds when the configuration does not say. */
+  readonly defaultAdminAddr?: string;
+  random?(): number;
+}
+
+export interface App {
+  /** The port of each listener, by gateway name. */
+  ports(): ReadonlyMap<string, number>;
+  readonly adminUrl: string | undefined;
+  /** Stops accepting, lets requests end up to the drain limit, closes everything. Called again: at once. */
+  stop(): Promise<void>;
+  /** Resolves when stopped, whoever asked for it. */
+  readonly stopped: Promise<void>;
+}
+
+/** Checks a configuration without opening anything; throws StartError. */
+export function validateOnly(options: Pick<AppOptions, "sources" | "environment" | "clock" | "readStdin">): void {
+  const living = createLivingThings(() => undefined);
+  const generation = living.begin();
+  const { clock, environment } = options;
+  const prepared = prepareConfig(sourceReader(options)(), {
+    clock,
+    environment,
+    // Validation probes nothing: what would be fetched fails at once and is nobody's loss.
+    fetch: () => Promise.reject(new Error("validation only")),
+    logger: silentLogger,
+    tasks: createTasks(clock),
+    metrics: createMetrics(),
+    limits: createLimitRegistry(),
+    sensitiveHeaders: undefined,
+    generation,
+    fileRead: () => undefined,
+  });
+  generation.discard();
+  if (!prepared.ok) throw new StartError(prepared.problems);
+}
+
+export async function startApp(options: AppOptions): Promise<App> {
+  const { clock, environment, version } = options;
+  const read = sourceReader(options);
+  const startedAt = clock.monotonicMs();
+  const metrics = createMetrics();
+  const tasks = createTasks(clock);
+  const limits = createLimitRegistry();
+  const fetcher = openFetcher(clock);
+  const logging = createLogging({ clock, output: options.output, filter: filterOf("info"), format: "text" });
+  const logger = logging.logger;
+  const living = createLivingThings((key, error) =>
+    logger.warn("could not close", { what: key.split("\n", 1)[0] ?? "", error: String(error) }),
+  );
+
+  const readFiles = new Set<string>();
+  const context = (generation: ReturnType<typeof living.begin>, sensitiveHeaders: readonly string[] | undefined) => ({
+    clock,
+    environment,
+    fetch: fetcher.fetch,
+    logger,
+    tasks,
+    metrics,
+    limits,
+    sensitiveHeaders,
+    generation,
+    fileRead: (path: string) => void readFiles.add(path),
+  });
+
+  const first = living.begin();
+  const prepared = prepareConfig(read(), context(first, undefined));
+  if (!prepared.ok) {
+    first.discard();
+    fetcher.close();
+    throw new StartError(prepared.problems);
+  }
+  const processSettings = prepared.process;
+  const redaction = createRedaction(processSettings.sensitiveHeaders);
+  logging.setFilter(filterOf(processSettings.logging?.level ?? "info"));
+  logging.setFormat(processSettings.logging?.format ?? "text");
+
+  const hub = createTraceHub<Exchange>(clock);
+  const accessLog = createAccessLog(logger.for("access"));
+  const countRequest = createRequestMetrics(metrics);
+  const listeners = createListeners({
+    clock,
+    logger: logger.for("pipeline"),
+    tasks,
+    redaction,
+    ids: createIdSource(),
+    random: options.random ?? Math.random,
+    isTrustedPeer: trustedPeers(processSettings.trustedProxies ?? []),
+    trace: (exchange) => hub.take(exchange),
+    settled(exchange, outcome) {
+      const durationMs = clock.monotonicMs() - exchange.startedMs;
+      countRequest(exchange, outcome, durationMs);
+      accessLog(exchange, outcome, durationMs);
+      if (exchange.trace !== undefined) {
+        const { failure } = exchange;
+        const failed = failure !== undefined || outcome.end !== "complete";
+        exchange.trace.point(
+          {
+            type: "requestFinished",
+            status: outcome.status ?? null,
+            error: failure?.message ?? (failed ? outcome.end : null),
+          },
+          failed ? "error" : "info",
+        );
+        exchange.trace.finish();
+      }
+    },
+    defect(exchange, error) {
+      logger.error("a defect of the gateway", {
+        id: exchange.id,
+        route: exchange.route,
+        error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+      });
+    },
+  });
+
+  let current: Extract<Prepared, { ok: true }> = prepared;
+  let reload: ReloadState = {
+    loadedAt: iso(clock),
+    generation: 1,
+    warnings: prepared.warnings,
+    sources: sourceNames(options),
+    needsRestart: [],
+  };
+  const metricsReload = metrics.counter("gateway_config_reloads_total", "Configuration loads, by result.", ["result"]);
+  let draining = false;
+
+  let admin: AdminServer | undefined;
+  let stats: AdminServer | undefined;
+  let resolveStopped: () => void = () => undefined;
+  const stopped = new Promise<void>((resolve) => {
+    resolveStopped = resolve;
+  });
+
+  const statistics = statsEndpoints({ metrics, notReady: () => (draining ? ["draining"] : listeners.notServing()) });
+  const endpoints: AdminEndpoint[] = [
+    configDumpEndpoint(() =>
+      configDump({
+        topology: current.topology,
+        process: current.process,
+        resources: current.resources,
+        services: current.services,
+        version,
+        reload,
+        ports: listeners.ports(),
+      }),
+    ),
+    loggingEndpoint(logging),
+    quitEndpoint(() => void stop()),
+    ...statistics,
+  ];
+  endpoints.push(indexEndpoint(version, endpoints));
+
+  try {
+    admin = await openAt("config.adminAddr", processSettings.adminAddr ?? options.defaultAdminAddr, endpoints);
+    if (processSettings.statsAddr !== undefined)
+      stats = await openAt("config.statsAddr", processSettings.statsAddr, statistics);
+    await listeners.apply(prepared.topology);
+  } catch (error) {
+    admin?.close();
+    stats?.close();
+    await listeners.close(0);
+    first.discard();
+    fetcher.close();
+    throw error instanceof StartError ? error : new StartError([(error as Error).message]);
+  }
+  first.commit();
+  for (const warning of prepared.warnings) logger.for("config").warn(warning);
+  if (admin.url !== undefined) logger.for("admin").info("admin interface", { ui: `${admin.url}${ADMIN_PATHS.ui}` });
+  logger.info("started", { version, node: process.version, ms: Math.round(clock.monotonicMs() - startedAt) });
+
+  const watch = Array.isArray(options.sources)
+    ? watchFiles({
+        clock,
+        paths: () => [
+          ...(options.sources as readonly string[])
+            .filter((path) => path !== STDIN)
+            .flatMap((path) => [path, ...filesOf(path)]),
+          ...readFiles,
+        ],
+        read: () =>
+          read()
+            .map(({ file, text }) => `${file}\n${text}`)
+            .join("\n") + fileContents(readFiles),
+        onChange: () => {
+          reloadOnce().catch((error) =>
+            logger.error("reload failed", { error: (error as Error).stack ?? String(error) }),
+          );
+        },
+        onUnreadable: (error) => refuse([error.message]),
+      })
+    : undefined;
+
+  async function openAt(field: string, text: string | undefined, list: readonly AdminEndpoint[]): Promise<AdminServer> {
+    try {
+      return await openAdminServer(parseAdminAddress(text), list, logger.for("admin"));
+    } catch (error) {
+      throw new StartError([`${field}: cannot listen on ${text ?? "loopback port 15000"}: ${explainBindError(error)}`]);
+    }
+  }
+
+  function refuse(problems: readonly string[]): void {
+    metricsReload.labels("refused").add();
+    reload = { ...reload, refused: { at: iso(clock), problems } };
+    for (const problem of problems) logger.for("config").error(problem);
+    logger.for("config").error("the configuration was refused; the one before goes on", { problems: problems.length });
+  }
+
+  async function reloadOnce(): Promise<void> {
+    if (draining) return;
+    const generation = living.begin();
+    const before = current;
+    readFiles.clear();
+    let next: Prepared;
+    try {
+      next = prepareConfig(read(), context(generation, processSettings.sensitiveHeaders), before);
+    } catch (error) {
+      generation.discard();
+      refuse([(error as Error).message]);
+      return;
+    }
+    if (!next.ok) {
+      generation.discard();
+      refuse(next.problems);
+      return;
+    }
+    try {
+      await listeners.apply(next.topology);
+    } catch (error) {
+      generation.discard();
+      refuse([(error as Error).message]);
+      return;
+    }
+    current = { ...next, process: before.process };
+    generation.commit();
+    metricsReload.labels("ok").add();
+    const needsRestart = JSON.stringify(next.process) === JSON.stringify(before.process) ? [] : ["config"];
+    reload = {
+      loadedAt: iso(clock),
+      generation: reload.generation + 1,
+      warnings: next.warnings,
+      sources: reload.sources,
+      needsRestart,
+    };
+    if (needsRestart.length > 0)
+      logger.for("config").warn("`config:` changed: it is read at start only, restart to apply it");
+    for (const removed of removedSecurity(before, next))
+      logger.for("config").warn("a reload removed a security policy", { policy: removed });
+    for (const warning of next.warnings) logger.for("config").warn(warning);
+    logger.for("config").info("configuration loaded", { generation: reload.generation });
+  }
+
+  async function stop(): Promise<void> {
+    const limitMs = draining ? 0 : processSettings.drainTimeout;
+    if (!draining) logger.info("draining", { limitMs, ...listeners.active() });
+    draining = true;
+    watch?.stop();
+    await listeners.close(limitMs);
+    living.closeAll();
+    fetcher.close();
+    admin?.close();
+    stats?.close();
+    // One turn, so that the answer to /quitquitquit and the last log lines get out.
+    await wait(clock, 0);
+    resolveStopped();
+  }
+
+  return { ports: () => listeners.ports(), adminUrl: admin.url, stop, stopped };
+}
+
+function removedSecurity(before: Extract<Prepared, { ok: true }>, next: Extract<Prepared, { ok: true }>): string[] {
+  return before.security.filter((policy) => !next.security.includes(policy));
+}
+
+function sourceReader({ sources, readStdin }: Pick<AppOptions, "sources" | "readStdin">): () => SourceText[] {
+  // Standard input can be read only once; later looks see the same text.
+  let stdin: string | undefined;
+  const once = (): string => {
+    stdin ??= readStdin();
+    return stdin;
+  };
+  return () => {
+    if (!Array.isArray(sources)) return [{ file: "<default>", text: (sources as { text: string }).text }];
+    try {
+      return readSources(sources, once);
+    } catch (error) {
+      throw new StartError([(error as Error).message]);
+    }
+  };
+}
+
+function sourceNames({ sources }: Pick<AppOptions, "sources">): readonly string[] {
+  return Array.isArray(sources) ? sources : ["<default>"];
+}
+
+/** What key files, certificates and the like contain now: a change in them is a change of the configuration. */
+function fileContents(paths: ReadonlySet<string>): string {
+  let text = "";
+  for (const path of paths) {
+    try {
+      text += `\n${path}\n${readFileSync(path, "utf8")}`;
+    } catch {
+      text += `\n${path} unreadable`;
+    }
+  }
+  return text;
+}
+
+function filterOf(text: string): LogFilter {
+  const parsed = parseLogFilter(text);
+  if (!parsed.ok) throw new StartError([`log filter: ${parsed.error}`]);
+  return parsed.filter;
+}
+
+function iso(clock: Clock): string {
+  return new Date(clock.now()).toISOString();
+}

@@ -1,0 +1,33 @@
+/**
+ * The address of a plain HTTP backend: `host:port`, an `http://` or `https://` URL without a path, or
+ * `unix:/path/to/socket`.
+ */
+import type { HttpTarget } from "../../lib/http-client.ts";
+
+export type ParsedAddress = { ok: true; target: HttpTarget; display: string } | { ok: false; error: string };
+
+const EXPECTED = "expected host:port, an http:// or https:// URL without a path, or unix:/path";
+
+export function parseAddress(text: string): ParsedAddress {
+  if (text.startsWith("unix:")) {
+    const socketPath = text.slice("unix:".length);
+    if (!socketPath.startsWith("/")) return { ok: false, error: "a unix socket needs an absolute path: unix:/path" };
+    return { ok: true, target: { protocol: "http", host: "localhost", port: 80, socketPath }, display: text };
+  }
+  const hasScheme = /^https?:\/\//.test(text);
+  if (!hasScheme && !/^(?:\[[^\]]+\]|[^:/[\]]+):\d+$/.test(text)) return { ok: false, error: EXPECTED };
+  let url: URL;
+  try {
+    url = new URL(hasScheme ? text : `http://${text}`);
+  } catch {
+    return { ok: false, error: EXPECTED };
+  }
+  if ((url.pathname !== "/" && url.pathname !== "") || url.search !== "" || url.hash !== "" || url.username !== "") {
+    return { ok: false, error: `${EXPECTED}; use urlRewrite to change the path` };
+  }
+  const protocol = url.protocol === "https:" ? "https" : "http";
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
+  if (host === "" || port < 1) return { ok: false, error: EXPECTED };
+  return { ok: true, target: { protocol, host, port }, display: `${url.hostname}:${port}` };
+}

@@ -1,0 +1,101 @@
+/**
+ * A plain HTTP backend (spec 2.1 `host`). The request goes on as it came: Host kept, hop-by-hop headers removed,
+ * `x-forwarded-*` set by us; the body streams; a WebSocket upgrade is passed on.
+ */
+import { z } from "zod";
+import { type Backend, type BackendCall, type BackendRun, defineBackend } from "../../core/backend.ts";
+import { type Exchange, type GatewayRequest, pathAndQuery } from "../../core/exchange.ts";
+import type { HeaderList } from "../../lib/headers.ts";
+import { type HttpPool, openHttpPool } from "../../lib/http-client.ts";
+import { parseAddress } from "./address.ts";
+
+const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
+/** The client may not use `connection` to strip what we vouch for (CVE-2025-48865). */
+const KEPT = new Set([
+  "x-forwarded-for",
+  "x-forwarded-proto",
+  "x-forwarded-host",
+  "host",
+  "authorization",
+  "cookie",
+  "content-length",
+  "content-type",
+]);
+
+export const host = defineBackend({
+  key: "host",
+  doc: "A plain HTTP server: `host:port`, an `http://` or `https://` URL, or `unix:/path`.",
+  schema: z
+    .string()
+    .superRefine((text, context) => {
+      const parsed = parseAddress(text);
+      if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.error });
+    })
+    .describe("`host:port`, `http://host[:port]`, `https://host[:port]` or `unix:/path`."),
+
+  compile(config, env): Backend {
+    const parsed = parseAddress(config);
+    if (!parsed.ok) throw new Error(parsed.error);
+    const target = env.tls ? { ...parsed.target, protocol: "https" as const, tls: env.tls } : parsed.target;
+    const pool = env.keep(
+      `http-pool ${config}`,
+      target,
+      () => openHttpPool(target),
+      (open) => open.close(),
+    );
+    return {
+      facts: { name: env.name, type: "static", protocol: "http" },
+      defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+      call: (exchange, call) => sendTo(pool, parsed.display, exchange, call),
+      describe: () => ({ host: config, connections: pool.connections() }),
+    };
+  },
+});
+
+function sendTo(pool: HttpPool, display: string, exchange: Exchange, call: BackendCall): BackendRun {
+  const { request } = exchange;
+  const { headers } = request;
+  const upgrade = websocketUpgrade(request);
+  headers.removeHopByHop(KEPT);
+  forward(exchange, headers);
+  if (request.host !== "") headers.set("host", request.host);
+  call.attempt(display);
+  const { body } = request;
+  if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
+  if (body.kind === "stream") body.taken = true;
+  return pool.send(
+    {
+      method: request.method,
+      path: pathAndQuery(request),
+      headers,
+      body: body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined,
+      upgrade,
+    },
+    {
+      head: (status, responseHeaders) => call.head(status, responseHeaders),
+      data: (chunk) => call.data(chunk),
+      end: (trailers) => call.end(trailers),
+      error: (error) => call.fail(error),
+      upgraded: (status, responseHeaders, socket) => call.upgraded(status, responseHeaders, socket),
+    },
+  );
+}
+
+/** Only WebSocket is passed on: other upgrades (h2c) would take the connection out of our hands. */
+function websocketUpgrade(request: GatewayRequest): string | undefined {
+  const asked = request.headers.get("upgrade");
+  return asked !== undefined && asked.toLowerCase() === "websocket" && request.method === "GET"
+    ? "websocket"
+    : undefined;
+}
+
+/** What a client said was dropped at the edge unless its peer is trusted; what is left is extended. */
+function forward(exchange: Exchange, headers: HeaderList): void {
+  const before = headers.get("x-forwarded-for");
+  headers.set(
+    "x-forwarded-for",
+    before === undefined ? exchange.source.address : `${before}, ${exchange.source.address}`,
+  );
+  if (!headers.has("x-forwarded-proto")) headers.add("x-forwarded-proto", exchange.request.scheme);
+  if (!headers.has("x-forwarded-host")) headers.add("x-forwarded-host", exchange.originalHost);
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env node
+/**
+ * `gateway -f <config_file>`: argv and exit codes only. The rest is loaded after the flags that need nothing, so
+ * that `--version` answers at once.
+ */
+import { readFileSync, writeSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { VERSION } from "../lib/version.ts";
+
+const HELP = `Usage: gateway [-f <path>]... [options]
+
+  -f, --file <path>   A configuration file, a directory of them, or - for standard input; repeatable.
+                      Without it an embedded default runs on loopback.
+      --validate-only Checks the configuration, prints every problem, and exits with 0 or 1.
+      --version       Prints the version.
+      --help          Prints this text.
+
+Files are watched: a good change is taken over without dropping a request, a bad one is refused and logged.
+`;
+
+main().catch((error) => {
+  writeSync(2, `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  process.exit(1);
+});
+
+async function main(): Promise<void> {
+  const flags = readFlags();
+  if (flags.help) {
+    writeSync(1, HELP);
+    return;
+  }
+  if (flags.version) {
+    writeSync(1, `gateway ${VERSION}\n`);
+    return;
+  }
+  const { run } = await import("./run.ts");
+  process.exitCode = await run({
+    files: flags.file,
+    validateOnly: flags["validate-only"] === true,
+    readStdin: () => readFileSync(0, "utf8"),
+  });
+}
+
+function readFlags() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        file: { type: "string", short: "f", multiple: true },
+        "validate-only": { type: "boolean" },
+        version: { type: "boolean", short: "V" },
+        help: { type: "boolean", short: "h" },
+      },
+    });
+    return values;
+  } catch (error) {
+    writeSync(2, `${(error as Error).message}\n\n${HELP}`);
+    process.exit(2);
+  }
+}

@@ -1,0 +1,16 @@
+#!/usr/bin/env node
+/**
+ * `gwctl`: argv and exit codes only; commands are in cli/.
+ */
+import { writeSync } from "node:fs";
+import { runGwctl } from "../cli/gwctl.ts";
+
+runGwctl(process.argv.slice(2)).then(
+  (code) => {
+    process.exitCode = code;
+  },
+  (error) => {
+    writeSync(2, `gwctl: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exitCode = 1;
+  },
+);

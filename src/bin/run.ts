@@ -1,0 +1,69 @@
+/**
+ * Runs the gateway as a process: signals, exit codes, and the last words. Loaded only when there is something to run.
+ */
+import { writeSync } from "node:fs";
+import { type App, StartError, startApp, validateOnly } from "../app.ts";
+import { DEFAULT_CONFIG, thingsToTry } from "../config/default-config.ts";
+import { processEnvironment } from "../config/env.ts";
+import { systemClock } from "../lib/clock.ts";
+import { openLogOutput } from "../lib/log-output.ts";
+import { VERSION } from "../lib/version.ts";
+
+export interface RunOptions {
+  readonly files: readonly string[] | undefined;
+  readonly validateOnly: boolean;
+  readStdin(): string;
+}
+
+export async function run(options: RunOptions): Promise<number> {
+  const sources = options.files ?? { text: DEFAULT_CONFIG };
+  const common = { sources, environment: processEnvironment(), clock: systemClock, readStdin: options.readStdin };
+  try {
+    if (options.validateOnly) {
+      validateOnly(common);
+      writeSync(1, "configuration is valid\n");
+      return 0;
+    }
+    return await serve(common, options.files === undefined);
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    writeSync(2, `${error.lines.join("\n")}\n`);
+    return 1;
+  }
+}
+
+async function serve(
+  common: Omit<Parameters<typeof startApp>[0], "output" | "version">,
+  isDefault: boolean,
+): Promise<number> {
+  const output = openLogOutput(1, systemClock);
+  let app: App;
+  try {
+    app = await startApp({ ...common, output, version: VERSION });
+  } catch (error) {
+    output.flushSync();
+    throw error;
+  }
+  // A defect outside of any request: say it, end in order, and let the supervisor start us again.
+  let exitCode = 0;
+  const last = (kind: string) => (error: unknown) => {
+    output.flushSync();
+    writeSync(2, `${kind}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    exitCode = 1;
+    void app.stop();
+  };
+  process.on("uncaughtException", last("uncaught exception"));
+  process.on("unhandledRejection", last("unhandled rejection"));
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void app.stop());
+  // A terminal that goes away must not take the gateway with it in the middle of a request.
+  process.on("SIGHUP", () => void app.stop());
+
+  if (isDefault) {
+    output.flushSync();
+    writeSync(1, thingsToTry(app.ports().get("default") ?? 0, app.adminUrl));
+  }
+  await app.stopped;
+  output.flushSync();
+  // Whatever a library left open (a socket, a timer) must not keep the process.
+  process.exit(exitCode);
+}

@@ -1,0 +1,40 @@
+/**
+ * What the library sees of the attributes during one evaluation: exactly the names of the table, each read from the
+ * source when evaluation reaches it and not before. It has no prototype, so that no other name means anything.
+ */
+import { type CelError, type CelValue, celError } from "@bufbuild/cel";
+import { ATTRIBUTE_NAMES } from "./attributes.ts";
+import { emptyMap, toCel } from "./values.ts";
+
+/** Top-level attributes are properties, usually lazy getters. */
+export type AttributeSource = object;
+
+const EMPTY = emptyMap();
+
+export class Activation {
+  /** Not a name that an expression could ask for. */
+  readonly "@source": AttributeSource;
+
+  constructor(source: AttributeSource) {
+    this["@source"] = source;
+  }
+}
+
+Object.setPrototypeOf(Activation.prototype, null);
+for (const name of ATTRIBUTE_NAMES) {
+  Object.defineProperty(Activation.prototype, name, {
+    get(this: Activation): CelValue | CelError {
+      return readAttribute(this["@source"], name);
+    },
+  });
+}
+
+/** What is not there (no token, no LLM call) is an empty map: `has(jwt.sub)` is false and `jwt.sub` an error. */
+function readAttribute(source: AttributeSource, name: string): CelValue | CelError {
+  try {
+    const value = (source as Record<string, unknown>)[name];
+    return value === undefined ? EMPTY : toCel(value);
+  } catch (error) {
+    return celError(error instanceof Error ? error.message : `${name} cannot be read`);
+  }
+}

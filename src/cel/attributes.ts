@@ -1,0 +1,202 @@
+/**
+ * The attributes that expressions can read: the single source for the names that load accepts and for the
+ * generated reference. A field that is not there yet (or never, on this route) is absent: reading it is an
+ * error, and `has()` is false.
+ */
+export type AttributeType =
+  | "bool"
+  | "bytes"
+  | "double"
+  | "duration"
+  | "dyn"
+  | "int"
+  | "list"
+  | "map"
+  | "string"
+  | "timestamp";
+
+export interface AttributeField {
+  /** As written in an expression; `<name>` stands for a key that the operator or the peer chose. */
+  readonly path: string;
+  readonly type: AttributeType;
+  readonly doc: string;
+  /** From when on, or where, it can be read. */
+  readonly when: string;
+}
+
+export interface Attribute {
+  readonly name: string;
+  readonly doc: string;
+  readonly fields: readonly AttributeField[];
+}
+
+const ALWAYS = "always";
+const RESPONSE = "once the response head has arrived";
+const LLM_REQUEST = "LLM requests, once the body has been read";
+const LLM_RESPONSE = "LLM requests, once the response has ended";
+const MCP_REQUEST = "MCP requests";
+
+export const ATTRIBUTES: readonly Attribute[] = [
+  {
+    name: "request",
+    doc: "The request as the client sent it, with the changes that earlier policies made.",
+    fields: [
+      field("request.method", "string", "`GET`, `POST`, …", ALWAYS),
+      field("request.uri", "string", "Scheme, host, path and query.", ALWAYS),
+      field("request.scheme", "string", "`http` or `https`.", ALWAYS),
+      field("request.host", "string", "The host that the client asked for, with its port if it gave one.", ALWAYS),
+      field("request.path", "string", "The path without the query.", ALWAYS),
+      field("request.pathAndQuery", "string", "The path with the query.", ALWAYS),
+      field("request.version", "string", "`HTTP/1.1` or `HTTP/2`.", ALWAYS),
+      field("request.headers", "map", "Names in any case; repeated headers are joined by `, `.", ALWAYS),
+      field("request.headers.<name>", "string", 'One header, usually as `request.headers["x-id"]`.', ALWAYS),
+      field(
+        "request.body",
+        "string",
+        "The body as text, up to 2 MiB; reading it makes the gateway wait for it.",
+        ALWAYS,
+      ),
+      field("request.startTime", "timestamp", "When the request arrived.", ALWAYS),
+      field("request.endTime", "timestamp", "When the response had ended.", "access log"),
+    ],
+  },
+  {
+    name: "response",
+    doc: "The response as it came from the backend, with the changes that earlier policies made.",
+    fields: [
+      field("response.code", "int", "The status code.", RESPONSE),
+      field("response.headers", "map", "Names in any case; repeated headers are joined by `, `.", RESPONSE),
+      field("response.headers.<name>", "string", "One header.", RESPONSE),
+      field("response.body", "string", "The body as text, up to 2 MiB; an error on event streams.", RESPONSE),
+    ],
+  },
+  {
+    name: "source",
+    doc: "The peer of the connection.",
+    fields: [
+      field("source.address", "string", "The IP address of the socket's peer.", ALWAYS),
+      field("source.port", "int", "Its port.", ALWAYS),
+    ],
+  },
+  {
+    name: "destination",
+    doc: "The gateway's own end of the connection.",
+    fields: [
+      field("destination.address", "string", "The IP address that the client connected to.", ALWAYS),
+      field("destination.port", "int", "The port that the client connected to.", ALWAYS),
+    ],
+  },
+  {
+    name: "jwt",
+    doc: "The claims of the validated token. Whole numbers are ints.",
+    fields: [
+      field(
+        "jwt.<claim>",
+        "dyn",
+        "Any claim, for example `jwt.sub` or `jwt.realm_access.roles`.",
+        "a valid token came",
+      ),
+      field("jwt.iss", "string", "The issuer.", "a valid token came"),
+      field("jwt.sub", "string", "The subject.", "a valid token came, and it has one"),
+      field("jwt.aud", "dyn", "The audience: a string or a list of strings.", "a valid token came, and it has one"),
+      field("jwt.exp", "int", "The expiry in seconds since 1970: `timestamp(jwt.exp)`.", "a valid token came"),
+    ],
+  },
+  {
+    name: "apiKey",
+    doc: "The metadata of the API key that was accepted; never the key itself.",
+    fields: [
+      field("apiKey.user_id", "string", "Whom the key belongs to.", "an API key was accepted, and its entry says so"),
+      field("apiKey.<name>", "dyn", "Whatever the key's entry holds beside it.", "an API key was accepted"),
+    ],
+  },
+  {
+    name: "basicAuth",
+    doc: "The user of HTTP basic authentication.",
+    fields: [field("basicAuth.username", "string", "The user's name.", "basic authentication succeeded")],
+  },
+  {
+    name: "llm",
+    doc: "What is known of a call to a language model.",
+    fields: [
+      field("llm.provider", "string", "The provider that answers.", LLM_REQUEST),
+      field("llm.requestModel", "string", "The model that the client asked for.", LLM_REQUEST),
+      field("llm.responseModel", "string", "The model that answered.", LLM_RESPONSE),
+      field("llm.streaming", "bool", "Whether the client asked for an event stream.", LLM_REQUEST),
+      field("llm.prompt", "list", "The messages, each with `role` and `content`.", LLM_REQUEST),
+      field("llm.completion", "list", "The texts of the answer.", LLM_RESPONSE),
+      field(
+        "llm.params",
+        "map",
+        "`temperature`, `top_p`, `max_tokens`, `seed` and the like, where given.",
+        LLM_REQUEST,
+      ),
+      field("llm.inputTokens", "int", "Tokens of the prompt: an estimate, then the provider's count.", LLM_REQUEST),
+      field("llm.outputTokens", "int", "Tokens of the answer.", LLM_RESPONSE),
+      field("llm.totalTokens", "int", "Both together.", LLM_RESPONSE),
+      field("llm.cachedInputTokens", "int", "Tokens of the prompt that the provider had cached.", LLM_RESPONSE),
+      field("llm.reasoningTokens", "int", "Tokens that the model spent on reasoning.", LLM_RESPONSE),
+    ],
+  },
+  {
+    name: "mcp",
+    doc: "What is known of a message to an MCP server.",
+    fields: [
+      field("mcp.methodName", "string", "The JSON-RPC method, for example `tools/call`.", MCP_REQUEST),
+      field("mcp.sessionId", "string", "The session that the client named.", "MCP requests within a session"),
+      field("mcp.target", "string", "The target that is addressed.", "MCP requests that address one target"),
+      field(
+        "mcp.tool.name",
+        "string",
+        "The tool, without the target's prefix.",
+        "`tools/call`, and each tool of a list",
+      ),
+      field("mcp.tool.target", "string", "The tool's target.", "`tools/call`, and each tool of a list"),
+      field("mcp.tool.arguments", "map", "What the tool is called with.", "`tools/call`"),
+      field(
+        "mcp.prompt.name",
+        "string",
+        "The prompt, without the target's prefix.",
+        "`prompts/get`, and each prompt of a list",
+      ),
+      field("mcp.prompt.target", "string", "The prompt's target.", "`prompts/get`, and each prompt of a list"),
+      field("mcp.resource.uri", "string", "The resource.", "`resources/read`, and each resource of a list"),
+      field("mcp.resource.target", "string", "The resource's target.", "`resources/read`, and each resource of a list"),
+    ],
+  },
+  {
+    name: "backend",
+    doc: "The backend that was chosen.",
+    fields: [
+      field("backend.name", "string", "Its name.", "backend policies and later"),
+      field("backend.type", "string", "`http`, `mcp`, `llm` or `ui`.", "backend policies and later"),
+      field("backend.protocol", "string", "`http`, `mcp` or `llm`.", "backend policies and later"),
+    ],
+  },
+  {
+    name: "proxy",
+    doc: "The gateway's own view of the request.",
+    fields: [
+      field("proxy.gateway.name", "string", "The gateway that received it.", ALWAYS),
+      field("proxy.listener.name", "string", "The listener that received it.", ALWAYS),
+      field("proxy.route.name", "string", "The route that matched.", "route policies and later"),
+      field("proxy.requestProcessingDuration", "duration", "From arrival to the call of the backend.", RESPONSE),
+      field("proxy.upstreamDuration", "duration", "From the call of the backend to its response head.", RESPONSE),
+    ],
+  },
+  {
+    name: "env",
+    doc: "Where the gateway runs.",
+    fields: [
+      field("env.podName", "string", "The pod.", "in Kubernetes"),
+      field("env.namespace", "string", "The pod's namespace.", "in Kubernetes"),
+      field("env.gateway", "string", "The gateway resource that this process serves.", "in Kubernetes"),
+    ],
+  },
+];
+
+export const ATTRIBUTE_NAMES: ReadonlySet<string> = new Set(ATTRIBUTES.map(({ name }) => name));
+
+function field(path: string, type: AttributeType, doc: string, when: string): AttributeField {
+  return { path, type, doc, when };
+}

@@ -1,0 +1,123 @@
+/**
+ * Why an expression gave what it gave: its parts with their values. Parts are planned when the first explanation is
+ * asked for and evaluated one by one, also those that `&&` or `||` did not need, so that one look shows
+ * everything that is missing. Constants and the insides of loops are left out: they have no value of their own.
+ */
+import { type CelResult, isCelError, unparse } from "@bufbuild/cel";
+import type { AttributeSource } from "./activation.ts";
+import { type Budget, COST_EXCEEDED, MAX_COST } from "./budget.ts";
+import { namespacedName } from "./functions.ts";
+import { AND, childrenOf, INDEX, type Node, OR, type ParsedExpression, stringConstant } from "./syntax-tree.ts";
+import { type CelOutput, fromCel } from "./values.ts";
+
+/** More than anybody reads; the outermost are kept. */
+export const MAX_CLAUSES = 64;
+/** All values together, so that explaining a refusal never copies a large body (a list or text counts by its size). */
+const MAX_VALUES = 4096;
+
+export type ExplainedClause = {
+  /** The part, printed from the syntax tree: spacing and quotes may differ from the source. */
+  readonly source: string;
+  /** 0 for the whole expression, one more for each level below. */
+  readonly depth: number;
+} & ({ readonly value: CelOutput } | { readonly error: string });
+
+/** A planned part of the expression. */
+export type Program = (attributes: AttributeSource) => CelResult;
+
+interface Clause {
+  readonly source: string;
+  readonly depth: number;
+  readonly run: Program;
+}
+
+export function createExplanation(
+  parsed: ParsedExpression,
+  plan: (node: Node) => Program,
+  budget: Budget,
+): (attributes: AttributeSource) => ExplainedClause[] {
+  let clauses: Clause[] | undefined;
+
+  return (attributes) => {
+    let valuesLeft = MAX_VALUES;
+    budget.left = MAX_COST;
+
+    function evaluate(run: Program): { value: CelOutput } | { error: string } {
+      try {
+        const result = run(attributes);
+        if (budget.left < 0) return { error: COST_EXCEEDED };
+        if (isCelError(result)) return { error: result.message };
+        const value = fromCel(result, valuesLeft);
+        valuesLeft -= sizeOf(value);
+        return { value };
+      } catch (error) {
+        return { error: error instanceof Error ? error.message : "the evaluation failed" };
+      }
+    }
+
+    try {
+      clauses ??= clausesOf(parsed).map(({ node, ...clause }) => ({ ...clause, run: plan(node) }));
+      return clauses.map(({ source, depth, run }) => ({ source, depth, ...evaluate(run) }));
+    } catch {
+      return [];
+    }
+  };
+}
+
+/** Breadth first: when there are too many, the innermost are dropped. */
+function clausesOf(parsed: ParsedExpression): { source: string; depth: number; node: Node }[] {
+  const clauses: { source: string; depth: number; node: Node }[] = [];
+  const seen = new Set<string>();
+  let level: Node[] = [parsed.expr];
+  for (let depth = 0; level.length > 0; depth++) {
+    for (const node of level) {
+      const source = unparse({ ...parsed, expr: node });
+      if (seen.has(source) || node.exprKind.case === "constExpr") continue;
+      if (clauses.length === MAX_CLAUSES) return clauses;
+      seen.add(source);
+      clauses.push({ source, depth, node });
+    }
+    level = level.flatMap(partsOf);
+  }
+  return clauses;
+}
+
+function partsOf(node: Node): Node[] {
+  const kind = node.exprKind;
+  switch (kind.case) {
+    case "callExpr": {
+      const { function: name, args } = kind.value;
+      // `a && b && c` is a tree of pairs to the parser; to the reader it has three parts.
+      if (name === AND || name === OR) return args.flatMap((argument) => operandsOf(argument, name));
+      if (name === INDEX && stringConstant(args[1]) !== undefined) return partsOfOwner(args[0]);
+      return namespacedName(kind.value) === undefined ? childrenOf(node) : args;
+    }
+    case "selectExpr":
+      return partsOfOwner(kind.value.operand);
+    case "comprehensionExpr":
+      return kind.value.iterRange === undefined ? [] : [kind.value.iterRange];
+    default:
+      return childrenOf(node);
+  }
+}
+
+/** The steps of `jwt.realm_access.roles` are not worth a line each, but what `json(request.body).id` starts from is. */
+function partsOfOwner(owner: Node | undefined): Node[] {
+  if (owner === undefined || owner.exprKind.case === "identExpr") return [];
+  const isStep =
+    owner.exprKind.case === "selectExpr" ||
+    (owner.exprKind.case === "callExpr" && owner.exprKind.value.function === INDEX);
+  return isStep ? partsOf(owner) : [owner];
+}
+
+function operandsOf(node: Node, operator: string): Node[] {
+  const kind = node.exprKind;
+  if (kind.case !== "callExpr" || kind.value.function !== operator) return [node];
+  return kind.value.args.flatMap((argument) => operandsOf(argument, operator));
+}
+
+function sizeOf(value: CelOutput): number {
+  if (typeof value === "string") return 1 + (value.length >>> 6);
+  if (value === null || typeof value !== "object") return 1;
+  return Object.values(value).reduce<number>((size, item) => size + sizeOf(item), 1);
+}

@@ -1,0 +1,240 @@
+/**
+ * Regular expressions in linear time. The syntax, and the program that a pattern compiles to, are those of the CEL
+ * library's RE2 engine. That engine can only say yes or no, and it falls back to a slow path (75 µs per character
+ * measured) when a pattern has many states, so the program is run here: a Pike machine, which visits each instruction
+ * at most once per character, knows where groups matched, and pays for every visit from the budget.
+ */
+import { RE2JS } from "@bufbuild/re2";
+import { type Budget, CHARACTERS_PER_UNIT, spend } from "./budget.ts";
+
+/** One visit of an instruction takes 30 to 50 ns. */
+const VISITS_PER_UNIT = 2.5;
+/** What one search with captures costs beside its visits. */
+const SEARCH_VISITS = 20;
+const MAX_GENERATION = 0xffffffff;
+/** A pattern in the configuration is bounded by its source; one that is computed from a request is bounded here. */
+export const MAX_COMPUTED_PATTERN = 512;
+
+/** Instruction codes of the engine (Go's regexp/syntax has the same set). */
+const ALT = 1;
+const ALT_MATCH = 2;
+const CAPTURE = 3;
+const EMPTY_WIDTH = 4;
+const FAIL = 5;
+const MATCH = 6;
+const NOP = 7;
+
+const BEGIN_LINE = 1;
+const END_LINE = 2;
+const BEGIN_TEXT = 4;
+const END_TEXT = 8;
+const WORD_BOUNDARY = 16;
+const NO_WORD_BOUNDARY = 32;
+
+export interface Regex {
+  test(text: string, budget: Budget): boolean;
+  replaceAll(text: string, replacement: string, budget: Budget): string;
+}
+
+type Captures = readonly number[];
+
+/** Threads in order of preference; `mark[pc] === generation` says that a thread is already there. */
+interface Threads {
+  readonly pcs: number[];
+  readonly captures: Captures[];
+  readonly mark: Uint32Array;
+  generation: number;
+}
+
+export function compileRegex(pattern: string): Regex {
+  const engine = RE2JS.compile(pattern).re2();
+  const { prog, prefix, prefixComplete } = engine;
+  const instructions = Array.from({ length: prog.numInst() }, (_, pc) => prog.getInst(pc));
+  const groupNames = engine.namedGroups;
+  const hasConditions = instructions.some(({ op }) => op === EMPTY_WIDTH);
+  const onlyAtStart = (prog.startCond() & BEGIN_TEXT) !== 0;
+
+  // Evaluation never yields, so that one set of working memory per pattern is enough.
+  let current = createThreads(instructions.length);
+  let next = createThreads(instructions.length);
+  const stackPcs: number[] = [];
+  const stackCaptures: Captures[] = [];
+
+  /** Puts every instruction that waits for a character, and is reachable from `start` without one, on the list. */
+  function addThreads(list: Threads, start: number, text: string, position: number, from: Captures): number {
+    const conditions = hasConditions ? conditionsAt(text, position) : 0;
+    // Without captures to carry along, half of the stack work falls away.
+    const tracking = from.length > 0;
+    let visits = 0;
+    stackPcs.push(start);
+    if (tracking) stackCaptures.push(from);
+    for (let pc = stackPcs.pop(); pc !== undefined; pc = stackPcs.pop()) {
+      const captures = tracking ? (stackCaptures.pop() ?? from) : from;
+      const instruction = instructions[pc];
+      if (instruction === undefined || list.mark[pc] === list.generation) continue;
+      list.mark[pc] = list.generation;
+      visits++;
+      switch (instruction.op) {
+        case ALT:
+        case ALT_MATCH:
+          // The stack turns the order round: the preferred branch goes on top.
+          stackPcs.push(instruction.arg, instruction.out);
+          if (tracking) stackCaptures.push(captures, captures);
+          break;
+        case EMPTY_WIDTH:
+          if ((instruction.arg & ~conditions) !== 0) break;
+          stackPcs.push(instruction.out);
+          if (tracking) stackCaptures.push(captures);
+          break;
+        case NOP:
+          stackPcs.push(instruction.out);
+          if (tracking) stackCaptures.push(captures);
+          break;
+        case CAPTURE:
+          stackPcs.push(instruction.out);
+          if (tracking) stackCaptures.push(captures.with(instruction.arg, position));
+          visits += captures.length;
+          break;
+        case FAIL:
+          break;
+        default:
+          list.pcs.push(pc);
+          if (tracking) list.captures.push(captures);
+      }
+    }
+    return visits;
+  }
+
+  /** The leftmost match at or after `from`, as pairs of offsets per group; with `boundsWanted` false, just whether. */
+  function search(text: string, from: number, boundsWanted: boolean, budget: Budget): Captures | undefined {
+    clear(current);
+    clear(next);
+    stackPcs.length = 0;
+    stackCaptures.length = 0;
+    let found: Captures | undefined;
+    let visits = boundsWanted ? SEARCH_VISITS : 0;
+    const noCaptures: Captures = boundsWanted ? new Array<number>(prog.numCap).fill(-1) : [];
+    for (let position = from; position <= text.length; ) {
+      if (current.pcs.length === 0) {
+        if (found !== undefined || (onlyAtStart && position > 0)) break;
+        // No thread is alive, so nothing is lost by a leap to where a match can begin.
+        if (prefix !== "") {
+          const leap = text.indexOf(prefix, position);
+          if (leap < 0) break;
+          position = leap;
+        }
+      }
+      if (found === undefined) {
+        const captures = boundsWanted ? noCaptures.with(0, position) : noCaptures;
+        visits += captures.length + addThreads(current, prog.start, text, position, captures);
+      }
+      const rune = text.codePointAt(position) ?? -1;
+      const width = rune > 0xffff ? 2 : 1;
+      const after = position + width;
+      for (let index = 0; index < current.pcs.length; index++) {
+        const pc = current.pcs[index] ?? 0;
+        const captures = current.captures[index] ?? noCaptures;
+        const instruction = instructions[pc];
+        visits++;
+        if (instruction?.op === MATCH) {
+          if (!boundsWanted) {
+            spend(budget, visits / VISITS_PER_UNIT);
+            return noCaptures;
+          }
+          found = captures.with(1, position);
+          // Threads behind this one are less preferred, whatever they would still find.
+          break;
+        }
+        if (rune >= 0 && instruction?.matchRune(rune)) {
+          visits += addThreads(next, instruction.out, text, after, captures);
+        }
+      }
+      [current, next] = [next, clear(current)];
+      position = after;
+      if (visits > budget.left * VISITS_PER_UNIT) break;
+    }
+    spend(budget, visits / VISITS_PER_UNIT);
+    return found;
+  }
+
+  return {
+    test(text, budget) {
+      if (prefixComplete) {
+        spend(budget, 1 + text.length / CHARACTERS_PER_UNIT);
+        return text.includes(prefix);
+      }
+      return search(text, 0, false, budget) !== undefined;
+    },
+    replaceAll(text, replacement, budget) {
+      let result = "";
+      let copied = 0;
+      for (let from = 0; from <= text.length; ) {
+        const match = search(text, from, true, budget);
+        if (match === undefined) break;
+        const [start = 0, end = 0] = match;
+        // As in RE2, an empty match right behind the previous one does not count.
+        if (end > start || start > copied || copied === 0) {
+          result += text.slice(copied, start) + expand(replacement, text, match, groupNames);
+          copied = end;
+        }
+        from = end > start ? end : start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1);
+        spend(budget, 1 + replacement.length / VISITS_PER_UNIT);
+      }
+      return result + text.slice(copied);
+    },
+  };
+}
+
+/** For a pattern that is not known before the evaluation. */
+export function compileComputedRegex(pattern: string, budget: Budget): Regex {
+  if (pattern.length > MAX_COMPUTED_PATTERN) {
+    throw new Error(`a computed pattern may have at most ${MAX_COMPUTED_PATTERN} characters`);
+  }
+  // Compiling takes about 2 µs per character.
+  spend(budget, 100 + pattern.length * 20);
+  return compileRegex(pattern);
+}
+
+/** `$1`, `${1}` and `${name}` stand for groups, `$$` for a dollar sign. */
+function expand(replacement: string, text: string, match: Captures, names: ReadonlyMap<string, number>): string {
+  if (!replacement.includes("$")) return replacement;
+  return replacement.replace(
+    /\$(?:(\$)|(\d{1,3})|\{(\w+)\})/g,
+    (_whole, dollar?: string, number?: string, key = "") => {
+      if (dollar !== undefined) return "$";
+      const group = names.get(key) ?? Number(number ?? key);
+      const start = match[2 * group] ?? -1;
+      return start < 0 ? "" : text.slice(start, match[2 * group + 1]);
+    },
+  );
+}
+
+function conditionsAt(text: string, position: number): number {
+  const before = position > 0 ? text.charCodeAt(position - 1) : -1;
+  const after = position < text.length ? text.charCodeAt(position) : -1;
+  let conditions = isWord(before) === isWord(after) ? NO_WORD_BOUNDARY : WORD_BOUNDARY;
+  if (before < 0) conditions |= BEGIN_TEXT | BEGIN_LINE;
+  if (before === 10) conditions |= BEGIN_LINE;
+  if (after < 0) conditions |= END_TEXT | END_LINE;
+  if (after === 10) conditions |= END_LINE;
+  return conditions;
+}
+
+function isWord(code: number): boolean {
+  return (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || (code >= 48 && code <= 57) || code === 95;
+}
+
+function createThreads(size: number): Threads {
+  return { pcs: [], captures: [], mark: new Uint32Array(size), generation: 1 };
+}
+
+function clear(list: Threads): Threads {
+  list.pcs.length = 0;
+  list.captures.length = 0;
+  // A busy pattern reads more characters than a mark can count.
+  if (++list.generation > MAX_GENERATION) {
+    list.mark.fill(0);
+    list.generation = 1;
+  }
+  return list;
+}

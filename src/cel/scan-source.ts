@@ -1,0 +1,73 @@
+/**
+ * A cheap look at a CEL source before the library parses it: length, nesting, brackets and quotes.
+ * The library's parser recurses per bracket and reports unbalanced ones at a vague place, so that
+ * both a hostile source (threat: `((((…`) and a common slip get their answer here.
+ */
+import { ExpressionError } from "./expression-error.ts";
+
+/** A rule that needs more than this is a program; it also bounds the time that parsing takes (~0.2 s). */
+export const MAX_SOURCE_BYTES = 16 * 1024;
+/** Far above what people write, far below where the recursive parser meets the end of the stack. */
+export const MAX_NESTING = 64;
+
+const CLOSING: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}" };
+
+export function scanSource(source: string): void {
+  if (Buffer.byteLength(source) > MAX_SOURCE_BYTES) {
+    throw new ExpressionError(source, 0, `the expression is longer than ${MAX_SOURCE_BYTES} bytes`);
+  }
+  if (source.trim() === "") throw new ExpressionError(source, 0, "the expression is empty");
+
+  const open: { bracket: string; offset: number }[] = [];
+  let prefixRun = 0;
+  let offset = 0;
+  while (offset < source.length) {
+    const char = source.charAt(offset);
+    if (char === '"' || char === "'") {
+      offset = endOfString(source, offset);
+      prefixRun = 0;
+      continue;
+    }
+    if (char === "/" && source[offset + 1] === "/") {
+      const lineEnd = source.indexOf("\n", offset);
+      offset = lineEnd < 0 ? source.length : lineEnd;
+      continue;
+    }
+    if (CLOSING[char] !== undefined) {
+      open.push({ bracket: char, offset });
+    } else if (char === ")" || char === "]" || char === "}") {
+      const opened = open.pop();
+      if (opened === undefined) throw new ExpressionError(source, offset, `"${char}" closes nothing`);
+      if (CLOSING[opened.bracket] !== char) {
+        throw new ExpressionError(source, offset, `"${opened.bracket}" is closed by "${char}"`);
+      }
+    }
+    // `!` and `-` before an operand nest like brackets do, without needing an end.
+    if (char === "!" || char === "-") prefixRun++;
+    else if (char.trim() !== "") prefixRun = 0;
+    if (open.length > MAX_NESTING || prefixRun > MAX_NESTING) {
+      throw new ExpressionError(source, offset, `the expression nests deeper than ${MAX_NESTING} levels`);
+    }
+    offset++;
+  }
+  const unclosed = open.pop();
+  if (unclosed !== undefined) {
+    throw new ExpressionError(source, unclosed.offset, `"${unclosed.bracket}" is never closed`);
+  }
+}
+
+/** The offset after the string literal that begins at `start` (its quote). Raw literals (`r"\"`) have no escapes. */
+function endOfString(source: string, start: number): number {
+  const quote = source.charAt(start);
+  const triple = source.startsWith(quote.repeat(3), start);
+  const delimiter = triple ? quote.repeat(3) : quote;
+  const prefix = /(?<![A-Za-z0-9_])[bBrR]{1,2}$/.exec(source.slice(Math.max(0, start - 3), start))?.[0] ?? "";
+  const isRaw = prefix.toLowerCase().includes("r");
+
+  for (let offset = start + delimiter.length; offset < source.length; offset++) {
+    if (source[offset] === "\\" && !isRaw) offset++;
+    else if (source.startsWith(delimiter, offset)) return offset + delimiter.length;
+    else if (source[offset] === "\n" && !triple) break;
+  }
+  throw new ExpressionError(source, start, "the string is never closed");
+}

@@ -1,0 +1,98 @@
+/**
+ * Functions on strings: those that the library lacks, and those that it has in a form which takes quadratic time or
+ * far too much memory on a large body (`replace` copies the whole text per hit). All are linear and bounded.
+ */
+import { type CelFunc, type CelList, CelScalar, celFunc, celMethod, listType } from "@bufbuild/cel";
+
+/** No function makes a longer text: twice the largest body that expressions can read, with room for encoding. */
+const MAX_TEXT = 8 * 1024 * 1024;
+
+const { DOUBLE, DYN, INT, STRING } = CelScalar;
+const LIST = listType(DYN);
+
+export const stringFunctions: CelFunc[] = [
+  celFunc("size", [STRING], INT, codePoints),
+  celMethod("size", STRING, [], INT, function () {
+    return codePoints(this);
+  }),
+  celMethod("lowerAscii", STRING, [], STRING, function () {
+    return this.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+  }),
+  celMethod("upperAscii", STRING, [], STRING, function () {
+    return this.replace(/[a-z]+/g, (letters) => letters.toUpperCase());
+  }),
+  celMethod("replace", STRING, [STRING, STRING], STRING, function (search, replacement) {
+    return replaceText(this, search, replacement, Number.POSITIVE_INFINITY);
+  }),
+  celMethod("replace", STRING, [STRING, STRING, INT], STRING, function (search, replacement, times) {
+    return replaceText(this, search, replacement, times < 0n ? Number.POSITIVE_INFINITY : Number(times));
+  }),
+  celMethod("join", LIST, [], STRING, function () {
+    return joinTexts(this, "");
+  }),
+  celMethod("join", LIST, [STRING], STRING, function (separator) {
+    return joinTexts(this, separator);
+  }),
+  celMethod("stripPrefix", STRING, [STRING], STRING, function (prefix) {
+    return this.startsWith(prefix) ? this.slice(prefix.length) : this;
+  }),
+  celMethod("stripSuffix", STRING, [STRING], STRING, function (suffix) {
+    return this.endsWith(suffix) ? this.slice(0, this.length - suffix.length) : this;
+  }),
+  // The library reads whatever JavaScript does: "" as 0 and "abc" as NaN.
+  celFunc("double", [STRING], DOUBLE, (text) => {
+    const trimmed = text.trim();
+    const number = Number(trimmed);
+    const isWord = /^(?:NaN|[+-]?Infinity)$/.test(trimmed);
+    if (trimmed === "" || (Number.isNaN(number) && !isWord)) throw new Error("double: the text is not a number");
+    return number;
+  }),
+];
+
+function checkLength(length: number): void {
+  if (length > MAX_TEXT) throw new Error(`the text would be longer than ${MAX_TEXT} characters`);
+}
+
+function codePoints(text: string): bigint {
+  let count = text.length;
+  for (let index = 0; index < text.length - 1; index++) {
+    const isPair = (text.charCodeAt(index) & 0xfc00) === 0xd800 && (text.charCodeAt(index + 1) & 0xfc00) === 0xdc00;
+    if (isPair) count--;
+  }
+  return BigInt(count);
+}
+
+function replaceText(text: string, search: string, replacement: string, times: number): string {
+  if (search !== "" && times === Number.POSITIVE_INFINITY) {
+    const pieces = text.split(search);
+    checkLength(text.length + (pieces.length - 1) * (replacement.length - search.length));
+    return pieces.join(replacement);
+  }
+  const pieces: string[] = [];
+  let length = 0;
+  let copied = 0;
+  // An empty search text stands before every character and at the end.
+  let found = times > 0 ? text.indexOf(search) : -1;
+  for (let count = 1; found >= 0; count++) {
+    const piece = text.slice(copied, found) + replacement;
+    length += piece.length;
+    checkLength(length);
+    pieces.push(piece);
+    copied = found + search.length;
+    const next = search === "" ? found + 1 : copied;
+    found = count < times && next <= text.length ? text.indexOf(search, next) : -1;
+  }
+  return pieces.join("") + text.slice(copied);
+}
+
+function joinTexts(list: CelList, separator: string): string {
+  const texts: string[] = [];
+  let length = 0;
+  for (const item of list) {
+    if (typeof item !== "string") throw new Error("join: the list has an element that is not a string");
+    length += item.length + separator.length;
+    checkLength(length);
+    texts.push(item);
+  }
+  return texts.join(separator);
+}

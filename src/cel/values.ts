@@ -1,0 +1,249 @@
+/**
+ * Between our values and the CEL library's. Inward (`toCel`), JSON trees are wrapped, not copied: a map or list
+ * converts what is read when it is read, so that a rule on one claim costs the same for a large token as for
+ * a small one. Only own properties exist, so nothing leads to a prototype or a method.
+ * Outward (`fromCel`), everything becomes plain JSON.
+ */
+import {
+  type CelError,
+  type CelList,
+  type CelMap,
+  type CelValue,
+  celError,
+  isCelError,
+  isCelList,
+  isCelMap,
+  isCelType,
+  isCelUint,
+} from "@bufbuild/cel";
+import { isMessage, toJson } from "@bufbuild/protobuf";
+import { isReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
+import { DurationSchema, TimestampSchema, timestampFromDate } from "@bufbuild/protobuf/wkt";
+
+/** What an evaluation gives back: JSON, nothing else. */
+export type CelOutput = null | boolean | number | string | CelOutput[] | { [key: string]: CelOutput };
+
+/** Deeper than any body that the gateway accepts; also the end of a structure that contains itself. */
+const MAX_OUTPUT_DEPTH = 128;
+/** A 2 MiB body has at most about this many values. */
+export const MAX_OUTPUT_VALUES = 1_000_000;
+
+/**
+ * The library knows its maps and lists by these marks. Its own wrapper for native maps would do, but it says that a
+ * key whose value is null is absent, and it has no lazy list at all. A test watches that the marks still hold.
+ */
+export const MAP_MARK: unique symbol = Symbol.for("@bufbuild/cel/map");
+const LIST_MARK: unique symbol = Symbol.for("@bufbuild/cel/list");
+
+/** JSON-like input to CEL: whole numbers are ints, other numbers doubles, dates timestamps, byte arrays bytes. */
+export function toCel(value: unknown): CelValue {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+    case "bigint":
+      return value;
+    case "number":
+      return Number.isSafeInteger(value) ? BigInt(value) : value;
+    case "object":
+      return value === null ? null : objectToCel(value);
+    default:
+      throw new Error(`a ${typeof value} cannot be read`);
+  }
+}
+
+export function emptyMap(): CelMap {
+  return jsonMap({});
+}
+
+function objectToCel(value: object): CelValue {
+  if (Array.isArray(value)) return jsonList(value);
+  if (isCelMap(value) || isCelList(value) || isCelUint(value) || isCelType(value)) return value;
+  if (value instanceof Uint8Array || isReflectMessage(value)) return value;
+  if (value instanceof Date) return reflect(TimestampSchema, timestampFromDate(value));
+  return jsonMap(value);
+}
+
+function jsonMap(value: object): CelMap {
+  return new JsonMap(value as Record<string, unknown>) as unknown as CelMap;
+}
+
+function jsonList(value: readonly unknown[]): CelList {
+  return new JsonList(value) as unknown as CelList;
+}
+
+/** A getter that throws is an evaluation error at the place where it is read, so that `default()` can cover it. */
+function readProperty(owner: Record<string, unknown>, key: string): CelValue | CelError | undefined {
+  try {
+    if (!Object.hasOwn(owner, key)) return undefined;
+    const value = owner[key];
+    return value === undefined || typeof value === "function" ? undefined : toCel(value);
+  } catch (error) {
+    return celError(error instanceof Error ? error.message : "the value cannot be read");
+  }
+}
+
+class JsonMap {
+  readonly #owner: Record<string, unknown>;
+
+  constructor(owner: Record<string, unknown>) {
+    this.#owner = owner;
+  }
+
+  get [MAP_MARK](): true {
+    return true;
+  }
+
+  get size(): number {
+    return this.keys().length;
+  }
+
+  get(key: unknown): CelValue | CelError | undefined {
+    return typeof key === "string" ? readProperty(this.#owner, key) : undefined;
+  }
+
+  has(key: unknown): boolean | CelError {
+    const value = this.get(key);
+    return isCelError(value) ? value : value !== undefined;
+  }
+
+  keys(): string[] {
+    return Object.keys(this.#owner).filter((key) => readProperty(this.#owner, key) !== undefined);
+  }
+
+  *entries(): IterableIterator<[string, CelValue]> {
+    for (const key of Object.keys(this.#owner)) {
+      const value = readProperty(this.#owner, key);
+      if (isCelError(value)) throw value;
+      if (value !== undefined) yield [key, value];
+    }
+  }
+
+  *values(): IterableIterator<CelValue> {
+    for (const [, value] of this.entries()) yield value;
+  }
+
+  forEach(callback: (value: CelValue, key: string, map: unknown) => void): void {
+    for (const [key, value] of this.entries()) callback(value, key, this);
+  }
+
+  [Symbol.iterator](): IterableIterator<[string, CelValue]> {
+    return this.entries();
+  }
+}
+
+class JsonList {
+  readonly #items: readonly unknown[];
+
+  constructor(items: readonly unknown[]) {
+    this.#items = items;
+  }
+
+  get [LIST_MARK](): true {
+    return true;
+  }
+
+  get size(): number {
+    return this.#items.length;
+  }
+
+  get(index: number): CelValue | undefined {
+    // A hole or `undefined` keeps its place as null, as it does in JSON.
+    return Number.isInteger(index) && index >= 0 && index < this.size ? toCel(this.#items[index] ?? null) : undefined;
+  }
+
+  *values(): IterableIterator<CelValue> {
+    for (const item of this.#items) yield toCel(item ?? null);
+  }
+
+  [Symbol.iterator](): IterableIterator<CelValue> {
+    return this.values();
+  }
+}
+
+/**
+ * The list that `map` and `filter` fill. The library concatenates per round, which makes the result a chain as
+ * deep as it is long; nobody else can see an unfinished result, so it may as well grow in place.
+ */
+export class GrowingList {
+  readonly #items: CelValue[] = [];
+
+  static append(list: CelValue, item: CelValue): CelList {
+    const target = list instanceof GrowingList ? list : new GrowingList();
+    target.#items.push(item);
+    return target as unknown as CelList;
+  }
+
+  get [LIST_MARK](): true {
+    return true;
+  }
+
+  get size(): number {
+    return this.#items.length;
+  }
+
+  get(index: number): CelValue | undefined {
+    return this.#items[index];
+  }
+
+  values(): IterableIterator<CelValue> {
+    return this.#items.values();
+  }
+
+  [Symbol.iterator](): IterableIterator<CelValue> {
+    return this.#items.values();
+  }
+}
+
+/** Throws when the value is larger (a text counts as one per 64 characters) or deeper than anybody could want to see. */
+export function fromCel(value: CelValue, maxValues: number = MAX_OUTPUT_VALUES): CelOutput {
+  let left = maxValues;
+
+  function convert(current: CelValue, depth: number): CelOutput {
+    left -= typeof current === "string" ? 1 + (current.length >>> 6) : 1;
+    if (left < 0) throw new Error("the value is too large");
+    if (depth > MAX_OUTPUT_DEPTH) throw new Error("the value is nested too deeply");
+    switch (typeof current) {
+      case "boolean":
+      case "string":
+        return current;
+      case "bigint":
+        return integer(current);
+      case "number":
+        // JSON has no such numbers; the words are those of the protobuf JSON mapping.
+        return Number.isFinite(current) ? current : String(current);
+      default:
+        return current === null ? null : convertObject(current, depth);
+    }
+  }
+
+  function convertObject(current: object, depth: number): CelOutput {
+    if (isCelList(current)) return Array.from(current, (item) => convert(item, depth + 1));
+    if (isCelMap(current)) {
+      // fromEntries defines properties instead of setting them: a key `__proto__` stays a key.
+      return Object.fromEntries(Array.from(current, ([key, item]) => [keyText(key), convert(item, depth + 1)]));
+    }
+    if (isCelUint(current)) return integer(current.value);
+    if (current instanceof Uint8Array) return Buffer.from(current).toString("base64");
+    if (isCelType(current)) return current.name;
+    if (isReflectMessage(current)) return messageText(current.message);
+    throw new Error("the value has no JSON form");
+  }
+
+  return convert(value, 0);
+}
+
+function integer(value: bigint): number | string {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value.toString();
+}
+
+function keyText(key: unknown): string {
+  return isCelUint(key) ? key.value.toString() : String(key);
+}
+
+function messageText(message: unknown): string {
+  if (isMessage(message, TimestampSchema)) return toJson(TimestampSchema, message);
+  // The protobuf form has 0, 3, 6 or 9 decimals ("1.500s").
+  if (isMessage(message, DurationSchema)) return toJson(DurationSchema, message).replace(/(\.\d*?)0+s$/, "$1s");
+  throw new Error("the value has no JSON form");
+}

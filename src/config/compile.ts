@@ -1,0 +1,300 @@
+/**
+ * Config → Topology: compiles every policy and backend once, sorts their hooks into the lists that the pipeline
+ * walks, and hands the gateway's inheritable policies down to its routes. Errors keep their place in the file.
+ */
+import { readFileSync, statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { backends } from "../backends/index.ts";
+import { compileExpression } from "../cel/expression.ts";
+import type { BackendEnv } from "../core/backend.ts";
+import { ConfigError, GatewayError } from "../core/errors.ts";
+import type { CompileEnv, LimitRegistry, PolicyDefinition, Settings } from "../core/policy.ts";
+import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../core/topology.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Fetch } from "../lib/fetch.ts";
+import type { Logger } from "../lib/logger.ts";
+import type { Metrics } from "../lib/metrics.ts";
+import type { Tasks } from "../lib/tasks.ts";
+import { accessPolicies, policies, shapePolicies } from "../policies/index.ts";
+import type { Phase } from "../trace/events.ts";
+import type { Redaction } from "../trace/redact.ts";
+import type { Generation } from "./living.ts";
+import {
+  type NormalBackend,
+  type NormalConfig,
+  type NormalGateway,
+  type NormalRoute,
+  type PlacedPolicy,
+  pathMatch,
+} from "./normalize.ts";
+import { shownConfig } from "./shown-config.ts";
+import { pathText } from "./yaml-source.ts";
+
+/** Key files, certificates and price lists are small; anything larger is a mistake. */
+const MAX_FILE_BYTES = 1024 * 1024;
+
+export interface CompileContext {
+  readonly clock: Clock;
+  readonly fetch: Fetch;
+  readonly logger: Logger;
+  readonly tasks: Tasks;
+  readonly metrics: Metrics;
+  readonly limits: LimitRegistry;
+  readonly redaction: Redaction;
+  readonly generation: Generation;
+  /** A file that was read while compiling: the watcher looks at it too. */
+  fileRead(path: string): void;
+}
+
+export interface Compiled {
+  readonly topology: Topology;
+  readonly problems: readonly ConfigError[];
+  readonly warnings: readonly string[];
+}
+
+export function compileConfig(config: NormalConfig, context: CompileContext): Compiled {
+  const compiler = createCompiler(context);
+  claimExtraMatches(config);
+  const listeners = config.gateways.map((gateway) => compiler.listener(gateway, config.routes));
+  return { topology: { listeners }, problems: compiler.problems, warnings: compiler.warnings };
+}
+
+function createCompiler(context: CompileContext) {
+  const problems: ConfigError[] = [];
+  const warnings: string[] = [];
+  const complained = new Set<string>();
+
+  function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
+    const inherited = gateway.policies.filter((policy) => definitionOf(policy.kind).merge === "innermost");
+    const own = gateway.policies.filter((policy) => definitionOf(policy.kind).merge !== "innermost");
+    const scope = compileScope("gateway", own, [], gateway.closed);
+    return {
+      name: gateway.name,
+      address: gateway.address,
+      port: gateway.port,
+      protocol: gateway.protocol,
+      tls: gateway.tls && readTls(gateway),
+      policies: scope,
+      routes: routes
+        .filter((route) => route.gateways.includes(gateway.name))
+        .map((route) => compileRoute(route, inherited, own)),
+      unmatched: compileScope("route", inherited, [], undefined),
+    };
+  }
+
+  function compileRoute(
+    route: NormalRoute,
+    inherited: readonly PlacedPolicy[],
+    gatewayPolicies: readonly PlacedPolicy[],
+  ): Route {
+    const kinds = new Set(route.policies.map(({ kind }) => kind));
+    const placed = [...inherited.filter(({ kind }) => !kinds.has(kind)), ...route.policies];
+    const prefixes = route.matches.flatMap(({ path }) =>
+      "pathPrefix" in path ? [path.pathPrefix] : "exact" in path ? [path.exact] : [],
+    );
+    const scope = compileScope("route", placed, prefixes, route.closed);
+    const list = route.backends
+      .map((backend) => compileBackend(backend, scope.settings, prefixes))
+      .filter((one) => one !== undefined);
+    return {
+      name: route.name,
+      hostnames: route.hostnames,
+      matches: route.matches,
+      policies: scope,
+      backends: list,
+      totalWeight: list.reduce((sum, { weight }) => sum + weight, 0),
+      isProtected:
+        [...placed, ...gatewayPolicies].some(({ kind }) => definitionOf(kind).role === "security") ||
+        route.closed !== undefined,
+    };
+  }
+
+  function compileBackend(
+    backend: NormalBackend,
+    routeSettings: Settings,
+    prefixes: readonly string[],
+  ): WeightedBackend | undefined {
+    const definition = backends.find(({ key }) => key === backend.key);
+    if (!definition) return undefined;
+    const scope = compileScope("backend", backend.policies, prefixes, undefined);
+    const settings = { ...routeSettings, ...scope.settings };
+    return guarded(backend, () => {
+      const env: BackendEnv = {
+        ...envFor(backend, `backend ${backend.name}`, prefixes),
+        name: backend.name,
+        tls: settings.backendTls,
+      };
+      return {
+        weight: backend.weight,
+        backend: definition.compile(backend.config, env),
+        policies: { ...scope, settings },
+      };
+    });
+  }
+
+  function compileScope(
+    phase: Phase,
+    placed: readonly PlacedPolicy[],
+    prefixes: readonly string[],
+    closed: string | undefined,
+  ): CompiledScope {
+    const compiled = new Map<PlacedPolicy, CompiledPolicy>();
+    for (const policy of placed) {
+      const hooks = guarded(policy, () =>
+        definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes)),
+      );
+      if (hooks) compiled.set(policy, { kind: policy.kind, hooks });
+    }
+    const inOrder = (list: readonly PolicyDefinition[]): CompiledPolicy[] =>
+      list.flatMap(({ kind }) =>
+        placed.filter((policy) => policy.kind === kind).flatMap((policy) => compiled.get(policy) ?? []),
+      );
+    const all = inOrder(policies);
+    const access = inOrder(accessPolicies).filter(({ hooks }) => hooks.request);
+    return {
+      phase,
+      access: closed === undefined ? access : [closedPolicy(closed)],
+      admit: all.filter(({ hooks }) => hooks.admit),
+      shape: inOrder(shapePolicies).filter(({ hooks }) => hooks.request),
+      llmRequest: all.filter(({ hooks }) => hooks.llmRequest),
+      response: all.filter(({ hooks }) => hooks.response).reverse(),
+      settle: all.filter(({ hooks }) => hooks.settle).reverse(),
+      settings: Object.assign({}, ...all.map(({ hooks }) => hooks.settings)),
+      readsRequestBody: all.some(({ hooks }) => hooks.reads?.requestBody),
+      readsResponseBody: all.some(({ hooks }) => hooks.reads?.responseBody),
+      effectivePolicy: shownPolicies(placed, context.redaction),
+    };
+  }
+
+  function envFor(
+    { place }: { place: PlacedPolicy["place"] },
+    owner: string,
+    matchedPrefixes: readonly string[],
+  ): CompileEnv {
+    const { file } = place.document;
+    const resolvePath = (path: string): string => resolve(dirname(file), path);
+    return {
+      cel: compileExpression,
+      clock: context.clock,
+      fetch: context.fetch,
+      logger: context.logger,
+      tasks: context.tasks,
+      metrics: context.metrics,
+      limits: context.limits,
+      owner,
+      matchedPrefixes,
+      resolvePath,
+      readFile: (path) => readConfigFile(resolvePath(path), context.fileRead),
+      keep: (key, definition, open, close) => context.generation.keep(key, definition, open, close),
+      warn: (message) => {
+        const at = place.document.position(place.path);
+        warnings.push(`${at.file}:${at.line}:${at.column}: ${pathText(place.path)}: ${message}`);
+      },
+    };
+  }
+
+  /** Runs a part of the compilation; a failure is reported once, at the place it was written. */
+  function guarded<Result>({ place }: { place: PlacedPolicy["place"] }, compile: () => Result): Result | undefined {
+    try {
+      return compile();
+    } catch (error) {
+      const path = error instanceof ConfigError && error.path !== "" ? [...place.path, error.path] : place.path;
+      const problem = new ConfigError(place.document.position(path), pathText(path), (error as Error).message);
+      // A route on two gateways is compiled twice; its mistake is one.
+      if (!complained.has(problem.toLine())) problems.push(problem);
+      complained.add(problem.toLine());
+      return undefined;
+    }
+  }
+
+  function readTls(gateway: NormalGateway): { cert: string; key: string } | undefined {
+    const { tls, place } = gateway;
+    if (!tls) return undefined;
+    const read = (field: "cert" | "key"): string | undefined =>
+      guarded({ place: { document: place.document, path: [...place.path, "tls", field] } }, () =>
+        readConfigFile(resolve(dirname(place.document.file), tls[field]), context.fileRead),
+      );
+    const cert = read("cert");
+    const key = read("key");
+    return cert === undefined || key === undefined ? undefined : { cert, key };
+  }
+
+  return { listener, problems, warnings };
+}
+
+/**
+ * Adds the paths that policies answer besides the route's own (well-known documents). Where several routes of a
+ * gateway would answer the same path, it belongs to the route at `/mcp`, else to the first in the file.
+ */
+function claimExtraMatches(config: NormalConfig): void {
+  const claimed = new Set<string>();
+  const isAtMcp = (route: NormalRoute): boolean =>
+    route.matches.some(({ path }) => "exact" in path && path.exact === "/mcp");
+  const inTurn = [...config.routes.filter(isAtMcp), ...config.routes.filter((route) => !isAtMcp(route))];
+  for (const route of inTurn) {
+    for (const policy of route.policies) {
+      for (const match of definitionOf(policy.kind).extraMatches?.(policy.config) ?? []) {
+        const claims = route.gateways.map(
+          (gateway) => `${gateway} ${route.hostnames.join(",")} ${JSON.stringify(match)}`,
+        );
+        if (claims.every((claim) => claimed.has(claim))) continue;
+        for (const claim of claims) claimed.add(claim);
+        route.matches = [...route.matches, pathMatch(match)];
+      }
+    }
+  }
+}
+
+function shownPolicies(placed: readonly PlacedPolicy[], redaction: Redaction): Record<string, unknown> {
+  const shown: Record<string, unknown> = {};
+  for (const { kind, place, config } of placed) {
+    const { schema } = definitionOf(kind);
+    const value = shownConfig(schema, writtenAt(place) ?? config, redaction);
+    // The same kind twice on one scope comes from resource documents: both are shown.
+    shown[kind] = shown[kind] === undefined ? value : [shown[kind], value].flat();
+  }
+  return shown;
+}
+
+function writtenAt({ document, path }: PlacedPolicy["place"]): unknown {
+  let value = document.value;
+  for (const key of path) value = (value as Record<string | number, unknown> | null | undefined)?.[key];
+  return value;
+}
+
+/** A security policy of the target could not be understood: nothing may pass until it is. */
+function closedPolicy(reason: string): CompiledPolicy {
+  return {
+    kind: "closed",
+    hooks: {
+      request() {
+        throw new GatewayError("policy_invalid", { detail: reason });
+      },
+    },
+  };
+}
+
+function definitionOf(kind: string): PolicyDefinition {
+  const found = policies.find((policy) => policy.kind === kind);
+  if (!found) throw new Error(`no policy of the kind ${kind}`);
+  return found;
+}
+
+function readConfigFile(path: string, fileRead: (path: string) => void): string {
+  fileRead(path);
+  let size: number;
+  try {
+    const status = statSync(path);
+    // A pipe or device would make the start hang.
+    if (!status.isFile()) throw new Error(`${path} is not a regular file`);
+    size = status.size;
+  } catch (error) {
+    throw new Error(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
+  }
+  if (size > MAX_FILE_BYTES) throw new Error(`${path} is larger than 1 MiB`);
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    throw new Error(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
+  }
+}

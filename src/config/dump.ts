@@ -1,0 +1,106 @@
+/**
+ * The loaded configuration as `/config_dump` shows it (spec 4.2): binds, listeners, routes, backends, policies,
+ * with secrets redacted, and how the last reload went.
+ */
+import type { Topology } from "../core/topology.ts";
+import type { PolicyResource } from "./resources/documents.ts";
+import type { WrittenProcess } from "./schema.ts";
+
+export interface ReloadState {
+  /** RFC 3339. */
+  readonly loadedAt: string;
+  /** Successful loads, the first included. */
+  readonly generation: number;
+  /** The last attempt, if it was refused: the running configuration is an older one. */
+  readonly refused?: { readonly at: string; readonly problems: readonly string[] };
+  readonly warnings: readonly string[];
+  readonly sources: readonly string[];
+  /** Changes in `config:` that wait for a restart. */
+  readonly needsRestart: readonly string[];
+}
+
+export interface DumpInput {
+  readonly topology: Topology;
+  readonly process: WrittenProcess;
+  readonly resources: readonly PolicyResource[];
+  readonly services: Readonly<Record<string, unknown>>;
+  readonly version: string;
+  readonly reload: ReloadState;
+  /** The ports that listeners really have, by listener name. */
+  readonly ports: ReadonlyMap<string, number>;
+}
+
+export function configDump({
+  topology,
+  process,
+  resources,
+  services,
+  version,
+  reload,
+  ports,
+}: DumpInput): Record<string, unknown> {
+  const { listeners } = topology;
+  return {
+    binds: listeners.map((listener) => ({
+      key: `bind/${ports.get(listener.name) ?? listener.port}`,
+      address: `${listener.address ?? "[::]"}:${ports.get(listener.name) ?? listener.port}`,
+      protocol: listener.protocol.toLowerCase(),
+      listeners: [listener.name],
+    })),
+    listeners: listeners.map((listener) => ({
+      name: listener.name,
+      port: ports.get(listener.name) ?? listener.port,
+      protocol: listener.protocol,
+      policies: listener.policies.effectivePolicy,
+      routes: listener.routes.map(({ name }) => name),
+    })),
+    routes: uniqueRoutes(topology).map(({ route, gateways }) => ({
+      name: route.name,
+      gateways,
+      hostnames: route.hostnames,
+      matches: route.matches,
+      policies: route.policies.effectivePolicy,
+      backends: route.backends.map(({ backend, weight }) => ({ name: backend.facts.name, weight })),
+    })),
+    backends: uniqueRoutes(topology).flatMap(({ route }) =>
+      route.backends.map(({ backend, policies }) => ({
+        ...backend.facts,
+        ...backend.describe(),
+        policies: policies.effectivePolicy,
+      })),
+    ),
+    workloads: [],
+    services: Object.entries(services).map(([name, target]) => ({ name, target })),
+    policies: [...standalonePolicies(topology), ...resources],
+    config: process,
+    version,
+    reload,
+  };
+}
+
+/** A route on several gateways was compiled for each; it is one route to its reader. */
+function uniqueRoutes(topology: Topology) {
+  const routes = new Map<string, { route: Topology["listeners"][number]["routes"][number]; gateways: string[] }>();
+  for (const listener of topology.listeners) {
+    for (const route of listener.routes) {
+      const known = routes.get(route.name);
+      if (known) known.gateways.push(listener.name);
+      else routes.set(route.name, { route, gateways: [listener.name] });
+    }
+  }
+  return [...routes.values()];
+}
+
+function standalonePolicies(topology: Topology): Record<string, unknown>[] {
+  const entries = (target: Record<string, string>, effective: Readonly<Record<string, unknown>>) =>
+    Object.entries(effective).map(([kind, policy]) => ({ kind, target, policy }));
+  return [
+    ...topology.listeners.flatMap((listener) => entries({ gateway: listener.name }, listener.policies.effectivePolicy)),
+    ...uniqueRoutes(topology).flatMap(({ route }) => [
+      ...entries({ route: route.name }, route.policies.effectivePolicy),
+      ...route.backends.flatMap(({ backend, policies }) =>
+        entries({ backend: backend.facts.name }, policies.effectivePolicy),
+      ),
+    ]),
+  ];
+}

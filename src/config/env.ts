@@ -1,0 +1,85 @@
+/**
+ * `${VAR}`, `${VAR:-default}` and `$${` in configuration files (spec 2.1). A placeholder is replaced, before the
+ * YAML is parsed, by a mark of the same length, and resolved afterwards inside the parsed scalar: so a value can
+ * never change the document's structure, positions stay true, and what stands in a comment is never looked up.
+ * The only keeper of process.env.
+ */
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** The variables of this process. */
+export function processEnvironment(): Environment {
+  return process.env;
+}
+
+export type Placeholder =
+  | { readonly kind: "variable"; readonly name: string; readonly fallback: string | undefined }
+  | { readonly kind: "literal"; readonly text: string };
+
+export interface MarkedText {
+  /** As long as the original, line for line. */
+  readonly text: string;
+  readonly placeholders: readonly Placeholder[];
+}
+
+/** Private-use characters: a mark is START, two digits, padding, END. Configuration files do not contain them. */
+const START = 0xe000;
+const END = 0xe001;
+const PAD = 0xe002;
+const DIGIT = 0xe100;
+const BASE = 2048;
+const MARK = /\ue000[\ue100-\uf0ff]{0,2}\ue002*\ue001/g;
+
+const PLACEHOLDER =
+  /\$\$\{(?:[A-Za-z_][A-Za-z0-9_]*(?::-[^}\r\n]*)?\})?|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}\r\n]*))?\}/g;
+
+export function markPlaceholders(text: string): MarkedText {
+  const placeholders: Placeholder[] = [];
+  const marked = text.replace(PLACEHOLDER, (whole, name: string | undefined, fallback: string | undefined) => {
+    placeholders.push(
+      name === undefined ? { kind: "literal", text: whole.slice(1) } : { kind: "variable", name, fallback },
+    );
+    return mark(placeholders.length - 1, whole.length);
+  });
+  return { text: marked, placeholders };
+}
+
+/** Whether a text already uses the characters that marks are made of. */
+export function hasMarkCharacters(text: string): boolean {
+  return /[\ue000-\ue002]/.test(text);
+}
+
+export type Resolved = { readonly changed: boolean; readonly text: string; readonly missing: readonly string[] };
+
+/** Puts the values into one parsed scalar. */
+export function resolveMarks(text: string, placeholders: readonly Placeholder[], environment: Environment): Resolved {
+  if (!text.includes("\ue000")) return { changed: false, text, missing: [] };
+  const missing: string[] = [];
+  const resolved = text.replace(MARK, (found) => {
+    const placeholder = placeholders[indexOf(found)];
+    if (!placeholder) return found;
+    if (placeholder.kind === "literal") return placeholder.text;
+    const value = environment[placeholder.name];
+    // As in a shell, the default also stands in for an empty value.
+    if (placeholder.fallback !== undefined && (value === undefined || value === "")) return placeholder.fallback;
+    if (value === undefined) missing.push(placeholder.name);
+    return value ?? "";
+  });
+  return { changed: true, text: resolved, missing };
+}
+
+/** The shortest placeholder is `$${`, three characters: start, one digit and end. */
+function mark(index: number, length: number): string {
+  const digits = length >= 4 ? [DIGIT + Math.floor(index / BASE), DIGIT + (index % BASE)] : [DIGIT + index];
+  const padding = length - 2 - digits.length;
+  return String.fromCharCode(START, ...digits, ...new Array<number>(padding).fill(PAD), END);
+}
+
+function indexOf(found: string): number {
+  let index = 0;
+  for (let i = 1; i < found.length - 1; i++) {
+    const code = found.charCodeAt(i);
+    if (code >= DIGIT) index = index * BASE + (code - DIGIT);
+  }
+  return index;
+}

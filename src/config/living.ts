@@ -1,0 +1,64 @@
+/**
+ * Living things (connection pools, key sets, buckets, sessions with their children) that outlive a reload. A new
+ * configuration claims by key and definition what it still needs; the rest is closed once the new one serves.
+ */
+
+export interface Generation {
+  keep<Thing>(key: string, definition: unknown, open: () => Thing, close?: (thing: Thing) => void): Thing;
+  /** The new configuration serves: what only the old one used is closed. */
+  commit(): void;
+  /** The new configuration is not used: what was opened for it is closed. */
+  discard(): void;
+}
+
+export interface LivingThings {
+  begin(): Generation;
+  closeAll(): void;
+}
+
+interface Entry {
+  readonly thing: unknown;
+  close(): void;
+}
+
+export function createLivingThings(onCloseError: (key: string, error: unknown) => void): LivingThings {
+  let current = new Map<string, Entry>();
+
+  function close(key: string, entry: Entry): void {
+    try {
+      entry.close();
+    } catch (error) {
+      onCloseError(key, error);
+    }
+  }
+
+  return {
+    begin() {
+      const next = new Map<string, Entry>();
+      return {
+        keep(key, definition, open, closeThing) {
+          const identity = `${key}\n${JSON.stringify(definition)}`;
+          const known = next.get(identity) ?? current.get(identity);
+          if (known) {
+            next.set(identity, known);
+            return known.thing as ReturnType<typeof open>;
+          }
+          const thing = open();
+          next.set(identity, { thing, close: () => closeThing?.(thing) });
+          return thing;
+        },
+        commit() {
+          for (const [key, entry] of current) if (!next.has(key)) close(key, entry);
+          current = next;
+        },
+        discard() {
+          for (const [key, entry] of next) if (!current.has(key)) close(key, entry);
+        },
+      };
+    },
+    closeAll() {
+      for (const [key, entry] of current) close(key, entry);
+      current = new Map();
+    },
+  };
+}

@@ -1,0 +1,110 @@
+/**
+ * Reads configuration: files, directories or standard input; the document without `kind` is the standalone
+ * configuration, those with one are resources. Returns everything that is wrong at once, and never a half config.
+ */
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { ConfigError } from "../core/errors.ts";
+import type { Environment } from "./env.ts";
+import { type NormalConfig, normalize } from "./normalize.ts";
+import { validate } from "./problems.ts";
+import { configSchema } from "./schema.ts";
+import { MAX_FILE_BYTES, parseSource, type SourceDocument } from "./yaml-source.ts";
+
+/** A text and where it came from; what is loaded, and what the watcher compares. */
+export interface SourceText {
+  readonly file: string;
+  readonly text: string;
+}
+
+export const STDIN = "-";
+
+/** Throws a ConfigError when a path cannot be read. */
+export function readSources(paths: readonly string[], readStdin: () => string): SourceText[] {
+  return paths.flatMap((path) => {
+    if (path === STDIN) return [{ file: "<stdin>", text: readStdin() }];
+    return filesOf(path).map((file) => ({ file, text: readText(file) }));
+  });
+}
+
+/** A directory stands for the YAML and JSON files in it, in the order of their names. */
+export function filesOf(path: string): string[] {
+  let isDirectory: boolean;
+  try {
+    isDirectory = statSync(path).isDirectory();
+  } catch (error) {
+    throw unreadable(path, error);
+  }
+  if (!isDirectory) return [path];
+  return readdirSync(path)
+    .filter((name) => /\.(?:ya?ml|json)$/.test(name) && !name.startsWith("."))
+    .sort()
+    .map((name) => join(path, name));
+}
+
+export type Loaded =
+  | {
+      readonly ok: true;
+      readonly config: NormalConfig;
+      readonly resources: readonly SourceDocument[];
+      readonly standalone: SourceDocument;
+    }
+  | { readonly ok: false; readonly problems: readonly ConfigError[] };
+
+export function loadConfig(sources: readonly SourceText[], environment: Environment): Loaded {
+  const problems: ConfigError[] = [];
+  const documents: SourceDocument[] = [];
+  for (const { file, text } of sources) {
+    const parsed = parseSource(file, text, environment);
+    problems.push(...parsed.problems);
+    documents.push(...parsed.documents);
+  }
+  if (problems.length > 0) return { ok: false, problems };
+
+  const isEmpty = (document: SourceDocument): boolean => document.value === null || document.value === undefined;
+  const resources = documents.filter(isResource);
+  const [standalone = emptyDocument(sources[0]?.file ?? ""), ...more] = documents.filter(
+    (document) => !isResource(document) && !isEmpty(document),
+  );
+  for (const other of more)
+    problems.push(
+      new ConfigError(
+        other.position([]),
+        "",
+        `a second standalone configuration: the first is in ${standalone.file}; documents with \`kind\` may be many, this one only once`,
+      ),
+    );
+
+  const validated = validate(configSchema, standalone);
+  if (!validated.ok) return { ok: false, problems: [...problems, ...validated.problems] };
+  const normalized = normalize(validated.value, standalone, configSchema.shape.config.unwrap().parse({}));
+  problems.push(...normalized.problems);
+  return problems.length > 0 ? { ok: false, problems } : { ok: true, config: normalized.config, resources, standalone };
+}
+
+function isResource(document: SourceDocument): boolean {
+  return typeof document.value === "object" && document.value !== null && "kind" in document.value;
+}
+
+function emptyDocument(file: string): SourceDocument {
+  return { file, value: {}, position: () => ({ file, line: 1, column: 1 }) };
+}
+
+function readText(file: string): string {
+  try {
+    if (statSync(file).size > MAX_FILE_BYTES)
+      throw new ConfigError({ file, line: 1, column: 1 }, "", "the file is larger than 8 MiB");
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw error instanceof ConfigError ? error : unreadable(file, error);
+  }
+}
+
+function unreadable(path: string, error: unknown): ConfigError {
+  const code = (error as NodeJS.ErrnoException).code;
+  return new ConfigError(
+    undefined,
+    "",
+    `cannot read ${path}: ${code === "ENOENT" ? "no such file or directory" : (code ?? (error as Error).message)}`,
+  );
+}

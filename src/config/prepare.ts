@@ -1,0 +1,62 @@
+/**
+ * From texts to something that can serve: load, attach resource documents, compile. Nothing is opened to the
+ * outside, so that a reload can be prepared beside the running configuration and thrown away.
+ */
+import type { ConfigError } from "../core/errors.ts";
+import type { Topology } from "../core/topology.ts";
+import { policies } from "../policies/index.ts";
+import { createRedaction } from "../trace/redact.ts";
+import { type CompileContext, compileConfig } from "./compile.ts";
+import type { Environment } from "./env.ts";
+import { loadConfig, type SourceText } from "./load.ts";
+import type { NormalConfig } from "./normalize.ts";
+import type { PolicyResource } from "./resources/documents.ts";
+import type { WrittenProcess } from "./schema.ts";
+
+export type Prepared =
+  | {
+      readonly ok: true;
+      readonly topology: Topology;
+      readonly process: WrittenProcess;
+      readonly resources: readonly PolicyResource[];
+      readonly services: Readonly<Record<string, unknown>>;
+      readonly warnings: readonly string[];
+      /** `route tools: mcpAuthentication`, for noticing what a reload takes away. */
+      readonly security: readonly string[];
+    }
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+export interface PrepareContext extends Omit<CompileContext, "redaction"> {
+  readonly environment: Environment;
+  /** Those of the running process; undefined at start, when the file's own count. */
+  readonly sensitiveHeaders: readonly string[] | undefined;
+}
+
+export function prepareConfig(sources: readonly SourceText[], context: PrepareContext, _before?: Prepared): Prepared {
+  const loaded = loadConfig(sources, context.environment);
+  if (!loaded.ok) return refused(loaded.problems);
+  const { config } = loaded;
+  const redaction = createRedaction(context.sensitiveHeaders ?? config.process.sensitiveHeaders);
+  const compiled = compileConfig(config, { ...context, redaction });
+  if (compiled.problems.length > 0) return refused(compiled.problems);
+  return {
+    ok: true,
+    topology: compiled.topology,
+    process: config.process,
+    resources: [],
+    services: {},
+    warnings: compiled.warnings,
+    security: securityOf(config),
+  };
+}
+
+function refused(problems: readonly ConfigError[]): Prepared {
+  return { ok: false, problems: problems.map((problem) => problem.toLine()) };
+}
+
+function securityOf(config: NormalConfig): string[] {
+  const kinds = new Set(policies.filter(({ role }) => role === "security").map(({ kind }) => kind));
+  return [...config.gateways, ...config.routes].flatMap(({ policies: placed }) =>
+    placed.filter(({ kind }) => kinds.has(kind)).map(({ kind, owner }) => `${owner}: ${kind}`),
+  );
+}

@@ -1,0 +1,179 @@
+/**
+ * Validation errors as lines a person can act on: the exact place, the field, what is wrong, and the nearest valid
+ * name where a typo is likely. All problems of a file at once.
+ */
+import { z } from "zod";
+import { suggestion } from "../cel/nearest-name.ts";
+import { ConfigError } from "../core/errors.ts";
+import { type Path, pathText, type SourceDocument } from "./yaml-source.ts";
+
+type Issue = z.core.$ZodIssue;
+
+export type Validated<Output> =
+  | { readonly ok: true; readonly value: Output }
+  | { readonly ok: false; readonly problems: readonly ConfigError[] };
+
+export function validate<Schema extends z.ZodType>(
+  schema: Schema,
+  document: SourceDocument,
+  value: unknown = document.value,
+  base: Path = [],
+): Validated<z.output<Schema>> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return { ok: true, value: parsed.data };
+  const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, schema, document, base, value));
+  return { ok: false, problems: unique(problems) };
+}
+
+function problemsOf(
+  issue: Issue,
+  schema: z.ZodType,
+  document: SourceDocument,
+  base: Path,
+  root: unknown,
+): ConfigError[] {
+  const path = [...base, ...(issue.path as (string | number)[])];
+  if (issue.code === "unrecognized_keys") {
+    const known = knownKeys(schemaAt(schema, issue.path as Path));
+    return issue.keys.map(
+      (key) =>
+        new ConfigError(
+          document.position([...path, key], "key"),
+          pathText([...path, key]),
+          `unknown field${suggestion(key, known)}`,
+        ),
+    );
+  }
+  if (issue.code === "invalid_union") return unionProblems(issue, schema, document, base, root);
+  if (issue.code === "invalid_key")
+    return [new ConfigError(document.position(path, "key"), pathText(path), issue.issues[0]?.message ?? issue.message)];
+  return [
+    new ConfigError(document.position(path), pathText(path), messageOf(issue, valueAt(root, issue.path as Path))),
+  ];
+}
+
+/** Of a union, the branch is reported that the value was most likely meant for: the one of its type with the fewest errors. */
+function unionProblems(
+  issue: Extract<Issue, { code: "invalid_union" }>,
+  schema: z.ZodType,
+  document: SourceDocument,
+  base: Path,
+  root: unknown,
+): ConfigError[] {
+  const path = [...base, ...(issue.path as (string | number)[])];
+  const rightType = issue.errors.filter(
+    (branch) => !branch.some((one) => one.code === "invalid_type" && one.path.length === 0),
+  );
+  const branches = rightType.length > 0 ? rightType : issue.errors;
+  const best = branches.reduce<readonly Issue[] | undefined>(
+    (least, branch) => (least === undefined || branch.length < least.length ? branch : least),
+    undefined,
+  );
+  if (best === undefined || rightType.length === 0) {
+    const expected = issue.errors.flatMap((branch) =>
+      branch.filter((one) => one.code === "invalid_type").map((one) => (one as { expected: string }).expected),
+    );
+    const values = issue.errors.flatMap((branch) =>
+      branch
+        .filter((one) => one.code === "invalid_value")
+        .flatMap((one) => (one as { values: unknown[] }).values.map((value) => JSON.stringify(value))),
+    );
+    const wanted = [...new Set([...expected.map(typeName), ...values])].join(" or ");
+    return [
+      new ConfigError(document.position(path), pathText(path), wanted === "" ? issue.message : `expected ${wanted}`),
+    ];
+  }
+  return best.flatMap((one) =>
+    problemsOf({ ...one, path: [...issue.path, ...one.path] } as Issue, schema, document, base, root),
+  );
+}
+
+function messageOf(issue: Issue, value: unknown): string {
+  if (issue.code === "invalid_type") {
+    if (value === undefined) return "required field is missing";
+    return `expected ${typeName(issue.expected)}, found ${describeType(value)}`;
+  }
+  if (issue.code === "invalid_value") {
+    const values = issue.values.map(String);
+    const hint = typeof value === "string" ? suggestion(value, values) : "";
+    if (value === undefined) return "required field is missing";
+    return `expected ${values.map((one) => JSON.stringify(one)).join(" or ")}${hint}`;
+  }
+  if (issue.code === "too_small" && issue.origin === "array") return "must not be empty";
+  if (issue.code === "too_small" && issue.origin === "string") return "must not be empty";
+  return issue.message;
+}
+
+function typeName(expected: string): string {
+  return (
+    {
+      object: "an object",
+      array: "a list",
+      record: "an object",
+      string: "a text",
+      number: "a number",
+      int: "a whole number",
+      boolean: "true or false",
+    }[expected] ?? expected
+  );
+}
+
+function describeType(value: unknown): string {
+  if (value === null) return "nothing (null)";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object") return "an object";
+  if (typeof value === "string") return "a text";
+  return `${typeof value === "number" ? "the number" : "the value"} ${String(value)}`;
+}
+
+function valueAt(root: unknown, path: Path): unknown {
+  let value = root;
+  for (const key of path) value = (value as Record<string | number, unknown> | null | undefined)?.[key];
+  return value;
+}
+
+/** The keys that may stand in an object, of all branches where it is a union. */
+function knownKeys(schemas: readonly z.ZodType[]): string[] {
+  return schemas.flatMap((schema) => (schema instanceof z.ZodObject ? Object.keys(schema.shape) : []));
+}
+
+/** Walks the schema along a path; several results where unions are on the way. */
+export function schemaAt(schema: z.ZodType, path: Path): z.ZodType[] {
+  let current = unwrap(schema);
+  for (const key of path) {
+    current = current.flatMap((one) => {
+      if (one instanceof z.ZodObject) {
+        const field = (one.shape as Record<string, z.ZodType>)[String(key)];
+        return field ? unwrap(field) : [];
+      }
+      if (one instanceof z.ZodArray) return unwrap(one.element as z.ZodType);
+      if (one instanceof z.ZodRecord) return unwrap(one.valueType as z.ZodType);
+      return [];
+    });
+  }
+  return current;
+}
+
+/** Through optional, default, transform and union down to what holds keys. */
+export function unwrap(schema: z.ZodType): z.ZodType[] {
+  if (
+    schema instanceof z.ZodOptional ||
+    schema instanceof z.ZodNullable ||
+    schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodReadonly
+  ) {
+    return unwrap(schema.unwrap() as z.ZodType);
+  }
+  if (schema instanceof z.ZodPipe) return unwrap(schema.in as z.ZodType);
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap((option) => unwrap(option as z.ZodType));
+  if (schema instanceof z.ZodLazy) return unwrap(schema.unwrap() as z.ZodType);
+  return [schema];
+}
+
+function unique(problems: readonly ConfigError[]): ConfigError[] {
+  const seen = new Set<string>();
+  return problems.filter((problem) => {
+    const line = problem.toLine();
+    return !seen.has(line) && seen.add(line);
+  });
+}

@@ -1,0 +1,160 @@
+/**
+ * What resource documents (GatewayPolicy, Gateway, HTTPRoute) go in as and come out as. The functions of this folder
+ * are pure: documents may come from files or from a cluster, and the status goes back to whoever brought them.
+ * Nothing here throws for a bad document: it gets a status and a problem, and the others are not affected.
+ */
+import type { ConfigError } from "../../core/errors.ts";
+import type { PolicyDefinition } from "../../core/policy.ts";
+import type { Path, SourceDocument } from "../yaml-source.ts";
+
+/** The group of our own kinds; the only place where it is spelled out. */
+export const POLICY_API_GROUP = "policy.gateway.internal";
+export const POLICY_API_VERSION = `${POLICY_API_GROUP}/v1alpha1`;
+export const GATEWAY_API_GROUP = "gateway.networking.k8s.io";
+/** Who writes our part of a status; others may write theirs beside it. */
+export const CONTROLLER_NAME = `${POLICY_API_GROUP}/gateway`;
+/** Standalone gateways and routes have no namespace, and documents may leave theirs out. */
+export const DEFAULT_NAMESPACE = "default";
+
+/** One parsed document that has a `kind`; for documents of a cluster, `file` says where they came from. */
+export type ResourceDocument = SourceDocument;
+
+/** A gateway or route of the standalone configuration that policies may target, after names were given. */
+export interface StandaloneTarget {
+  readonly name: string;
+  /** The policy kinds that stand on it already: they win over a resource's setting of the same kind. */
+  readonly policyKinds: readonly string[];
+  /** For routes: the gateways that serve it. */
+  readonly gateways?: readonly string[];
+  /** For gateways: a Gateway document cannot take the same port. */
+  readonly port?: number;
+}
+
+export interface ResourceInput {
+  readonly documents: readonly ResourceDocument[];
+  readonly standalone: {
+    readonly gateways: readonly StandaloneTarget[];
+    readonly routes: readonly StandaloneTarget[];
+    /**
+     * `services` of the standalone document: what stands behind a backend reference to a Service. The key is
+     * `name`, `name:port`, `namespace/name` or `namespace/name:port`; the value `host:port` or a backend as written.
+     */
+    readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
+  };
+  /** The list of all policies, for their schemas and roles. */
+  readonly policies: readonly PolicyDefinition[];
+  /** Wall clock, for lastTransitionTime. */
+  readonly nowMs: number;
+  /** What the last load returned: conditions that did not change keep their time. */
+  readonly previous?: readonly PolicyResource[];
+}
+
+export interface ResourceResult {
+  /** From Gateway documents: gateways in the written form of the standalone configuration. */
+  readonly gateways: readonly WrittenGateway[];
+  /** From HTTPRoute documents, one for each rule. */
+  readonly routes: readonly WrittenRoute[];
+  /** Policies to compile on a gateway or route besides its own, in this order. They are valid by their schemas. */
+  readonly attachments: readonly Attachment[];
+  /** Targets that must answer every request with `policy_invalid` until the document is mended. */
+  readonly closures: readonly Closure[];
+  /** Every GatewayPolicy with its status, in the order of the documents. */
+  readonly policies: readonly PolicyResource[];
+  /** Mistakes in documents: to log as warnings, never a reason not to start. */
+  readonly problems: readonly ConfigError[];
+}
+
+export interface WrittenGateway {
+  /** The key under `gateways`: the document's name, or `name/listener` where it has several ports. */
+  readonly name: string;
+  readonly port: number;
+  readonly protocol: "HTTP" | "HTTPS";
+  readonly tls?: { readonly cert: string; readonly key: string };
+  readonly document: ResourceDocument;
+  /** The listener in its document. */
+  readonly path: Path;
+}
+
+export interface WrittenRoute {
+  /** An entry of `routes[]` as it would be written in the standalone document. */
+  readonly route: {
+    readonly name: string;
+    readonly gateways: readonly string[];
+    readonly hostnames?: readonly string[];
+    readonly matches?: readonly Record<string, unknown>[];
+    readonly policies?: Readonly<Record<string, unknown>>;
+    readonly backends?: readonly Record<string, unknown>[];
+  };
+  /** Why every request must be refused, if a part of the rule cannot be honoured. */
+  readonly closed?: string;
+  readonly document: ResourceDocument;
+  /** The rule in its document. */
+  readonly path: Path;
+}
+
+export interface TargetName {
+  readonly kind: "gateway" | "route";
+  /** The key under `gateways`, or the route's name. */
+  readonly name: string;
+}
+
+export interface Attachment {
+  readonly target: TargetName;
+  readonly kind: string;
+  /** The configuration after validation: what `PolicyDefinition.compile` takes. */
+  readonly config: unknown;
+  /** The same as it would be written under `policies`: for dumps, where the schema says what is secret. */
+  readonly written: unknown;
+  /**
+   * To be passed as `CompileEnv.owner`. Equal for all listeners of one Gateway and all rules of one HTTPRoute, so
+   * that they share one set of buckets, and different from the target's own policies.
+   */
+  readonly owner: string;
+  readonly document: ResourceDocument;
+  /** The part in its document, for example `spec.traffic.rateLimit`. */
+  readonly path: Path;
+}
+
+export interface Closure {
+  readonly target: TargetName;
+  /** Names the policy and the field: for the log and the trace, not for clients. */
+  readonly reason: string;
+}
+
+export interface PolicyResource {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: ResourceMetadata;
+  readonly spec: unknown;
+  readonly status: { readonly ancestors: readonly AncestorStatus[] };
+}
+
+export interface ResourceMetadata {
+  readonly name: string;
+  readonly namespace: string;
+  readonly generation: number;
+  readonly [field: string]: unknown;
+}
+
+export interface ObjectReference {
+  readonly group: string;
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface AncestorStatus {
+  readonly ancestorRef: ObjectReference;
+  readonly controllerName: string;
+  readonly conditions: readonly Condition[];
+}
+
+export interface Condition {
+  readonly type: "Accepted" | "Attached";
+  readonly status: "True" | "False";
+  readonly reason: string;
+  readonly message: string;
+  readonly observedGeneration: number;
+  /** RFC 3339; changes only when `status` does. */
+  readonly lastTransitionTime: string;
+}

@@ -1,0 +1,168 @@
+/**
+ * The parts of a GatewayPolicy's spec and the policies they stand for. `spec.traffic` takes every policy that may
+ * stand on a gateway or route, under its own name or the one that the Gateway API world uses; `spec.backend.mcp`
+ * takes the two MCP policies. The table is made from the list of policies, so a new policy needs no line here.
+ */
+import { z } from "zod";
+import type { PolicyDefinition } from "../../core/policy.ts";
+import { duration } from "../../core/schema.ts";
+import type { Path } from "../yaml-source.ts";
+
+export interface Part {
+  /** Below `spec`. */
+  readonly field: readonly string[];
+  readonly schema: z.ZodType;
+  readonly doc: string;
+  /** An authentication or authorization: if it cannot be attached, its targets are closed. */
+  readonly isSecurity: boolean;
+  /** The policies that it stands for, as written in the standalone document. */
+  toPolicies(value: unknown): readonly { readonly definition: PolicyDefinition; readonly written: unknown }[];
+}
+
+/** Names that differ from the standalone document's. */
+const FIELDS: Readonly<Record<string, readonly string[]>> = {
+  jwtAuth: ["traffic", "jwtAuthentication"],
+  apiKey: ["traffic", "apiKeyAuthentication"],
+  basicAuth: ["traffic", "basicAuthentication"],
+  mcpAuthentication: ["backend", "mcp", "authentication"],
+  mcpAuthorization: ["backend", "mcp", "authorization"],
+};
+
+const TIMEOUTS = z.strictObject({
+  request: duration().optional().describe("From the request's arrival to the response head, over all attempts."),
+  backendRequest: duration().optional().describe("The same for each attempt."),
+});
+
+export function partsOf(policies: readonly PolicyDefinition[]): Part[] {
+  const parts: Part[] = [];
+  const find = (kind: string): PolicyDefinition | undefined => policies.find((policy) => policy.kind === kind);
+  const timeout = find("timeout");
+  const requestHeaders = find("requestHeaderModifier");
+  const responseHeaders = find("responseHeaderModifier");
+
+  for (const definition of policies) {
+    if (definition === timeout || definition === requestHeaders || definition === responseHeaders) continue;
+    if (!definition.scopes.includes("gateway") && !definition.scopes.includes("route")) continue;
+    parts.push({
+      field: FIELDS[definition.kind] ?? ["traffic", definition.kind],
+      schema: definition.schema,
+      doc: definition.doc,
+      isSecurity: definition.role === "security",
+      toPolicies: (written) => [{ definition, written }],
+    });
+  }
+  if (timeout) {
+    parts.push({
+      field: ["traffic", "timeouts"],
+      schema: TIMEOUTS,
+      doc: timeout.doc,
+      isSecurity: false,
+      toPolicies(value) {
+        const { request, backendRequest } = value as { request?: string; backendRequest?: string };
+        const written = {
+          ...(request === undefined ? {} : { requestTimeout: request }),
+          ...(backendRequest === undefined ? {} : { backendRequestTimeout: backendRequest }),
+        };
+        return [{ definition: timeout, written }];
+      },
+    });
+  }
+  if (requestHeaders && responseHeaders) {
+    parts.push({
+      field: ["traffic", "headerModifiers"],
+      schema: z.strictObject({
+        request: requestHeaders.schema.optional().describe(requestHeaders.doc),
+        response: responseHeaders.schema.optional().describe(responseHeaders.doc),
+      }),
+      doc: "Adds, sets and removes request and response headers.",
+      isSecurity: false,
+      toPolicies(value) {
+        const { request, response } = value as { request?: unknown; response?: unknown };
+        return [
+          ...(request === undefined ? [] : [{ definition: requestHeaders, written: request }]),
+          ...(response === undefined ? [] : [{ definition: responseHeaders, written: response }]),
+        ];
+      },
+    });
+  }
+  return parts;
+}
+
+/** Policies of one kind that may stand on one target side by side; of the others only one can. */
+export const STACKING_KINDS: ReadonlySet<string> = new Set([
+  "rateLimit", // each has its own buckets
+  "authorization", // all must admit
+  "requestHeaderModifier",
+  "responseHeaderModifier",
+  "transformations",
+]);
+
+const targetRef = z.strictObject({
+  group: z.literal("gateway.networking.k8s.io").describe("The group of Gateway and HTTPRoute."),
+  kind: z.enum(["Gateway", "HTTPRoute"]).describe("What the policy stands on."),
+  name: z.string().min(1).max(253).describe("The name of the Gateway or HTTPRoute, in the policy's namespace."),
+  sectionName: z.string().min(1).max(253).optional().describe("One listener of the Gateway, or one named rule of the HTTPRoute."),
+});
+
+/** The whole spec: for the CRD, and to know what in it is secret. */
+export function specSchema(policies: readonly PolicyDefinition[]) {
+  const below = (...field: string[]) =>
+    Object.fromEntries(
+      partsOf(policies)
+        .filter((part) => part.field.length === field.length + 1 && field.every((name, i) => part.field[i] === name))
+        .map((part) => [part.field.at(-1) as string, part.schema.optional().describe(part.doc)]),
+    );
+  return z
+    .strictObject({
+      targetRefs: z.array(targetRef).min(1).max(16).describe("What the policy stands on. Each target has budgets of its own."),
+      traffic: z.strictObject(below("traffic")).optional().describe("Policies for the requests of the targets."),
+      backend: z
+        .strictObject({ mcp: z.strictObject(below("backend", "mcp")).optional().describe("Policies for MCP backends.") })
+        .optional()
+        .describe("Policies for the backends of the targets."),
+    })
+    .refine((spec) => spec.traffic !== undefined || spec.backend !== undefined, "one of `traffic`, `backend` is needed");
+}
+
+export interface FoundPart {
+  readonly part: Part;
+  readonly path: Path;
+  readonly value: unknown;
+}
+
+export interface UnknownField {
+  readonly path: Path;
+  readonly value: unknown;
+  /** What may stand beside it. */
+  readonly known: readonly string[];
+}
+
+/** Sorts the fields of a spec into known parts and fields that nobody knows. */
+export function findParts(spec: Readonly<Record<string, unknown>>, parts: readonly Part[]): { found: FoundPart[]; unknown: UnknownField[] } {
+  const found: FoundPart[] = [];
+  const unknown: UnknownField[] = [];
+  const inner = new Set(["traffic", "backend", "backend.mcp"]);
+
+  function walk(object: Readonly<Record<string, unknown>>, above: readonly string[]): void {
+    for (const [name, value] of Object.entries(object)) {
+      const field = [...above, name];
+      if (field.join(".") === "targetRefs") continue;
+      const part = parts.find((one) => one.field.join(".") === field.join("."));
+      if (part) found.push({ part, path: ["spec", ...field], value });
+      else if (inner.has(field.join(".")) && isObject(value)) walk(value, field);
+      else unknown.push({ path: ["spec", ...field], value, known: knownBelow(above) });
+    }
+  }
+
+  function knownBelow(above: readonly string[]): string[] {
+    const names = parts.filter(({ field }) => above.every((name, i) => field[i] === name)).map(({ field }) => field[above.length] as string);
+    return [...new Set(above.length === 0 ? ["targetRefs", ...names] : names)];
+  }
+
+  walk(spec, []);
+  return { found, unknown };
+}
+
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,78 @@
+/**
+ * What policies and routes may refer to: Gateways and HTTPRoutes, from documents of their namespace or, by name, from
+ * the standalone configuration. A document's listeners and rules are gateways and routes of their own there, so a
+ * target stands for one or more of them.
+ */
+import { DEFAULT_NAMESPACE, GATEWAY_API_GROUP, type ObjectReference, type StandaloneTarget } from "./documents.ts";
+
+export interface GatewayTarget {
+  readonly reference: ObjectReference;
+  readonly listeners: readonly GatewayListener[];
+}
+
+export interface GatewayListener {
+  /** undefined in the standalone configuration: there a gateway is one listener. */
+  readonly sectionName: string | undefined;
+  /** The key under `gateways`. */
+  readonly gateway: string;
+  readonly port: number | undefined;
+  readonly hostname: string | undefined;
+  /** Whether routes of this namespace may be served. */
+  admits(namespace: string): boolean;
+}
+
+export interface RouteTarget {
+  readonly reference: ObjectReference;
+  readonly rules: readonly { readonly sectionName: string | undefined; readonly route: string }[];
+  /** The Gateways that serve it. */
+  readonly gateways: readonly ObjectReference[];
+}
+
+export function gatewayReference(namespace: string, name: string): ObjectReference {
+  return { group: GATEWAY_API_GROUP, kind: "Gateway", namespace, name };
+}
+
+export function routeReference(namespace: string, name: string): ObjectReference {
+  return { group: GATEWAY_API_GROUP, kind: "HTTPRoute", namespace, name };
+}
+
+export function standaloneGateway({ name, port }: StandaloneTarget): GatewayTarget {
+  return {
+    reference: gatewayReference(DEFAULT_NAMESPACE, name),
+    listeners: [{ sectionName: undefined, gateway: name, port, hostname: undefined, admits: () => true }],
+  };
+}
+
+export function standaloneRoute({ name, gateways = [] }: StandaloneTarget): RouteTarget {
+  return {
+    reference: routeReference(DEFAULT_NAMESPACE, name),
+    rules: [{ sectionName: undefined, route: name }],
+    gateways: gateways.map((gateway) => gatewayReference(DEFAULT_NAMESPACE, gateway)),
+  };
+}
+
+/** Documents are found in their namespace; what the standalone configuration has is there for every namespace. */
+export class TargetTable<Target extends { readonly reference: ObjectReference }> {
+  readonly #documents = new Map<string, Target>();
+  readonly #standalone = new Map<string, Target>();
+
+  constructor(standalone: readonly Target[]) {
+    for (const target of standalone) this.#standalone.set(target.reference.name, target);
+  }
+
+  addDocument(target: Target): void {
+    this.#documents.set(keyOf(target.reference.namespace, target.reference.name), target);
+  }
+
+  has(namespace: string, name: string): boolean {
+    return this.#documents.has(keyOf(namespace, name));
+  }
+
+  find(namespace: string, name: string): Target | undefined {
+    return this.#documents.get(keyOf(namespace, name)) ?? this.#standalone.get(name);
+  }
+}
+
+function keyOf(namespace: string, name: string): string {
+  return `${namespace}/${name}`;
+}

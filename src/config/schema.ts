@@ -1,0 +1,173 @@
+/**
+ * The configuration file's schema (spec 2.1), derived from the lists of policies and backends: both layouts, the
+ * process section, and what attaches the UI. Unknown fields are refused everywhere.
+ */
+import { z } from "zod";
+import { backends } from "../backends/index.ts";
+import type { PolicyDefinition, Scope } from "../core/policy.ts";
+import { duration, exactlyOneOf, headerName, port } from "../core/schema.ts";
+import { parseLogFilter } from "../lib/log-filter.ts";
+import { linearRegex } from "../lib/regex.ts";
+import { isAddressRange } from "../pipeline/trusted-peers.ts";
+import { policies } from "../policies/index.ts";
+
+const DEFAULT_DRAIN = "30s";
+
+const regex = z.string().superRefine((source, context) => {
+  try {
+    linearRegex(source);
+  } catch (error) {
+    context.addIssue({
+      code: "custom",
+      message: `not a valid regular expression (RE2 syntax): ${(error as Error).message}`,
+    });
+  }
+});
+
+const valueMatch = exactlyOneOf(
+  z.strictObject({
+    name: z.string().min(1).describe("The name of the header or query parameter."),
+    exact: z.string().optional().describe("The whole value."),
+    regex: regex.optional().describe("A regular expression for the whole value (RE2 syntax)."),
+  }),
+  ["exact", "regex"],
+);
+
+const absolutePath = z.string().startsWith("/", "a path begins with /");
+
+const routeMatch = z.strictObject({
+  path: exactlyOneOf(
+    z.strictObject({
+      exact: absolutePath.optional().describe("The whole path."),
+      pathPrefix: absolutePath
+        .optional()
+        .describe("A prefix that ends at a segment: `/a` takes `/a` and `/a/b`, not `/ab`."),
+      regex: regex.optional().describe("A regular expression for the whole path (RE2 syntax)."),
+    }),
+    ["exact", "pathPrefix", "regex"],
+  )
+    .optional()
+    .describe("Default: the prefix `/`."),
+  method: z
+    .string()
+    .regex(/^[A-Z]+$/, "methods are written in capitals")
+    .optional(),
+  headers: z.array(valueMatch).optional(),
+  query: z.array(valueMatch).optional(),
+});
+
+const backend = exactlyOneOf(
+  z.strictObject({
+    ...Object.fromEntries(backends.map(({ key, schema, doc }) => [key, schema.optional().describe(doc)])),
+    weight: z.int().min(0).max(1_000_000).optional().describe("Share of the route's requests. Default: 1."),
+    policies: policiesOf("backend").optional(),
+  }),
+  backends.map(({ key }) => key),
+);
+
+const tls = z.strictObject({
+  cert: z.string().min(1).describe("A PEM file with the certificate chain."),
+  key: z.string().min(1).describe("A PEM file with the private key."),
+});
+
+const gateway = z
+  .strictObject({
+    port: port().describe("Listener port; 0 takes any free one."),
+    protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` needs `tls`."),
+    address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
+    tls: tls.optional(),
+    policies: policiesOf("gateway").optional(),
+  })
+  .refine((value) => (value.protocol === "HTTPS") === (value.tls !== undefined), {
+    message: "protocol HTTPS and tls belong together",
+    path: ["tls"],
+  });
+
+const route = z.strictObject({
+  name: z.string().min(1).max(253).optional().describe("Default: `route<index>`."),
+  gateways: z
+    .union([z.string().min(1), z.array(z.string().min(1)).min(1)])
+    .optional()
+    .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
+  hostnames: z.array(z.string().min(1)).optional().describe("Host names, also `*.example.com`. Default: any."),
+  matches: z.array(routeMatch).min(1).optional(),
+  backends: z.array(backend).optional(),
+  policies: policiesOf("route").optional(),
+});
+
+const processSection = z.strictObject({
+  adminAddr: z
+    .string()
+    .refine(isAdminAddress, "expected ip:port, localhost:port, unix:/path/to/socket, or off")
+    .optional()
+    .describe(
+      "Admin address: `ip:port`, `unix:/path/to/socket`, or `off`. Default: loopback on port 15000. Read at startup only.",
+    ),
+  statsAddr: z
+    .string()
+    .refine(isAdminAddress, "expected ip:port, localhost:port, unix:/path/to/socket, or off")
+    .optional()
+    .describe("Serves /metrics and /healthz here too. Read at startup only."),
+  sensitiveHeaders: z
+    .array(headerName())
+    .optional()
+    .describe(
+      "Header names redacted in trace and debug output, besides the always redacted ones. Read at startup only.",
+    ),
+  trustedProxies: z
+    .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
+    .optional()
+    .describe("Addresses or CIDR ranges whose `x-forwarded-*` headers are believed. Read at startup only."),
+  drainTimeout: duration()
+    .default(durationOf(DEFAULT_DRAIN))
+    .describe("How long a shutdown waits for requests in flight. Default: 30s."),
+  logging: z
+    .strictObject({
+      level: z
+        .string()
+        .superRefine((text, context) => {
+          const parsed = parseLogFilter(text);
+          if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.error });
+        })
+        .optional()
+        .describe(
+          "A log filter, for example `info,mcp=trace`; `access=off` turns the line per request off. Default: info.",
+        ),
+      format: z.enum(["text", "json"]).optional().describe("Default: text."),
+    })
+    .optional()
+    .describe("Read at startup only; the admin interface changes the level at run time."),
+});
+
+export const configSchema = z.strictObject({
+  config: processSection.optional().describe("Settings of the process."),
+  gateways: z.record(z.string().min(1), gateway).optional().describe("Listeners by name."),
+  routes: z.array(route).optional(),
+});
+
+export type WrittenConfig = z.output<typeof configSchema>;
+export type WrittenRoute = z.output<typeof route>;
+export type WrittenGateway = z.output<typeof gateway>;
+export type WrittenBackend = z.output<typeof backend>;
+export type WrittenProcess = z.output<typeof processSection>;
+
+/** The `policies` object of one scope: every kind that may stand there. */
+export function policiesOf(scope: Scope) {
+  return z.strictObject(
+    Object.fromEntries(policies.filter((policy) => policy.scopes.includes(scope)).map(policyEntry)),
+  );
+}
+
+function policyEntry({ kind, schema, doc }: PolicyDefinition): [string, z.ZodOptional<z.ZodType>] {
+  return [kind, schema.optional().describe(doc)];
+}
+
+function isAdminAddress(text: string): boolean {
+  if (text === "off") return true;
+  if (text.startsWith("unix:")) return text.length > "unix:".length && Buffer.byteLength(text) <= 112;
+  return /^(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+\]|\*):\d{1,5}$/.test(text);
+}
+
+function durationOf(text: string): number {
+  return duration().parse(text);
+}

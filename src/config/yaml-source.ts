@@ -1,0 +1,242 @@
+/**
+ * A configuration file as data with positions: parsed YAML documents in which every value can be found again by
+ * its path. Refuses what is too large, too deep, aliased too often, or has a key twice, before it can cost anything.
+ */
+import {
+  Alias,
+  type Document,
+  isMap,
+  isPair,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  type Pair,
+  parseAllDocuments,
+  Scalar,
+  visit,
+} from "yaml";
+import { ConfigError, type Position } from "../core/errors.ts";
+import { type Environment, hasMarkCharacters, markPlaceholders, type Placeholder, resolveMarks } from "./env.ts";
+
+export const MAX_FILE_BYTES = 8 * 1024 * 1024;
+const MAX_DEPTH = 64;
+/** Aliases that may be expanded in one file: a handful is convenience, thousands are a bomb. */
+const MAX_ALIASES = 100;
+
+export type Path = readonly (string | number)[];
+
+export interface SourceDocument {
+  readonly file: string;
+  readonly value: unknown;
+  /** Where the value (or, with `key`, its key) stands; the nearest parent if it does not exist. */
+  position(path: Path, at?: "key" | "value"): Position;
+}
+
+export interface ParsedSource {
+  readonly documents: readonly SourceDocument[];
+  readonly problems: readonly ConfigError[];
+}
+
+export function parseSource(file: string, text: string, environment: Environment): ParsedSource {
+  const whole = (message: string): ParsedSource => ({
+    documents: [],
+    problems: [new ConfigError({ file, line: 1, column: 1 }, "", message)],
+  });
+  if (Buffer.byteLength(text) > MAX_FILE_BYTES) return whole("the file is larger than 8 MiB");
+  if (hasMarkCharacters(text)) return whole("the file contains private-use characters (U+E000 to U+E002)");
+  const tooDeep = firstTooDeepLine(text);
+  if (tooDeep !== undefined)
+    return {
+      documents: [],
+      problems: [new ConfigError({ file, line: tooDeep, column: 1 }, "", `nested deeper than ${MAX_DEPTH} levels`)],
+    };
+
+  const lines = new LineCounter();
+  const marked = markPlaceholders(text);
+  const at = (offset: number): Position => {
+    const { line, col } = lines.linePos(offset);
+    return { file, line, column: col };
+  };
+  const problems: ConfigError[] = [];
+  const documents: SourceDocument[] = [];
+  for (const document of parseYaml(marked.text, lines)) {
+    if (document === "too deep") return whole(`nested deeper than ${MAX_DEPTH} levels`);
+    for (const error of document.errors)
+      problems.push(new ConfigError(at(error.pos[0]), "", yamlMessage(error.code, error.message)));
+    if (document.errors.length > 0) continue;
+    const found = resolveDocument(document, marked.placeholders, environment, at);
+    problems.push(...found);
+    if (found.length === 0) documents.push(sourceDocument(file, document, at));
+  }
+  return { documents, problems };
+}
+
+function parseYaml(text: string, lineCounter: LineCounter): readonly (Document.Parsed | "too deep")[] {
+  try {
+    const parsed = parseAllDocuments(text, {
+      lineCounter,
+      prettyErrors: false,
+      uniqueKeys: true,
+      merge: false,
+      version: "1.2",
+      stringKeys: true,
+    });
+    return Array.isArray(parsed) ? parsed : [];
+  } catch (error) {
+    // The parser recurses: a document that exhausts the stack is refused, it does not end the process.
+    if (error instanceof RangeError) return ["too deep"];
+    throw error;
+  }
+}
+
+/** Resolves placeholders and checks the shape; returns what is wrong. */
+function resolveDocument(
+  document: Document.Parsed,
+  placeholders: readonly Placeholder[],
+  environment: Environment,
+  at: (offset: number) => Position,
+): ConfigError[] {
+  const problems: ConfigError[] = [];
+  let aliases = 0;
+  visit(document, {
+    Alias(_key, node) {
+      aliases += 1;
+      if (aliases <= MAX_ALIASES) return undefined;
+      problems.push(new ConfigError(at(startOf(node)), "", `more than ${MAX_ALIASES} aliases`));
+      return visit.BREAK;
+    },
+    Scalar(_key, node, path) {
+      if (path.length > MAX_DEPTH * 2) {
+        problems.push(new ConfigError(at(startOf(node)), "", `nested deeper than ${MAX_DEPTH} levels`));
+        return visit.BREAK;
+      }
+      resolveScalar(node, pathText(pathOf(path, node)), document, placeholders, environment, at, problems);
+      return undefined;
+    },
+  });
+  return problems;
+}
+
+function resolveScalar(
+  node: Scalar,
+  path: string,
+  document: Document.Parsed,
+  placeholders: readonly Placeholder[],
+  environment: Environment,
+  at: (offset: number) => Position,
+  problems: ConfigError[],
+): void {
+  if (typeof node.value !== "string") return;
+  const malformed = node.value.indexOf("${");
+  if (malformed >= 0) {
+    problems.push(
+      new ConfigError(
+        at(startOf(node)),
+        path,
+        "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${",
+      ),
+    );
+    return;
+  }
+  const resolved = resolveMarks(node.value, placeholders, environment);
+  if (!resolved.changed) return;
+  for (const name of resolved.missing)
+    problems.push(new ConfigError(at(startOf(node)), path, `environment variable not found: ${name}`));
+  // A plain scalar gets its type from what it says now: `port: ${PORT}` is a number.
+  node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
+}
+
+/** The value of a plain scalar by the rules of the YAML core schema. */
+function retyped(text: string, document: Document.Parsed): unknown {
+  for (const tag of document.schema.tags) {
+    if (tag.collection === undefined && tag.default === true && tag.test?.test(text)) {
+      const value = tag.resolve(text, () => undefined, document.options as never);
+      return isScalar(value) ? value.value : value;
+    }
+  }
+  return text;
+}
+
+function sourceDocument(file: string, document: Document.Parsed, at: (offset: number) => Position): SourceDocument {
+  return {
+    file,
+    value: document.toJS({ maxAliasCount: MAX_ALIASES }),
+    position(path, what = "value") {
+      let node: unknown = document.contents;
+      let start = startOf(node);
+      for (const key of path) {
+        if (node instanceof Alias) node = node.resolve(document);
+        if (isMap(node)) {
+          const pair = node.items.find((item) => keyOf(item) === String(key));
+          if (!pair) break;
+          start = what === "key" ? startOf(pair.key) : startOf(pair.value ?? pair.key, startOf(pair.key));
+          node = pair.value;
+        } else if (isSeq(node)) {
+          node = node.items[Number(key)];
+          if (node === undefined || node === null) break;
+          start = startOf(node, start);
+        } else break;
+      }
+      return at(start);
+    },
+  };
+}
+
+/** `routes[0].backends`: how a place in the configuration is written in messages. */
+export function pathText(path: Path): string {
+  let text = "";
+  for (const key of path) text += typeof key === "number" ? `[${key}]` : text === "" ? key : `.${key}`;
+  return text;
+}
+
+/** The path of a scalar from the nodes above it, as the visitor reports them. */
+function pathOf(above: readonly unknown[], node: Scalar): Path {
+  const path: (string | number)[] = [];
+  for (const [i, parent] of above.entries()) {
+    const child = above[i + 1] ?? node;
+    if (isSeq(parent)) path.push(parent.items.indexOf(child as never));
+    else if (isPair(parent)) path.push(keyOf(parent));
+  }
+  return path;
+}
+
+function keyOf(pair: Pair): string {
+  return isScalar(pair.key) ? String(pair.key.value) : "";
+}
+
+function startOf(node: unknown, otherwise = 0): number {
+  return (node as Node | null | undefined)?.range?.[0] ?? otherwise;
+}
+
+function yamlMessage(code: string, message: string): string {
+  if (code === "DUPLICATE_KEY") return "duplicate key: it is given twice in the same object";
+  if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
+  return message.split("\n", 1)[0] ?? message;
+}
+
+/**
+ * A cheap look before the parser: brackets nested beyond the limit would make it recurse. Strings and comments
+ * are not told apart, so the limit counts generously; indentation is bounded the same way.
+ */
+function firstTooDeepLine(text: string): number | undefined {
+  const limit = MAX_DEPTH * 4;
+  let depth = 0;
+  let line = 1;
+  let dashes = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === 10) {
+      line += 1;
+      dashes = 0;
+    } else if (code === 91 || code === 123) {
+      depth += 1;
+      if (depth > limit) return line;
+    } else if (code === 93 || code === 125) depth = Math.max(0, depth - 1);
+    else if (code === 45 && text.charCodeAt(i + 1) === 32) {
+      dashes += 1;
+      if (dashes > limit) return line;
+    }
+  }
+  return undefined;
+}

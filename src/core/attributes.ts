@@ -1,0 +1,79 @@
+/**
+ * What CEL may read of an exchange, under the names of the documentation. Every top-level attribute is a getter,
+ * so that an expression pays only for what it reads; an absent one is undefined, which CEL sees as an empty map.
+ */
+import { celHeaders } from "../cel/headers.ts";
+import { type Exchange, pathAndQuery } from "./exchange.ts";
+
+const ENV = Object.freeze({});
+
+export class Attributes {
+  readonly #exchange: Exchange;
+
+  constructor(exchange: Exchange) {
+    this.#exchange = exchange;
+  }
+
+  get request(): Record<string, unknown> {
+    const { request, startedAt } = this.#exchange;
+    return {
+      method: request.method,
+      scheme: request.scheme,
+      host: request.host,
+      path: request.path,
+      pathAndQuery: pathAndQuery(request),
+      uri: `${request.scheme}://${request.host}${pathAndQuery(request)}`,
+      version: `HTTP/${request.version}`,
+      headers: celHeaders(request.headers),
+      startTime: new Date(startedAt).toISOString(),
+      ...(request.body.kind === "bytes" ? { body: request.body.bytes.toString() } : {}),
+    };
+  }
+
+  get response(): Record<string, unknown> | undefined {
+    const { response } = this.#exchange;
+    if (!response) return undefined;
+    return {
+      code: response.status,
+      headers: celHeaders(response.headers),
+      ...(response.body ? { body: response.body.toString() } : {}),
+    };
+  }
+
+  get source(): Record<string, unknown> {
+    return { address: this.#exchange.source.address, port: this.#exchange.source.port };
+  }
+
+  get jwt(): object | undefined {
+    return this.#exchange.facts.jwt;
+  }
+
+  get apiKey(): object | undefined {
+    return this.#exchange.facts.apiKey;
+  }
+
+  get basicAuth(): object | undefined {
+    return this.#exchange.facts.basicAuth;
+  }
+
+  get llm(): object | undefined {
+    return this.#exchange.facts.llm;
+  }
+
+  get mcp(): object | undefined {
+    return this.#exchange.facts.mcp;
+  }
+
+  get backend(): object | undefined {
+    return this.#exchange.facts.backend;
+  }
+
+  get proxy(): Record<string, unknown> {
+    const { listener, route } = this.#exchange;
+    return { listener: { name: listener }, ...(route === undefined ? {} : { route: { name: route } }) };
+  }
+
+  get env(): object {
+    return ENV;
+  }
+}

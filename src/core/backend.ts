@@ -1,0 +1,65 @@
+/**
+ * What answers a request: a plain HTTP server, MCP servers, an LLM provider, or something inside the gateway.
+ * A backend does the only I/O of the pipeline and reports through callbacks; bodies pass through, they are not kept.
+ */
+import type { Duplex } from "node:stream";
+import type { z } from "zod";
+import type { HeaderList } from "../lib/headers.ts";
+import type { TlsOptions } from "../lib/http-client.ts";
+import type { BackendFacts, Exchange } from "./exchange.ts";
+import type { CompileEnv, HookResult, PathMatch } from "./policy.ts";
+
+/** What a backend reports to while it answers one attempt. */
+export interface BackendCall {
+  /** I/O begins: `host:port`, `stdio:<name>` or `internal:<name>`. */
+  attempt(target: string): void;
+  head(status: number, headers: HeaderList): void;
+  /** Returns false when the client is slower: wait for `BackendRun.resume`. */
+  data(chunk: Buffer): boolean;
+  end(trailers?: readonly string[]): void;
+  /** Nothing more will come. Before `head` it becomes an error answer, after it the connection is cut. */
+  fail(error: unknown): void;
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void;
+}
+
+/** A running call, as the pipeline holds it. */
+export interface BackendRun {
+  abort(): void;
+  resume(): void;
+}
+
+export interface Backend {
+  readonly facts: BackendFacts;
+  /** Until the response head, where no timeout policy says otherwise. */
+  readonly defaultTimeoutMs: number;
+  /** Before the call: the place to read the request's body and to choose a target. May answer or refuse. */
+  prepare?(exchange: Exchange): HookResult;
+  call(exchange: Exchange, call: BackendCall): BackendRun;
+  /** For `/config_dump`; without secrets. */
+  describe(): Record<string, unknown>;
+}
+
+export interface BackendDefinition<Key extends string = string, Schema extends z.ZodType = z.ZodType> {
+  /** The key under `backends[]` that chooses it. */
+  readonly key: Key;
+  readonly doc: string;
+  readonly schema: Schema;
+  /** Where a route of only such backends answers when it has no `matches`. */
+  readonly defaultPaths?: readonly PathMatch[];
+  /** A top-level section with a port of its own: a gateway with one route to one such backend. */
+  readonly section?: { readonly name: string; readonly defaultPort: number; readonly paths?: readonly PathMatch[] };
+  compile(config: z.output<Schema>, env: BackendEnv): Backend;
+}
+
+export interface BackendEnv extends CompileEnv {
+  /** Unique within the configuration, for example `route0/backend0`. */
+  readonly name: string;
+  /** How the backend's TLS is set up, if a `backendTLS` policy says so. */
+  readonly tls: TlsOptions | undefined;
+}
+
+export function defineBackend<const Key extends string, Schema extends z.ZodType>(
+  definition: BackendDefinition<Key, Schema>,
+): BackendDefinition<Key, Schema> {
+  return definition;
+}

@@ -1,0 +1,244 @@
+/**
+ * Every error that the gateway itself answers with, in one catalogue: status, body, and who is at fault.
+ * Anything may throw a GatewayError; it is rendered in one place (reply.ts) and documented from this table
+ * (docs/errors.md, held against it by a test). Secrets and tokens never stand in messages.
+ */
+
+/** Who caused it: the client's request, the backend, or the gateway and its configuration. */
+export type ErrorSource = "client" | "upstream" | "gateway";
+
+export interface ErrorEntry {
+  readonly status: number;
+  /** `text`: the message as plain text. `oauth`: JSON with `error` and `error_description` (RFC 6750 style). */
+  readonly form: "text" | "oauth";
+  readonly message: string;
+  readonly source: ErrorSource;
+  /** For the documentation: when it happens and what mends it. */
+  readonly doc: string;
+}
+
+export const ERRORS = {
+  bad_request: entry(
+    400,
+    "text",
+    "bad request",
+    "client",
+    "The request is malformed or ambiguous; the text says what.",
+  ),
+  unauthorized: entry(
+    401,
+    "oauth",
+    "JWT token required",
+    "client",
+    "The route needs a bearer token and none was sent.",
+  ),
+  invalid_token: entry(
+    401,
+    "oauth",
+    "the token is not valid",
+    "client",
+    "A token was sent and failed a check; the description says which, the log says more.",
+  ),
+  authentication_failed: entry(
+    401,
+    "text",
+    "authentication failed",
+    "client",
+    "The API key or the user name and password are missing or wrong.",
+  ),
+  authorization_denied: entry(403, "oauth", "authorization failed", "client", "An authorization rule did not hold."),
+  origin_denied: entry(
+    403,
+    "text",
+    "the request's origin is not allowed",
+    "client",
+    "The `Origin` or `Host` header is not one that the route accepts; the text names the setting.",
+  ),
+  route_not_found: entry(
+    404,
+    "text",
+    "route not found",
+    "client",
+    "No route of the listener matches host, path, method, headers and query.",
+  ),
+  not_found: entry(404, "text", "not found", "client", "The resource does not exist."),
+  method_not_allowed: entry(
+    405,
+    "text",
+    "method not allowed",
+    "client",
+    "TRACE and CONNECT are never accepted; other methods where the answer lists those that are.",
+  ),
+  request_timeout: entry(
+    408,
+    "text",
+    "the request was not received in time",
+    "client",
+    "The request's head or body stopped arriving.",
+  ),
+  body_too_large: entry(
+    413,
+    "text",
+    "request body too large",
+    "client",
+    "The body is larger than what this route may buffer.",
+  ),
+  unsupported_media_type: entry(
+    415,
+    "text",
+    "unsupported media type",
+    "client",
+    "The content type or encoding of the body is not one that the route can read.",
+  ),
+  rate_limited: entry(
+    429,
+    "text",
+    "rate limit exceeded",
+    "client",
+    "A request or token budget is used up; `x-ratelimit-reset` and `retry-after` say when it is restored.",
+  ),
+  too_many_headers: entry(
+    431,
+    "text",
+    "request header fields too large",
+    "client",
+    "More than 100 header lines or more than 16 KiB of them.",
+  ),
+  internal: entry(
+    500,
+    "text",
+    "internal error",
+    "gateway",
+    "A defect of the gateway; the log has the details under the same `x-request-id`.",
+  ),
+  policy_invalid: entry(
+    500,
+    "text",
+    "a security policy of this route is invalid",
+    "gateway",
+    "An authentication or authorization policy could not be compiled; the route stays closed until it is mended.",
+  ),
+  rate_limit_unavailable: entry(
+    500,
+    "text",
+    "rate limit service unavailable",
+    "gateway",
+    "The external rate limit service did not answer and `failureMode` is `closed`.",
+  ),
+  no_backend: entry(
+    500,
+    "text",
+    "the route has no backend",
+    "gateway",
+    "The route has no backend (or all weights are 0) and no policy answered.",
+  ),
+  backend_unavailable: entry(
+    502,
+    "text",
+    "the backend could not be reached",
+    "upstream",
+    "Connecting to the backend failed; the log names the address and the reason.",
+  ),
+  backend_response_invalid: entry(
+    502,
+    "text",
+    "the backend's answer was broken or not valid HTTP",
+    "upstream",
+    "The backend closed the connection early or its answer could not be parsed.",
+  ),
+  overloaded: entry(
+    503,
+    "text",
+    "the gateway is at its limit",
+    "gateway",
+    "A cap on sessions, children or connections is reached; `retry-after` says when to try again.",
+  ),
+  not_ready: entry(
+    503,
+    "text",
+    "not ready yet",
+    "gateway",
+    "Something that the route depends on is not available yet; `retry-after` says when to try again.",
+  ),
+  draining: entry(503, "text", "the gateway is shutting down", "gateway", "The gateway received a signal to stop."),
+  backend_timeout: entry(
+    504,
+    "text",
+    "the backend did not answer in time",
+    "upstream",
+    "No response head within the route's timeout, or no connection within 10 s.",
+  ),
+  http_version: entry(
+    505,
+    "text",
+    "only HTTP/1.1 and HTTP/1.0 are supported",
+    "client",
+    "The request line names another HTTP version.",
+  ),
+} as const satisfies Record<string, ErrorEntry>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+export interface GatewayErrorOptions {
+  /** Said instead of the catalogue's message; goes to the client. */
+  readonly message?: string;
+  /** For the log and the trace only. */
+  readonly detail?: string;
+  /** Added to the answer. */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly cause?: unknown;
+}
+
+export class GatewayError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly source: ErrorSource;
+  readonly detail: string | undefined;
+  readonly headers: Readonly<Record<string, string>> | undefined;
+
+  constructor(code: ErrorCode, options: GatewayErrorOptions = {}) {
+    super(options.message ?? ERRORS[code].message, { cause: options.cause });
+    this.name = "GatewayError";
+    this.code = code;
+    this.status = ERRORS[code].status;
+    this.source = ERRORS[code].source;
+    this.detail = options.detail;
+    this.headers = options.headers;
+  }
+}
+
+/** Where in a configuration file something stands; lines and columns count from 1. */
+export interface Position {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** One mistake in a configuration: printed as one line, `file:line:column: path: message`. */
+export class ConfigError extends Error {
+  readonly position: Position | undefined;
+  /** The field, for example `routes[0].policies.cors`. */
+  readonly path: string;
+
+  constructor(position: Position | undefined, path: string, message: string) {
+    super(message);
+    this.name = "ConfigError";
+    this.position = position;
+    this.path = path;
+  }
+
+  toLine(): string {
+    const at = this.position ? `${this.position.file}:${this.position.line}:${this.position.column}: ` : "";
+    return `${at}${this.path === "" ? "" : `${this.path}: `}${this.message}`;
+  }
+}
+
+function entry(
+  status: number,
+  form: ErrorEntry["form"],
+  message: string,
+  source: ErrorSource,
+  doc: string,
+): ErrorEntry {
+  return { status, form, message, source, doc };
+}

@@ -1,0 +1,207 @@
+/**
+ * One request and its response in flight, with everything that policies, backends and the trace know about it.
+ * What policies and backends find out (claims, keys, models) goes into typed facts, never into a free bag.
+ */
+import type { Readable } from "node:stream";
+import type { HeaderList } from "../lib/headers.ts";
+import type { Trace } from "../trace/trace.ts";
+import { Attributes } from "./attributes.ts";
+import type { ErrorCode, ErrorSource } from "./errors.ts";
+
+export interface GatewayRequest {
+  method: string;
+  scheme: "http" | "https";
+  /** The authority: the Host header, or what a rewrite made of it. */
+  host: string;
+  /** Without query, exactly as sent (or rewritten); never normalised, so that what was matched is what is forwarded. */
+  path: string;
+  /** Without the question mark; empty if there is none. */
+  query: string;
+  readonly version: "1.0" | "1.1";
+  headers: HeaderList;
+  body: RequestBody;
+}
+
+export type RequestBody =
+  | { readonly kind: "none" }
+  /** Whole in memory: may be sent again. */
+  | { readonly kind: "bytes"; readonly bytes: Buffer }
+  /** Still arriving: may be sent once. */
+  | { readonly kind: "stream"; readonly stream: Readable; readonly length: number | undefined; taken: boolean };
+
+export const NO_BODY: RequestBody = { kind: "none" };
+
+export interface GatewayResponse {
+  status: number;
+  headers: HeaderList;
+  /** Who answered: the backend, or the gateway itself. */
+  readonly source: "upstream" | "gateway";
+  /** The whole body, only where a policy asked for it before its hook. */
+  body?: Buffer;
+  /** Sent instead of the body: a policy wrote its own. */
+  replacement?: Buffer;
+  /** See the bytes as they go out, for example to count tokens. They change nothing. */
+  observers?: BodyObserver[];
+}
+
+export interface BodyObserver {
+  data(chunk: Buffer): void;
+  /** The body ended; `complete` is false when it broke off or the client left. Called once, before the settle hooks. */
+  end(complete: boolean): void;
+}
+
+export interface Source {
+  /** The peer of the socket (or what a trusted proxy said). */
+  readonly address: string;
+  readonly port: number;
+}
+
+export interface BackendFacts {
+  readonly name: string;
+  readonly type: "static" | "mcp" | "ai" | "internal";
+  readonly protocol: "http" | "mcp" | "llm";
+}
+
+/** Validated token claims, as the token carried them. */
+export type Claims = Readonly<Record<string, unknown>>;
+
+export interface McpFacts {
+  methodName?: string;
+  sessionId?: string;
+  target?: string;
+  tool?: { name: string; target: string };
+  prompt?: { name: string; target: string };
+  resource?: { uri: string; target: string };
+}
+
+/** What an MCP authorization policy allows of this request: lists are filtered by it, calls checked against it. */
+export interface McpAccess {
+  allows(kind: "tool" | "prompt" | "resource", name: string, target: string): boolean;
+}
+
+export interface LlmFacts {
+  requestModel?: string;
+  responseModel?: string;
+  provider?: string;
+  streaming?: boolean;
+  inputTokens?: number;
+  outputTokens?: number;
+  totalTokens?: number;
+  cachedInputTokens?: number;
+  cacheCreationInputTokens?: number;
+  reasoningTokens?: number;
+  /** What admission was charged with before the real counts were known. */
+  estimatedTokens?: number;
+  cost?: number;
+}
+
+/** What policies and backends found out; readable in CEL under the same names. */
+export interface Facts {
+  jwt?: Claims;
+  apiKey?: Readonly<Record<string, unknown>>;
+  basicAuth?: { readonly username: string };
+  llm?: LlmFacts;
+  mcp?: McpFacts;
+  backend?: BackendFacts;
+}
+
+/** One limit as it stood after this request was counted. */
+export interface LimitReading {
+  /** The value of `x-ratelimit-limit`: the ceiling, with a window (`;w=60`) if a service said so. */
+  readonly limit: string;
+  readonly remaining: number;
+  readonly resetSeconds: number;
+  /** Remaining divided by the ceiling: 0 … 1. */
+  readonly share: number;
+}
+
+/** One policy's verdict, kept for every request so that a refusal can be explained afterwards. */
+export interface Step {
+  readonly phase: "gateway" | "route" | "backend";
+  readonly policy: string;
+  verdict: "passed" | "answered" | "refused";
+  micros: number;
+}
+
+/** Why a request was refused or failed: for the access log, the trace and `explain`. */
+export interface Failure {
+  readonly code: ErrorCode;
+  readonly source: ErrorSource;
+  readonly message: string;
+  readonly detail: string | undefined;
+}
+
+export interface ExchangeStart {
+  readonly id: string;
+  readonly listener: string;
+  readonly source: Source;
+  readonly request: GatewayRequest;
+  readonly startedAt: number;
+  readonly startedMs: number;
+}
+
+export class Exchange {
+  /** The value of `x-request-id`. */
+  readonly id: string;
+  readonly listener: string;
+  readonly source: Source;
+  /** Wall clock and monotonic time of arrival. */
+  readonly startedAt: number;
+  readonly startedMs: number;
+  /** The authority that the client asked for, before any rewrite. */
+  readonly originalHost: string;
+  request: GatewayRequest;
+  response: GatewayResponse | undefined = undefined;
+  route: string | undefined = undefined;
+  readonly facts: Facts = {};
+  trace: Trace | undefined = undefined;
+  readonly steps: Step[] = [];
+  failure: Failure | undefined = undefined;
+  /** Headers (lower case) that an authentication policy read: left out of what goes to backends. */
+  credentialHeaders: string[] | undefined = undefined;
+  /** The credential itself, for a backend that is to get it all the same. Never shown anywhere. */
+  credential: { readonly header: string; readonly value: string } | undefined = undefined;
+  /** What the limits of all scopes said at admission; the smallest share left is what the client is told. */
+  limits: LimitReading[] | undefined = undefined;
+  /** Query parameters of the same kind. */
+  credentialQuery: string[] | undefined = undefined;
+  /** Set by an MCP authorization policy; without one everything is allowed. */
+  mcpAccess: McpAccess | undefined = undefined;
+  upstreamStartedMs: number | undefined = undefined;
+  upstreamHeadMs: number | undefined = undefined;
+  #attributes: Attributes | undefined = undefined;
+
+  constructor(start: ExchangeStart) {
+    this.id = start.id;
+    this.listener = start.listener;
+    this.source = start.source;
+    this.request = start.request;
+    this.originalHost = start.request.host;
+    this.startedAt = start.startedAt;
+    this.startedMs = start.startedMs;
+  }
+
+  /** What CEL may read. Built on first use: most requests never need it. */
+  get attributes(): Attributes {
+    this.#attributes ??= new Attributes(this);
+    return this.#attributes;
+  }
+}
+
+/** The request of one attempt: changes to it stay with the attempt. */
+export function forkRequest(request: GatewayRequest): GatewayRequest {
+  return {
+    method: request.method,
+    scheme: request.scheme,
+    host: request.host,
+    path: request.path,
+    query: request.query,
+    version: request.version,
+    headers: request.headers.clone(),
+    body: request.body,
+  };
+}
+
+export function pathAndQuery(request: GatewayRequest): string {
+  return request.query === "" ? request.path : `${request.path}?${request.query}`;
+}

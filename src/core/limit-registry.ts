@@ -1,0 +1,15 @@
+/**
+ * Where limiters show themselves: the admin interface asks here for all living rules and their buckets.
+ */
+import type { LimitRegistry, LimitView } from "./policy.ts";
+
+export function createLimitRegistry(): LimitRegistry {
+  const sources = new Set<() => readonly LimitView[]>();
+  return {
+    register(view) {
+      sources.add(view);
+      return () => void sources.delete(view);
+    },
+    views: () => [...sources].flatMap((view) => view()),
+  };
+}

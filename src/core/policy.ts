@@ -1,0 +1,141 @@
+/**
+ * What a policy is: a schema, a sentence of documentation, and `compile(config) → hooks`.
+ * One folder under policies/ exports one `definePolicy(...)`; the line in policies/index.ts places it in the
+ * running order; validation, JSON schema, docs, effectivePolicy and the config dump derive from the definition.
+ */
+import type { z } from "zod";
+import type { Expression } from "../cel/expression.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { Fetch } from "../lib/fetch.ts";
+import type { TlsOptions } from "../lib/http-client.ts";
+import type { Logger } from "../lib/logger.ts";
+import type { Metrics } from "../lib/metrics.ts";
+import type { Tasks } from "../lib/tasks.ts";
+import type { Exchange } from "./exchange.ts";
+import type { Reply } from "./reply.ts";
+
+/** Where a policy stands: on a listener, on a route, or on one backend of a route. */
+export type Scope = "gateway" | "route" | "backend";
+
+/** A Reply is a normal answer that ends the request phase; a refusal is thrown as a GatewayError. */
+export type HookResult = Reply | undefined | Promise<Reply | undefined>;
+
+export interface Outcome {
+  /** The status that was sent, or undefined if the connection ended before one was. */
+  readonly status: number | undefined;
+  /** `complete`: all was delivered. `aborted`: the client left. `failed`: the answer broke off. */
+  readonly end: "complete" | "aborted" | "failed";
+  readonly responseBytes: number;
+}
+
+/** The moments of a request. All are optional; all but `settle` may answer synchronously or wait. */
+export interface Hooks {
+  /** The request head is known. */
+  request?(exchange: Exchange): HookResult;
+  /**
+   * The request is authenticated and authorised. Returns a charge that is applied only after every admit hook of
+   * every scope agreed, so that a request refused by one limit costs nothing in the others.
+   */
+  admit?(exchange: Exchange): Charge | undefined | Promise<Charge | undefined>;
+  /** The body was parsed as an LLM request; the same two steps as `admit`, for token limits. */
+  llmRequest?(exchange: Exchange): Charge | undefined | Promise<Charge | undefined>;
+  /** The response head is ready; headers may be changed. A GatewayError thrown here replaces the response. */
+  response?(exchange: Exchange): void | Promise<void>;
+  /** The response ended, failed, or the client left. Runs exactly once for each scope that was entered. */
+  settle?(exchange: Exchange, outcome: Outcome): void;
+  /** Bodies that must be whole in memory before the hook runs, because an expression reads them. */
+  readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
+  /** What the pipeline itself does differently: time limits, retries. The innermost scope wins, field by field. */
+  readonly settings?: Settings;
+}
+
+export type Charge = () => void;
+
+export interface Settings {
+  /** From the request's arrival to the response head, over all attempts. */
+  readonly requestTimeoutMs?: number;
+  /** The same for one attempt. */
+  readonly backendTimeoutMs?: number;
+  readonly retry?: RetrySettings;
+  /** How connections to the backend use TLS. */
+  readonly backendTls?: TlsOptions;
+}
+
+export interface RetrySettings {
+  /** Attempts after the first. */
+  readonly attempts: number;
+  readonly backoffMs: number;
+  /** Response statuses that count as failures. */
+  readonly codes: ReadonlySet<number>;
+}
+
+export interface CompileEnv {
+  cel(source: string): Expression;
+  readonly clock: Clock;
+  readonly fetch: Fetch;
+  readonly logger: Logger;
+  readonly tasks: Tasks;
+  readonly metrics: Metrics;
+  /** Limiters show themselves here for the admin interface; the returned function takes one out again. */
+  readonly limits: LimitRegistry;
+  /** The name of what the policy stands on, for example `route tools`: for log lines and metrics. */
+  readonly owner: string;
+  /** The path prefixes by which the route is matched: what a prefix rewrite replaces. */
+  readonly matchedPrefixes: readonly string[];
+  /** A path in the configuration file, relative to that file. */
+  resolvePath(path: string): string;
+  /** The text of a file that the configuration names; throws an Error that says what is wrong with it. */
+  readFile(path: string): string;
+  /**
+   * Hands over a living thing (buckets, key sets, pools, sessions) across a reload when its definition is the
+   * same; what a new configuration does not claim is closed.
+   */
+  keep<Living>(key: string, definition: unknown, open: () => Living, close?: (living: Living) => void): Living;
+  /** Something that works but is probably not meant; shown at load and in the admin interface. */
+  warn(message: string): void;
+}
+
+/** One rule of a limiter with its living buckets, as the admin interface shows it. */
+export interface LimitView {
+  readonly owner: string;
+  readonly rule: Readonly<Record<string, unknown>>;
+  readonly bucketsInUse: number;
+  readonly refusals: number;
+  /** The fullest first (least left). */
+  readonly buckets: readonly {
+    readonly key: string;
+    readonly remaining: number;
+    readonly limit: number;
+    readonly resetSeconds: number;
+  }[];
+}
+
+export interface LimitRegistry {
+  register(view: () => readonly LimitView[]): () => void;
+  views(): readonly LimitView[];
+}
+
+export interface PathMatch {
+  readonly exact?: string;
+  readonly pathPrefix?: string;
+}
+
+export interface PolicyDefinition<Kind extends string = string, Schema extends z.ZodType = z.ZodType> {
+  readonly kind: Kind;
+  readonly doc: string;
+  readonly scopes: readonly Scope[];
+  readonly schema: Schema;
+  /** `innermost`: a route's own replaces the gateway's. Otherwise both run, each in its phase. */
+  readonly merge?: "innermost";
+  /** `security`: if it cannot be compiled its targets are closed, and a reload that removes it is logged. */
+  readonly role?: "security";
+  /** Paths that the policy answers besides the route's own matches, for example well-known documents. */
+  extraMatches?(config: z.output<Schema>): readonly PathMatch[];
+  compile(config: z.output<Schema>, env: CompileEnv): Hooks;
+}
+
+export function definePolicy<const Kind extends string, Schema extends z.ZodType>(
+  definition: PolicyDefinition<Kind, Schema>,
+): PolicyDefinition<Kind, Schema> {
+  return definition;
+}

@@ -1,0 +1,45 @@
+/**
+ * An answer that the gateway makes itself: returned by a hook (preflight, metadata, direct response) or rendered
+ * from an error. This is the only place where an error becomes a response.
+ */
+import { HeaderList } from "../lib/headers.ts";
+import { ERRORS, type ErrorCode, GatewayError } from "./errors.ts";
+
+export interface Reply {
+  readonly status: number;
+  readonly headers: HeaderList;
+  readonly body: Buffer | undefined;
+}
+
+export function textReply(status: number, text: string, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers: withType(headers, "text/plain; charset=utf-8"), body: Buffer.from(text) };
+}
+
+export function jsonReply(status: number, value: unknown, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers: withType(headers, "application/json"), body: Buffer.from(JSON.stringify(value)) };
+}
+
+export function emptyReply(status: number, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers: HeaderList.of(headers), body: undefined };
+}
+
+/** The `error` member of OAuth-style bodies where it differs from our own code. */
+const OAUTH_ERROR: Partial<Record<ErrorCode, string>> = { authorization_denied: "forbidden" };
+
+export function errorReply(error: GatewayError): Reply {
+  const headers: Record<string, string> = { "x-gateway-error": error.code, ...error.headers };
+  if (ERRORS[error.code].form === "text") return textReply(error.status, error.message, headers);
+  const body = { error: OAUTH_ERROR[error.code] ?? error.code, error_description: error.message };
+  return jsonReply(error.status, body, headers);
+}
+
+/** Whatever was thrown, as a GatewayError: all that is not one is a defect of ours, and its text stays inside. */
+export function asGatewayError(thrown: unknown): GatewayError {
+  return thrown instanceof GatewayError ? thrown : new GatewayError("internal", { cause: thrown });
+}
+
+function withType(headers: Readonly<Record<string, string>>, type: string): HeaderList {
+  const list = HeaderList.of(headers);
+  if (!list.has("content-type")) list.add("content-type", type);
+  return list;
+}

@@ -1,0 +1,104 @@
+/**
+ * The building blocks of configuration schemas: each validates at load with a message that says the mend, and
+ * carries what the JSON schema, the documentation and the redaction of dumps need to know.
+ */
+import { z } from "zod";
+import { compileExpression, ExpressionError } from "../cel/expression.ts";
+import { isHeaderName, isHeaderValue } from "../lib/headers.ts";
+
+/** A CEL expression: it is compiled at load, so that a mistake stops the load and not a request. */
+export function celSource(): z.ZodString {
+  return z.string().superRefine((source, context) => {
+    try {
+      compileExpression(source);
+    } catch (error) {
+      if (!(error instanceof ExpressionError)) throw error;
+      context.addIssue({ code: "custom", message: error.message });
+    }
+  });
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
+
+/** `10s`, `5m`, `1h30m`, `250ms`; as milliseconds after validation. */
+export function duration() {
+  return z
+    .string()
+    .regex(DURATION, "expected a duration such as 250ms, 10s, 5m or 1h30m")
+    .transform((text) => {
+      let ms = 0;
+      for (const [, amount, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g))
+        ms += Number(amount) * (UNIT_MS[unit as string] as number);
+      return ms;
+    });
+}
+
+/** Marks a value that dumps, traces and logs must not show. */
+export function secret() {
+  return z.string().min(1).meta({ secret: true });
+}
+
+export function isSecretSchema(schema: z.ZodType): boolean {
+  return schema.meta()?.secret === true;
+}
+
+export function headerName() {
+  return z
+    .string()
+    .refine(isHeaderName, "not a valid HTTP header name")
+    .transform((name) => name.toLowerCase());
+}
+
+export function headerValue() {
+  return z.string().refine(isHeaderValue, "not a valid HTTP header value (no line breaks or control characters)");
+}
+
+/** Names that we set or that frame the message: a configuration may not change them. */
+const FRAMING = new Set([
+  "connection",
+  "content-length",
+  "keep-alive",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+/** A header that a policy may change: not one that frames the message. */
+export function changeableHeaderName() {
+  return headerName().refine((name) => !FRAMING.has(name), "this header frames the message and cannot be changed");
+}
+
+export function port() {
+  return z.int().min(0).max(65_535);
+}
+
+/** An http or https URL without credentials. */
+export function httpUrl() {
+  return z.string().refine((text) => {
+    try {
+      const url = new URL(text);
+      return (url.protocol === "http:" || url.protocol === "https:") && url.username === "" && url.password === "";
+    } catch {
+      return false;
+    }
+  }, "expected an http or https URL without credentials");
+}
+
+/** Exactly one of these keys must be present. */
+export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Shape>, keys: readonly string[]) {
+  return schema.superRefine((value, context) => {
+    const present = keys.filter((key) => (value as Record<string, unknown>)[key] !== undefined);
+    if (present.length === 1) return;
+    const list = keys.map((key) => `\`${key}\``).join(", ");
+    context.addIssue({
+      code: "custom",
+      message:
+        present.length === 0
+          ? `one of ${list} is needed`
+          : `only one of ${list} may be given, found ${present.join(" and ")}`,
+    });
+  });
+}

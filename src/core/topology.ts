@@ -1,0 +1,91 @@
+/**
+ * The compiled configuration: listeners → routes → backends, each with compiled policies. Immutable; a reload
+ * builds a new one and swaps it, and requests in flight finish on the one they began with.
+ */
+import type { Phase } from "../trace/events.ts";
+import type { Backend } from "./backend.ts";
+import type { Hooks, Settings } from "./policy.ts";
+
+export interface CompiledPolicy {
+  readonly kind: string;
+  readonly hooks: Hooks;
+}
+
+/** The policies of one scope, sorted into the lists that the pipeline walks: nothing is looked up per request. */
+export interface CompiledScope {
+  readonly phase: Phase;
+  /** `request` hooks that run before admission: cors, authentication, authorization. */
+  readonly access: readonly CompiledPolicy[];
+  /** `admit` hooks; those of gateway and route run together. */
+  readonly admit: readonly CompiledPolicy[];
+  /** `request` hooks that run after admission: they shape the request or answer it. */
+  readonly shape: readonly CompiledPolicy[];
+  readonly llmRequest: readonly CompiledPolicy[];
+  /** In the reverse of the running order. */
+  readonly response: readonly CompiledPolicy[];
+  readonly settle: readonly CompiledPolicy[];
+  readonly settings: Settings;
+  readonly readsRequestBody: boolean;
+  readonly readsResponseBody: boolean;
+  /** The policies' configuration with secrets redacted, for the trace and the dump. */
+  readonly effectivePolicy: Readonly<Record<string, unknown>>;
+}
+
+export interface WeightedBackend {
+  readonly weight: number;
+  readonly backend: Backend;
+  readonly policies: CompiledScope;
+}
+
+export interface RouteMatch {
+  readonly path: { readonly exact: string } | { readonly pathPrefix: string } | { readonly regex: string };
+  readonly method?: string;
+  readonly headers?: readonly ValueMatch[];
+  readonly query?: readonly ValueMatch[];
+}
+
+export interface ValueMatch {
+  readonly name: string;
+  readonly exact?: string;
+  readonly regex?: string;
+}
+
+export interface Route {
+  readonly name: string;
+  readonly hostnames: readonly string[];
+  readonly matches: readonly RouteMatch[];
+  readonly policies: CompiledScope;
+  readonly backends: readonly WeightedBackend[];
+  readonly totalWeight: number;
+  /** Authentication or authorization stands on it (or on its gateway): paths are checked more strictly. */
+  readonly isProtected: boolean;
+}
+
+export interface Listener {
+  readonly name: string;
+  readonly address: string | undefined;
+  readonly port: number;
+  readonly protocol: "HTTP" | "HTTPS";
+  readonly tls: { readonly cert: string; readonly key: string } | undefined;
+  readonly policies: CompiledScope;
+  readonly routes: readonly Route[];
+  /** For requests that no route matches: the gateway's policies that routes otherwise inherit, such as cors. */
+  readonly unmatched: CompiledScope;
+}
+
+export interface Topology {
+  readonly listeners: readonly Listener[];
+}
+
+/** Whether a scope has any hook at all: most backends have none and are not entered. */
+export function isEmptyScope(scope: CompiledScope): boolean {
+  return (
+    scope.access.length +
+      scope.admit.length +
+      scope.shape.length +
+      scope.llmRequest.length +
+      scope.response.length +
+      scope.settle.length ===
+    0
+  );
+}

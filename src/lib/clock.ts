@@ -1,0 +1,42 @@
+/**
+ * The only door to time. Everything that waits or measures gets a Clock passed in, so that a test can
+ * advance time instead of sleeping. `monotonicMs` never jumps with the wall clock: limits and durations use it.
+ */
+import { performance } from "node:perf_hooks";
+
+export interface Timer {
+  cancel(): void;
+}
+
+export interface Clock {
+  /** Wall clock, milliseconds since the epoch: for timestamps that people and tokens carry. */
+  now(): number;
+  /** Milliseconds (with fractions) from an arbitrary start: for durations, windows and timeouts. */
+  monotonicMs(): number;
+  /** Calls back once. The timer alone does not keep the process alive. */
+  after(delayMs: number, callback: () => void): Timer;
+  /** Calls back again and again until cancelled. The timer alone does not keep the process alive. */
+  every(intervalMs: number, callback: () => void): Timer;
+}
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonicMs: () => performance.now(),
+  after(delayMs, callback) {
+    const handle = setTimeout(callback, delayMs);
+    handle.unref();
+    return { cancel: () => clearTimeout(handle) };
+  },
+  every(intervalMs, callback) {
+    const handle = setInterval(callback, intervalMs);
+    handle.unref();
+    return { cancel: () => clearInterval(handle) };
+  },
+};
+
+/** A promise that resolves after the delay on the given clock. */
+export function wait(clock: Clock, delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(delayMs, resolve);
+  });
+}

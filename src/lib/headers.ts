@@ -1,0 +1,155 @@
+/**
+ * A list of header lines: lower-case names, order and repeats kept, as one flat array of name, value, name, value.
+ * That is the form in which Node receives and sends them, so a request passes without being rebuilt, and a
+ * linear scan over a few dozen lines is cheaper than any map.
+ */
+
+/** Names that belong to one connection and never pass a proxy (RFC 9110 section 7.6.1). */
+const HOP_BY_HOP = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+
+export class HeaderList {
+  /** name, value, name, value, …; the names are lower case. */
+  readonly pairs: string[];
+
+  constructor(pairs: string[] = []) {
+    this.pairs = pairs;
+  }
+
+  /** From the raw header array of Node: the names are lowered, the array is copied. */
+  static fromRaw(raw: readonly string[]): HeaderList {
+    const pairs = new Array<string>(raw.length);
+    for (let i = 0; i < raw.length; i += 2) {
+      pairs[i] = (raw[i] as string).toLowerCase();
+      pairs[i + 1] = raw[i + 1] as string;
+    }
+    return new HeaderList(pairs);
+  }
+
+  static of(entries: Readonly<Record<string, string>>): HeaderList {
+    const list = new HeaderList();
+    for (const name of Object.keys(entries)) list.pairs.push(name.toLowerCase(), entries[name] as string);
+    return list;
+  }
+
+  /** The value; repeats are joined by ", " (RFC 9110 section 5.3). `name` must be lower case. */
+  get(name: string): string | undefined {
+    const pairs = this.pairs;
+    let found: string | undefined;
+    for (let i = 0; i < pairs.length; i += 2) {
+      if (pairs[i] === name) found = found === undefined ? (pairs[i + 1] as string) : `${found}, ${pairs[i + 1]}`;
+    }
+    return found;
+  }
+
+  getAll(name: string): string[] {
+    const values: string[] = [];
+    for (let i = 0; i < this.pairs.length; i += 2) {
+      if (this.pairs[i] === name) values.push(this.pairs[i + 1] as string);
+    }
+    return values;
+  }
+
+  has(name: string): boolean {
+    for (let i = 0; i < this.pairs.length; i += 2) if (this.pairs[i] === name) return true;
+    return false;
+  }
+
+  /** Each name once, in order of first appearance. */
+  names(): Iterable<string> {
+    const names = new Set<string>();
+    for (let i = 0; i < this.pairs.length; i += 2) names.add(this.pairs[i] as string);
+    return names;
+  }
+
+  add(name: string, value: string): void {
+    this.pairs.push(name, value);
+  }
+
+  /** Replaces every line of that name by one, at the place of the first. */
+  set(name: string, value: string): void {
+    const pairs = this.pairs;
+    for (let i = 0; i < pairs.length; i += 2) {
+      if (pairs[i] !== name) continue;
+      pairs[i + 1] = value;
+      this.#removeFrom(name, i + 2);
+      return;
+    }
+    pairs.push(name, value);
+  }
+
+  delete(name: string): void {
+    this.#removeFrom(name, 0);
+  }
+
+  clone(): HeaderList {
+    return new HeaderList(this.pairs.slice());
+  }
+
+  /** Removes what belongs to one connection, also the names that `connection` lists, except those in `keep`. */
+  removeHopByHop(keep?: ReadonlySet<string>): void {
+    const listed = this.get("connection");
+    const pairs = this.pairs;
+    let names: Set<string> | undefined;
+    if (listed !== undefined && listed !== "keep-alive" && listed !== "close") {
+      names = new Set(listed.split(",").map((name) => name.trim().toLowerCase()));
+    }
+    let write = 0;
+    for (let read = 0; read < pairs.length; read += 2) {
+      const name = pairs[read] as string;
+      if (HOP_BY_HOP.has(name) || (names?.has(name) === true && keep?.has(name) !== true)) continue;
+      pairs[write] = name;
+      pairs[write + 1] = pairs[read + 1] as string;
+      write += 2;
+    }
+    pairs.length = write;
+  }
+
+  /** As an object for snapshots and dumps: a repeated name becomes a list. */
+  toObject(): Record<string, string | string[]> {
+    const object: Record<string, string | string[]> = Object.create(null);
+    for (let i = 0; i < this.pairs.length; i += 2) {
+      const name = this.pairs[i] as string;
+      const value = this.pairs[i + 1] as string;
+      const before = object[name];
+      if (before === undefined) object[name] = value;
+      else if (Array.isArray(before)) before.push(value);
+      else object[name] = [before, value];
+    }
+    return object;
+  }
+
+  #removeFrom(name: string, start: number): void {
+    const pairs = this.pairs;
+    let write = start;
+    for (let read = start; read < pairs.length; read += 2) {
+      if (pairs[read] === name) continue;
+      pairs[write] = pairs[read] as string;
+      pairs[write + 1] = pairs[read + 1] as string;
+      write += 2;
+    }
+    pairs.length = write;
+  }
+}
+
+export function isHeaderName(name: string): boolean {
+  return TOKEN.test(name);
+}
+
+/** Visible characters, spaces and tabs, and bytes above 127: what Node will send. Line breaks and NUL are refused. */
+export function isHeaderValue(value: string): boolean {
+  for (let i = 0; i < value.length; i++) {
+    const code = value.charCodeAt(i);
+    if ((code < 32 && code !== 9) || code === 127 || code > 255) return false;
+  }
+  return true;
+}

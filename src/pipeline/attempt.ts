@@ -1,0 +1,198 @@
+/**
+ * One attempt at one backend: the request as it left the route phase, the backend's own policies, the call with
+ * its time limit. A failed attempt says whether another may follow: never after bytes reached the client, and
+ * never with a body that was already sent.
+ */
+import type { Duplex } from "node:stream";
+import type { BackendCall, BackendRun } from "../core/backend.ts";
+import { GatewayError } from "../core/errors.ts";
+import type { Exchange } from "../core/exchange.ts";
+import type { RetrySettings } from "../core/policy.ts";
+import { requestState } from "../core/snapshot.ts";
+import type { WeightedBackend } from "../core/topology.ts";
+import type { Clock, Timer } from "../lib/clock.ts";
+import type { HeaderList } from "../lib/headers.ts";
+import { HttpClientError } from "../lib/http-client.ts";
+import type { Redaction } from "../trace/redact.ts";
+import { BodyCapture } from "./body-capture.ts";
+import type { Delivery } from "./delivery.ts";
+
+/** Safe to send twice (RFC 9110 section 9.2.2). */
+const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+
+export interface AttemptEnv {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void;
+}
+
+export interface AttemptEnd {
+  /** The attempt failed before its head: the pipeline tries again or answers with the error. */
+  failed(error: GatewayError, mayRetry: boolean): void;
+}
+
+export class Attempt implements BackendCall {
+  readonly #env: AttemptEnv;
+  readonly #exchange: Exchange;
+  readonly #delivery: Delivery;
+  readonly #end: AttemptEnd;
+  readonly #retry: RetrySettings | undefined;
+  readonly #isLast: boolean;
+  readonly #startedMs: number;
+  #timer: Timer | undefined;
+  #run: BackendRun | undefined;
+  #state: "waiting" | "answering" | "over" = "waiting";
+
+  constructor(
+    env: AttemptEnv,
+    exchange: Exchange,
+    delivery: Delivery,
+    retry: RetrySettings | undefined,
+    isLast: boolean,
+    end: AttemptEnd,
+  ) {
+    this.#env = env;
+    this.#exchange = exchange;
+    this.#delivery = delivery;
+    this.#end = end;
+    this.#retry = retry;
+    this.#isLast = isLast;
+    this.#startedMs = env.clock.monotonicMs();
+  }
+
+  start(chosen: WeightedBackend, timeoutMs: number): void {
+    const { request, trace } = this.#exchange;
+    this.#exchange.upstreamStartedMs = this.#startedMs;
+    if (trace !== undefined) {
+      trace.point({
+        type: "requestSnapshot",
+        stage: "final request",
+        requestState: requestState(this.#exchange, this.#env.redaction),
+      });
+    }
+    if (timeoutMs > 0) this.#timer = this.#env.clock.after(timeoutMs, () => this.#timedOut(timeoutMs));
+    const run = chosen.backend.call(this.#exchange, this);
+    // A backend may have answered while it was called; then there is nothing left to hold on to.
+    if (this.#state === "over") return;
+    this.#run = run;
+    if (this.#state === "answering") this.#delivery.run = run;
+    else this.#delivery.run = { abort: () => this.#give(() => run.abort()), resume: () => run.resume() };
+    if (trace !== undefined && request.body.kind === "bytes") {
+      const capture = new BodyCapture();
+      capture.add(request.body.bytes);
+      capture.emit(this.#exchange, "final request");
+    }
+  }
+
+  attempt(target: string): void {
+    this.#exchange.trace?.point({ type: "backendCallStart", target });
+  }
+
+  head(status: number, headers: HeaderList): void {
+    if (this.#state !== "waiting") return;
+    if (!this.#isLast && this.#retry?.codes.has(status) === true && this.#mayRepeat(true)) {
+      this.#give(() => this.#run?.abort());
+      this.#result(status, null);
+      this.#end.failed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
+      return;
+    }
+    this.#timer?.cancel();
+    this.#state = "answering";
+    this.#exchange.upstreamHeadMs = this.#env.clock.monotonicMs();
+    if (this.#run) this.#delivery.run = this.#run;
+    this.#result(status, null);
+    this.#delivery.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    return this.#state === "answering" ? this.#delivery.data(chunk) : true;
+  }
+
+  end(trailers?: readonly string[]): void {
+    if (this.#state !== "answering") return;
+    this.#state = "over";
+    this.#delivery.end(trailers);
+  }
+
+  fail(error: unknown): void {
+    if (this.#state === "over") return;
+    const wasAnswering = this.#state === "answering";
+    this.#state = "over";
+    this.#timer?.cancel();
+    if (wasAnswering) {
+      const failure = backendError(error);
+      this.#exchange.failure ??= {
+        code: failure.code,
+        source: failure.source,
+        message: failure.message,
+        detail: failure.detail,
+      };
+      this.#delivery.breakOff();
+      return;
+    }
+    const failure = backendError(error);
+    this.#result(null, failure.detail ?? failure.message);
+    this.#end.failed(failure, this.#mayRepeat(error instanceof HttpClientError && error.kind === "connect", error));
+  }
+
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    if (this.#state !== "waiting") {
+      socket.destroy();
+      return;
+    }
+    this.#timer?.cancel();
+    this.#state = "over";
+    this.#result(status, null);
+    this.#env.upgraded(status, headers, socket);
+  }
+
+  /**
+   * By default only what certainly did nothing is repeated: a connection that was never made, or a kept one that
+   * turned out to be closed under an idempotent request (RFC 9110 section 9.2.2). A retry policy widens that.
+   */
+  #mayRepeat(nothingSent: boolean, error?: unknown): boolean {
+    const { request } = this.#exchange;
+    if (request.body.kind === "stream" && request.body.taken) return false;
+    if (IDEMPOTENT.has(request.method)) return true;
+    const connectFailed =
+      error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
+    // The operator named the status: the backend refused the request, it did not lose it.
+    return connectFailed || (nothingSent && error === undefined);
+  }
+
+  #timedOut(timeoutMs: number): void {
+    if (this.#state !== "waiting") return;
+    this.#give(() => this.#run?.abort());
+    const error = new GatewayError("backend_timeout", { detail: `no response head within ${timeoutMs} ms` });
+    this.#result(null, error.detail ?? error.message);
+    this.#end.failed(error, IDEMPOTENT.has(this.#exchange.request.method) && this.#mayRepeat(false));
+  }
+
+  /** Ends the attempt before what follows can report back to it. */
+  #give(then: () => void): void {
+    this.#state = "over";
+    this.#timer?.cancel();
+    then();
+  }
+
+  #result(status: number | null, error: string | null): void {
+    const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
+    this.#exchange.trace?.span(this.#startedMs, { type: "backendCallResult", status, error }, severity);
+  }
+}
+
+function backendError(error: unknown): GatewayError {
+  if (error instanceof GatewayError) return error;
+  if (!(error instanceof HttpClientError)) return new GatewayError("internal", { cause: error });
+  const options = { detail: error.message, cause: error };
+  switch (error.kind) {
+    case "connect":
+      return new GatewayError("backend_unavailable", options);
+    case "connect-timeout":
+      return new GatewayError("backend_timeout", options);
+    case "request":
+      return new GatewayError("bad_request", { ...options, message: "bad request: it cannot be forwarded as it is" });
+    default:
+      return new GatewayError("backend_response_invalid", options);
+  }
+}

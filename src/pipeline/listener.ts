@@ -1,0 +1,219 @@
+/**
+ * A socket that takes requests: the only file that knows Node's HTTP server. It turns each request into an
+ * Exchange and a sink, guards the edge (heads, timeouts, connection counts), and drains without dropping anyone.
+ */
+import { createServer, type IncomingMessage, type Server, ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { GatewayError } from "../core/errors.ts";
+import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../core/exchange.ts";
+import { asGatewayError, errorReply } from "../core/reply.ts";
+import type { Clock } from "../lib/clock.ts";
+import { type IdSource, isRequestId } from "../lib/ids.ts";
+import type { Logger } from "../lib/logger.ts";
+import { type Head, readHead } from "./edge.ts";
+import { watchIdle } from "./idle.ts";
+import { handle, type PipelineEnv, type Served } from "./pipeline.ts";
+import { ResponseSink, refuseRawly } from "./response-sink.ts";
+
+/** A client has this long to send its head; checked every second, so that slow ones are gone in time. */
+const HEADERS_TIMEOUT_MS = 10_000;
+const CHECK_INTERVAL_MS = 1_000;
+const KEEP_ALIVE_MS = 65_000;
+const MAX_HEADER_BYTES = 16 * 1024;
+const MAX_CONNECTIONS = 10_000;
+
+export interface ListenerAddress {
+  /** All interfaces if undefined. */
+  readonly address: string | undefined;
+  readonly port: number;
+  readonly tls: { readonly cert: string; readonly key: string } | undefined;
+}
+
+export interface ListenerEnv extends PipelineEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly ids: IdSource;
+  isTrustedPeer(address: string): boolean;
+}
+
+export interface OpenListener {
+  readonly port: number;
+  /** Requests that arrive from now on meet this configuration. */
+  serve(served: Served): void;
+  setTls(tls: { readonly cert: string; readonly key: string }): void;
+  active(): { connections: number; requests: number };
+  /** Stops accepting; resolves when every request has ended. */
+  drain(): Promise<void>;
+  /** Cuts what is left. */
+  destroy(): void;
+}
+
+/** Rejects with the system's error (EADDRINUSE, EACCES, …) if the address cannot be bound. */
+export function openListener(at: ListenerAddress, first: Served, env: ListenerEnv): Promise<OpenListener> {
+  let served = first;
+  let draining = false;
+  let requests = 0;
+  let connections = 0;
+  let drained: (() => void) | undefined;
+  const scheme = at.tls ? "https" : "http";
+  const idle = watchIdle(env.clock);
+
+  const options = {
+    maxHeaderSize: MAX_HEADER_BYTES,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    // Long uploads are fine as long as bytes keep coming: the idle watch looks at that.
+    requestTimeout: 0,
+    connectionsCheckingInterval: CHECK_INTERVAL_MS,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    requireHostHeader: true,
+  };
+  const server: Server = at.tls
+    ? createTlsServer({ ...options, ...at.tls, minVersion: "TLSv1.2" })
+    : createServer(options);
+  // Node would keep 1,000 lines and drop the rest in silence; we count them ourselves (edge.ts).
+  server.maxHeadersCount = 0;
+  server.maxConnections = MAX_CONNECTIONS;
+
+  function onRequest(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void {
+    requests += 1;
+    const sink = new ResponseSink(req, res, { draining, expectsContinue, idle, clock: env.clock });
+    sink.afterClose = requestEnded;
+    begin(req, sink, expectsContinue);
+  }
+
+  function begin(req: IncomingMessage, sink: ResponseSink, expectsContinue: boolean): void {
+    let head: Head;
+    const { socket } = req;
+    try {
+      head = readHead(req, env.isTrustedPeer(socket.remoteAddress ?? ""));
+    } catch (error) {
+      env.logger.debug("refused at the edge", { peer: socket.remoteAddress, reason: asGatewayError(error).message });
+      sink.refuse(errorReply(asGatewayError(error)), env.ids.hex(8));
+      return;
+    }
+    handle(env, served, exchangeOf(req, head, expectsContinue), sink);
+  }
+
+  function exchangeOf(req: IncomingMessage, head: Head, expectsContinue: boolean): Exchange {
+    const { socket } = req;
+    const given = head.headers.get("x-request-id");
+    const id = given !== undefined && isRequestId(given) ? given : env.ids.hex(8);
+    if (expectsContinue) head.headers.delete("expect");
+    const request: GatewayRequest = {
+      method: head.method,
+      scheme,
+      host: head.host,
+      path: head.path,
+      query: head.query,
+      version: head.version,
+      headers: head.headers,
+      body: bodyOf(req, head),
+    };
+    return new Exchange({
+      id,
+      listener: served.listener.name,
+      source: { address: unmapped(socket.remoteAddress ?? ""), port: socket.remotePort ?? 0 },
+      request,
+      startedAt: env.clock.now(),
+      startedMs: env.clock.monotonicMs(),
+    });
+  }
+
+  function requestEnded(): void {
+    requests -= 1;
+    if (draining && requests === 0) drained?.();
+  }
+
+  server.on("request", (req, res) => onRequest(req, res, false));
+  server.on("checkContinue", (req, res) => onRequest(req, res, true));
+  server.on("checkExpectation", (_req, res: ServerResponse) => {
+    res.writeHead(417, { connection: "close" });
+    res.end();
+  });
+  server.on("upgrade", (req: IncomingMessage, socket: Duplex, firstBytes: Buffer) => {
+    requests += 1;
+    // Node hands the bare socket over; a response object of our own writes the answer if nobody upgrades.
+    const res = new ServerResponse(req);
+    res.shouldKeepAlive = false;
+    res.assignSocket(socket as Socket);
+    const sink = new ResponseSink(req, res, {
+      draining,
+      expectsContinue: false,
+      idle,
+      clock: env.clock,
+      upgrade: { socket, firstBytes },
+    });
+    sink.afterClose = requestEnded;
+    begin(req, sink, false);
+  });
+  server.on("connect", (_req, socket: Duplex) =>
+    refuseRawly(socket, errorReply(new GatewayError("method_not_allowed"))),
+  );
+  server.on("clientError", (error: Error & { code?: string }, socket: Duplex) =>
+    refuseRawly(socket, errorReply(parserError(error))),
+  );
+  server.on("connection", (socket: Socket) => {
+    connections += 1;
+    socket.once("close", () => {
+      connections -= 1;
+    });
+  });
+  server.on("drop", () => env.logger.warn("connection refused: too many are open", { limit: MAX_CONNECTIONS }));
+
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ port: at.port, ...(at.address === undefined ? {} : { host: at.address }) }, () => {
+      server.off("error", reject);
+      server.on("error", (error) => env.logger.error("listener", { error: error.message }));
+      resolve({
+        port: (server.address() as AddressInfo).port,
+        serve(next) {
+          served = next;
+        },
+        setTls(tls) {
+          if ("setSecureContext" in server)
+            (server as unknown as { setSecureContext(options: object): void }).setSecureContext(tls);
+        },
+        active: () => ({ connections, requests }),
+        drain() {
+          draining = true;
+          server.close();
+          return new Promise((ended) => {
+            drained = ended;
+            if (requests === 0) ended();
+          });
+        },
+        destroy() {
+          idle.stop();
+          server.close();
+          server.closeAllConnections();
+        },
+      });
+    });
+  });
+}
+
+function bodyOf(req: IncomingMessage, head: Head): RequestBody {
+  if (!head.hasBody) return NO_BODY;
+  return { kind: "stream", stream: req, length: head.contentLength, taken: false };
+}
+
+/** An IPv4 peer on a dual-stack socket shows up as ::ffff:1.2.3.4. */
+function unmapped(address: string): string {
+  return address.startsWith("::ffff:") ? address.slice(7) : address;
+}
+
+function parserError(error: Error & { code?: string }): GatewayError {
+  switch (error.code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new GatewayError("too_many_headers");
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return new GatewayError("request_timeout");
+    case "HPE_CHUNK_EXTENSIONS_OVERFLOW":
+      return new GatewayError("body_too_large");
+    default:
+      return new GatewayError("bad_request");
+  }
+}

@@ -1,0 +1,345 @@
+/**
+ * The way of a request, one step per row of design.md section 2: gateway phase, route, route phase, admission,
+ * backend phase with its attempts, response, settle. No policy or provider is named here.
+ */
+import type { Duplex } from "node:stream";
+import { GatewayError } from "../core/errors.ts";
+import { type Exchange, forkRequest, type GatewayRequest } from "../core/exchange.ts";
+import type { Outcome, RetrySettings, Settings } from "../core/policy.ts";
+import { asGatewayError, errorReply, type Reply } from "../core/reply.ts";
+import type { ClientSink } from "../core/sink.ts";
+import { requestState } from "../core/snapshot.ts";
+import type { CompiledScope, Listener, Route, WeightedBackend } from "../core/topology.ts";
+import { BodyTooLarge, readAll } from "../lib/body.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { HeaderList } from "../lib/headers.ts";
+import type { RequestStage } from "../trace/events.ts";
+import type { Redaction } from "../trace/redact.ts";
+import type { Trace } from "../trace/trace.ts";
+import { Attempt } from "./attempt.ts";
+import { chooseBackend } from "./choose-backend.ts";
+import { Delivery } from "./delivery.ts";
+import { hasEncodedSeparator, pathForMatching } from "./edge.ts";
+import type { RouteTable } from "./match-route.ts";
+import { runAdmission, runRequestHooks, type ScopedPolicy } from "./run-hooks.ts";
+
+/** A body of known length up to this is read before the backend is called: it can then be sent again. */
+const SMALL_BODY_BYTES = 64 * 1024;
+/** A body that an expression reads is held up to this. */
+const MAX_HELD_BODY_BYTES = 2 * 1024 * 1024;
+/** A kept connection that was closed under us is worth one more try, whatever the retry policy says. */
+const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
+
+export interface PipelineEnv {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+  random(): number;
+  /** The trace for this exchange, if somebody waits for one like it. */
+  trace(exchange: Exchange): Trace | undefined;
+  settled(exchange: Exchange, outcome: Outcome): void;
+  defect(exchange: Exchange, error: unknown): void;
+}
+
+/** A listener as requests meet it: its compiled configuration and the table made from its routes. */
+export interface Served {
+  readonly listener: Listener;
+  readonly table: RouteTable;
+}
+
+export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink): void {
+  new Flow(env, served, exchange, sink).start();
+}
+
+class Flow {
+  readonly exchange: Exchange;
+  readonly clock: Clock;
+  readonly #env: PipelineEnv;
+  readonly #served: Served;
+  readonly #sink: ClientSink;
+  readonly #delivery: Delivery;
+  #routeRequest: GatewayRequest | undefined;
+  #attempts = 0;
+  #llmAdmitted = false;
+
+  constructor(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink) {
+    this.#env = env;
+    this.#served = served;
+    this.#sink = sink;
+    this.exchange = exchange;
+    this.clock = env.clock;
+    this.#delivery = new Delivery(env, exchange, sink, this.fail);
+    sink.onClose = (complete) => this.#delivery.clientClosed(complete);
+  }
+
+  start(): void {
+    try {
+      const { exchange } = this;
+      exchange.trace = this.#env.trace(exchange);
+      exchange.trace?.point({ type: "requestStarted" });
+      this.#snapshot("initial request");
+      this.#gatewayPhase();
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  // GATEWAY PHASE
+
+  #gatewayPhase(): void {
+    const scope = this.#served.listener.policies;
+    this.#enter(scope);
+    this.#withBody(scope, () =>
+      this.#pass(scope, "access", () =>
+        this.#pass(scope, "shape", () => {
+          this.#snapshot("gateway policies");
+          this.#matchRoute();
+        }),
+      ),
+    );
+  }
+
+  #matchRoute(): void {
+    const { request, trace } = this.exchange;
+    const path = pathForMatching(request.path);
+    const route = this.#served.table.match(request, path);
+    if (trace !== undefined) {
+      const evaluatedRoutes = this.#served.table.evaluated(request);
+      trace.point(
+        { type: "routeSelection", selectedRoute: route?.name ?? null, evaluatedRoutes },
+        route ? "info" : "error",
+      );
+    }
+    if (!route) {
+      const scope = this.#served.listener.unmatched;
+      this.#enter(scope);
+      this.#pass(scope, "access", () => this.fail(new GatewayError("route_not_found")));
+      return;
+    }
+    this.exchange.route = route.name;
+    if (route.isProtected && hasEncodedSeparator(request.path)) {
+      throw new GatewayError("bad_request", {
+        message: "bad request: an encoded separator in the path of a protected route",
+      });
+    }
+    this.#routePhase(route);
+  }
+
+  // ROUTE PHASE
+
+  #routePhase(route: Route): void {
+    const scope = route.policies;
+    this.#enter(scope);
+    this.#withBody(scope, () =>
+      this.#pass(scope, "access", () =>
+        this.#admit(route, () => this.#pass(scope, "shape", () => this.#leaveRoute(route))),
+      ),
+    );
+  }
+
+  #admit(route: Route, next: () => void): void {
+    const gateway = this.#served.listener.policies;
+    if (gateway.admit.length === 0 && route.policies.admit.length === 0) next();
+    else runAdmission(this, "admit", scoped("admit", [gateway, route.policies]), next);
+  }
+
+  #leaveRoute(route: Route): void {
+    this.#snapshot("route policies");
+    this.#routeRequest = this.exchange.request;
+    const { body } = this.exchange.request;
+    if (body.kind === "stream" && body.length !== undefined && body.length <= SMALL_BODY_BYTES)
+      this.#readBody(SMALL_BODY_BYTES, () => this.#backendPhase(route));
+    else this.#backendPhase(route);
+  }
+
+  // BACKEND PHASE: once per attempt
+
+  #backendPhase(route: Route): void {
+    const chosen = chooseBackend(route, this.#env.random);
+    if (!chosen) throw new GatewayError("no_backend");
+    const { exchange } = this;
+    exchange.request = forkRequest(this.#routeRequest as GatewayRequest);
+    exchange.facts.backend = chosen.backend.facts;
+    this.#withholdCredentials();
+    this.#delivery.entered.length = 2;
+    this.#enter(chosen.policies);
+    this.#withBody(chosen.policies, () =>
+      this.#pass(chosen.policies, "access", () =>
+        this.#pass(chosen.policies, "shape", () =>
+          this.#prepare(chosen, () => this.#admitLlm(() => this.#call(route, chosen))),
+        ),
+      ),
+    );
+  }
+
+  /** A credential that authentication read is for the gateway: a backend gets it only if a policy says so. */
+  #withholdCredentials(): void {
+    const { credentialHeaders, credentialQuery, request } = this.exchange;
+    if (credentialHeaders) for (const name of credentialHeaders) request.headers.delete(name);
+    if (credentialQuery && credentialQuery.length > 0) {
+      request.query = request.query
+        .split("&")
+        .filter((part) => !credentialQuery.includes(part.split("=", 1)[0] ?? ""))
+        .join("&");
+    }
+  }
+
+  #prepare(chosen: WeightedBackend, next: () => void): void {
+    const result = chosen.backend.prepare?.(this.exchange);
+    if (result instanceof Promise) result.then((reply) => (reply ? this.#reply(reply) : next())).catch(this.fail);
+    else if (result) this.#reply(result);
+    else next();
+  }
+
+  #admitLlm(next: () => void): void {
+    const scopes = this.#delivery.entered;
+    if (
+      this.#llmAdmitted ||
+      this.exchange.facts.llm === undefined ||
+      !scopes.some((scope) => scope.llmRequest.length > 0)
+    ) {
+      next();
+      return;
+    }
+    this.#llmAdmitted = true;
+    runAdmission(this, "llmRequest", scoped("llmRequest", scopes), next);
+  }
+
+  #call(route: Route, chosen: WeightedBackend): void {
+    if (this.#delivery.isDone) return;
+    // Compiled with those of gateway and route: the innermost value of each is here.
+    const { settings } = chosen.policies;
+    const retry = settings.retry ?? STALE_RETRY;
+    const isLast = this.#attempts >= retry.attempts;
+    this.#attempts += 1;
+    const timeoutMs = this.#timeoutMs(settings, chosen);
+    const attempt = new Attempt(
+      { clock: this.clock, redaction: this.#env.redaction, upgraded: this.#upgraded },
+      this.exchange,
+      this.#delivery,
+      settings.retry,
+      isLast,
+      {
+        failed: (error, mayRetry) => {
+          const repeat =
+            mayRetry && !isLast && (settings.retry !== undefined || isStale(error)) && this.#delivery.canReplace;
+          if (repeat) this.#again(route, retry);
+          else this.fail(error);
+        },
+      },
+    );
+    if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
+    attempt.start(chosen, timeoutMs);
+  }
+
+  #again(route: Route, retry: RetrySettings): void {
+    const next = (): void => {
+      if (this.#delivery.isDone) return;
+      try {
+        this.#backendPhase(route);
+      } catch (error) {
+        this.fail(error);
+      }
+    };
+    if (retry.backoffMs === 0) next();
+    else this.clock.after(retry.backoffMs * 2 ** (this.#attempts - 1), next);
+  }
+
+  /** What is left of the whole request's time, or one attempt's own limit, whichever ends first. */
+  #timeoutMs(settings: Settings, chosen: WeightedBackend): number {
+    const perAttempt =
+      settings.backendTimeoutMs ??
+      (settings.requestTimeoutMs === undefined ? chosen.backend.defaultTimeoutMs : Number.POSITIVE_INFINITY);
+    if (settings.requestTimeoutMs === undefined) return perAttempt;
+    const left = settings.requestTimeoutMs - (this.clock.monotonicMs() - this.exchange.startedMs);
+    return Math.min(perAttempt, Math.max(1, left));
+  }
+
+  readonly #upgraded = (status: number, headers: HeaderList, socket: Duplex): void => {
+    this.exchange.response = { status, headers, source: "upstream" };
+    this.#sink.upgrade(status, headers, socket);
+  };
+
+  // SHORT CUTS
+
+  #reply(reply: Reply): void {
+    this.#delivery.reply(reply);
+  }
+
+  /** Anything thrown becomes an answer while none has begun, and a broken connection afterwards. */
+  readonly fail = (thrown: unknown): void => {
+    const error = asGatewayError(thrown);
+    if (error.code === "internal") this.#env.defect(this.exchange, error.cause ?? error);
+    if (this.#delivery.isDone) return;
+    this.exchange.failure = { code: error.code, source: error.source, message: error.message, detail: error.detail };
+    this.#delivery.run?.abort();
+    this.#delivery.run = undefined;
+    if (!this.#delivery.canReplace) this.#delivery.breakOff();
+    else if (this.#failedOnce) this.#delivery.breakOff();
+    else {
+      this.#failedOnce = true;
+      this.#delivery.reply(errorReply(error));
+    }
+  };
+  /** A response hook that throws replaces the response once; if it throws again, there is no sane answer. */
+  #failedOnce = false;
+
+  #enter(scope: CompiledScope): void {
+    // Entered before its first hook: its response hooks then also see the answers that refuse.
+    this.#delivery.entered.push(scope);
+    this.exchange.trace?.point({ type: "policySelection", phase: scope.phase, effectivePolicy: scope.effectivePolicy });
+  }
+
+  #pass(scope: CompiledScope, list: "access" | "shape", next: () => void): void {
+    if (scope[list].length === 0) next();
+    else
+      runRequestHooks(this, scope.phase, scope[list], (reply) => {
+        if (reply) this.#reply(reply);
+        else next();
+      });
+  }
+
+  #withBody(scope: CompiledScope, next: () => void): void {
+    if (!scope.readsRequestBody || this.exchange.request.body.kind !== "stream") next();
+    else this.#readBody(MAX_HELD_BODY_BYTES, next);
+  }
+
+  #readBody(maxBytes: number, next: () => void): void {
+    const { body } = this.exchange.request;
+    if (body.kind !== "stream") {
+      next();
+      return;
+    }
+    if (body.length !== undefined && body.length > maxBytes) throw new GatewayError("body_too_large");
+    this.#sink.askForBody();
+    readAll(body.stream, maxBytes)
+      .then(
+        (bytes) => {
+          this.exchange.request.body = { kind: "bytes", bytes };
+          next();
+        },
+        (error) => {
+          throw error instanceof BodyTooLarge ? new GatewayError("body_too_large") : error;
+        },
+      )
+      .catch((error) => {
+        if (!this.#delivery.isDone) this.fail(error);
+      });
+  }
+
+  #snapshot(stage: RequestStage): void {
+    if (this.exchange.trace === undefined) return;
+    this.exchange.trace.point({
+      type: "requestSnapshot",
+      stage,
+      requestState: requestState(this.exchange, this.#env.redaction),
+    });
+  }
+}
+
+function scoped(hook: "admit" | "llmRequest", scopes: readonly CompiledScope[]): ScopedPolicy[] {
+  return scopes.flatMap((scope) => scope[hook].map((policy) => ({ phase: scope.phase, policy })));
+}
+
+function isStale(error: GatewayError): boolean {
+  return (error.cause as { kind?: string } | undefined)?.kind === "stale";
+}

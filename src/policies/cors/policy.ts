@@ -1,0 +1,110 @@
+/**
+ * `cors`: answers preflights and adds the response headers browsers ask for, also to answers that refuse.
+ * Runs first, because a preflight carries no credentials and must not be refused for that.
+ */
+import { z } from "zod";
+import type { Exchange } from "../../core/exchange.ts";
+import { definePolicy } from "../../core/policy.ts";
+import { emptyReply } from "../../core/reply.ts";
+import { duration } from "../../core/schema.ts";
+import { compileOrigins } from "./origins.ts";
+
+/** Enough for MCP clients in a browser (decisions.md); other routes name their own. */
+const DEFAULT_METHODS = ["GET", "POST", "DELETE", "OPTIONS"];
+
+export const cors = definePolicy({
+  kind: "cors",
+  doc: "Answers CORS preflights and adds the headers that let browsers read the responses.",
+  scopes: ["gateway", "route"],
+  merge: "innermost",
+  schema: z
+    .strictObject({
+      allowOrigins: z
+        .array(z.string().min(1))
+        .min(1)
+        .describe('Allowed origins: exact, with a wildcard host (`https://*.example.com`), or `"*"` for any.'),
+      allowHeaders: z
+        .array(z.string().min(1))
+        .optional()
+        .describe('Request headers that a page may send; `"*"` allows any.'),
+      allowMethods: z
+        .array(z.string().min(1))
+        .optional()
+        .describe("Methods that a page may use. Default: GET, POST, DELETE, OPTIONS."),
+      exposeHeaders: z
+        .array(z.string().min(1))
+        .optional()
+        .describe("Response headers that a page may read, for example `Mcp-Session-Id`."),
+      allowCredentials: z
+        .boolean()
+        .optional()
+        .describe("Whether pages may send cookies; not together with the origin `*`."),
+      maxAge: duration()
+        .optional()
+        .describe("How long browsers may keep the answer to a preflight, for example `10m`."),
+    })
+    .refine((config) => !(config.allowCredentials && config.allowOrigins.includes("*")), {
+      message: 'allowCredentials cannot be combined with the origin "*": list the origins',
+      path: ["allowCredentials"],
+    }),
+
+  compile(config) {
+    const origins = compileOrigins(config.allowOrigins);
+    const methods = config.allowMethods ?? DEFAULT_METHODS;
+    const anyHeader = config.allowHeaders?.includes("*") === true;
+    const expose = config.exposeHeaders?.join(", ");
+
+    function shared(origin: string): Record<string, string> {
+      const headers: Record<string, string> = { "access-control-allow-origin": origins.any ? "*" : origin };
+      if (config.allowCredentials) headers["access-control-allow-credentials"] = "true";
+      return headers;
+    }
+
+    function preflight(exchange: Exchange, origin: string) {
+      const asked = exchange.request.headers.get("access-control-request-headers");
+      const allowHeaders = anyHeader ? (asked ?? "*") : config.allowHeaders?.join(", ");
+      return emptyReply(204, {
+        ...shared(origin),
+        "access-control-allow-methods": methods.includes("*")
+          ? (exchange.request.headers.get("access-control-request-method") ?? "*")
+          : methods.join(", "),
+        ...(allowHeaders === undefined || allowHeaders === "" ? {} : { "access-control-allow-headers": allowHeaders }),
+        ...(config.maxAge === undefined ? {} : { "access-control-max-age": String(Math.round(config.maxAge / 1000)) }),
+        vary: "origin, access-control-request-headers",
+      });
+    }
+
+    return {
+      request(exchange) {
+        const { request } = exchange;
+        if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return undefined;
+        const origin = request.headers.get("origin");
+        if (origin === undefined) return undefined;
+        // A preflight from elsewhere is answered without permission: the browser then refuses the call itself.
+        return origins.allows(origin) ? preflight(exchange, origin) : emptyReply(204, { vary: "origin" });
+      },
+      response(exchange) {
+        const origin = exchange.request.headers.get("origin");
+        const { response } = exchange;
+        if (!response) return;
+        if (!origins.any) addVary(response.headers);
+        // What the backend says about CORS is replaced: two answers would contradict each other.
+        for (const name of [
+          "access-control-allow-origin",
+          "access-control-allow-credentials",
+          "access-control-expose-headers",
+        ])
+          response.headers.delete(name);
+        if (origin === undefined || !origins.allows(origin)) return;
+        for (const [name, value] of Object.entries(shared(origin))) response.headers.set(name, value);
+        if (expose !== undefined) response.headers.set("access-control-expose-headers", expose);
+      },
+    };
+  },
+});
+
+function addVary(headers: { get(name: string): string | undefined; set(name: string, value: string): void }): void {
+  const vary = headers.get("vary");
+  if (vary === undefined) headers.set("vary", "origin");
+  else if (!/(?:^|,)\s*(?:origin|\*)\s*(?:,|$)/i.test(vary)) headers.set("vary", `${vary}, origin`);
+}

@@ -1,0 +1,26 @@
+/**
+ * `requestHeaderModifier`: adds, sets and removes headers of the request before it goes to the backend.
+ */
+
+import { headerChanges } from "../../core/header-changes.ts";
+import { definePolicy } from "../../core/policy.ts";
+
+export const requestHeaderModifier = definePolicy({
+  kind: "requestHeaderModifier",
+  doc: "Adds, sets and removes request headers. `remove` first, then `set`, then `add`.",
+  scopes: ["gateway", "route", "backend"],
+  schema: headerChanges.schema,
+
+  compile(config) {
+    const apply = headerChanges.compile(config);
+    return {
+      request(exchange) {
+        apply(exchange.request.headers);
+        // Host is also the authority that is sent on.
+        const host = config.set?.host;
+        if (host !== undefined) exchange.request.host = host;
+        return undefined;
+      },
+    };
+  },
+});

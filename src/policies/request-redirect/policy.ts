@@ -1,0 +1,44 @@
+/**
+ * `requestRedirect`: answers with a redirect. The target is built from the configuration and the request's own
+ * path, encoded, so that nothing in a request can add a header or lead to another host.
+ */
+import { z } from "zod";
+import { pathChange } from "../../core/path-change.ts";
+import { definePolicy } from "../../core/policy.ts";
+import { emptyReply } from "../../core/reply.ts";
+
+const DEFAULT_STATUS = 302;
+
+export const requestRedirect = definePolicy({
+  kind: "requestRedirect",
+  doc: "Answers with a redirect to another scheme, authority or path; the query is kept.",
+  scopes: ["route"],
+  schema: z.strictObject({
+    scheme: z.enum(["http", "https"]).optional().describe("Default: that of the request."),
+    authority: z
+      .string()
+      .regex(/^[A-Za-z0-9._~:[\]-]+$/, "expected a host name, optionally with a port")
+      .optional()
+      .describe("Default: that of the request."),
+    path: pathChange.schema.optional(),
+    status: z
+      .union([z.literal(301), z.literal(302), z.literal(303), z.literal(307), z.literal(308)])
+      .default(DEFAULT_STATUS),
+  }),
+
+  compile(config, env) {
+    const changePath = config.path ? pathChange.compile(config.path, env.matchedPrefixes) : undefined;
+    return {
+      request({ request }) {
+        const path = changePath ? changePath(request.path) : request.path;
+        const query = request.query === "" ? "" : `?${request.query}`;
+        // Two leading slashes would make a browser read the rest as a host name.
+        const safePath = path.replace(/^\/{2,}/, "/");
+        const authority = config.authority ?? request.host;
+        return emptyReply(config.status, {
+          location: `${config.scheme ?? request.scheme}://${authority}${safePath}${query}`,
+        });
+      },
+    };
+  },
+});

@@ -1,0 +1,23 @@
+/**
+ * `responseHeaderModifier`: adds, sets and removes headers of the response, also of answers that the gateway
+ * makes itself.
+ */
+
+import { headerChanges } from "../../core/header-changes.ts";
+import { definePolicy } from "../../core/policy.ts";
+
+export const responseHeaderModifier = definePolicy({
+  kind: "responseHeaderModifier",
+  doc: "Adds, sets and removes response headers. `remove` first, then `set`, then `add`.",
+  scopes: ["gateway", "route", "backend"],
+  schema: headerChanges.schema,
+
+  compile(config) {
+    const apply = headerChanges.compile(config);
+    return {
+      response(exchange) {
+        if (exchange.response) apply(exchange.response.headers);
+      },
+    };
+  },
+});

@@ -1,0 +1,37 @@
+/**
+ * `retry`: more attempts when the backend cannot be reached or answers with one of the given statuses. A body
+ * that was already sent is never sent again, and by default only idempotent methods are repeated.
+ */
+import { z } from "zod";
+import { definePolicy } from "../../core/policy.ts";
+import { duration } from "../../core/schema.ts";
+
+const MAX_ATTEMPTS = 10;
+const DEFAULT_BACKOFF_MS = 25;
+
+export const retry = definePolicy({
+  kind: "retry",
+  doc: "Tries again when the backend cannot be reached, closes the connection early, or answers with a listed status.",
+  scopes: ["gateway", "route"],
+  merge: "innermost",
+  schema: z.strictObject({
+    attempts: z.int().min(1).max(MAX_ATTEMPTS).default(1).describe("Attempts after the first (1 to 10)."),
+    backoff: duration()
+      .optional()
+      .describe("Wait before the first repetition; doubled for each further one. Default: 25ms."),
+    codes: z
+      .array(z.int().min(400).max(599))
+      .optional()
+      .describe("Response statuses that count as a failure, for example `[502, 503]`."),
+  }),
+
+  compile: (config) => ({
+    settings: {
+      retry: {
+        attempts: config.attempts,
+        backoffMs: config.backoff ?? DEFAULT_BACKOFF_MS,
+        codes: new Set(config.codes ?? []),
+      },
+    },
+  }),
+});

@@ -1,0 +1,29 @@
+/**
+ * `timeout`: how long a request may wait for its response head. A running stream has no limit: it may be the
+ * answer of a model or a session that lives for hours.
+ */
+import { z } from "zod";
+import { definePolicy } from "../../core/policy.ts";
+import { duration } from "../../core/schema.ts";
+
+export const timeout = definePolicy({
+  kind: "timeout",
+  doc: "Limits the wait for the response head; a response that has begun is never cut.",
+  scopes: ["gateway", "route", "backend"],
+  merge: "innermost",
+  schema: z.strictObject({
+    requestTimeout: duration()
+      .optional()
+      .describe("From the request's arrival to the response head, over all attempts."),
+    backendRequestTimeout: duration()
+      .optional()
+      .describe("The same for each attempt. Default: 60s for HTTP, 300s for LLM and MCP backends."),
+  }),
+
+  compile: (config) => ({
+    settings: {
+      ...(config.requestTimeout === undefined ? {} : { requestTimeoutMs: config.requestTimeout }),
+      ...(config.backendRequestTimeout === undefined ? {} : { backendTimeoutMs: config.backendRequestTimeout }),
+    },
+  }),
+});

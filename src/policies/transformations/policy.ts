@@ -1,0 +1,104 @@
+/**
+ * `transformations`: sets headers and bodies of requests and responses from CEL values. A value that cannot be
+ * evaluated leaves its header as it was and says so in the trace; it never fails the request.
+ */
+import { z } from "zod";
+import type { Expression } from "../../cel/expression.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { celSource, changeableHeaderName } from "../../core/schema.ts";
+import { type HeaderList, isHeaderValue } from "../../lib/headers.ts";
+
+const changes = z.strictObject({
+  set: z.record(changeableHeaderName(), celSource()).optional().describe("Headers to set from CEL values."),
+  add: z.record(changeableHeaderName(), celSource()).optional().describe("Headers to add from CEL values."),
+  remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove."),
+  body: celSource().optional().describe("The body, from a CEL value; what is not a string is written as JSON."),
+});
+
+export const transformations = definePolicy({
+  kind: "transformations",
+  doc: "Sets request and response headers, and bodies, from CEL expressions.",
+  scopes: ["gateway", "route", "backend"],
+  schema: z.strictObject({
+    request: changes.optional().describe("Applied to the request."),
+    response: changes.optional().describe("Applied to the response."),
+  }),
+
+  compile(config, env) {
+    const request = config.request ? compileChanges(config.request, env) : undefined;
+    const response = config.response ? compileChanges(config.response, env) : undefined;
+    const all = [...(request?.expressions ?? []), ...(response?.expressions ?? [])];
+    return {
+      reads: {
+        requestBody: all.some((expression) => expression.reads("request.body")),
+        responseBody: all.some((expression) => expression.reads("response.body")),
+      },
+      ...(request
+        ? {
+            request(exchange: Exchange) {
+              request.applyTo(exchange.request.headers, exchange);
+              const body = request.body(exchange);
+              if (body !== undefined) {
+                exchange.request.body = { kind: "bytes", bytes: body };
+                exchange.request.headers.delete("content-encoding");
+                exchange.request.headers.delete("transfer-encoding");
+              }
+              return undefined;
+            },
+          }
+        : {}),
+      ...(response
+        ? {
+            response(exchange: Exchange) {
+              if (!exchange.response) return;
+              response.applyTo(exchange.response.headers, exchange);
+              const body = response.body(exchange);
+              if (body !== undefined) exchange.response.replacement = body;
+            },
+          }
+        : {}),
+    };
+  },
+});
+
+function compileChanges(config: z.output<typeof changes>, env: CompileEnv) {
+  const set = compileValues(config.set, env);
+  const add = compileValues(config.add, env);
+  const remove = config.remove ?? [];
+  const body = config.body === undefined ? undefined : env.cel(config.body);
+  return {
+    expressions: [...set, ...add].map(({ value }) => value).concat(body ? [body] : []),
+    applyTo(headers: HeaderList, exchange: Exchange): void {
+      for (const name of remove) headers.delete(name);
+      for (const { name, value } of set) {
+        const text = headerText(value, exchange);
+        if (text !== undefined) headers.set(name, text);
+      }
+      for (const { name, value } of add) {
+        const text = headerText(value, exchange);
+        if (text !== undefined) headers.add(name, text);
+      }
+    },
+    body(exchange: Exchange): Buffer | undefined {
+      const result = body?.evaluate(exchange.attributes);
+      if (!result?.ok) return undefined;
+      return Buffer.from(typeof result.value === "string" ? result.value : JSON.stringify(result.value));
+    },
+  };
+}
+
+function compileValues(
+  values: Readonly<Record<string, string>> | undefined,
+  env: CompileEnv,
+): { name: string; value: Expression }[] {
+  return Object.entries(values ?? {}).map(([name, source]) => ({ name, value: env.cel(source) }));
+}
+
+/** Values come from requests: what is not a valid header value is left out, so that nothing can add a line. */
+function headerText(expression: Expression, exchange: Exchange): string | undefined {
+  const result = expression.evaluate(exchange.attributes);
+  if (!result.ok || result.value === null) return undefined;
+  const text = typeof result.value === "object" ? JSON.stringify(result.value) : String(result.value);
+  return isHeaderValue(text) ? text : undefined;
+}

@@ -1,0 +1,32 @@
+/**
+ * `urlRewrite`: changes the path or the authority of the request that goes to the backend. The route was chosen
+ * and authorised by the original path.
+ */
+import { z } from "zod";
+import { pathChange } from "../../core/path-change.ts";
+import { definePolicy } from "../../core/policy.ts";
+
+export const urlRewrite = definePolicy({
+  kind: "urlRewrite",
+  doc: "Rewrites the path or the authority (Host) of the request before it goes to the backend.",
+  scopes: ["route", "backend"],
+  schema: z.strictObject({
+    authority: z
+      .string()
+      .regex(/^[A-Za-z0-9._~:[\]-]+$/, "expected a host name, optionally with a port")
+      .optional()
+      .describe("Sent as Host instead of the one that the client asked for."),
+    path: pathChange.schema.optional(),
+  }),
+
+  compile(config, env) {
+    const changePath = config.path ? pathChange.compile(config.path, env.matchedPrefixes) : undefined;
+    return {
+      request({ request }) {
+        if (config.authority !== undefined) request.host = config.authority;
+        if (changePath) request.path = changePath(request.path);
+        return undefined;
+      },
+    };
+  },
+});

@@ -1,0 +1,46 @@
+/**
+ * The trace events of spec 6, as data. Stage and phase strings and message types stand only here; gwctl and
+ * the web UI import this file and nothing else of the gateway.
+ */
+
+export type RequestStage = "initial request" | "gateway policies" | "route policies" | "final request";
+export type ResponseStage = "raw response" | "backend response ready" | "final response";
+export type BodyStage = "final request" | "response";
+export type Phase = "gateway" | "route" | "backend";
+export type Severity = "info" | "warn" | "error";
+
+/** A JSON object whose inner contents are not part of the contract (spec 2.7). */
+export type JsonObject = { readonly [key: string]: unknown };
+
+export type TraceMessage =
+  | { readonly type: "requestStarted" }
+  | { readonly type: "requestSnapshot"; readonly stage: RequestStage; readonly requestState: JsonObject }
+  | { readonly type: "policySelection"; readonly phase: Phase; readonly effectivePolicy: JsonObject }
+  | {
+      readonly type: "routeSelection";
+      readonly selectedRoute: string | null;
+      readonly evaluatedRoutes: readonly string[];
+    }
+  | { readonly type: "backendCallStart"; readonly target: string }
+  | { readonly type: "bodySnapshot"; readonly stage: BodyStage; readonly body: string; readonly truncated?: true }
+  | { readonly type: "backendCallResult"; readonly status: number | null; readonly error: string | null }
+  | { readonly type: "responseSnapshot"; readonly stage: ResponseStage; readonly requestState: JsonObject }
+  | { readonly type: "requestFinished"; readonly status: number | null; readonly error: string | null }
+  /** Beyond spec 6: one event per policy that ran. */
+  | {
+      readonly type: "policy";
+      readonly phase: Phase;
+      readonly kind: string;
+      readonly result: "applied" | "answered" | "refused";
+      readonly details?: string;
+    }
+  /** Beyond spec 6: what a policy or backend has to say, for example the MCP method and target. */
+  | { readonly type: "policyEvent"; readonly kind: string; readonly details: JsonObject };
+
+export interface TraceEvent {
+  /** Microseconds since the trace began; null for point events. */
+  readonly eventStart: number | null;
+  readonly eventEnd: number;
+  readonly severity: Severity;
+  readonly message: TraceMessage;
+}

@@ -1,0 +1,83 @@
+/**
+ * An exchange and a compile environment for unit tests of policies: no sockets, no other modules replaced.
+ */
+import { compileExpression } from "../../src/cel/expression.ts";
+import { Exchange, type Facts, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
+import { createLimitRegistry } from "../../src/core/limit-registry.ts";
+import type { CompileEnv } from "../../src/core/policy.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { HeaderList } from "../../src/lib/headers.ts";
+import { silentLogger } from "../../src/lib/logger.ts";
+import { createMetrics } from "../../src/lib/metrics.ts";
+import { createTasks } from "../../src/lib/tasks.ts";
+
+export interface ExchangeParts extends Facts {
+  readonly method?: string;
+  readonly path?: string;
+  readonly query?: string;
+  readonly host?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly source?: string;
+}
+
+export function anExchange(parts: ExchangeParts = {}): Exchange {
+  const {
+    method = "GET",
+    path = "/",
+    query = "",
+    host = "gateway.test",
+    headers = {},
+    body,
+    source = "192.0.2.1",
+    ...facts
+  } = parts;
+  const requestBody: RequestBody = body === undefined ? NO_BODY : { kind: "bytes", bytes: Buffer.from(body) };
+  const exchange = new Exchange({
+    id: "test",
+    listener: "default",
+    source: { address: source, port: 40000 },
+    request: {
+      method,
+      scheme: "http",
+      host,
+      path,
+      query,
+      version: "1.1",
+      headers: HeaderList.of(headers),
+      body: requestBody,
+    },
+    startedAt: Date.UTC(2026, 0, 1),
+    startedMs: 0,
+  });
+  Object.assign(exchange.facts, facts);
+  return exchange;
+}
+
+/** With a response of the backend, for response hooks. */
+export function anAnsweredExchange(
+  parts: ExchangeParts & { status?: number; responseHeaders?: Readonly<Record<string, string>> } = {},
+): Exchange {
+  const { status = 200, responseHeaders = {}, ...rest } = parts;
+  const exchange = anExchange(rest);
+  exchange.response = { status, headers: HeaderList.of(responseHeaders), source: "upstream" };
+  return exchange;
+}
+
+export const testEnv: CompileEnv = {
+  cel: compileExpression,
+  clock: systemClock,
+  fetch: () => Promise.reject(new Error("a unit test does not fetch")),
+  logger: silentLogger,
+  tasks: createTasks(systemClock),
+  metrics: createMetrics(),
+  limits: createLimitRegistry(),
+  owner: "route test",
+  matchedPrefixes: ["/"],
+  resolvePath: (path) => path,
+  readFile: () => {
+    throw new Error("a unit test does not read files");
+  },
+  keep: (_key, _definition, open) => open(),
+  warn: () => undefined,
+};
