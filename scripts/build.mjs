@@ -9,11 +9,18 @@ import { root } from "./steps.mjs";
 
 const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
-rmSync(join(root, "dist"), { recursive: true, force: true });
+/** Another folder may be named, so that a build to look at does not disturb a running one. */
+const out = process.argv[2] ?? "dist";
+
+rmSync(join(root, out), { recursive: true, force: true });
 await build({
   absWorkingDir: root,
-  entryPoints: { gateway: "src/bin/gateway.ts", gwctl: "src/bin/gwctl.ts" },
-  outdir: "dist",
+  entryPoints: {
+    gateway: "src/bin/gateway.ts",
+    gwctl: "src/bin/gwctl.ts",
+    "demo-mcp-server": "src/demo/mcp-server.ts",
+  },
+  outdir: out,
   bundle: true,
   splitting: true,
   format: "esm",
@@ -24,11 +31,20 @@ await build({
   sourcemap: "linked",
   sourcesContent: false,
   legalComments: "none",
-  define: { PACKAGE_VERSION: JSON.stringify(version) },
+  define: { PACKAGE_VERSION: JSON.stringify(version), "process.env.NODE_ENV": '"production"' },
+  // Native code finds its prebuilt files beside itself; it is loaded only when somebody asks for a profile.
+  external: ["@datadog/pprof"],
+  // The terminal UI's library names its developer tools, which are not installed and never loaded.
+  plugins: [{ name: "no-devtools", setup: withoutDevtools }],
   // Libraries in CommonJS form ask for node's own modules through require.
   banner: {
     js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
   },
   logLevel: "warning",
 });
-for (const name of ["gateway.js", "gwctl.js"]) chmodSync(join(root, "dist", name), 0o755);
+for (const name of ["gateway.js", "gwctl.js"]) chmodSync(join(root, out, name), 0o755);
+
+function withoutDevtools(bundler) {
+  bundler.onResolve({ filter: /^react-devtools-core$/ }, ({ path }) => ({ path, namespace: "empty" }));
+  bundler.onLoad({ filter: /.*/, namespace: "empty" }, () => ({ contents: "export default {};" }));
+}

@@ -33,10 +33,14 @@ if (files.length === 0) {
   console.error(`no tests below ${only.join(", ")}`);
   process.exit(1);
 }
-const run = spawnSync(process.execPath, ["--enable-source-maps", "--test", "--test-concurrency=2", ...files], {
-  cwd: root,
-  stdio: "inherit",
-});
+const run = spawnSync(
+  process.execPath,
+  ["--enable-source-maps", "--test", "--test-timeout=120000", "--test-concurrency=2", ...files],
+  {
+    cwd: root,
+    stdio: "inherit",
+  },
+);
 if (only.length > 0) rmSync(join(root, out), { recursive: true, force: true });
 process.exit(run.status ?? 1);
 

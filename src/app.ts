@@ -4,14 +4,23 @@
  */
 import { readFileSync } from "node:fs";
 import { parseAdminAddress } from "./admin/address.ts";
+import { celEndpoint } from "./admin/cel.ts";
 import { configDumpEndpoint } from "./admin/config-dump.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { statsEndpoints } from "./admin/health.ts";
+import { noHeapSampling, startHeapSampling } from "./admin/heap-sampling.ts";
 import { indexEndpoint } from "./admin/index-page.ts";
+import { limitsEndpoint } from "./admin/limits.ts";
 import { loggingEndpoint } from "./admin/logging.ts";
+import { memoryEndpoint } from "./admin/memory.ts";
 import { ADMIN_PATHS } from "./admin/paths.ts";
+import { profileEndpoints } from "./admin/profile.ts";
 import { quitEndpoint } from "./admin/quit.ts";
+import { requestsEndpoint } from "./admin/requests.ts";
 import { type AdminServer, openAdminServer } from "./admin/server.ts";
+import { countTasks, tasksEndpoint } from "./admin/tasks.ts";
+import { traceEndpoint } from "./admin/trace.ts";
+import { createUi } from "./admin/ui-endpoints.ts";
 import { configDump, type ReloadState } from "./config/dump.ts";
 import type { Environment } from "./config/env.ts";
 import { createLivingThings } from "./config/living.ts";
@@ -30,9 +39,11 @@ import { createMetrics } from "./lib/metrics.ts";
 import { createTasks } from "./lib/tasks.ts";
 import { createAccessLog } from "./pipeline/access-log.ts";
 import { createListeners, explainBindError } from "./pipeline/listeners.ts";
+import { createRecentRequests } from "./pipeline/recent-requests.ts";
 import { createRequestMetrics } from "./pipeline/request-metrics.ts";
 import { trustedPeers } from "./pipeline/trusted-peers.ts";
 import { createTraceHub } from "./trace/hub.ts";
+import { createKeptTraces } from "./trace/kept-traces.ts";
 import { createRedaction } from "./trace/redact.ts";
 
 /** Why the gateway did not start: lines to print, one per problem. */
@@ -116,7 +127,23 @@ export async function startApp(options: AppOptions): Promise<App> {
     limits,
     sensitiveHeaders,
     generation,
+    internals: { uiSource: ui.source },
     fileRead: (path: string) => void readFiles.add(path),
+  });
+
+  // Made before everything it shows, because a gateway may serve a copy of it: it asks when it needs to know.
+  const ui = createUi({
+    version,
+    clock,
+    environment,
+    fetch: fetcher.fetch,
+    moduleUrl: import.meta.url,
+    redaction: () => redaction,
+    read,
+    mayEdit: () => Array.isArray(options.sources) && processSettings.allowConfigEdit === true,
+    endpoints: () => endpoints,
+    listeners: () => current.topology.listeners,
+    ports: () => listeners.ports(),
   });
 
   const first = living.begin();
@@ -131,7 +158,10 @@ export async function startApp(options: AppOptions): Promise<App> {
   logging.setFilter(filterOf(processSettings.logging?.level ?? "info"));
   logging.setFormat(processSettings.logging?.format ?? "text");
 
-  const hub = createTraceHub<Exchange>(clock);
+  const hub = createTraceHub<Exchange>();
+  const keepFailed = processSettings.tracing?.keepFailed;
+  const kept = keepFailed && createKeptTraces(keepFailed.maxBytes);
+  const recent = createRecentRequests({ clock, redaction, watcher: (exchange) => hub.take(exchange), kept });
   const accessLog = createAccessLog(logger.for("access"));
   const countRequest = createRequestMetrics(metrics);
   const listeners = createListeners({
@@ -142,24 +172,12 @@ export async function startApp(options: AppOptions): Promise<App> {
     ids: createIdSource(),
     random: options.random ?? Math.random,
     isTrustedPeer: trustedPeers(processSettings.trustedProxies ?? []),
-    trace: (exchange) => hub.take(exchange),
+    trace: (exchange) => recent.begin(exchange),
     settled(exchange, outcome) {
       const durationMs = clock.monotonicMs() - exchange.startedMs;
       countRequest(exchange, outcome, durationMs);
       accessLog(exchange, outcome, durationMs);
-      if (exchange.trace !== undefined) {
-        const { failure } = exchange;
-        const failed = failure !== undefined || outcome.end !== "complete";
-        exchange.trace.point(
-          {
-            type: "requestFinished",
-            status: outcome.status ?? null,
-            error: failure?.message ?? (failed ? outcome.end : null),
-          },
-          failed ? "error" : "info",
-        );
-        exchange.trace.finish();
-      }
+      recent.settled(exchange, outcome, durationMs);
     },
     defect(exchange, error) {
       logger.error("a defect of the gateway", {
@@ -205,6 +223,28 @@ export async function startApp(options: AppOptions): Promise<App> {
     quitEndpoint(() => void stop()),
     ...statistics,
   ];
+  const heap =
+    process.platform === "linux" && processSettings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
+  endpoints.push(
+    traceEndpoint(hub, clock),
+    requestsEndpoint(recent, clock),
+    limitsEndpoint(limits),
+    tasksEndpoint(tasks, recent, () => clock.monotonicMs() - startedAt),
+    memoryEndpoint({
+      requests: () => recent.counts,
+      keptTraces: () => kept?.report() ?? null,
+      limits: () => limits.views().map(({ owner, bucketsInUse }) => ({ owner, bucketsInUse })),
+      connections: () => listeners.active(),
+      tasks: () => countTasks(tasks.report()),
+      pools: () =>
+        current.topology.listeners
+          .flatMap(({ routes }) => routes.flatMap(({ backends }) => backends))
+          .map(({ backend }) => ({ backend: backend.facts.name, connections: backend.describe().connections ?? null })),
+    }),
+    celEndpoint(recent),
+    ...profileEndpoints({ clock, logger: logger.for("admin"), heap, platform: process.platform }),
+  );
+  endpoints.push(ui.endpoint());
   endpoints.push(indexEndpoint(version, endpoints));
 
   try {
@@ -314,6 +354,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     await listeners.close(limitMs);
     living.closeAll();
     fetcher.close();
+    heap.stop();
     admin?.close();
     stats?.close();
     // One turn, so that the answer to /quitquitquit and the last log lines get out.

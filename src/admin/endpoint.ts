@@ -28,7 +28,7 @@ export type AdminAnswer =
 /** A streamed answer. A reader that is slow loses data rather than slowing the gateway. */
 export interface AdminSink {
   /** Returns false when the reader is behind; what is written then is still buffered. */
-  write(text: string): boolean;
+  write(chunk: string | Buffer): boolean;
   end(): void;
   onClose(callback: () => void): void;
   bufferedBytes(): number;

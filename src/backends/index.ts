@@ -3,6 +3,9 @@
  * documentation derive from it.
  */
 import type { BackendDefinition } from "../core/backend.ts";
+import { ai } from "./ai/backend.ts";
 import { host } from "./host/backend.ts";
+import { mcp } from "./mcp/backend.ts";
+import { ui } from "./ui/backend.ts";
 
-export const backends: readonly BackendDefinition[] = [host];
+export const backends: readonly BackendDefinition[] = [host, mcp, ai, ui];

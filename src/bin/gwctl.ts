@@ -4,8 +4,10 @@
  */
 import { writeSync } from "node:fs";
 import { runGwctl } from "../cli/gwctl.ts";
+import { processTerminal } from "../cli/terminal.ts";
+import { processEnvironment } from "../config/env.ts";
 
-runGwctl(process.argv.slice(2)).then(
+runGwctl(process.argv.slice(2), processTerminal(processEnvironment())).then(
   (code) => {
     process.exitCode = code;
   },

@@ -2,8 +2,9 @@
  * Runs the gateway as a process: signals, exit codes, and the last words. Loaded only when there is something to run.
  */
 import { writeSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { type App, StartError, startApp, validateOnly } from "../app.ts";
-import { DEFAULT_CONFIG, thingsToTry } from "../config/default-config.ts";
+import { defaultConfig, thingsToTry } from "../config/default-config.ts";
 import { processEnvironment } from "../config/env.ts";
 import { systemClock } from "../lib/clock.ts";
 import { openLogOutput } from "../lib/log-output.ts";
@@ -16,7 +17,7 @@ export interface RunOptions {
 }
 
 export async function run(options: RunOptions): Promise<number> {
-  const sources = options.files ?? { text: DEFAULT_CONFIG };
+  const sources = options.files ?? { text: defaultConfig(demoProgram()) };
   const common = { sources, environment: processEnvironment(), clock: systemClock, readStdin: options.readStdin };
   try {
     if (options.validateOnly) {
@@ -30,6 +31,11 @@ export async function run(options: RunOptions): Promise<number> {
     writeSync(2, `${error.lines.join("\n")}\n`);
     return 1;
   }
+}
+
+/** The demo server is bundled beside this file. */
+function demoProgram() {
+  return { command: process.execPath, script: fileURLToPath(new URL("./demo-mcp-server.js", import.meta.url)) };
 }
 
 async function serve(
@@ -60,7 +66,7 @@ async function serve(
 
   if (isDefault) {
     output.flushSync();
-    writeSync(1, thingsToTry(app.ports().get("default") ?? 0, app.adminUrl));
+    writeSync(1, thingsToTry(app.ports(), app.adminUrl));
   }
   await app.stopped;
   output.flushSync();

@@ -10,6 +10,7 @@ import type { BackendEnv } from "../core/backend.ts";
 import { ConfigError, GatewayError } from "../core/errors.ts";
 import type { CompileEnv, LimitRegistry, PolicyDefinition, Settings } from "../core/policy.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../core/topology.ts";
+import { hiddenSources, tracedExpression } from "../core/traced-expression.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Fetch } from "../lib/fetch.ts";
 import type { Logger } from "../lib/logger.ts";
@@ -18,6 +19,7 @@ import type { Tasks } from "../lib/tasks.ts";
 import { accessPolicies, policies, shapePolicies } from "../policies/index.ts";
 import type { Phase } from "../trace/events.ts";
 import type { Redaction } from "../trace/redact.ts";
+import type { Environment } from "./env.ts";
 import type { Generation } from "./living.ts";
 import {
   type NormalBackend,
@@ -42,6 +44,9 @@ export interface CompileContext {
   readonly limits: LimitRegistry;
   readonly redaction: Redaction;
   readonly generation: Generation;
+  readonly environment: Environment;
+  /** What the composition root hands to backends inside the gateway (the web UI) beyond the general environment. */
+  readonly internals?: Readonly<Record<string, unknown>>;
   /** A file that was read while compiling: the watcher looks at it too. */
   fileRead(path: string): void;
 }
@@ -94,7 +99,7 @@ function createCompiler(context: CompileContext) {
     );
     const scope = compileScope("route", placed, prefixes, route.closed);
     const list = route.backends
-      .map((backend) => compileBackend(backend, scope.settings, prefixes))
+      .map((backend) => compileBackend(backend, trustedHosts(route), scope.settings, prefixes))
       .filter((one) => one !== undefined);
     return {
       name: route.name,
@@ -111,6 +116,7 @@ function createCompiler(context: CompileContext) {
 
   function compileBackend(
     backend: NormalBackend,
+    hosts: readonly string[],
     routeSettings: Settings,
     prefixes: readonly string[],
   ): WeightedBackend | undefined {
@@ -122,6 +128,9 @@ function createCompiler(context: CompileContext) {
       const env: BackendEnv = {
         ...envFor(backend, `backend ${backend.name}`, prefixes),
         name: backend.name,
+        trustedHosts: hosts,
+        environment: context.environment,
+        ...context.internals,
         tls: settings.backendTls,
       };
       return {
@@ -150,31 +159,36 @@ function createCompiler(context: CompileContext) {
         placed.filter((policy) => policy.kind === kind).flatMap((policy) => compiled.get(policy) ?? []),
       );
     const all = inOrder(policies);
-    const access = inOrder(accessPolicies).filter(({ hooks }) => hooks.request);
+    const open = inOrder(accessPolicies).filter(({ hooks }) => hooks.request);
+    const access = closed === undefined ? open : [closedPolicy(closed)];
+    const shape = inOrder(shapePolicies).filter(({ hooks }) => hooks.request);
+    const readsRequestBody = all.some(({ hooks }) => hooks.reads?.requestBody);
     return {
       phase,
-      access: closed === undefined ? access : [closedPolicy(closed)],
+      access,
       admit: all.filter(({ hooks }) => hooks.admit),
-      shape: inOrder(shapePolicies).filter(({ hooks }) => hooks.request),
+      shape,
+      isTransparent: access.length === 0 && shape.length === 0 && !readsRequestBody,
       llmRequest: all.filter(({ hooks }) => hooks.llmRequest),
       response: all.filter(({ hooks }) => hooks.response).reverse(),
       settle: all.filter(({ hooks }) => hooks.settle).reverse(),
       settings: Object.assign({}, ...all.map(({ hooks }) => hooks.settings)),
-      readsRequestBody: all.some(({ hooks }) => hooks.reads?.requestBody),
+      readsRequestBody,
       readsResponseBody: all.some(({ hooks }) => hooks.reads?.responseBody),
       effectivePolicy: shownPolicies(placed, context.redaction),
     };
   }
 
   function envFor(
-    { place }: { place: PlacedPolicy["place"] },
+    { place, config }: { place: PlacedPolicy["place"]; config: unknown },
     owner: string,
     matchedPrefixes: readonly string[],
   ): CompileEnv {
     const { file } = place.document;
+    const hidden = hiddenSources(config, context.redaction);
     const resolvePath = (path: string): string => resolve(dirname(file), path);
     return {
-      cel: compileExpression,
+      cel: (source) => tracedExpression(compileExpression(source), context.redaction, hidden.has(source)),
       clock: context.clock,
       fetch: context.fetch,
       logger: context.logger,
@@ -245,11 +259,18 @@ function claimExtraMatches(config: NormalConfig): void {
   }
 }
 
+function trustedHosts(route: NormalRoute): string[] {
+  return [
+    ...route.hostnames,
+    ...route.policies.flatMap(({ kind, config }) => definitionOf(kind).trustedHosts?.(config) ?? []),
+  ];
+}
+
 function shownPolicies(placed: readonly PlacedPolicy[], redaction: Redaction): Record<string, unknown> {
   const shown: Record<string, unknown> = {};
-  for (const { kind, place, config } of placed) {
+  for (const { kind, place, config, written } of placed) {
     const { schema } = definitionOf(kind);
-    const value = shownConfig(schema, writtenAt(place) ?? config, redaction);
+    const value = shownConfig(schema, written ?? writtenAt(place) ?? config, redaction);
     // The same kind twice on one scope comes from resource documents: both are shown.
     shown[kind] = shown[kind] === undefined ? value : [shown[kind], value].flat();
   }

@@ -1,23 +1,65 @@
 /**
- * The embedded configuration: what runs without `-f`, on loopback only, and what is printed to try it.
+ * The embedded configuration: what runs without `-f`. On loopback only, it needs no network, key or other program:
+ * a demo MCP server at /mcp, a demo LLM with a token budget, and the web UI.
  */
 
-export const DEFAULT_CONFIG = `# The embedded default: loopback only.
+/** Where the demo MCP server is and what runs it. */
+export interface DemoProgram {
+  readonly command: string;
+  readonly script: string;
+}
+
+export function defaultConfig({ command, script }: DemoProgram): string {
+  return `# The embedded default: loopback only, no network needed.
 gateways:
   default:
     port: \${PORT:-3000}
     address: 127.0.0.1
+  llm:
+    port: \${LLM_PORT:-4000}
+    address: 127.0.0.1
 routes:
-  - name: hello
+  # Any MCP client: http://localhost:3000/mcp
+  - name: demo-mcp
+    gateways: default
+    backends:
+      - mcp:
+          targets:
+            - name: demo
+              stdio: { cmd: ${JSON.stringify(command)}, args: [${JSON.stringify(script)}] }
+  # Any OpenAI or Anthropic client: http://localhost:4000/v1
+  - name: demo-llm
+    gateways: llm
     policies:
-      directResponse:
-        status: 200
-        body: |
-          The gateway works. Write a config.yaml and start it with: gateway -f config.yaml
+      rateLimit:
+        local:
+          - tokens: 2000
+            unit: Minutes
+    backends:
+      - ai:
+          name: demo
+          provider: { demo: {} }
+ui:
+  gateways: default
 `;
+}
 
-export function thingsToTry(port: number, adminUrl: string | undefined): string {
-  const lines = ["", `  HTTP   http://127.0.0.1:${port}/`, `         curl http://127.0.0.1:${port}/`];
-  if (adminUrl !== undefined) lines.push(`  Admin  ${adminUrl}/`, `         curl ${adminUrl}/config_dump`);
-  return `${lines.join("\n")}\n\n  Ctrl-C ends it.\n\n`;
+export function thingsToTry(ports: ReadonlyMap<string, number>, adminUrl: string | undefined): string {
+  const mcp = `http://localhost:${ports.get("default")}/mcp`;
+  const llm = `http://localhost:${ports.get("llm")}/v1`;
+  return `
+  MCP  ${mcp}
+       curl -sN ${mcp} -H 'content-type: application/json' -H 'accept: application/json, text/event-stream' \\
+         -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}'
+
+  LLM  ${llm}
+       curl -s ${llm}/chat/completions -H 'content-type: application/json' \\
+         -d '{"model":"demo","messages":[{"role":"user","content":"Hello!"}]}'
+
+  UI   ${adminUrl === undefined ? `http://localhost:${ports.get("default")}/ui` : `${adminUrl}/ui`}
+       open it in a browser: traffic, traces, a playground for both
+
+  Ctrl-C ends it. Your own configuration: gateway -f config.yaml
+
+`;
 }

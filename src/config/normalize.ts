@@ -19,6 +19,8 @@ export interface Place {
 export interface PlacedPolicy {
   readonly kind: string;
   readonly config: unknown;
+  /** As it would be written under `policies`, where the place in the file says it otherwise. */
+  readonly written?: unknown;
   /** What it stands on, for example `route tools`: the key of what it keeps across reloads. */
   readonly owner: string;
   readonly place: Place;
@@ -58,6 +60,8 @@ export interface NormalRoute {
 
 export interface NormalConfig {
   readonly process: WrittenProcess;
+  /** What stands behind references to a Service, as written. */
+  readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
   readonly gateways: NormalGateway[];
   readonly routes: NormalRoute[];
 }
@@ -105,13 +109,17 @@ export function normalize(
     routes.push(normalRoute(name, served, route, place));
   }
 
+  if (written.ui) routes.push(uiRoute(written.ui, document, gateways, problem));
   addSections(written, document, gateways, routes);
   checkPorts(gateways, problems);
   checkRouteNames(routes, problems);
-  return { config: { process: written.config ?? defaultProcess, gateways, routes }, problems };
+  return {
+    config: { process: written.config ?? defaultProcess, services: servicesOf(document), gateways, routes },
+    problems,
+  };
 }
 
-function normalRoute(name: string, gateways: readonly string[], route: WrittenRoute, place: Place): NormalRoute {
+export function normalRoute(name: string, gateways: readonly string[], route: WrittenRoute, place: Place): NormalRoute {
   const list = (route.backends ?? []).map((backend, i) =>
     normalBackend(`${name}/backend${i}`, backend, { document: place.document, path: [...place.path, "backends", i] }),
   );
@@ -192,18 +200,45 @@ export function placePolicies(
 }
 
 /** The gateways that a route names; else `default`, else the only one. */
-function servedBy(route: WrittenRoute, gateways: readonly NormalGateway[]): readonly string[] {
+function servedBy(route: Pick<WrittenRoute, "gateways">, gateways: readonly NormalGateway[]): readonly string[] {
   if (route.gateways !== undefined) return typeof route.gateways === "string" ? [route.gateways] : route.gateways;
   const only =
     gateways.find(({ name }) => name === DEFAULT_GATEWAY) ?? (gateways.length === 1 ? gateways[0] : undefined);
   return only ? [only.name] : [];
 }
 
-function noGateway(route: WrittenRoute, gateways: readonly NormalGateway[]): string {
+function noGateway(route: Pick<WrittenRoute, "gateways">, gateways: readonly NormalGateway[]): string {
   if (route.gateways !== undefined) return "the list of gateways is empty";
   return gateways.length === 0
     ? "there is no gateway to serve it: add one under `gateways`"
     : `set \`gateways\`: there are several (${gateways.map(({ name }) => name).join(", ")}) and none is named default`;
+}
+
+/** The web UI as a route; without a policy that asks who is there, it is for loopback peers alone. */
+function uiRoute(
+  ui: NonNullable<WrittenConfig["ui"]>,
+  document: SourceDocument,
+  gateways: readonly NormalGateway[],
+  problem: (path: Path, message: string) => void,
+): NormalRoute {
+  const served = servedBy(ui, gateways);
+  for (const name of served) {
+    if (!gateways.some((one) => one.name === name))
+      problem(["ui", "gateways"], `there is no gateway named ${JSON.stringify(name)}`);
+  }
+  if (served.length === 0) problem(["ui"], noGateway(ui, gateways));
+  const place = { document, path: ["ui"] };
+  const placed = placePolicies(ui.policies, "route ui", place);
+  const loopbackOnly = !placed.some(({ kind }) => policies.find((policy) => policy.kind === kind)?.role === "security");
+  return {
+    name: "ui",
+    gateways: served,
+    hostnames: [],
+    matches: [{ path: { pathPrefix: "/ui" } }],
+    policies: placed,
+    backends: [{ key: "ui", name: "ui", weight: 1, config: { loopbackOnly }, policies: [], place }],
+    place,
+  };
 }
 
 /** `mcp`, `llm`, …: a section of its own port is a gateway with one route to one backend. */
@@ -217,12 +252,12 @@ function addSections(
     if (!section) continue;
     const fields = (written as Record<string, unknown>)[section.name] as Record<string, unknown> | undefined;
     if (!fields) continue;
-    const { port, policies: written_, ...config } = fields;
+    const { port, address, policies: own, ...config } = fields;
     const place = { document, path: [section.name] };
     gateways.push({
       name: section.name,
       port: Number(port),
-      address: undefined,
+      address: address as string | undefined,
       protocol: "HTTP",
       tls: undefined,
       policies: [],
@@ -233,11 +268,16 @@ function addSections(
       gateways: [section.name],
       hostnames: [],
       matches: (section.paths ?? [{ pathPrefix: "/" }]).map(pathMatch),
-      policies: placePolicies(written_ as Record<string, unknown> | undefined, `route ${section.name}`, place),
+      policies: placePolicies(own as Record<string, unknown> | undefined, `route ${section.name}`, place),
       backends: [{ key, name: `${section.name}/backend0`, weight: 1, config, policies: [], place }],
       place,
     });
   }
+}
+
+/** As written: a route that refers to one is validated with it in place. */
+function servicesOf(document: SourceDocument): NormalConfig["services"] {
+  return ((document.value as Record<string, unknown>).services as NormalConfig["services"] | undefined) ?? {};
 }
 
 function checkPorts(gateways: readonly NormalGateway[], problems: ConfigError[]): void {

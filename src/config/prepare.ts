@@ -6,6 +6,7 @@ import type { ConfigError } from "../core/errors.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
 import { createRedaction } from "../trace/redact.ts";
+import { attachResources } from "./attach-resources.ts";
 import { type CompileContext, compileConfig } from "./compile.ts";
 import type { Environment } from "./env.ts";
 import { loadConfig, type SourceText } from "./load.ts";
@@ -32,20 +33,26 @@ export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly sensitiveHeaders: readonly string[] | undefined;
 }
 
-export function prepareConfig(sources: readonly SourceText[], context: PrepareContext, _before?: Prepared): Prepared {
+export function prepareConfig(sources: readonly SourceText[], context: PrepareContext, before?: Prepared): Prepared {
   const loaded = loadConfig(sources, context.environment);
   if (!loaded.ok) return refused(loaded.problems);
   const { config } = loaded;
   const redaction = createRedaction(context.sensitiveHeaders ?? config.process.sensitiveHeaders);
+  const attached = attachResources(
+    config,
+    loaded.resources,
+    context.clock.now(),
+    before?.ok ? before.resources : undefined,
+  );
   const compiled = compileConfig(config, { ...context, redaction });
   if (compiled.problems.length > 0) return refused(compiled.problems);
   return {
     ok: true,
     topology: compiled.topology,
     process: config.process,
-    resources: [],
-    services: {},
-    warnings: compiled.warnings,
+    resources: attached.resources,
+    services: config.services,
+    warnings: [...attached.problems.map((problem) => problem.toLine()), ...compiled.warnings],
     security: securityOf(config),
   };
 }

@@ -83,10 +83,11 @@ const gateway = z
     path: ["tls"],
   });
 
-const route = z.strictObject({
+const gatewayNames = z.union([z.string().min(1), z.array(z.string().min(1)).min(1)]);
+
+export const routeSchema = z.strictObject({
   name: z.string().min(1).max(253).optional().describe("Default: `route<index>`."),
-  gateways: z
-    .union([z.string().min(1), z.array(z.string().min(1)).min(1)])
+  gateways: gatewayNames
     .optional()
     .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
   hostnames: z.array(z.string().min(1)).optional().describe("Host names, also `*.example.com`. Default: any."),
@@ -118,6 +119,12 @@ const processSection = z.strictObject({
     .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
     .optional()
     .describe("Addresses or CIDR ranges whose `x-forwarded-*` headers are believed. Read at startup only."),
+  allowConfigEdit: z
+    .boolean()
+    .optional()
+    .describe(
+      "Whether the web UI on the admin address may write the configuration file. Default: false. Read at startup only.",
+    ),
   drainTimeout: duration()
     .default(durationOf(DEFAULT_DRAIN))
     .describe("How long a shutdown waits for requests in flight. Default: 30s."),
@@ -137,16 +144,60 @@ const processSection = z.strictObject({
     })
     .optional()
     .describe("Read at startup only; the admin interface changes the level at run time."),
+  tracing: z
+    .strictObject({
+      keepFailed: z
+        .strictObject({
+          maxBytes: z
+            .int()
+            .min(64 * 1024)
+            .max(1024 * 1024 * 1024)
+            .default(16 * 1024 * 1024)
+            .describe("Memory for kept traces; the oldest go first. Default: 16777216."),
+        })
+        .optional()
+        .describe("Keeps the full trace of failed and refused requests for `gwctl explain` and the UI."),
+    })
+    .optional()
+    .describe("Read at startup only. Tracing every request costs time: off unless set."),
+});
+
+/** Where a backend reference of an HTTPRoute document to a Service leads. */
+const services = z.record(z.string().min(1), z.union([z.string(), backend]));
+
+/** `mcp`, `llm`: a port of its own and the fields of one backend. */
+const sections = Object.fromEntries(
+  backends.flatMap(({ section, schema, doc }) => {
+    if (!section || !(schema instanceof z.ZodObject)) return [];
+    const fields = schema.safeExtend({
+      port: port().default(section.defaultPort).describe(`Listener port. Default: ${section.defaultPort}.`),
+      address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
+      policies: policiesOf("route").optional(),
+    });
+    return [[section.name, fields.optional().describe(`A listener of its own. ${doc}`)]];
+  }),
+);
+
+const ui = z.strictObject({
+  gateways: gatewayNames
+    .optional()
+    .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
+  policies: policiesOf("route").optional().describe("Without any, only loopback peers are answered."),
 });
 
 export const configSchema = z.strictObject({
   config: processSection.optional().describe("Settings of the process."),
   gateways: z.record(z.string().min(1), gateway).optional().describe("Listeners by name."),
-  routes: z.array(route).optional(),
+  routes: z.array(routeSchema).optional(),
+  services: services
+    .optional()
+    .describe("What stands behind references to a Service in HTTPRoute documents: `host:port`, or a backend."),
+  ui: ui.optional().describe("Attaches the web UI, read-only, to gateways under `/ui`."),
+  ...sections,
 });
 
 export type WrittenConfig = z.output<typeof configSchema>;
-export type WrittenRoute = z.output<typeof route>;
+export type WrittenRoute = z.output<typeof routeSchema>;
 export type WrittenGateway = z.output<typeof gateway>;
 export type WrittenBackend = z.output<typeof backend>;
 export type WrittenProcess = z.output<typeof processSection>;

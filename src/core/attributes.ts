@@ -3,6 +3,7 @@
  * so that an expression pays only for what it reads; an absent one is undefined, which CEL sees as an empty map.
  */
 import { celHeaders } from "../cel/headers.ts";
+import type { Trace } from "../trace/trace.ts";
 import { type Exchange, pathAndQuery } from "./exchange.ts";
 
 const ENV = Object.freeze({});
@@ -12,6 +13,11 @@ export class Attributes {
 
   constructor(exchange: Exchange) {
     this.#exchange = exchange;
+  }
+
+  /** The trace of the request that these attributes belong to; undefined for any other object. */
+  static traceOf(attributes: object): Trace | undefined {
+    return #exchange in attributes ? attributes.#exchange.trace : undefined;
   }
 
   get request(): Record<string, unknown> {

@@ -54,6 +54,10 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
 export interface BackendEnv extends CompileEnv {
   /** Unique within the configuration, for example `route0/backend0`. */
   readonly name: string;
+  /** Host names that the configuration itself vouches for: those of the route and of its policies' URLs. */
+  readonly trustedHosts: readonly string[];
+  /** The variables of the gateway's own process, for children that may inherit some. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
   /** How the backend's TLS is set up, if a `backendTLS` policy says so. */
   readonly tls: TlsOptions | undefined;
 }

@@ -90,6 +90,13 @@ export const ERRORS = {
     "client",
     "The content type or encoding of the body is not one that the route can read.",
   ),
+  expectation_failed: entry(
+    417,
+    "text",
+    "the expectation cannot be met",
+    "client",
+    "The `Expect` header asks for something other than `100-continue`.",
+  ),
   rate_limited: entry(
     429,
     "text",

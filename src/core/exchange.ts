@@ -165,6 +165,10 @@ export class Exchange {
   limits: LimitReading[] | undefined = undefined;
   /** Query parameters of the same kind. */
   credentialQuery: string[] | undefined = undefined;
+  /** Whether the route's cors policy allows the request's Origin; undefined without such a policy or Origin. */
+  originAllowed: boolean | undefined = undefined;
+  /** Called when the backend's head has arrived, to add observers of the body. */
+  observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
   /** Set by an MCP authorization policy; without one everything is allowed. */
   mcpAccess: McpAccess | undefined = undefined;
   upstreamStartedMs: number | undefined = undefined;

@@ -129,6 +129,8 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   readonly merge?: "innermost";
   /** `security`: if it cannot be compiled its targets are closed, and a reload that removes it is logged. */
   readonly role?: "security";
+  /** Host names in its configuration by which clients may call the gateway, for example that of the resource URL. */
+  trustedHosts?(config: z.output<Schema>): readonly string[];
   /** Paths that the policy answers besides the route's own matches, for example well-known documents. */
   extraMatches?(config: z.output<Schema>): readonly PathMatch[];
   compile(config: z.output<Schema>, env: CompileEnv): Hooks;

@@ -17,6 +17,8 @@ export interface ClientSink {
   /** Tells a client that waits for `100 Continue` to send its body. */
   askForBody(): void;
   onDrain: (() => void) | undefined;
+  /** The client stopped sending its body before anything was answered. */
+  onStalled: (() => void) | undefined;
   /** The connection ended, or the response was handed over completely; called once. */
   onClose: ((complete: boolean) => void) | undefined;
 }

@@ -1,21 +1,31 @@
 /**
- * `requestState`: the exchange as the trace shows it at one moment, with sensitive headers redacted. Built only
- * for a traced request.
+ * `requestState`: the exchange as the trace shows it at one moment, with sensitive headers, keys and credential
+ * parameters redacted. Built only for a traced request, or when somebody looks at a recent one.
  */
 import type { Clock } from "../lib/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
-import { REDACTED, type Redaction } from "../trace/redact.ts";
-import { type Exchange, pathAndQuery } from "./exchange.ts";
+import { REDACTED, type Redaction, redactQuery } from "../trace/redact.ts";
+import type { Exchange, Facts, GatewayRequest, Source } from "./exchange.ts";
 
-export function requestState(exchange: Exchange, redaction: Redaction): JsonObject {
+/** What a snapshot of the request is made of; an Exchange has it, and so has a recent request. */
+export interface SnapshotSource {
+  readonly request: Pick<GatewayRequest, "method" | "scheme" | "host" | "path" | "query" | "version" | "headers">;
+  readonly source: Source;
+  readonly facts: Facts;
+  readonly startedAt: number;
+  readonly credentialQuery: readonly string[] | undefined;
+}
+
+export function requestState(exchange: SnapshotSource, redaction: Redaction): JsonObject {
   const { request, facts, source } = exchange;
-  const uri = shownQuery(exchange);
+  const query = redactQuery(request.query, exchange.credentialQuery);
+  const pathAndQuery = query === "" ? request.path : `${request.path}?${query}`;
   return {
     request: {
       method: request.method,
-      uri: `${request.scheme}://${request.host}${uri}`,
+      uri: `${request.scheme}://${request.host}${pathAndQuery}`,
       path: request.path,
-      pathAndQuery: uri,
+      pathAndQuery,
       host: request.host,
       scheme: request.scheme,
       version: `HTTP/${request.version}`,
@@ -37,41 +47,32 @@ export function responseState(exchange: Exchange, redaction: Redaction, clock: C
       listener: { name: exchange.listener },
       ...(exchange.route === undefined ? {} : { route: { name: exchange.route } }),
       requestProcessingDuration: seconds(upstreamFrom - startedMs),
-      ...(upstreamHeadMs === undefined ? {} : { upstreamDuration: seconds(upstreamHeadMs - upstreamFrom) }),
+      ...(upstreamHeadMs === undefined
+        ? {}
+        : {
+            upstreamDuration: seconds(upstreamHeadMs - upstreamFrom),
+            responseProcessingDuration: seconds(clock.monotonicMs() - upstreamHeadMs),
+          }),
     },
     env: {},
     ...factsState(exchange.facts),
   };
 }
 
-function factsState(facts: Exchange["facts"]): JsonObject {
+/** Copies, because facts go on changing while an event waits for its reader. */
+function factsState({ jwt, apiKey, basicAuth, mcp, llm, backend }: Facts): JsonObject {
   return {
-    ...(facts.jwt ? { jwt: facts.jwt } : {}),
-    ...(facts.apiKey ? { apiKey: facts.apiKey } : {}),
-    ...(facts.basicAuth ? { basicAuth: facts.basicAuth } : {}),
-    ...(facts.mcp ? { mcp: facts.mcp } : {}),
-    ...(facts.llm ? { llm: facts.llm } : {}),
-    ...(facts.backend ? { backend: facts.backend } : {}),
+    ...(jwt ? { jwt: withoutSecret(jwt, "rawToken") } : {}),
+    ...(apiKey ? { apiKey: withoutSecret(apiKey, "key") } : {}),
+    ...(basicAuth ? { basicAuth: { username: basicAuth.username } } : {}),
+    ...(mcp ? { mcp: { ...mcp } } : {}),
+    ...(llm ? { llm: { ...llm } } : {}),
+    ...(backend ? { backend } : {}),
   };
 }
 
-/** A credential in the query is as secret as one in a header. */
-function shownQuery(exchange: Exchange): string {
-  const hidden = exchange.credentialQuery;
-  if (!hidden || hidden.length === 0) return pathAndQuery(exchange.request);
-  const parts = exchange.request.query.split("&").map((part) => {
-    const name = part.split("=", 1)[0] ?? "";
-    return hidden.includes(decodeURIComponentSafely(name)) ? `${name}=${REDACTED}` : part;
-  });
-  return `${exchange.request.path}?${parts.join("&")}`;
-}
-
-function decodeURIComponentSafely(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+function withoutSecret(facts: JsonObject, field: string): JsonObject {
+  return field in facts ? { ...facts, [field]: REDACTED } : facts;
 }
 
 function seconds(ms: number): string {

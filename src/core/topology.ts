@@ -25,6 +25,8 @@ export interface CompiledScope {
   readonly response: readonly CompiledPolicy[];
   readonly settle: readonly CompiledPolicy[];
   readonly settings: Settings;
+  /** Nothing of it runs while the request goes in: most scopes are passed without a closure being made. */
+  readonly isTransparent: boolean;
   readonly readsRequestBody: boolean;
   readonly readsResponseBody: boolean;
   /** The policies' configuration with secrets redacted, for the trace and the dump. */
@@ -75,17 +77,4 @@ export interface Listener {
 
 export interface Topology {
   readonly listeners: readonly Listener[];
-}
-
-/** Whether a scope has any hook at all: most backends have none and are not entered. */
-export function isEmptyScope(scope: CompiledScope): boolean {
-  return (
-    scope.access.length +
-      scope.admit.length +
-      scope.shape.length +
-      scope.llmRequest.length +
-      scope.response.length +
-      scope.settle.length ===
-    0
-  );
 }

@@ -1,11 +1,13 @@
 /**
- * The one file that knows the HTTP client library (undici). It offers a pool per target and one small callback
- * interface: head, data, end, error, abort, so that the client behind it can be replaced without touching a
- * backend. Promises, streams and abort controllers per request would cost 1.1 to 2.2 times the CPU each.
+ * Outgoing HTTP/1.1: a pool of connections per target and one small callback interface (head, data, end, error,
+ * abort), so that what is behind it can be replaced without touching a backend. Promises, streams and abort
+ * controllers per request would cost 1.1 to 2.2 times the CPU each, and a general client library a third more
+ * than the connections in http1/ (docs/adr/0003).
  */
 import type { Duplex, Readable } from "node:stream";
-import { Client, type Dispatcher } from "undici";
-import { HeaderList } from "./headers.ts";
+import { type Clock, systemClock } from "./clock.ts";
+import type { HeaderList } from "./headers.ts";
+import { Connection, type ConnectionOwner } from "./http1/connection.ts";
 
 export interface HttpTarget {
   readonly protocol: "http" | "https";
@@ -73,224 +75,54 @@ export class HttpClientError extends Error {
 
 /** Below the 5 s after which a Node server closes an idle connection, so that we close first. */
 const IDLE_MS = 4_000;
-const CONNECT_TIMEOUT_MS = 10_000;
-/** Larger response heads than this are refused (the request side allows 16 KiB). */
-const MAX_RESPONSE_HEAD_BYTES = 32 * 1024;
+const LOOK_EVERY_MS = 1_000;
 
-/** One connection. The pool is a stack: the most recently used connection is the warmest, and taking it is O(1). */
-interface Connection {
-  client: Client;
-  /** Requests completed on the present socket. */
-  served: number;
-  idle: boolean;
-  gone: boolean;
-}
-
-export function openHttpPool(target: HttpTarget): HttpPool {
-  const origin = `${target.protocol}://${target.host.includes(":") ? `[${target.host}]` : target.host}:${target.port}`;
+/**
+ * Free connections are a stack: the most recently used one is the warmest, and taking it is O(1) however many
+ * streams are open.
+ */
+export function openHttpPool(target: HttpTarget, clock: Clock = systemClock): HttpPool {
   const idle: Connection[] = [];
   let open = 0;
-  let closed = false;
+  let isClosed = false;
 
-  function connect(): Connection {
-    const client = new Client(origin, {
-      pipelining: 1,
-      keepAliveTimeout: IDLE_MS,
-      keepAliveMaxTimeout: 600_000,
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      maxHeaderSize: MAX_RESPONSE_HEAD_BYTES,
-      connect: {
-        timeout: CONNECT_TIMEOUT_MS,
-        ...(target.socketPath === undefined ? {} : { socketPath: target.socketPath }),
-        ...tlsConnectOptions(target.tls),
-      },
-    });
-    const connection: Connection = { client, served: 0, idle: false, gone: false };
-    open += 1;
-    client.on("disconnect", () => {
-      connection.served = 0;
-      if (connection.idle) retire(connection);
-    });
-    return connection;
-  }
+  const owner: ConnectionOwner = {
+    clock,
+    free(connection) {
+      if (isClosed) {
+        connection.close();
+        return;
+      }
+      connection.idleSinceMs = clock.monotonicMs();
+      idle.push(connection);
+    },
+    gone(connection) {
+      open -= 1;
+      const index = idle.lastIndexOf(connection);
+      if (index >= 0) idle.splice(index, 1);
+    },
+  };
 
-  function retire(connection: Connection): void {
-    if (connection.gone) return;
-    connection.gone = true;
-    open -= 1;
-    connection.client.destroy().catch(ignore);
-  }
+  // The oldest are at the bottom of the stack.
+  const timer = clock.every(LOOK_EVERY_MS, () => {
+    const limitMs = clock.monotonicMs() - IDLE_MS;
+    while (idle[0] !== undefined && idle[0].idleSinceMs <= limitMs) idle[0].close();
+  });
 
   function take(): Connection {
-    for (let kept = idle.pop(); kept !== undefined; kept = idle.pop()) {
-      if (kept.gone) continue;
-      kept.idle = false;
-      return kept;
-    }
-    return connect();
-  }
-
-  function giveBack(connection: Connection, reusable: boolean): void {
-    if (!reusable || closed) {
-      retire(connection);
-      return;
-    }
-    connection.served += 1;
-    connection.idle = true;
-    idle.push(connection);
+    const warm = idle.pop();
+    if (warm) return warm;
+    open += 1;
+    return new Connection(target, owner);
   }
 
   return {
-    send(request, handler) {
-      const connection = take();
-      const call = new Call(connection, handler, giveBack);
-      try {
-        connection.client.dispatch(
-          {
-            path: request.path,
-            method: request.method as Dispatcher.HttpMethod,
-            headers: request.headers.pairs,
-            body: request.body ?? null,
-            upgrade: request.upgrade ?? null,
-          },
-          call,
-        );
-      } catch (error) {
-        call.onError(error as Error);
-      }
-      return call;
-    },
-    connections: () => ({ open, idle: idle.reduce((count, one) => count + (one.gone ? 0 : 1), 0) }),
+    send: (request, handler) => take().send(request, handler),
+    connections: () => ({ open, idle: idle.length }),
     close() {
-      closed = true;
-      for (const connection of idle.splice(0)) retire(connection);
+      isClosed = true;
+      timer.cancel();
+      for (const connection of [...idle]) connection.close();
     },
   };
-}
-
-/** The library's handler and our call in one object: one allocation per request. */
-class Call implements HttpCall {
-  readonly #connection: Connection;
-  readonly #handler: ResponseHandler;
-  readonly #giveBack: (connection: Connection, reusable: boolean) => void;
-  readonly #reused: boolean;
-  #abortRequest: ((error?: Error) => void) | undefined;
-  #resumeResponse: (() => void) | undefined;
-  #state: "connecting" | "sent" | "answering" | "done" = "connecting";
-  #aborted = false;
-
-  constructor(
-    connection: Connection,
-    handler: ResponseHandler,
-    giveBack: (connection: Connection, reusable: boolean) => void,
-  ) {
-    this.#connection = connection;
-    this.#handler = handler;
-    this.#giveBack = giveBack;
-    this.#reused = connection.served > 0;
-  }
-
-  abort(): void {
-    if (this.#state === "done" || this.#aborted) return;
-    this.#aborted = true;
-    const reason = new HttpClientError("aborted", "aborted");
-    if (this.#abortRequest) this.#abortRequest(reason);
-    // Before the connection stands there is no request to abort: the connection attempt itself is given up.
-    else this.#connection.client.destroy(reason).catch(ignore);
-  }
-
-  resume(): void {
-    if (this.#state !== "done") this.#resumeResponse?.();
-  }
-
-  onConnect(abort: (error?: Error) => void): void {
-    this.#state = "sent";
-    this.#abortRequest = abort;
-    if (this.#aborted) abort(new HttpClientError("aborted", "aborted"));
-  }
-
-  onHeaders(status: number, raw: Buffer[], resume: () => void): boolean {
-    // 1xx answers are between us and the backend (RFC 9110 section 15.2).
-    if (status < 200) return true;
-    this.#state = "answering";
-    this.#resumeResponse = resume;
-    this.#handler.head(status, headersOf(raw));
-    return !this.#aborted;
-  }
-
-  onData(chunk: Buffer): boolean {
-    return this.#handler.data(chunk);
-  }
-
-  onComplete(trailers: Buffer[] | string[] | null): void {
-    if (this.#state === "done") return;
-    this.#state = "done";
-    this.#giveBack(this.#connection, true);
-    this.#handler.end(trailers === null ? [] : (trailers as Buffer[]).map(String));
-  }
-
-  onUpgrade(status: number, raw: Buffer[] | null, socket: Duplex): void {
-    this.#state = "done";
-    this.#giveBack(this.#connection, false);
-    this.#handler.upgraded?.(status, headersOf(raw ?? []), socket);
-  }
-
-  onError(error: Error): void {
-    if (this.#state === "done") return;
-    const classified = this.#classify(error);
-    this.#state = "done";
-    this.#giveBack(this.#connection, false);
-    this.#handler.error(classified);
-  }
-
-  #classify(error: Error & { code?: string }): HttpClientError {
-    if (this.#aborted) return new HttpClientError("aborted", "aborted", error);
-    const message = describe(error);
-    if (
-      error.code === "UND_ERR_INVALID_ARG" ||
-      error.code === "UND_ERR_NOT_SUPPORTED" ||
-      error.code === "UND_ERR_REQ_CONTENT_LENGTH_MISMATCH"
-    ) {
-      return new HttpClientError("request", message, error);
-    }
-    if (this.#state === "connecting") {
-      return new HttpClientError(
-        error.code === "UND_ERR_CONNECT_TIMEOUT" ? "connect-timeout" : "connect",
-        message,
-        error,
-      );
-    }
-    return new HttpClientError(this.#state === "sent" && this.#reused ? "stale" : "response", message, error);
-  }
-}
-
-function describe(error: Error & { code?: string; errors?: Error[] }): string {
-  // Connecting to a name with several addresses fails with one error per address; the first says enough.
-  const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
-  return first.message === "" ? (error.code ?? "connection failed") : first.message;
-}
-
-function headersOf(raw: Buffer[]): HeaderList {
-  const pairs = new Array<string>(raw.length);
-  for (let i = 0; i < raw.length; i += 2) {
-    pairs[i] = (raw[i] as Buffer).toString("latin1").toLowerCase();
-    pairs[i + 1] = (raw[i + 1] as Buffer).toString("latin1");
-  }
-  return new HeaderList(pairs);
-}
-
-function tlsConnectOptions(tls: TlsOptions | undefined): Record<string, unknown> {
-  if (!tls) return {};
-  return {
-    ...(tls.ca === undefined ? {} : { ca: tls.ca }),
-    ...(tls.cert === undefined ? {} : { cert: tls.cert }),
-    ...(tls.key === undefined ? {} : { key: tls.key }),
-    ...(tls.servername === undefined ? {} : { servername: tls.servername }),
-    ...(tls.insecure === true ? { rejectUnauthorized: false } : {}),
-  };
-}
-
-function ignore(): void {
-  // A connection that is thrown away may fail to close; nobody is left to care.
 }

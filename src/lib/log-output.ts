@@ -9,6 +9,10 @@ import type { Clock } from "./clock.ts";
 /** Lines waiting for a slow reader; more than this is lost rather than held. */
 const MAX_BUFFERED_CHARS = 1024 * 1024;
 const RETRY_MS = 20;
+/** Lines wait this long for company: one write for many costs a fraction of one each. */
+const GATHER_MS = 20;
+/** Or until there is this much. */
+const GATHER_CHARS = 32 * 1024;
 
 export interface LogOutput {
   write(line: string): void;
@@ -46,7 +50,7 @@ export function openLogOutput(fd: number, clock: Clock): LogOutput {
       if (error) dropped += countLines(chunk);
       writing = !error && written < chunk.length ? chunk.subarray(written) : undefined;
       if (writing !== undefined) writeOn();
-      else if (waiting.length > 0) flush();
+      else if (waiting.length > 0 && !scheduled) flush();
     });
   }
 
@@ -58,9 +62,10 @@ export function openLogOutput(fd: number, clock: Clock): LogOutput {
       }
       waiting.push(line);
       waitingChars += line.length;
-      if (scheduled || writing !== undefined) return;
+      if (waitingChars >= GATHER_CHARS) flush();
+      if (scheduled || waiting.length === 0) return;
       scheduled = true;
-      setImmediate(flush);
+      clock.after(GATHER_MS, flush);
     },
     dropped: () => dropped,
     flushSync() {

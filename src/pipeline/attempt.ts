@@ -14,91 +14,97 @@ import type { Clock, Timer } from "../lib/clock.ts";
 import type { HeaderList } from "../lib/headers.ts";
 import { HttpClientError } from "../lib/http-client.ts";
 import type { Redaction } from "../trace/redact.ts";
-import { BodyCapture } from "./body-capture.ts";
+import { captureRequestBody } from "./body-capture.ts";
 import type { Delivery } from "./delivery.ts";
 
 /** Safe to send twice (RFC 9110 section 9.2.2). */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
-export interface AttemptEnv {
+/** What runs the attempt: it is told how the attempt ended when no response head came of it. */
+export interface AttemptOwner {
   readonly clock: Clock;
   readonly redaction: Redaction;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
+  attemptFailed(error: GatewayError, mayRetry: boolean): void;
 }
 
-export interface AttemptEnd {
-  /** The attempt failed before its head: the pipeline tries again or answers with the error. */
-  failed(error: GatewayError, mayRetry: boolean): void;
-}
-
-export class Attempt implements BackendCall {
-  readonly #env: AttemptEnv;
+export class Attempt implements BackendCall, BackendRun {
+  readonly #owner: AttemptOwner;
   readonly #exchange: Exchange;
   readonly #delivery: Delivery;
-  readonly #end: AttemptEnd;
   readonly #retry: RetrySettings | undefined;
   readonly #isLast: boolean;
   readonly #startedMs: number;
+  /** The first target that the backend named. */
+  #target: string | undefined;
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
   #state: "waiting" | "answering" | "over" = "waiting";
 
   constructor(
-    env: AttemptEnv,
+    owner: AttemptOwner,
     exchange: Exchange,
     delivery: Delivery,
     retry: RetrySettings | undefined,
     isLast: boolean,
-    end: AttemptEnd,
   ) {
-    this.#env = env;
+    this.#owner = owner;
     this.#exchange = exchange;
     this.#delivery = delivery;
-    this.#end = end;
     this.#retry = retry;
     this.#isLast = isLast;
-    this.#startedMs = env.clock.monotonicMs();
+    this.#startedMs = owner.clock.monotonicMs();
   }
 
   start(chosen: WeightedBackend, timeoutMs: number): void {
-    const { request, trace } = this.#exchange;
     this.#exchange.upstreamStartedMs = this.#startedMs;
-    if (trace !== undefined) {
-      trace.point({
-        type: "requestSnapshot",
-        stage: "final request",
-        requestState: requestState(this.#exchange, this.#env.redaction),
-      });
-    }
-    if (timeoutMs > 0) this.#timer = this.#env.clock.after(timeoutMs, () => this.#timedOut(timeoutMs));
+    if (timeoutMs > 0) this.#timer = this.#owner.clock.after(timeoutMs, () => this.#timedOut(timeoutMs));
     const run = chosen.backend.call(this.#exchange, this);
     // A backend may have answered while it was called; then there is nothing left to hold on to.
     if (this.#state === "over") return;
     this.#run = run;
     if (this.#state === "answering") this.#delivery.run = run;
-    else this.#delivery.run = { abort: () => this.#give(() => run.abort()), resume: () => run.resume() };
-    if (trace !== undefined && request.body.kind === "bytes") {
-      const capture = new BodyCapture();
-      capture.add(request.body.bytes);
-      capture.emit(this.#exchange, "final request");
-    }
+    else this.#delivery.run = this;
+  }
+
+  /** Until the head, the pipeline's way to give up goes through here: what follows must not report back. */
+  abort(): void {
+    this.#over();
+    this.#run?.abort();
+  }
+
+  resume(): void {
+    this.#run?.resume();
   }
 
   attempt(target: string): void {
-    this.#exchange.trace?.point({ type: "backendCallStart", target });
+    const { trace } = this.#exchange;
+    if (trace === undefined) return;
+    const isFirst = this.#target === undefined;
+    this.#target = target;
+    // Now the backend has made of the request what it sends; a second target of the same attempt gets the same.
+    if (isFirst) {
+      trace.point({
+        type: "requestSnapshot",
+        stage: "final request",
+        requestState: requestState(this.#exchange, this.#owner.redaction),
+      });
+    }
+    trace.point({ type: "backendCallStart", target });
+    if (isFirst) captureRequestBody(this.#exchange);
   }
 
   head(status: number, headers: HeaderList): void {
     if (this.#state !== "waiting") return;
     if (!this.#isLast && this.#retry?.codes.has(status) === true && this.#mayRepeat(true)) {
-      this.#give(() => this.#run?.abort());
+      this.abort();
       this.#result(status, null);
-      this.#end.failed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
+      this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
       return;
     }
     this.#timer?.cancel();
     this.#state = "answering";
-    this.#exchange.upstreamHeadMs = this.#env.clock.monotonicMs();
+    this.#exchange.upstreamHeadMs = this.#owner.clock.monotonicMs();
     if (this.#run) this.#delivery.run = this.#run;
     this.#result(status, null);
     this.#delivery.head(status, headers);
@@ -132,7 +138,10 @@ export class Attempt implements BackendCall {
     }
     const failure = backendError(error);
     this.#result(null, failure.detail ?? failure.message);
-    this.#end.failed(failure, this.#mayRepeat(error instanceof HttpClientError && error.kind === "connect", error));
+    this.#owner.attemptFailed(
+      failure,
+      this.#mayRepeat(error instanceof HttpClientError && error.kind === "connect", error),
+    );
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
@@ -143,7 +152,7 @@ export class Attempt implements BackendCall {
     this.#timer?.cancel();
     this.#state = "over";
     this.#result(status, null);
-    this.#env.upgraded(status, headers, socket);
+    this.#owner.upgraded(status, headers, socket);
   }
 
   /**
@@ -162,17 +171,15 @@ export class Attempt implements BackendCall {
 
   #timedOut(timeoutMs: number): void {
     if (this.#state !== "waiting") return;
-    this.#give(() => this.#run?.abort());
+    this.abort();
     const error = new GatewayError("backend_timeout", { detail: `no response head within ${timeoutMs} ms` });
     this.#result(null, error.detail ?? error.message);
-    this.#end.failed(error, IDEMPOTENT.has(this.#exchange.request.method) && this.#mayRepeat(false));
+    this.#owner.attemptFailed(error, IDEMPOTENT.has(this.#exchange.request.method) && this.#mayRepeat(false));
   }
 
-  /** Ends the attempt before what follows can report back to it. */
-  #give(then: () => void): void {
+  #over(): void {
     this.#state = "over";
     this.#timer?.cancel();
-    then();
   }
 
   #result(status: number | null, error: string | null): void {

@@ -45,6 +45,8 @@ export class Delivery {
   #replyBody: Buffer | undefined = undefined;
   #paused = false;
   #bytes = 0;
+  /** Body bytes still to come, where the head says how many. */
+  #remaining = -1;
   #capture: BodyCapture | undefined = undefined;
   #settled = false;
 
@@ -79,6 +81,7 @@ export class Delivery {
     headers.removeHopByHop();
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
+    this.#exchange.observeResponse?.(response);
     this.#exchange.trace?.point({
       type: "responseSnapshot",
       stage: "raw response",
@@ -137,8 +140,9 @@ export class Delivery {
     const observers = this.#exchange.response?.observers;
     if (observers) for (const observer of observers) this.#guard(() => observer.end(end === "complete"));
     for (let i = this.entered.length - 1; i >= 0; i--) {
-      for (const policy of (this.entered[i] as CompiledScope).settle)
+      for (const policy of (this.entered[i] as CompiledScope).settle) {
         this.#guard(() => policy.hooks.settle?.(this.#exchange, outcome));
+      }
     }
     this.#capture?.emit(this.#exchange, "response");
     this.#guard(() => this.#env.settled(this.#exchange, outcome));
@@ -155,12 +159,16 @@ export class Delivery {
     this.#state = "hooks";
     if (body) response.body = body;
     this.#exchange.response = response;
+    if (this.#exchange.trace === undefined && this.entered.every(hasNoResponseHooks)) {
+      this.#sendHead(response);
+      return;
+    }
     const run = { exchange: this.#exchange, clock: this.#env.clock, fail: this.#onError };
-    const backendScope = this.entered[2];
-    runResponseHooks(run, backendScope?.response ?? NONE, () => {
-      this.#snapshot("backend response ready");
-      runResponseHooks(run, this.entered[1]?.response ?? NONE, () => {
-        runResponseHooks(run, this.entered[0]?.response ?? NONE, () => this.#sendHead(response));
+    const [gateway, route, backend] = this.entered;
+    runResponseHooks(run, "backend", backend?.response ?? NONE, () => {
+      if (response.source === "upstream") this.#snapshot("backend response ready");
+      runResponseHooks(run, "route", route?.response ?? NONE, () => {
+        runResponseHooks(run, "gateway", gateway?.response ?? NONE, () => this.#sendHead(response));
       });
     });
   }
@@ -177,6 +185,7 @@ export class Delivery {
     this.#snapshot("final response");
     if (this.#exchange.trace !== undefined) this.#capture = new BodyCapture();
     this.#state = "streaming";
+    this.#remaining = lengthOf(headers);
     this.#sink.head(response.status, headers);
     if (response.replacement !== undefined) this.#sendReplacement(response.replacement);
     else if (this.#replyBody !== undefined) this.#end(this.#replyBody);
@@ -195,6 +204,7 @@ export class Delivery {
     const held = this.#held;
     this.#held = [];
     for (const chunk of held) this.#write(chunk);
+    if (this.#state !== "streaming") return;
     if (this.#bodyEnded) this.#finish();
     else if (this.#paused) {
       this.#paused = false;
@@ -207,6 +217,13 @@ export class Delivery {
     this.#capture?.add(chunk);
     const observers = this.#exchange.response?.observers;
     if (observers) for (const observer of observers) this.#guard(() => observer.data(chunk));
+    if (this.#remaining === chunk.length) {
+      // The last of a known length goes out in one write with the end, and usually with the head.
+      this.#state = "done";
+      this.#sink.end(chunk);
+      return true;
+    }
+    this.#remaining -= chunk.length;
     if (this.#sink.write(chunk)) return true;
     this.#sink.onDrain ??= () => {
       this.#sink.onDrain = undefined;
@@ -244,6 +261,16 @@ export class Delivery {
       this.#env.defect(this.#exchange, error);
     }
   }
+}
+
+function hasNoResponseHooks(scope: CompiledScope): boolean {
+  return scope.response.length === 0;
+}
+
+/** -1 if the head does not say, or says it of a body that is not sent. */
+function lengthOf(headers: HeaderList): number {
+  const length = headers.get("content-length");
+  return length === undefined ? -1 : Number(length);
 }
 
 const NONE: readonly CompiledPolicy[] = [];

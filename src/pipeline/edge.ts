@@ -11,31 +11,49 @@ import { HeaderList } from "../lib/headers.ts";
 const MAX_HEADER_LINES = 100;
 const MAX_TARGET_CHARS = 8 * 1024;
 
-/** Headers of which a second line would let two readers choose differently. */
-const SINGLETONS = new Set([
-  "host",
-  "authorization",
-  "proxy-authorization",
-  "content-type",
-  "content-length",
-  "transfer-encoding",
-  "origin",
-  "expect",
-  "upgrade",
-  "mcp-session-id",
-  "mcp-protocol-version",
-  "mcp-method",
-  "mcp-name",
-  "last-event-id",
-  "x-request-id",
-  "x-api-key",
-]);
+/** Headers of which a second line would let two readers choose differently; each has a bit of its own. */
+const SINGLETONS = new Map(
+  [
+    "host",
+    "authorization",
+    "proxy-authorization",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "origin",
+    "expect",
+    "upgrade",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+    "last-event-id",
+    "x-request-id",
+    "x-api-key",
+  ].map((name, i) => [name, 1 << i] as const),
+);
 
 /** Names that we or a backend decide by; with underscores some servers read them as the same header (CVE-2025-64484). */
 const OURS =
   /^(?:x-forwarded-|x-real-ip$|x-request-id$|x-ratelimit-|x-gateway-|x-api-key$|mcp-|forwarded$|host$|authorization$|proxy-|content-|transfer-encoding$|origin$|cookie$|connection$)/;
 
 const HOST = /^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$/;
+
+const PLAIN_CONNECTION = /^(?:keep-alive|close|upgrade)$/i;
+
+/** A client may not use `connection` to take these out: they say who asks for what, or frame the message. */
+const NEVER_HOP_BY_HOP = new Set([
+  "authorization",
+  "content-length",
+  "content-type",
+  "cookie",
+  "host",
+  "transfer-encoding",
+  "upgrade",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-proto",
+]);
 
 export interface Head {
   readonly method: string;
@@ -63,14 +81,15 @@ export function readHead(req: IncomingMessage, peerIsTrusted: boolean): Head {
   let host: string | undefined;
   let contentLength: number | undefined;
   let chunked = false;
-  let seen = "";
+  let listed = "";
+  let seen = 0;
   for (let i = 0; i < raw.length; i += 2) {
     const name = (raw[i] as string).toLowerCase();
     const value = raw[i + 1] as string;
-    if (SINGLETONS.has(name)) {
-      // A short string of the few singletons present is cheaper to search than a set is to build.
-      if (seen.includes(`,${name},`)) throw refuse(`more than one ${name} header`);
-      seen += `,${name},`;
+    const bit = SINGLETONS.get(name);
+    if (bit !== undefined) {
+      if ((seen & bit) !== 0) throw refuse(`more than one ${name} header`);
+      seen |= bit;
       if (name === "host") host = value;
       else if (name === "content-length") contentLength = Number(value);
       else if (name === "transfer-encoding") {
@@ -83,8 +102,11 @@ export function readHead(req: IncomingMessage, peerIsTrusted: boolean): Head {
     }
     // What a client says about where it comes from counts only from a proxy that the operator trusts.
     if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "forwarded")) continue;
-    pairs.push(name, value);
+    if (name === "connection" && !PLAIN_CONNECTION.test(value)) listed = `${listed}${value},`;
+    // Expectations are between the client and us (RFC 9110 section 10.1.1).
+    if (name !== "expect") pairs.push(name, value);
   }
+  if (version === "1.1" && host === undefined) throw refuse("no Host header");
 
   const target = readTarget(req.url as string, method, host);
   return {
@@ -93,10 +115,25 @@ export function readHead(req: IncomingMessage, peerIsTrusted: boolean): Head {
     path: target.path,
     query: target.query,
     version,
-    headers: new HeaderList(pairs),
+    headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed)),
     hasBody: chunked || (contentLength !== undefined && contentLength > 0),
     contentLength,
   };
+}
+
+/**
+ * The headers that `connection` names belong to this hop. They go now, before any policy runs: later the client
+ * could name one that a policy has added (CVE-2025-48865).
+ */
+function withoutListed(pairs: readonly string[], listed: string): string[] {
+  const names = new Set(listed.split(",").map((name) => name.trim().toLowerCase()));
+  const kept: string[] = [];
+  for (let i = 0; i < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    if (name === "connection" || (names.has(name) && !NEVER_HOP_BY_HOP.has(name))) continue;
+    kept.push(name, pairs[i + 1] as string);
+  }
+  return kept;
 }
 
 function readVersion(req: IncomingMessage): "1.0" | "1.1" {
@@ -112,7 +149,7 @@ function readTarget(
   if (url.length > MAX_TARGET_CHARS) throw refuse("the request target is longer than 8 KiB");
   let host = hostHeader ?? "";
   let target = url;
-  if (host !== "" && !HOST.test(host)) throw refuse("the Host header is not a host name");
+  if (hostHeader !== undefined && !HOST.test(host)) throw refuse("the Host header is not a host name");
   if (target.charCodeAt(0) !== 47 /* / */) {
     if (target === "*" && method === "OPTIONS") return { host, path: "*", query: "" };
     const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target);
@@ -133,7 +170,8 @@ function readTarget(
 }
 
 const SUSPICIOUS = /%|\.\.|\\|\/\.(?:\/|$)/;
-const DOT_SEGMENT = /(?:^|\/)(?:\.|%2e){1,2}(?=\/|$)/i;
+/** Also between encoded separators and before a path parameter, where some servers see one. */
+const DOT_SEGMENT = /(?:\/|%2f|%5c)(?:(?:\.|%2e)(?=\/|$)|(?:\.|%2e){2}(?=\/|%2f|%5c|;|$))/i;
 
 function checkPath(path: string): void {
   if (!SUSPICIOUS.test(path)) return;
@@ -141,24 +179,6 @@ function checkPath(path: string): void {
   if (path.includes("%00")) throw refuse("a NUL character in the path");
   if (DOT_SEGMENT.test(path)) throw refuse("a dot segment in the path");
   if (/%(?![0-9A-Fa-f]{2})/.test(path)) throw refuse("an incomplete percent encoding in the path");
-}
-
-/** An encoded separator lets the backend see other segments than the route that was matched and authorised. */
-export function hasEncodedSeparator(path: string): boolean {
-  return path.includes("%") && /%(?:2f|5c)/i.test(path);
-}
-
-const UNRESERVED = /%(?:2d|2e|5f|7e|3[0-9]|4[1-9a-f]|5[0-9a]|6[1-9a-f]|7[0-9a])/gi;
-
-/**
- * The path as routes see it: needlessly encoded characters decoded and slashes merged, so that `//admin` and
- * `/%61dmin` meet the policies of `/admin`. What is forwarded stays as it was sent.
- */
-export function pathForMatching(path: string): string {
-  if (!path.includes("%") && !path.includes("//")) return path;
-  return path
-    .replace(UNRESERVED, (code) => String.fromCharCode(Number.parseInt(code.slice(1), 16)))
-    .replace(/\/{2,}/g, "/");
 }
 
 function refuse(reason: string): GatewayError {

@@ -16,6 +16,8 @@ import { type Head, readHead } from "./edge.ts";
 import { watchIdle } from "./idle.ts";
 import { handle, type PipelineEnv, type Served } from "./pipeline.ts";
 import { ResponseSink, refuseRawly } from "./response-sink.ts";
+import { createTurns } from "./turns.ts";
+import { headWithoutOffer, isWebSocket } from "./upgrade-offer.ts";
 
 /** A client has this long to send its head; checked every second, so that slow ones are gone in time. */
 const HEADERS_TIMEOUT_MS = 10_000;
@@ -59,6 +61,11 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   let drained: (() => void) | undefined;
   const scheme = at.tls ? "https" : "http";
   const idle = watchIdle(env.clock);
+  const closing = new WeakSet<object>();
+  const streams = new Set<ResponseSink>();
+  const tunnels = new Set<Duplex>();
+  const seenBefore = new WeakSet<object>();
+  const turns = createTurns();
 
   const options = {
     maxHeaderSize: MAX_HEADER_BYTES,
@@ -67,7 +74,8 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     requestTimeout: 0,
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    requireHostHeader: true,
+    // We say it ourselves, in the form of all refusals (edge.ts).
+    requireHostHeader: false,
   };
   const server: Server = at.tls
     ? createTlsServer({ ...options, ...at.tls, minVersion: "TLSv1.2" })
@@ -77,13 +85,33 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   server.maxConnections = MAX_CONNECTIONS;
 
   function onRequest(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void {
-    requests += 1;
-    const sink = new ResponseSink(req, res, { draining, expectsContinue, idle, clock: env.clock });
-    sink.afterClose = requestEnded;
-    begin(req, sink, expectsContinue);
+    // What follows a refused request may as well be the rest of it (RFC 9112 section 11.2).
+    if (closing.has(req.socket)) return;
+    if (res.socket === null) turns.hold(req.socket, res, () => onRequest(req, res, expectsContinue));
+    else begin(req, sinkFor(req, res, expectsContinue));
   }
 
-  function begin(req: IncomingMessage, sink: ResponseSink, expectsContinue: boolean): void {
+  function sinkFor(
+    req: IncomingMessage,
+    res: ServerResponse,
+    expectsContinue: boolean,
+    upgrade?: { socket: Duplex; firstBytes: Buffer },
+  ): ResponseSink {
+    requests += 1;
+    const sink = new ResponseSink(req, res, {
+      draining,
+      expectsContinue,
+      idle,
+      clock: env.clock,
+      closing,
+      streams,
+      ...(upgrade ? { upgrade } : {}),
+    });
+    sink.afterClose = requestEnded;
+    return sink;
+  }
+
+  function begin(req: IncomingMessage, sink: ResponseSink): void {
     let head: Head;
     const { socket } = req;
     try {
@@ -93,14 +121,13 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       sink.refuse(errorReply(asGatewayError(error)), env.ids.hex(8));
       return;
     }
-    handle(env, served, exchangeOf(req, head, expectsContinue), sink);
+    handle(env, served, exchangeOf(req, head), sink);
   }
 
-  function exchangeOf(req: IncomingMessage, head: Head, expectsContinue: boolean): Exchange {
+  function exchangeOf(req: IncomingMessage, head: Head): Exchange {
     const { socket } = req;
     const given = head.headers.get("x-request-id");
     const id = given !== undefined && isRequestId(given) ? given : env.ids.hex(8);
-    if (expectsContinue) head.headers.delete("expect");
     const request: GatewayRequest = {
       method: head.method,
       scheme,
@@ -121,40 +148,48 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     });
   }
 
-  function requestEnded(): void {
+  function requestEnded(socket: Socket): void {
     requests -= 1;
+    turns.next(socket);
     if (draining && requests === 0) drained?.();
   }
 
   server.on("request", (req, res) => onRequest(req, res, false));
   server.on("checkContinue", (req, res) => onRequest(req, res, true));
-  server.on("checkExpectation", (_req, res: ServerResponse) => {
-    res.writeHead(417, { connection: "close" });
-    res.end();
+  server.on("checkExpectation", (req, res: ServerResponse) => {
+    if (closing.has(req.socket) || res.socket === null) return;
+    sinkFor(req, res, true).refuse(errorReply(new GatewayError("expectation_failed")), env.ids.hex(8));
   });
   server.on("upgrade", (req: IncomingMessage, socket: Duplex, firstBytes: Buffer) => {
-    requests += 1;
-    // Node hands the bare socket over; a response object of our own writes the answer if nobody upgrades.
+    // Node has let go of the socket: without a listener an error on it would end the process.
+    socket.on("error", ignore);
+    if (!isWebSocket(req)) {
+      seenBefore.add(socket);
+      socket.unshift(Buffer.concat([headWithoutOffer(req), firstBytes]));
+      server.emit(at.tls ? "secureConnection" : "connection", socket);
+      return;
+    }
+    // A response object of our own writes the answer if nobody upgrades.
     const res = new ServerResponse(req);
     res.shouldKeepAlive = false;
     res.assignSocket(socket as Socket);
-    const sink = new ResponseSink(req, res, {
-      draining,
-      expectsContinue: false,
-      idle,
-      clock: env.clock,
-      upgrade: { socket, firstBytes },
-    });
-    sink.afterClose = requestEnded;
-    begin(req, sink, false);
+    res.on("finish", () => (socket as Socket).destroySoon());
+    tunnels.add(socket);
+    socket.once("close", () => tunnels.delete(socket));
+    begin(req, sinkFor(req, res, false, { socket, firstBytes }));
   });
   server.on("connect", (_req, socket: Duplex) =>
-    refuseRawly(socket, errorReply(new GatewayError("method_not_allowed"))),
+    refuseRawly(socket, errorReply(new GatewayError("method_not_allowed")), env.clock),
   );
-  server.on("clientError", (error: Error & { code?: string }, socket: Duplex) =>
-    refuseRawly(socket, errorReply(parserError(error))),
-  );
+  server.on("clientError", (error: Error & { code?: string }, socket: Duplex) => {
+    const answering = (socket as { _httpMessage?: ServerResponse })._httpMessage;
+    // An answer is under way: a second one would be read as a part of it.
+    if (closing.has(socket)) return;
+    if (answering?.headersSent) socket.destroy();
+    else refuseRawly(socket, errorReply(parserError(error)), env.clock);
+  });
   server.on("connection", (socket: Socket) => {
+    if (seenBefore.has(socket)) return;
     connections += 1;
     socket.once("close", () => {
       connections -= 1;
@@ -188,6 +223,8 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
         destroy() {
           idle.stop();
           server.close();
+          for (const stream of streams) stream.finishStream();
+          for (const tunnel of tunnels) tunnel.destroy();
           server.closeAllConnections();
         },
       });
@@ -198,6 +235,10 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
 function bodyOf(req: IncomingMessage, head: Head): RequestBody {
   if (!head.hasBody) return NO_BODY;
   return { kind: "stream", stream: req, length: head.contentLength, taken: false };
+}
+
+function ignore(): void {
+  // The close event that follows says what there is to say.
 }
 
 /** An IPv4 peer on a dual-stack socket shows up as ::ffff:1.2.3.4. */

@@ -2,24 +2,25 @@
  * The way of a request, one step per row of design.md section 2: gateway phase, route, route phase, admission,
  * backend phase with its attempts, response, settle. No policy or provider is named here.
  */
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import { GatewayError } from "../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../core/exchange.ts";
 import type { Outcome, RetrySettings, Settings } from "../core/policy.ts";
 import { asGatewayError, errorReply, type Reply } from "../core/reply.ts";
+import { hasEncodedSeparator, pathForMatching, withSeparatorsDecoded } from "../core/request-path.ts";
 import type { ClientSink } from "../core/sink.ts";
 import { requestState } from "../core/snapshot.ts";
 import type { CompiledScope, Listener, Route, WeightedBackend } from "../core/topology.ts";
-import { BodyTooLarge, readAll } from "../lib/body.ts";
+import { BodyTooLarge, readAll, readExactly } from "../lib/body.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { HeaderList } from "../lib/headers.ts";
 import type { RequestStage } from "../trace/events.ts";
 import type { Redaction } from "../trace/redact.ts";
 import type { Trace } from "../trace/trace.ts";
-import { Attempt } from "./attempt.ts";
+import { Attempt, type AttemptOwner } from "./attempt.ts";
 import { chooseBackend } from "./choose-backend.ts";
 import { Delivery } from "./delivery.ts";
-import { hasEncodedSeparator, pathForMatching } from "./edge.ts";
+import { lookForLlm, MAX_LLM_BODY_BYTES, wantsLlmSight } from "./llm-sight.ts";
 import type { RouteTable } from "./match-route.ts";
 import { runAdmission, runRequestHooks, type ScopedPolicy } from "./run-hooks.ts";
 
@@ -50,14 +51,17 @@ export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sin
   new Flow(env, served, exchange, sink).start();
 }
 
-class Flow {
+class Flow implements AttemptOwner {
   readonly exchange: Exchange;
   readonly clock: Clock;
+  readonly redaction: Redaction;
   readonly #env: PipelineEnv;
   readonly #served: Served;
   readonly #sink: ClientSink;
   readonly #delivery: Delivery;
   #routeRequest: GatewayRequest | undefined;
+  #route: Route | undefined;
+  #retry: RetrySettings = STALE_RETRY;
   #attempts = 0;
   #llmAdmitted = false;
 
@@ -67,8 +71,10 @@ class Flow {
     this.#sink = sink;
     this.exchange = exchange;
     this.clock = env.clock;
+    this.redaction = env.redaction;
     this.#delivery = new Delivery(env, exchange, sink, this.fail);
     sink.onClose = (complete) => this.#delivery.clientClosed(complete);
+    sink.onStalled = () => this.fail(new GatewayError("request_timeout"));
   }
 
   start(): void {
@@ -88,14 +94,16 @@ class Flow {
   #gatewayPhase(): void {
     const scope = this.#served.listener.policies;
     this.#enter(scope);
-    this.#withBody(scope, () =>
-      this.#pass(scope, "access", () =>
-        this.#pass(scope, "shape", () => {
-          this.#snapshot("gateway policies");
-          this.#matchRoute();
-        }),
-      ),
-    );
+    if (scope.isTransparent) this.#leaveGateway();
+    else
+      this.#withBody(scope, () =>
+        this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#leaveGateway())),
+      );
+  }
+
+  #leaveGateway(): void {
+    this.#snapshot("gateway policies");
+    this.#matchRoute();
   }
 
   #matchRoute(): void {
@@ -112,11 +120,12 @@ class Flow {
     if (!route) {
       const scope = this.#served.listener.unmatched;
       this.#enter(scope);
-      this.#pass(scope, "access", () => this.fail(new GatewayError("route_not_found")));
+      this.#pass(scope, "access", () => this.fail(this.#noRoute()));
       return;
     }
+    this.#route = route;
     this.exchange.route = route.name;
-    if (route.isProtected && hasEncodedSeparator(request.path)) {
+    if (hasEncodedSeparator(request.path) && (route.isProtected || this.#couldMeanProtected())) {
       throw new GatewayError("bad_request", {
         message: "bad request: an encoded separator in the path of a protected route",
       });
@@ -124,22 +133,41 @@ class Flow {
     this.#routePhase(route);
   }
 
+  /** `/admin%2fusers` is another path than `/admin/users` to us, but perhaps not to the backend of an open route. */
+  #couldMeanProtected(): boolean {
+    const { request } = this.exchange;
+    const path = pathForMatching(withSeparatorsDecoded(request.path));
+    return this.#served.table.match(request, path)?.isProtected === true;
+  }
+
+  #noRoute(): GatewayError {
+    const { method, host, path } = this.exchange.request;
+    const names = this.#served.table.evaluated(this.exchange.request);
+    const tried = names.length === 0 ? "no route serves that host" : `tried ${names.slice(0, 10).join(", ")}`;
+    return new GatewayError("route_not_found", { detail: `nothing matches ${method} ${host}${path}: ${tried}` });
+  }
+
   // ROUTE PHASE
 
   #routePhase(route: Route): void {
     const scope = route.policies;
     this.#enter(scope);
-    this.#withBody(scope, () =>
-      this.#pass(scope, "access", () =>
-        this.#admit(route, () => this.#pass(scope, "shape", () => this.#leaveRoute(route))),
-      ),
-    );
+    if (scope.isTransparent && !this.#hasAdmission(route)) this.#leaveRoute(route);
+    else
+      this.#withBody(scope, () =>
+        this.#pass(scope, "access", () =>
+          this.#admit(route, () => this.#pass(scope, "shape", () => this.#leaveRoute(route))),
+        ),
+      );
+  }
+
+  #hasAdmission(route: Route): boolean {
+    return this.#served.listener.policies.admit.length > 0 || route.policies.admit.length > 0;
   }
 
   #admit(route: Route, next: () => void): void {
-    const gateway = this.#served.listener.policies;
-    if (gateway.admit.length === 0 && route.policies.admit.length === 0) next();
-    else runAdmission(this, "admit", scoped("admit", [gateway, route.policies]), next);
+    if (!this.#hasAdmission(route)) next();
+    else runAdmission(this, "admit", scoped("admit", [this.#served.listener.policies, route.policies]), next);
   }
 
   #leaveRoute(route: Route): void {
@@ -147,8 +175,22 @@ class Flow {
     this.#routeRequest = this.exchange.request;
     const { body } = this.exchange.request;
     if (body.kind === "stream" && body.length !== undefined && body.length <= SMALL_BODY_BYTES)
-      this.#readBody(SMALL_BODY_BYTES, () => this.#backendPhase(route));
+      this.#readSmallBody(body.stream, body.length, route);
     else this.#backendPhase(route);
+  }
+
+  #readSmallBody(stream: Readable, length: number, route: Route): void {
+    this.#sink.askForBody();
+    readExactly(stream, length, (error, bytes) => {
+      if (this.#delivery.isDone) return;
+      try {
+        if (error) throw error;
+        this.#keepBody(bytes);
+        this.#backendPhase(route);
+      } catch (thrown) {
+        this.fail(thrown);
+      }
+    });
   }
 
   // BACKEND PHASE: once per attempt
@@ -162,13 +204,23 @@ class Flow {
     this.#withholdCredentials();
     this.#delivery.entered.length = 2;
     this.#enter(chosen.policies);
-    this.#withBody(chosen.policies, () =>
-      this.#pass(chosen.policies, "access", () =>
-        this.#pass(chosen.policies, "shape", () =>
-          this.#prepare(chosen, () => this.#admitLlm(() => this.#call(route, chosen))),
-        ),
-      ),
-    );
+    const scope = chosen.policies;
+    if (scope.isTransparent) this.#reachBackend(chosen);
+    else
+      this.#withBody(scope, () =>
+        this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#reachBackend(chosen))),
+      );
+  }
+
+  #reachBackend(chosen: WeightedBackend): void {
+    const { exchange } = this;
+    if (chosen.backend.prepare !== undefined) this.#prepare(chosen, () => this.#admitLlm(() => this.#call(chosen)));
+    else if (wantsLlmSight(exchange, this.#delivery.entered))
+      this.#readBody(MAX_LLM_BODY_BYTES, () => {
+        lookForLlm(exchange);
+        this.#admitLlm(() => this.#call(chosen));
+      });
+    else this.#call(chosen);
   }
 
   /** A credential that authentication read is for the gateway: a backend gets it only if a policy says so. */
@@ -184,6 +236,8 @@ class Flow {
   }
 
   #prepare(chosen: WeightedBackend, next: () => void): void {
+    // A backend that prepares reads the body: a client that waits for permission gets it now.
+    if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
     const result = chosen.backend.prepare?.(this.exchange);
     if (result instanceof Promise) result.then((reply) => (reply ? this.#reply(reply) : next())).catch(this.fail);
     else if (result) this.#reply(result);
@@ -204,31 +258,29 @@ class Flow {
     runAdmission(this, "llmRequest", scoped("llmRequest", scopes), next);
   }
 
-  #call(route: Route, chosen: WeightedBackend): void {
+  #call(chosen: WeightedBackend): void {
     if (this.#delivery.isDone) return;
+    const { trace, facts } = this.exchange;
+    if (trace !== undefined && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
+    if (trace !== undefined && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
     // Compiled with those of gateway and route: the innermost value of each is here.
     const { settings } = chosen.policies;
-    const retry = settings.retry ?? STALE_RETRY;
-    const isLast = this.#attempts >= retry.attempts;
+    this.#retry = settings.retry ?? STALE_RETRY;
+    const isLast = this.#attempts >= this.#retry.attempts;
     this.#attempts += 1;
     const timeoutMs = this.#timeoutMs(settings, chosen);
-    const attempt = new Attempt(
-      { clock: this.clock, redaction: this.#env.redaction, upgraded: this.#upgraded },
-      this.exchange,
-      this.#delivery,
-      settings.retry,
-      isLast,
-      {
-        failed: (error, mayRetry) => {
-          const repeat =
-            mayRetry && !isLast && (settings.retry !== undefined || isStale(error)) && this.#delivery.canReplace;
-          if (repeat) this.#again(route, retry);
-          else this.fail(error);
-        },
-      },
-    );
+    const attempt = new Attempt(this, this.exchange, this.#delivery, settings.retry, isLast);
     if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
     attempt.start(chosen, timeoutMs);
+  }
+
+  /** The attempt failed before its head: another follows if it may, else the error becomes the answer. */
+  attemptFailed(error: GatewayError, mayRetry: boolean): void {
+    const retry = this.#retry;
+    const wanted = retry !== STALE_RETRY || isStale(error);
+    const isLast = this.#attempts > retry.attempts;
+    if (mayRetry && wanted && !isLast && this.#route && this.#delivery.canReplace) this.#again(this.#route, retry);
+    else this.fail(error);
   }
 
   #again(route: Route, retry: RetrySettings): void {
@@ -254,10 +306,11 @@ class Flow {
     return Math.min(perAttempt, Math.max(1, left));
   }
 
-  readonly #upgraded = (status: number, headers: HeaderList, socket: Duplex): void => {
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    headers.set("x-request-id", this.exchange.id);
     this.exchange.response = { status, headers, source: "upstream" };
     this.#sink.upgrade(status, headers, socket);
-  };
+  }
 
   // SHORT CUTS
 
@@ -270,7 +323,10 @@ class Flow {
     const error = asGatewayError(thrown);
     if (error.code === "internal") this.#env.defect(this.exchange, error.cause ?? error);
     if (this.#delivery.isDone) return;
-    this.exchange.failure = { code: error.code, source: error.source, message: error.message, detail: error.detail };
+    const { code, source, message } = error;
+    // A reason may quote what the client sent: the log and the trace get it without the credentials.
+    const detail = error.detail && this.redaction.scrub(error.detail, this.exchange.request.headers.pairs);
+    this.exchange.failure = { code, source, message, detail };
     this.#delivery.run?.abort();
     this.#delivery.run = undefined;
     if (!this.#delivery.canReplace) this.#delivery.breakOff();
@@ -303,6 +359,13 @@ class Flow {
     else this.#readBody(MAX_HELD_BODY_BYTES, next);
   }
 
+  /** Whole in memory: for this attempt, and for those that may follow it. */
+  #keepBody(bytes: Buffer): void {
+    const body = { kind: "bytes", bytes } as const;
+    this.exchange.request.body = body;
+    if (this.#routeRequest) this.#routeRequest.body = body;
+  }
+
   #readBody(maxBytes: number, next: () => void): void {
     const { body } = this.exchange.request;
     if (body.kind !== "stream") {
@@ -314,7 +377,7 @@ class Flow {
     readAll(body.stream, maxBytes)
       .then(
         (bytes) => {
-          this.exchange.request.body = { kind: "bytes", bytes };
+          this.#keepBody(bytes);
           next();
         },
         (error) => {

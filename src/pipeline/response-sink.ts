@@ -3,10 +3,10 @@
  * an honest end: a body that broke off is never closed as if it were whole, and a client that is still sending
  * when it is refused gets to read the refusal.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { GatewayError } from "../core/errors.ts";
-import { errorReply, type Reply } from "../core/reply.ts";
+import type { Reply } from "../core/reply.ts";
 import type { ClientSink } from "../core/sink.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { HeaderList } from "../lib/headers.ts";
@@ -16,23 +16,32 @@ import type { IdleConnections, Watched } from "./idle.ts";
 const LINGER_MS = 1_000;
 /** A refused body up to this is simply read to its end, and the connection stays usable. */
 const SMALL_BODY_BYTES = 64 * 1024;
+/** Up to this, copying a body into a string costs less than a second write. */
+const ONE_WRITE_BYTES = 16 * 1024;
 
 export interface SinkOptions {
   readonly draining: boolean;
   readonly expectsContinue: boolean;
   readonly idle: IdleConnections;
   readonly clock: Clock;
+  /** Connections that end with the answer that is being given: nothing that follows on them is a request. */
+  readonly closing: WeakSet<object>;
+  /** Answers without an end of their own: ended, not cut, when the listener must go. */
+  readonly streams: Set<ResponseSink>;
   readonly upgrade?: { readonly socket: Duplex; readonly firstBytes: Buffer };
 }
 
 export class ResponseSink implements ClientSink, Watched {
   onDrain: (() => void) | undefined = undefined;
+  onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
-  afterClose: (() => void) | undefined = undefined;
+  afterClose: ((socket: Socket) => void) | undefined = undefined;
   readonly #req: IncomingMessage;
   readonly #res: ServerResponse;
   readonly #options: SinkOptions;
   #mustAskForBody: boolean;
+  #wrote = false;
+  #endsWithConnection = false;
   #closed = false;
   #watched = false;
 
@@ -43,18 +52,27 @@ export class ResponseSink implements ClientSink, Watched {
     this.#mustAskForBody = options.expectsContinue;
     res.on("close", () => this.#close(res.writableFinished));
     // Without a listener a socket error would be thrown; the close event that follows tells the rest.
-    res.on("error", () => undefined);
-    req.on("error", () => undefined);
+    res.on("error", ignore);
   }
 
   head(status: number, headers: HeaderList): void {
-    const { pairs } = headers;
-    if (this.#options.draining || this.#bodyUnread) this.#res.shouldKeepAlive = false;
-    this.#res.writeHead(status, pairs);
-    if (!headers.has("content-length")) this.#watch();
+    if (this.#options.draining || this.#bodyUnread) this.#closeAfterwards();
+    this.#res.writeHead(status, headers.pairs);
+    if (!headers.has("content-length")) {
+      this.#watch();
+      this.#endsWithConnection = this.#req.httpVersion === "1.0";
+      if (headers.get("content-type")?.startsWith("text/event-stream")) this.#options.streams.add(this);
+    }
+    process.nextTick(flushHead, this);
+  }
+
+  /** Node holds the head back until there is body: a stream whose first event is late would look like no answer. */
+  flushHead(): void {
+    if (!this.#wrote && !this.#closed) this.#res.flushHeaders();
   }
 
   write(chunk: Buffer): boolean {
+    this.#wrote = true;
     if (this.#res.write(chunk)) return true;
     this.#watch();
     this.#res.once("drain", () => this.onDrain?.());
@@ -62,14 +80,26 @@ export class ResponseSink implements ClientSink, Watched {
   }
 
   end(lastChunk?: Buffer, trailers?: readonly string[]): void {
+    const isFirst = !this.#wrote;
+    this.#wrote = true;
     if (trailers && trailers.length > 0) this.#res.addTrailers(pairsOf(trailers));
     if (this.#bodyUnread) this.#endAndLinger(lastChunk);
-    else if (lastChunk) this.#res.end(lastChunk);
-    else this.#res.end();
+    else if (lastChunk === undefined) this.#res.end();
+    // As a string of bytes, head and body become one write; as a buffer they would be two.
+    else if (lastChunk.length <= ONE_WRITE_BYTES && isFirst) this.#res.end(lastChunk.toString("latin1"), "latin1");
+    else this.#res.end(lastChunk);
   }
 
   destroy(): void {
-    this.#res.destroy();
+    const { socket } = this.#res;
+    // A body that only the end of the connection ends would look whole after a clean close.
+    if (this.#endsWithConnection && socket && !("encrypted" in socket)) socket.resetAndDestroy();
+    else this.#res.destroy();
+  }
+
+  /** The listener goes: a stream ends as if its source had ended, so that clients come back instead of failing. */
+  finishStream(): void {
+    this.#res.end();
   }
 
   askForBody(): void {
@@ -94,14 +124,14 @@ export class ResponseSink implements ClientSink, Watched {
     let head = `HTTP/1.1 ${status} Switching Protocols\r\n`;
     for (let i = 0; i < headers.pairs.length; i += 2) head += `${headers.pairs[i]}: ${headers.pairs[i + 1]}\r\n`;
     this.#res.detachSocket(client as never);
-    client.write(`${head}\r\n`);
+    client.write(`${head}\r\n`, "latin1");
     if (asked.firstBytes.length > 0) backend.write(asked.firstBytes);
     joinSockets(client, backend, () => this.#close(true));
   }
 
   /** An answer before there is an exchange: the head itself was not acceptable. */
   refuse(reply: Reply, id: string): void {
-    this.#res.shouldKeepAlive = false;
+    this.#closeAfterwards();
     reply.headers.set("content-length", String(reply.body?.length ?? 0));
     reply.headers.set("x-request-id", id);
     this.#res.writeHead(reply.status, reply.headers.pairs);
@@ -114,13 +144,19 @@ export class ResponseSink implements ClientSink, Watched {
   }
 
   isWaiting(): boolean {
-    return !this.#req.complete || this.#res.writableNeedDrain;
+    // Bytes that wait for us (because the backend does not take them) are not owed by the client.
+    return (!this.#req.complete && this.#req.readableLength === 0) || this.#res.writableNeedDrain;
   }
 
   /** Nothing moved for too long. A client that owes us its body is told so, one that does not read is cut off. */
   expire(): void {
     if (this.#res.headersSent || this.#req.complete) this.destroy();
-    else this.refuse(errorReply(new GatewayError("request_timeout")), "-");
+    else this.onStalled?.();
+  }
+
+  #closeAfterwards(): void {
+    this.#res.shouldKeepAlive = false;
+    this.#options.closing.add(this.#req.socket);
   }
 
   get #bodyUnread(): boolean {
@@ -164,20 +200,32 @@ export class ResponseSink implements ClientSink, Watched {
     if (this.#closed) return;
     this.#closed = true;
     if (this.#watched) this.#options.idle.remove(this);
+    this.#options.streams.delete(this);
     this.onClose?.(complete);
-    this.afterClose?.();
+    this.afterClose?.(this.#req.socket);
   }
 }
 
-/** Writes an answer onto a socket that has no request object, and ends it. */
-export function refuseRawly(socket: Duplex, reply: Reply): void {
+function flushHead(sink: ResponseSink): void {
+  sink.flushHead();
+}
+
+function ignore(): void {
+  // The close event that follows says what there is to say.
+}
+
+/** Writes an answer onto a socket that has no request object, and ends it, also if the client does not. */
+export function refuseRawly(socket: Duplex, reply: Reply, clock: Clock): void {
   if (!socket.writable) {
     socket.destroy();
     return;
   }
-  socket.on("error", () => undefined);
+  socket.on("error", ignore);
+  socket.resume();
+  const timer = clock.after(LINGER_MS, () => socket.destroy());
+  socket.once("close", () => timer.cancel());
   reply.headers.set("content-length", String(reply.body?.length ?? 0));
-  let head = `HTTP/1.1 ${reply.status} ${reply.status === 431 ? "Request Header Fields Too Large" : "Refused"}\r\nconnection: close\r\n`;
+  let head = `HTTP/1.1 ${reply.status} ${STATUS_CODES[reply.status]}\r\nconnection: close\r\n`;
   for (let i = 0; i < reply.headers.pairs.length; i += 2)
     head += `${reply.headers.pairs[i]}: ${reply.headers.pairs[i + 1]}\r\n`;
   socket.end(Buffer.concat([Buffer.from(`${head}\r\n`), reply.body ?? Buffer.alloc(0)]));

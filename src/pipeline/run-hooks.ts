@@ -2,12 +2,12 @@
  * Runs hooks one after another: synchronously as long as they answer at once, because most do and a promise per
  * hook would be paid by every request. Each hook's verdict and time go into the exchange's step list.
  */
-import type { Exchange } from "../core/exchange.ts";
+import type { Exchange, Step } from "../core/exchange.ts";
 import type { Charge } from "../core/policy.ts";
 import type { Reply } from "../core/reply.ts";
 import type { CompiledPolicy } from "../core/topology.ts";
 import type { Clock } from "../lib/clock.ts";
-import type { Phase } from "../trace/events.ts";
+import type { Phase, PolicyMoment } from "../trace/events.ts";
 
 export interface HookRun {
   readonly exchange: Exchange;
@@ -31,7 +31,7 @@ export function runRequestHooks(
     try {
       result = policy.hooks.request?.(run.exchange);
     } catch (error) {
-      note(run, phase, policy.kind, startedMs, "refused", error);
+      note(run, phase, policy.kind, "request", startedMs, "refused", error);
       run.fail(error);
       return;
     }
@@ -39,19 +39,19 @@ export function runRequestHooks(
       result
         .then(
           (reply) => {
-            note(run, phase, policy.kind, startedMs, reply ? "answered" : "passed");
+            note(run, phase, policy.kind, "request", startedMs, reply ? "answered" : "passed");
             if (reply) done(reply);
             else runRequestHooks(run, phase, policies, done, i + 1);
           },
           (error) => {
-            note(run, phase, policy.kind, startedMs, "refused", error);
+            note(run, phase, policy.kind, "request", startedMs, "refused", error);
             run.fail(error);
           },
         )
         .catch(run.fail);
       return;
     }
-    note(run, phase, policy.kind, startedMs, result ? "answered" : "passed");
+    note(run, phase, policy.kind, "request", startedMs, result ? "answered" : "passed");
     if (result) {
       done(result);
       return;
@@ -81,7 +81,7 @@ export function runAdmission(
     try {
       result = policy.hooks[hook]?.(run.exchange);
     } catch (error) {
-      note(run, phase, policy.kind, startedMs, "refused", error);
+      note(run, phase, policy.kind, hook, startedMs, "refused", error);
       run.fail(error);
       return;
     }
@@ -89,19 +89,19 @@ export function runAdmission(
       result
         .then(
           (charge) => {
-            note(run, phase, policy.kind, startedMs, "passed");
+            note(run, phase, policy.kind, hook, startedMs, "passed");
             if (charge) charges.push(charge);
             runAdmission(run, hook, policies, done, i + 1, charges);
           },
           (error) => {
-            note(run, phase, policy.kind, startedMs, "refused", error);
+            note(run, phase, policy.kind, hook, startedMs, "refused", error);
             run.fail(error);
           },
         )
         .catch(run.fail);
       return;
     }
-    note(run, phase, policy.kind, startedMs, "passed");
+    note(run, phase, policy.kind, hook, startedMs, "passed");
     if (result) charges.push(result);
   }
   for (const charge of charges) charge();
@@ -109,13 +109,27 @@ export function runAdmission(
 }
 
 /** Response hooks change headers in place; `done` runs after the last. */
-export function runResponseHooks(run: HookRun, policies: readonly CompiledPolicy[], done: () => void, from = 0): void {
+export function runResponseHooks(
+  run: HookRun,
+  phase: Phase,
+  policies: readonly CompiledPolicy[],
+  done: () => void,
+  from = 0,
+): void {
   for (let i = from; i < policies.length; i++) {
-    const result = (policies[i] as CompiledPolicy).hooks.response?.(run.exchange);
+    const { kind, hooks } = policies[i] as CompiledPolicy;
+    const startedMs = run.exchange.trace === undefined ? 0 : run.clock.monotonicMs();
+    const result = hooks.response?.(run.exchange);
     if (result instanceof Promise) {
-      result.then(() => runResponseHooks(run, policies, done, i + 1)).catch(run.fail);
+      result
+        .then(() => {
+          show(run, phase, kind, "response", startedMs, "passed");
+          runResponseHooks(run, phase, policies, done, i + 1);
+        })
+        .catch(run.fail);
       return;
     }
+    show(run, phase, kind, "response", startedMs, "passed");
   }
   done();
 }
@@ -124,18 +138,31 @@ function note(
   run: HookRun,
   phase: Phase,
   kind: string,
+  moment: PolicyMoment,
   startedMs: number,
-  verdict: "passed" | "answered" | "refused",
+  verdict: Step["verdict"],
   error?: unknown,
 ): void {
   const micros = Math.round((run.clock.monotonicMs() - startedMs) * 1000);
   run.exchange.steps.push({ phase, policy: kind, verdict, micros });
+  show(run, phase, kind, moment, startedMs, verdict, error);
+}
+
+function show(
+  run: HookRun,
+  phase: Phase,
+  kind: string,
+  moment: PolicyMoment,
+  startedMs: number,
+  verdict: Step["verdict"],
+  error?: unknown,
+): void {
   if (run.exchange.trace === undefined) return;
   const result = verdict === "passed" ? "applied" : verdict;
   const details = error instanceof Error ? { details: detailOf(error) } : {};
   run.exchange.trace.span(
     startedMs,
-    { type: "policy", phase, kind, result, ...details },
+    { type: "policy", phase, kind, moment, result, ...details },
     verdict === "refused" ? "warn" : "info",
   );
 }

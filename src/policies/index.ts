@@ -3,9 +3,17 @@
  * Everything else derives from it: validation, the JSON schema, docs/, effectivePolicy, the config dump.
  */
 import type { PolicyDefinition } from "../core/policy.ts";
+import { apiKey } from "./api-key/policy.ts";
+import { authorization } from "./authorization/policy.ts";
+import { backendAuth } from "./backend-auth/policy.ts";
 import { backendTls } from "./backend-tls/policy.ts";
+import { basicAuth } from "./basic-auth/policy.ts";
 import { cors } from "./cors/policy.ts";
 import { directResponse } from "./direct-response/policy.ts";
+import { jwtAuth } from "./jwt-auth/policy.ts";
+import { mcpAuthentication } from "./mcp-authentication/policy.ts";
+import { mcpAuthorization } from "./mcp-authorization/policy.ts";
+import { rateLimit } from "./rate-limit/policy.ts";
 import { requestHeaderModifier } from "./request-header-modifier/policy.ts";
 import { requestRedirect } from "./request-redirect/policy.ts";
 import { responseHeaderModifier } from "./response-header-modifier/policy.ts";
@@ -17,10 +25,18 @@ import { urlRewrite } from "./url-rewrite/policy.ts";
 /** Who may come in. Limits (`admit` hooks) are asked after these, so that a refused request costs nothing. */
 export const accessPolicies: readonly PolicyDefinition[] = [
   cors, // first: a preflight carries no credentials, and every later refusal needs the headers
+  mcpAuthentication, // answers the well-known documents, which need no token, then asks for one
+  jwtAuth, // the same check on other routes
+  basicAuth, // after the tokens: a route may accept either
+  apiKey, // as above
+  authorization, // reads what all of the above found, so that `jwt.*` is verified or absent
+  mcpAuthorization, // says what of the MCP servers may be used; the backend applies it to each name
+  rateLimit, // its hooks run at admission: a refused request has cost nothing by then
 ];
 
 /** What becomes of a request that was admitted. */
 export const shapePolicies: readonly PolicyDefinition[] = [
+  backendAuth, // the backend's credential; a transformation may still build on it
   transformations, // may read what authentication found, and feeds the modifiers below
   requestHeaderModifier, // fixed headers win over computed ones
   urlRewrite, // after everything that reads the path as the client sent it

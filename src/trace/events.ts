@@ -8,6 +8,8 @@ export type ResponseStage = "raw response" | "backend response ready" | "final r
 export type BodyStage = "final request" | "response";
 export type Phase = "gateway" | "route" | "backend";
 export type Severity = "info" | "warn" | "error";
+/** The moment at which a policy ran. */
+export type PolicyMoment = "request" | "admit" | "llmRequest" | "response";
 
 /** A JSON object whose inner contents are not part of the contract (spec 2.7). */
 export type JsonObject = { readonly [key: string]: unknown };
@@ -26,16 +28,21 @@ export type TraceMessage =
   | { readonly type: "backendCallResult"; readonly status: number | null; readonly error: string | null }
   | { readonly type: "responseSnapshot"; readonly stage: ResponseStage; readonly requestState: JsonObject }
   | { readonly type: "requestFinished"; readonly status: number | null; readonly error: string | null }
-  /** Beyond spec 6: one event per policy that ran. */
+  /** Beyond spec 6: one event per policy that ran; `details` says why it refused, or what it did. */
   | {
       readonly type: "policy";
       readonly phase: Phase;
       readonly kind: string;
-      readonly result: "applied" | "answered" | "refused";
+      readonly moment?: PolicyMoment;
+      readonly result: "applied" | "skipped" | "answered" | "refused";
       readonly details?: string;
     }
+  /** Beyond spec 6: an expression and what it gave; both redacted where they set or read a sensitive header. */
+  | { readonly type: "cel"; readonly expression: string; readonly result: CelOutcome }
   /** Beyond spec 6: what a policy or backend has to say, for example the MCP method and target. */
   | { readonly type: "policyEvent"; readonly kind: string; readonly details: JsonObject };
+
+export type CelOutcome = { readonly value: unknown } | { readonly error: string };
 
 export interface TraceEvent {
   /** Microseconds since the trace began; null for point events. */
@@ -43,4 +50,6 @@ export interface TraceEvent {
   readonly eventEnd: number;
   readonly severity: Severity;
   readonly message: TraceMessage;
+  /** Only where one stream carries several requests (`?count=`). */
+  readonly requestId?: string;
 }

@@ -1,5 +1,5 @@
 /**
- * The trace of one request: turns messages into events with times and hands them to one watcher.
+ * The trace of one request: turns messages into events with times and hands them to its watcher.
  * A request that nobody watches has no Trace at all, so that not tracing costs one comparison.
  */
 import type { Clock } from "../lib/clock.ts";
@@ -34,5 +34,19 @@ export function createTrace(clock: Clock, watcher: TraceWatcher): Trace {
     point: (message, severity = "info") => emit(undefined, message, severity),
     span: (startedMs, message, severity = "info") => emit(startedMs, message, severity),
     finish: () => watcher.finished(),
+  };
+}
+
+/** One request, two watchers: neither knows of the other. */
+export function bothWatchers(first: TraceWatcher, second: TraceWatcher): TraceWatcher {
+  return {
+    event(event) {
+      first.event(event);
+      second.event(event);
+    },
+    finished() {
+      first.finished();
+      second.finished();
+    },
   };
 }

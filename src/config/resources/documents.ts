@@ -3,8 +3,10 @@
  * are pure: documents may come from files or from a cluster, and the status goes back to whoever brought them.
  * Nothing here throws for a bad document: it gets a status and a problem, and the others are not affected.
  */
+import type { z } from "zod";
 import type { ConfigError } from "../../core/errors.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
+import type { Redaction } from "../../trace/redact.ts";
 import type { Path, SourceDocument } from "../yaml-source.ts";
 
 /** The group of our own kinds; the only place where it is spelled out. */
@@ -43,6 +45,10 @@ export interface ResourceInput {
   };
   /** The list of all policies, for their schemas and roles. */
   readonly policies: readonly PolicyDefinition[];
+  /** The schema of one entry of `routes[]`: what documents are translated to is held against it. */
+  readonly routeSchema: z.ZodType;
+  /** Which headers are sensitive besides the usual ones: the specs that come back are to be shown. */
+  readonly redaction?: Redaction;
   /** Wall clock, for lastTransitionTime. */
   readonly nowMs: number;
   /** What the last load returned: conditions that did not change keep their time. */
@@ -125,6 +131,7 @@ export interface PolicyResource {
   readonly apiVersion: string;
   readonly kind: string;
   readonly metadata: ResourceMetadata;
+  /** As written, with secrets replaced. */
   readonly spec: unknown;
   readonly status: { readonly ancestors: readonly AncestorStatus[] };
 }

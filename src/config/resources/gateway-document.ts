@@ -19,7 +19,11 @@ export interface TranslatedGateway {
 }
 
 /** `takenPorts` gets the ports that this document takes. */
-export function translateGateway(document: ResourceDocument, takenPorts: Set<number>, problems: ProblemList): TranslatedGateway {
+export function translateGateway(
+  document: ResourceDocument,
+  takenPorts: Set<number>,
+  problems: ProblemList,
+): TranslatedGateway {
   const { namespace, name } = identityOf(document);
   const spec = isObject(document.value) && isObject(document.value.spec) ? document.value.spec : {};
   const written = listOf(spec.listeners);
@@ -90,13 +94,19 @@ function readListener(written: unknown, path: Path, problems: ProblemList): List
   }
   const files = protocol === "HTTPS" ? keyFiles(tls) : undefined;
   if (protocol === "HTTPS" && files === undefined) {
-    problems.add([...path, "tls"], `certificateRefs are not read: name the files in tls.options as ${CERT_OPTION} and ${KEY_OPTION}`);
+    problems.add(
+      [...path, "tls"],
+      `certificateRefs are not read: name the files in tls.options as ${CERT_OPTION} and ${KEY_OPTION}`,
+    );
     return undefined;
   }
   const namespaces = isObject(allowedRoutes) && isObject(allowedRoutes.namespaces) ? allowedRoutes.namespaces : {};
   const from = textOf(namespaces.from) ?? "Same";
   if (from === "Selector") {
-    problems.add([...path, "allowedRoutes", "namespaces", "from"], "Selector is not supported: only routes of the same namespace are served");
+    problems.add(
+      [...path, "allowedRoutes", "namespaces", "from"],
+      "Selector is not supported: only routes of the same namespace are served",
+    );
   }
   return { sectionName, port, protocol, tls: files, hostname: textOf(hostname), from };
 }

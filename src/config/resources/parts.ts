@@ -101,7 +101,12 @@ const targetRef = z.strictObject({
   group: z.literal("gateway.networking.k8s.io").describe("The group of Gateway and HTTPRoute."),
   kind: z.enum(["Gateway", "HTTPRoute"]).describe("What the policy stands on."),
   name: z.string().min(1).max(253).describe("The name of the Gateway or HTTPRoute, in the policy's namespace."),
-  sectionName: z.string().min(1).max(253).optional().describe("One listener of the Gateway, or one named rule of the HTTPRoute."),
+  sectionName: z
+    .string()
+    .min(1)
+    .max(253)
+    .optional()
+    .describe("One listener of the Gateway, or one named rule of the HTTPRoute."),
 });
 
 /** The whole spec: for the CRD, and to know what in it is secret. */
@@ -114,14 +119,23 @@ export function specSchema(policies: readonly PolicyDefinition[]) {
     );
   return z
     .strictObject({
-      targetRefs: z.array(targetRef).min(1).max(16).describe("What the policy stands on. Each target has budgets of its own."),
+      targetRefs: z
+        .array(targetRef)
+        .min(1)
+        .max(16)
+        .describe("What the policy stands on. Each target has budgets of its own."),
       traffic: z.strictObject(below("traffic")).optional().describe("Policies for the requests of the targets."),
       backend: z
-        .strictObject({ mcp: z.strictObject(below("backend", "mcp")).optional().describe("Policies for MCP backends.") })
+        .strictObject({
+          mcp: z.strictObject(below("backend", "mcp")).optional().describe("Policies for MCP backends."),
+        })
         .optional()
         .describe("Policies for the backends of the targets."),
     })
-    .refine((spec) => spec.traffic !== undefined || spec.backend !== undefined, "one of `traffic`, `backend` is needed");
+    .refine(
+      (spec) => spec.traffic !== undefined || spec.backend !== undefined,
+      "one of `traffic`, `backend` is needed",
+    );
 }
 
 export interface FoundPart {
@@ -138,7 +152,10 @@ export interface UnknownField {
 }
 
 /** Sorts the fields of a spec into known parts and fields that nobody knows. */
-export function findParts(spec: Readonly<Record<string, unknown>>, parts: readonly Part[]): { found: FoundPart[]; unknown: UnknownField[] } {
+export function findParts(
+  spec: Readonly<Record<string, unknown>>,
+  parts: readonly Part[],
+): { found: FoundPart[]; unknown: UnknownField[] } {
   const found: FoundPart[] = [];
   const unknown: UnknownField[] = [];
   const inner = new Set(["traffic", "backend", "backend.mcp"]);
@@ -155,7 +172,9 @@ export function findParts(spec: Readonly<Record<string, unknown>>, parts: readon
   }
 
   function knownBelow(above: readonly string[]): string[] {
-    const names = parts.filter(({ field }) => above.every((name, i) => field[i] === name)).map(({ field }) => field[above.length] as string);
+    const names = parts
+      .filter(({ field }) => above.every((name, i) => field[i] === name))
+      .map(({ field }) => field[above.length] as string);
     return [...new Set(above.length === 0 ? ["targetRefs", ...names] : names)];
   }
 

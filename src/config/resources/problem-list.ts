@@ -17,7 +17,11 @@ export function createProblemList(document: ResourceDocument): ProblemList {
   const { kind } = identityOf(document);
   return {
     add(path, message) {
-      const error = new ConfigError(document.position(path), `${kind} ${fullName(document)}: ${pathText(path)}`, message);
+      const error = new ConfigError(
+        document.position(path),
+        `${kind} ${fullName(document)}: ${pathText(path)}`,
+        message,
+      );
       all.push(error);
       return error;
     },

@@ -4,7 +4,13 @@
  * was asked for. Services are looked up in the `services` map of the standalone document.
  */
 import type { Path } from "../yaml-source.ts";
-import { DEFAULT_NAMESPACE, type ObjectReference, type ResourceDocument, type ResourceInput, type WrittenRoute } from "./documents.ts";
+import {
+  DEFAULT_NAMESPACE,
+  type ObjectReference,
+  type ResourceDocument,
+  type ResourceInput,
+  type WrittenRoute,
+} from "./documents.ts";
 import { isObject } from "./parts.ts";
 import { identityOf, listOf, type ProblemList, referenceText, textOf } from "./problem-list.ts";
 import { filtersOf, translateFilters } from "./route-filters.ts";
@@ -19,7 +25,12 @@ export interface TranslatedRoute {
 
 type Services = ResourceInput["standalone"]["services"];
 
-export function translateRoute(document: ResourceDocument, gateways: TargetTable<GatewayTarget>, services: Services, problems: ProblemList): TranslatedRoute {
+export function translateRoute(
+  document: ResourceDocument,
+  gateways: TargetTable<GatewayTarget>,
+  services: Services,
+  problems: ProblemList,
+): TranslatedRoute {
   const { namespace, name } = identityOf(document);
   const spec = isObject(document.value) && isObject(document.value.spec) ? document.value.spec : {};
   const parents = findParents(spec, namespace, gateways, problems);
@@ -59,7 +70,12 @@ interface Parents {
   readonly servedBy: readonly { readonly gateways: string[]; readonly hostnames: readonly string[] }[];
 }
 
-function findParents(spec: Readonly<Record<string, unknown>>, namespace: string, gateways: TargetTable<GatewayTarget>, problems: ProblemList): Parents {
+function findParents(
+  spec: Readonly<Record<string, unknown>>,
+  namespace: string,
+  gateways: TargetTable<GatewayTarget>,
+  problems: ProblemList,
+): Parents {
   const references = new Map<string, ObjectReference>();
   const hostnamesOf = new Map<string, Set<string>>();
   const own = listOf(spec.hostnames).map(String);
@@ -87,7 +103,11 @@ function findParents(spec: Readonly<Record<string, unknown>>, namespace: string,
       hostnamesOf.set(gateway, names);
     }
     if (isServed) references.set(referenceText(found.reference), found.reference);
-    else problems.add(path, `no listener of ${referenceText(found.reference)} serves this route: see sectionName, port, hostnames and allowedRoutes`);
+    else
+      problems.add(
+        path,
+        `no listener of ${referenceText(found.reference)} serves this route: see sectionName, port, hostnames and allowedRoutes`,
+      );
   }
 
   const groups = new Map<string, { gateways: string[]; hostnames: readonly string[] }>();
@@ -124,7 +144,13 @@ interface RuleContent {
   readonly closed: string | undefined;
 }
 
-function translateRule(rule: Readonly<Record<string, unknown>>, path: Path, namespace: string, services: Services, problems: ProblemList): RuleContent {
+function translateRule(
+  rule: Readonly<Record<string, unknown>>,
+  path: Path,
+  namespace: string,
+  services: Services,
+  problems: ProblemList,
+): RuleContent {
   let closed: string | undefined;
   const close = (at: Path, message: string): void => {
     closed ??= problems.add(at, `${message}; the rule is closed until this is mended`).toLine();
@@ -137,7 +163,8 @@ function translateRule(rule: Readonly<Record<string, unknown>>, path: Path, name
     if (typeof translated === "string") problems.add([...path, "matches", i], `${translated}; this match is left out`);
     else matches.push(translated);
   }
-  if (listOf(rule.matches).length > 0 && matches.length === 0) close([...path, "matches"], "none of the matches is supported");
+  if (listOf(rule.matches).length > 0 && matches.length === 0)
+    close([...path, "matches"], "none of the matches is supported");
 
   const filters = translateFilters(filtersOf(rule));
   if (filters.unsupported) close([...path, "filters", filters.unsupported.index], filters.unsupported.reason);
@@ -177,7 +204,13 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
   return Object.keys(timeout).length === 0 ? {} : { timeout };
 }
 
-function findBackend(reference: Readonly<Record<string, unknown>>, path: Path, namespace: string, services: Services, problems: ProblemList): Record<string, unknown> | undefined {
+function findBackend(
+  reference: Readonly<Record<string, unknown>>,
+  path: Path,
+  namespace: string,
+  services: Services,
+  problems: ProblemList,
+): Record<string, unknown> | undefined {
   const kind = textOf(reference.kind) ?? "Service";
   const name = textOf(reference.name) ?? "";
   const inNamespace = textOf(reference.namespace) ?? namespace;
@@ -189,7 +222,10 @@ function findBackend(reference: Readonly<Record<string, unknown>>, path: Path, n
   const candidates = [`${inNamespace}/${name}${port}`, `${inNamespace}/${name}`, `${name}${port}`, name];
   const found = candidates.map((key) => services[key]).find((service) => service !== undefined);
   if (found === undefined) {
-    problems.add(path, `Service ${inNamespace}/${name} was not found: add it to \`services\` of the standalone document, for example \`${name}${port}: 127.0.0.1:8080\``);
+    problems.add(
+      path,
+      `Service ${inNamespace}/${name} was not found: add it to \`services\` of the standalone document, for example \`${name}${port}: 127.0.0.1:8080\``,
+    );
     return undefined;
   }
   if (typeof found !== "string") return { ...found };

@@ -17,8 +17,14 @@ type Fields = Readonly<Record<string, unknown>>;
 type Filter = (fields: Fields) => readonly [kind: string, config: unknown] | string;
 
 const FILTERS: Readonly<Record<string, { readonly field: string; readonly translate: Filter }>> = {
-  RequestHeaderModifier: { field: "requestHeaderModifier", translate: (fields) => ["requestHeaderModifier", headerChanges(fields)] },
-  ResponseHeaderModifier: { field: "responseHeaderModifier", translate: (fields) => ["responseHeaderModifier", headerChanges(fields)] },
+  RequestHeaderModifier: {
+    field: "requestHeaderModifier",
+    translate: (fields) => ["requestHeaderModifier", headerChanges(fields)],
+  },
+  ResponseHeaderModifier: {
+    field: "responseHeaderModifier",
+    translate: (fields) => ["responseHeaderModifier", headerChanges(fields)],
+  },
   RequestRedirect: { field: "requestRedirect", translate: redirect },
   URLRewrite: { field: "urlRewrite", translate: rewrite },
   CORS: { field: "cors", translate: cors },
@@ -30,7 +36,8 @@ export function translateFilters(filters: readonly unknown[]): TranslatedFilters
     const type = isObject(filter) ? String(filter.type) : "";
     const known = FILTERS[type];
     const fields = known && isObject(filter) ? filter[known.field] : undefined;
-    if (!known) return { policies, unsupported: { index, reason: `the filter ${type || "without a type"} is not supported` } };
+    if (!known)
+      return { policies, unsupported: { index, reason: `the filter ${type || "without a type"} is not supported` } };
     if (!isObject(fields)) return { policies, unsupported: { index, reason: `\`${known.field}\` is missing` } };
     const translated = known.translate(fields);
     if (typeof translated === "string") return { policies, unsupported: { index, reason: translated } };
@@ -63,7 +70,9 @@ function redirect({ scheme, hostname, port, path, statusCode }: Fields): readonl
     "requestRedirect",
     {
       ...(scheme === undefined ? {} : { scheme }),
-      ...(hostname === undefined ? {} : { authority: port === undefined ? hostname : `${String(hostname)}:${String(port)}` }),
+      ...(hostname === undefined
+        ? {}
+        : { authority: port === undefined ? hostname : `${String(hostname)}:${String(port)}` }),
       ...changed,
       ...(statusCode === undefined ? {} : { status: statusCode }),
     },
@@ -85,7 +94,10 @@ function pathChange(path: unknown): { path?: unknown } | string {
 }
 
 function cors({ maxAge, ...fields }: Fields): readonly [string, unknown] {
-  return ["cors", { ...fields, ...(maxAge === undefined ? {} : { maxAge: typeof maxAge === "number" ? `${maxAge}s` : maxAge }) }];
+  return [
+    "cors",
+    { ...fields, ...(maxAge === undefined ? {} : { maxAge: typeof maxAge === "number" ? `${maxAge}s` : maxAge }) },
+  ];
 }
 
 export function filtersOf(holder: Fields): readonly unknown[] {

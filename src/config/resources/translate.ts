@@ -1,8 +1,172 @@
 /**
- * All documents of one load → additions to the standalone configuration, and the status of every policy.
+ * All documents of one load → additions to the standalone configuration, and the status of every GatewayPolicy.
+ * Gateways first, then the routes that name them, then the policies that stand on both; within a kind, the older
+ * document wins a conflict, then the name that sorts first (as the Gateway API has it).
  */
-import type { ResourceInput, ResourceResult } from "./documents.ts";
+import { ConfigError } from "../../core/errors.ts";
+import { createRedaction } from "../../trace/redact.ts";
+import {
+  type Attachment,
+  type Closure,
+  GATEWAY_API_GROUP,
+  type PolicyResource,
+  type ResourceDocument,
+  type ResourceInput,
+  type ResourceResult,
+  type TargetName,
+  type WrittenGateway,
+  type WrittenRoute,
+} from "./documents.ts";
+import { translateGateway } from "./gateway-document.ts";
+import { isObject, partsOf } from "./parts.ts";
+import { translatePolicy } from "./policy-document.ts";
+import { createProblemList, fullName, identityOf, type ProblemList, textOf } from "./problem-list.ts";
+import { translateRoute } from "./route-document.ts";
+import { shownSpec } from "./shown-resource.ts";
+import { standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
 
-export function translateResources(_input: ResourceInput): ResourceResult {
-  return { gateways: [], routes: [], attachments: [], closures: [], policies: [], problems: [] };
+export function translateResources(input: ResourceInput): ResourceResult {
+  const { standalone } = input;
+  const problems: ConfigError[] = [];
+  const gatewayTargets = new TargetTable(standalone.gateways.map(standaloneGateway));
+  const routeTargets = new TargetTable(standalone.routes.map(standaloneRoute));
+  const taken = takenKindsOf(input);
+  const gateways: WrittenGateway[] = [];
+  const routes: WrittenRoute[] = [];
+  const attachments: Attachment[] = [];
+  const closures: Closure[] = [];
+
+  function each(kind: string, group: string, translate: (document: ResourceDocument, list: ProblemList) => void): void {
+    for (const document of inOrder(input.documents, kind)) {
+      const list = createProblemList(document);
+      const { apiVersion, name } = identityOf(document);
+      if (group !== "" && !apiVersion.startsWith(`${group}/`)) list.add(["apiVersion"], `expected ${group}/v1`);
+      else if (group !== "" && name === "") list.add(["metadata", "name"], "required field is missing");
+      else translate(document, list);
+      problems.push(...list.all);
+    }
+  }
+
+  const takenPorts = new Set(
+    standalone.gateways.flatMap(({ port }) => (port === undefined || port === 0 ? [] : [port])),
+  );
+  each("Gateway", GATEWAY_API_GROUP, (document, list) => {
+    const { namespace, name } = identityOf(document);
+    if (gatewayTargets.has(namespace, name)) {
+      list.add(["metadata", "name"], "another Gateway has this name");
+      return;
+    }
+    const translated = translateGateway(document, takenPorts, list);
+    gatewayTargets.addDocument(translated.target);
+    gateways.push(...translated.gateways);
+  });
+
+  each("HTTPRoute", GATEWAY_API_GROUP, (document, list) => {
+    const { namespace, name } = identityOf(document);
+    if (routeTargets.has(namespace, name)) {
+      list.add(["metadata", "name"], "another HTTPRoute has this name");
+      return;
+    }
+    const translated = translateRoute(document, gatewayTargets, standalone.services, list);
+    const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
+    const names = new Set(usable.map(({ route }) => route.name));
+    routeTargets.addDocument({
+      ...translated.target,
+      rules: translated.target.rules.filter(({ route }) => names.has(route)),
+    });
+    for (const { route } of usable) {
+      const kinds = taken({ kind: "route", name: route.name });
+      for (const kind of Object.keys(route.policies ?? {})) kinds.set(kind, `HTTPRoute ${fullName(document)}`);
+    }
+    routes.push(...usable);
+  });
+
+  const parts = partsOf(input.policies);
+  const redaction = input.redaction ?? createRedaction([]);
+  const shown = (spec: unknown): unknown => shownSpec(spec, input.policies, redaction);
+  const resources = new Map<ResourceDocument, PolicyResource>();
+  const names = new Set<string>();
+  each("GatewayPolicy", "", (document, list) => {
+    const name = fullName(document);
+    const previous = input.previous?.find(({ metadata }) => `${metadata.namespace}/${metadata.name}` === name);
+    const isDuplicate = names.has(name);
+    names.add(name);
+    const context = {
+      parts,
+      gateways: gatewayTargets,
+      routes: routeTargets,
+      takenKinds: taken,
+      nowMs: input.nowMs,
+      previous,
+      shown,
+      isDuplicate,
+    };
+    const translated = translatePolicy(document, context, list);
+    attachments.push(...translated.attachments);
+    closures.push(...translated.closures);
+    resources.set(document, translated.resource);
+  });
+
+  problems.push(...unknownKinds(input.documents));
+  const policies = input.documents.flatMap((document) => resources.get(document) ?? []);
+  return { gateways, routes, attachments, closures, policies, problems };
+}
+
+const KINDS = ["Gateway", "HTTPRoute", "GatewayPolicy"];
+/** Kinds that stand in the same folder in practice and mean nothing to us. */
+const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
+
+function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
+  return documents.flatMap((document) => {
+    const { kind } = identityOf(document);
+    if (KINDS.includes(kind) || SILENT_KINDS.has(kind)) return [];
+    return [
+      new ConfigError(
+        document.position(["kind"]),
+        "kind",
+        `${kind === "" ? "a document without a kind" : kind} is not supported, ignored`,
+      ),
+    ];
+  });
+}
+
+function inOrder(documents: readonly ResourceDocument[], kind: string): ResourceDocument[] {
+  const created = (document: ResourceDocument): string => {
+    const metadata = isObject(document.value) && isObject(document.value.metadata) ? document.value.metadata : {};
+    return textOf(metadata.creationTimestamp) ?? "";
+  };
+  const key = (document: ResourceDocument): string => `${created(document)} ${fullName(document)}`;
+  return documents
+    .filter((document) => identityOf(document).kind === kind)
+    .sort((one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0));
+}
+
+/** What a rule became, held against the schema of routes: a rule that fails it is closed, or left out if even that fails. */
+function checkedRoute(written: WrittenRoute, input: ResourceInput, list: ProblemList): WrittenRoute[] {
+  const parsed = input.routeSchema.safeParse(written.route);
+  if (parsed.success) return [written];
+  const problems = parsed.error.issues.map((issue) =>
+    list.add(written.path, `${issue.path.join(".")}: ${issue.message}`),
+  );
+  const { name, gateways, hostnames, matches } = written.route;
+  const bare = { name, gateways, ...(hostnames ? { hostnames } : {}), ...(matches ? { matches } : {}) };
+  if (!input.routeSchema.safeParse(bare).success) return [];
+  return [{ ...written, route: bare, closed: written.closed ?? (problems[0]?.toLine() as string) }];
+}
+
+function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Map<string, string> {
+  const kinds = new Map<string, Map<string, string>>();
+  for (const kind of ["gateway", "route"] as const) {
+    for (const { name, policyKinds } of standalone[`${kind}s`]) {
+      kinds.set(
+        `${kind} ${name}`,
+        new Map(policyKinds.map((policyKind) => [policyKind, "the standalone configuration"])),
+      );
+    }
+  }
+  return ({ kind, name }) => {
+    const known = kinds.get(`${kind} ${name}`) ?? new Map<string, string>();
+    kinds.set(`${kind} ${name}`, known);
+    return known;
+  };
 }

@@ -77,11 +77,12 @@ export const cors = definePolicy({
     return {
       request(exchange) {
         const { request } = exchange;
-        if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return undefined;
         const origin = request.headers.get("origin");
         if (origin === undefined) return undefined;
+        exchange.originAllowed = origins.allows(origin);
+        if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return undefined;
         // A preflight from elsewhere is answered without permission: the browser then refuses the call itself.
-        return origins.allows(origin) ? preflight(exchange, origin) : emptyReply(204, { vary: "origin" });
+        return exchange.originAllowed ? preflight(exchange, origin) : emptyReply(204, { vary: "origin" });
       },
       response(exchange) {
         const origin = exchange.request.headers.get("origin");

@@ -1,0 +1,28 @@
+/**
+ * The backend behind every contestant: a small JSON answer, or a stream of 100 chunks.
+ */
+import { createServer } from "node:http";
+
+const SMALL = Buffer.from(JSON.stringify({ ok: true, text: "x".repeat(280) }));
+const CHUNK = Buffer.from(`data: ${JSON.stringify({ delta: "y".repeat(180) })}\n\n`);
+
+createServer((req, res) => {
+  req.resume();
+  req.on("end", () => {
+    if (req.url !== "/stream") {
+      res.writeHead(200, { "content-type": "application/json", "content-length": SMALL.length });
+      res.end(SMALL);
+      return;
+    }
+    res.writeHead(200, { "content-type": "text/event-stream" });
+    let sent = 0;
+    const next = () => {
+      if (sent++ === 100) res.end();
+      else {
+        res.write(CHUNK);
+        setImmediate(next);
+      }
+    };
+    next();
+  });
+}).listen(Number(process.argv[2]), "127.0.0.1");

@@ -1,0 +1,244 @@
+/**
+ * `npm run test:realm`: runs the steps of docs/realm-provider.md against the real realm provider, and both generations
+ * of the official MCP client through the gateway in front of it. Needs Java 17 and either a path to the unpacked
+ * distribution (REALM_HOME) or Maven, which fetches it. Everything runs on the loopback interface and is ended again.
+ */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { homedir, tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { bin, installIfMissing, root, step } from "./steps.mjs";
+
+const VERSION = process.env.REALM_VERSION ?? "26.4.7";
+const ALICE = { username: "alice", password: "alice-password" };
+const ADMIN_PASSWORD = "admin-password";
+
+installIfMissing();
+const scratch = mkdtempSync(join(tmpdir(), "realm-test-"));
+const build = `build-realm-${process.pid}`;
+let server;
+try {
+  const home = process.env.REALM_HOME ?? fetchDistribution();
+  step("compile", bin("tsc"), ["-p", ".", "--outDir", build, "--noCheck", "--incremental", "false"]);
+  const url = await startServer(home);
+  await run(url, guideRunner(home, url));
+  console.log("── all steps of the guide work");
+} finally {
+  if (server) process.kill(-server.pid, "SIGKILL");
+  rmSync(join(root, build), { recursive: true, force: true });
+  rmSync(scratch, { recursive: true, force: true });
+}
+
+async function run(realmServer, guide) {
+  const support = (name) => import(pathToFileURL(join(root, build, "test/support/identity", `${name}.js`)).href);
+  const { logIn } = await support("mcp-login");
+  const { DEMO_TARGET, initialize, startProtectedGateway } = await support("protected-gateway");
+  const issuer = `${realmServer}/realms/mcp`;
+  const configuration = (metadata) => (base) =>
+    `
+mcp:
+  port: 0
+  targets: [${DEMO_TARGET}]
+  policies:
+    mcpAuthentication:
+      mode: strict
+      issuer: ${issuer}
+      audiences: [gateway]
+      provider: { idp_realm: {} }
+      resourceMetadata: { resource: ${base}/mcp, bearerMethodsSupported: [header]${metadata} }
+    authorization:
+      rules: ['"mcp-user" in jwt.realm_access.roles']
+`;
+  guide("1. The realm and a user");
+  const facade = await startProtectedGateway(configuration(""));
+  const direct = await startProtectedGateway(configuration(`, authorizationServers: [${issuer}]`));
+  const attempt = (generation, gateway = facade) => logIn(generation, `${gateway.base}/mcp`, { user: ALICE });
+  try {
+    await refused(
+      "registration with closed trusted hosts",
+      attempt("1.x"),
+      /Trusted Hosts/,
+      facade,
+      /trusted-hosts policy/,
+    );
+    guide("2. Let clients register");
+    await refused(
+      "a token without audience mapper",
+      attempt("1.x"),
+      /./,
+      facade,
+      /audience is \[?.*expected one of \[gateway\]: add an audience mapper/,
+    );
+    guide("3. The audience");
+    await refused(
+      "a token without the role",
+      attempt("1.x"),
+      /./,
+      facade,
+      /the rule .*mcp-user.* (cannot be evaluated|does not hold)/,
+    );
+    guide("4. The role", "3. The audience");
+
+    for (const generation of ["1.x", "2.x"]) {
+      for (const [name, gateway] of [
+        ["through the gateway", facade],
+        ["with the realm named directly", direct],
+      ]) {
+        const session = await attempt(generation, gateway);
+        await use(session);
+        const before = session.store.tokens;
+        session.store.tokens = { ...before, access_token: "expired" };
+        await use(session);
+        assert.notEqual(session.store.tokens.access_token, before.access_token, "refreshed");
+        console.log(
+          `   client ${generation} ${name}: logged in, called a tool, refreshed; iss ${session.callback.get("iss") ?? "left out"}`,
+        );
+        await session.client.close();
+      }
+    }
+
+    const old = await attempt("1.x");
+    rotateKeys(guide);
+    const fresh = await attempt("2.x");
+    await use(fresh);
+    const statuses = [];
+    for (const session of [old, fresh]) {
+      const response = await facade.request("/mcp", initialize(session.store.tokens.access_token));
+      await response.body?.cancel();
+      statuses.push(response.status);
+    }
+    console.log(`   after a rotation: token of the old key ${statuses[0]}, of the new key ${statuses[1]}`);
+    assert.equal(statuses[1], 200);
+    await old.client.close();
+    await fresh.client.close();
+  } finally {
+    await direct.close();
+    await facade.close();
+  }
+}
+
+async function use({ client }) {
+  const { tools } = await client.listTools();
+  assert.ok(tools.some(({ name }) => name === "echo"));
+  const result = await client.callTool({ name: "echo", arguments: { message: "hello" } });
+  assert.match(JSON.stringify(result.content), /hello/);
+}
+
+/** The login must fail in the client, and the gateway's log must say why. */
+async function refused(what, login, expected, { gateway }, logged) {
+  const error = await login.then(
+    () => undefined,
+    (reason) => reason,
+  );
+  assert.ok(error, `${what} was accepted`);
+  assert.match(String(error.message), expected);
+  const line = gateway.log().findLast((text) => logged.test(text));
+  assert.ok(line, `the log does not explain ${what}:\n${gateway.log().slice(-20).join("\n")}`);
+  console.log(`   ${what} is refused: ${line.slice(0, 400)}`);
+}
+
+/** A second provider of RSA keys with a higher priority signs from now on; the old one stays valid for a while. */
+function rotateKeys(guide) {
+  guide.command(`REALM_ID=$(kcadm.sh get realms/mcp --fields id --format csv --noquotes)
+kcadm.sh create components -r mcp -s name=rotated -s providerId=rsa-generated -s providerType=org.keycloak.keys.KeyProvider \\
+  -s "parentId=$REALM_ID" -s 'config.priority=["200"]' -s 'config.enabled=["true"]' -s 'config.active=["true"]'`);
+}
+
+/** Runs the `sh` block below a heading of the guide, with the variables that earlier blocks have set. */
+function guideRunner(home, realmServer) {
+  const text = readFileSync(join(root, "docs/realm-provider.md"), "utf8");
+  const environment = { REALM_SERVER: realmServer, ADMIN_PASSWORD, ALICE_PASSWORD: ALICE.password };
+  const state = join(scratch, "variables");
+  const command = (script) => {
+    const whole = `set -e; [ -e "$STATE" ] && . "$STATE"\n${script}\nset | grep -E '^(SCOPE|POLICY|ROLE)=' > "$STATE"`;
+    const result = spawnSync("bash", ["-c", whole], {
+      env: {
+        ...process.env,
+        ...environment,
+        STATE: state,
+        HOME: scratch,
+        PATH: `${join(home, "bin")}:${process.env.PATH}`,
+      },
+      encoding: "utf8",
+    });
+    if (result.status !== 0)
+      throw new Error(`a step of the guide failed:\n${script}\n${result.stdout}${result.stderr}`);
+  };
+  const runner = (heading) => {
+    const section = text.split(`## ${heading}\n`)[1]?.split("\n## ")[0] ?? "";
+    const script = /```sh\n([\s\S]*?)```/.exec(section)?.[1];
+    if (script === undefined) throw new Error(`no commands below "${heading}" in the guide`);
+    console.log(`── ${heading}`);
+    command(script);
+  };
+  return Object.assign(runner, { command });
+}
+
+async function startServer(home) {
+  const port = await freePort();
+  const log = join(scratch, "server.log");
+  const output = openSync(log, "a");
+  server = spawn(
+    join(home, "bin", "kc.sh"),
+    ["start-dev", "--http-host", "127.0.0.1", "--http-port", String(port), "--db", "dev-mem"],
+    {
+      // A group of its own, because the script starts another process.
+      detached: true,
+      stdio: ["ignore", output, output],
+      env: {
+        ...process.env,
+        KC_BOOTSTRAP_ADMIN_USERNAME: "admin",
+        KC_BOOTSTRAP_ADMIN_PASSWORD: ADMIN_PASSWORD,
+        JAVA_OPTS_APPEND: "-Xmx512m",
+      },
+    },
+  );
+  const url = `http://127.0.0.1:${port}`;
+  console.log(`── start the realm provider at ${url}`);
+  for (let i = 0; i < 180; i++) {
+    const ready = await fetch(`${url}/realms/master`).then(
+      (response) => response.ok,
+      () => false,
+    );
+    if (ready) return url;
+    if (server.exitCode !== null) break;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+  throw new Error(`the realm provider did not start:\n${readFileSync(log, "utf8").slice(-2000)}`);
+}
+
+function fetchDistribution() {
+  const artifact = `org.keycloak:keycloak-quarkus-dist:${VERSION}:zip`;
+  step("fetch", "mvn", [
+    "-q",
+    "-B",
+    "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:get",
+    `-Dartifact=${artifact}`,
+    "-Dtransitive=false",
+  ]);
+  const zip = join(
+    homedir(),
+    ".m2/repository/org/keycloak/keycloak-quarkus-dist",
+    VERSION,
+    `keycloak-quarkus-dist-${VERSION}.zip`,
+  );
+  if (!existsSync(zip)) throw new Error(`Maven did not put the distribution at ${zip}: unpack it and set REALM_HOME`);
+  const target = join(scratch, "distribution");
+  mkdirSync(target);
+  step("unpack", "unzip", ["-q", zip, "-d", target]);
+  return join(target, readdirSync(target)[0] ?? "");
+}
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.on("error", reject);
+    probe.listen(0, "127.0.0.1", () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+}

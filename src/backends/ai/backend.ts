@@ -1,0 +1,146 @@
+/**
+ * `ai`: LLM providers as a backend. It reads the request, finds out what it asks for, and sends it on in the
+ * client's own words where the provider speaks the same dialect, else in translation.
+ */
+import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
+import { type Exchange, NO_BODY } from "../../core/exchange.ts";
+import type { HookResult } from "../../core/policy.ts";
+import { jsonReply, type Reply } from "../../core/reply.ts";
+import { createIdSource } from "../../lib/ids.ts";
+import { createLlmFacts } from "../../llm/detect.ts";
+import { dialectOf, type Format, modelsPathOf } from "../../llm/dialect.ts";
+import { errorBody, type LlmError } from "../../llm/error-shape.ts";
+import { attachLlmCall, llmCallOf } from "../../llm/llm-call.ts";
+import { createLlmMetrics } from "../../llm/llm-metrics.ts";
+import { parsePriceCatalogue } from "../../llm/prices.ts";
+import { scanRequest } from "../../llm/scan-request.ts";
+import { compileModels } from "./compile-models.ts";
+import { forwardPlain } from "./forward-plain.ts";
+import type { ModelTable } from "./model-table.ts";
+import { modelsReply } from "./models-list.ts";
+import { readBody } from "./read-body.ts";
+import { AiRun, sendJson } from "./run.ts";
+import { type AiConfig, aiSchema } from "./schema.ts";
+import { Settlement } from "./settlement.ts";
+
+const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
+
+export const ai = defineBackend({
+  key: "ai",
+  doc: "LLM providers: one, several in groups, or a list of models.",
+  schema: aiSchema,
+  section: { name: "llm", defaultPort: 4000 },
+  compile: (config, env) => compileAi(config, env),
+});
+
+function compileAi(config: AiConfig, env: BackendEnv): Backend {
+  const table = compileModels(config, env);
+  const settling = {
+    clock: env.clock,
+    metrics: createLlmMetrics(env.metrics),
+    prices: config.modelCatalog === undefined ? undefined : parsePriceCatalogue(env.readFile(config.modelCatalog)),
+  };
+  const ids = createIdSource();
+  const running = {
+    logger: env.logger.for("llm"),
+    maxTreeBytes: config.maxTreeBytes,
+    newId: () => ids.hex(12),
+    nowSeconds: () => Math.floor(env.clock.now() / 1000),
+  };
+  return {
+    facts: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
+    defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+    prepare: (exchange) => prepare(exchange, table, config.maxBodyBytes),
+    call(exchange, call) {
+      const llm = llmCallOf(exchange);
+      if (llm === undefined) return forwardPlain(table, exchange, call, running);
+      const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect.free);
+      const model = llm.dialect.pathModel ?? llm.scan.model;
+      const candidates = table.candidates(model);
+      if (candidates === undefined) {
+        settlement.nothing();
+        const error = modelNotFound(model);
+        sendJson(call, error.status, errorBody(llm.dialect.format, error));
+        return { abort: () => undefined, resume: () => undefined };
+      }
+      const run = new AiRun(running, exchange, call, llm, candidates, settlement);
+      run.start();
+      return run;
+    },
+    describe: () => ({
+      models: table.names,
+      targets: table.targets.map(({ name, provider, display, health }) => ({
+        name,
+        provider: provider.name,
+        target: display,
+        ...health.describe(),
+      })),
+    }),
+  };
+}
+
+/** Reads and checks the body; what is wrong with it is said in the client's dialect. */
+function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): HookResult {
+  const { request } = exchange;
+  const models = modelsPathOf(request.path);
+  if (models && (request.method === "GET" || request.method === "HEAD"))
+    return table.isClosed ? modelsReply(table, models) : undefined;
+  const { body } = request;
+  // A second attempt: the body was read by the first.
+  const known = llmCallOf(exchange);
+  if (known) {
+    request.body = { kind: "bytes", bytes: known.bytes };
+    return undefined;
+  }
+  if (request.method !== "POST") return undefined;
+  const encoding = request.headers.get("content-encoding");
+  const { format } = dialectOf(request.path);
+  if (encoding !== undefined && encoding !== "identity") {
+    return refusal(format, {
+      status: 415,
+      message: `a request body with content-encoding ${encoding} is not supported`,
+      code: "unsupported_encoding",
+    });
+  }
+  // Forms with files (audio, image edits) have no JSON to read.
+  if (format === "opaque" && request.headers.get("content-type")?.startsWith("application/json") !== true)
+    return undefined;
+  if (body.kind === "bytes") return understand(exchange, body.bytes, table);
+  if (body.kind === "none") return understand(exchange, Buffer.alloc(0), table);
+  return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes, table));
+}
+
+function understand(exchange: Exchange, bytes: Buffer, table: ModelTable): Reply | undefined {
+  const dialect = dialectOf(exchange.request.path);
+  const scanned = scanRequest(bytes);
+  exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
+  if (!scanned.ok)
+    return refusal(dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
+  const model = dialect.pathModel ?? scanned.scan.model;
+  if (model === undefined && table.targets.every((target) => target.model === undefined)) {
+    return refusal(dialect.format, {
+      status: 400,
+      message: "the body has no 'model'",
+      code: "missing_model",
+      param: "model",
+    });
+  }
+  const facts = createLlmFacts(model, dialect.pathStream ?? scanned.scan.stream ?? false, bytes);
+  if (dialect.free) facts.estimatedTokens = 0;
+  attachLlmCall(facts, { dialect, bytes, scan: scanned.scan, rules: [] });
+  exchange.facts.llm = facts;
+  return undefined;
+}
+
+function modelNotFound(model: string | undefined): LlmError {
+  return {
+    status: 404,
+    message: `the model ${JSON.stringify(model ?? "")} does not exist or is not available here`,
+    code: "model_not_found",
+    param: "model",
+  };
+}
+
+function refusal(format: Format, error: LlmError): Reply {
+  return jsonReply(error.status, errorBody(format, error));
+}

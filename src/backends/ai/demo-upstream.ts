@@ -1,0 +1,139 @@
+/**
+ * The demo provider as an upstream: the same interface as a connection pool, so that everything that real providers
+ * go through (failover, usage, translation, back-pressure) is tried with it.
+ */
+import type { Clock } from "../../lib/clock.ts";
+import { HeaderList } from "../../lib/headers.ts";
+import type { HttpCall, OutgoingRequest, ResponseHandler } from "../../lib/http-client.ts";
+import { encodeSseEvent } from "../../lib/sse.ts";
+import {
+  type DemoCall,
+  demoChat,
+  demoChatStream,
+  demoEmbeddings,
+  demoInputTokens,
+  demoModels,
+  demoResponse,
+  demoResponseStream,
+} from "../../llm/demo.ts";
+import { errorBody } from "../../llm/error-shape.ts";
+import { type Members, parseMembers } from "../../llm/json.ts";
+import type { Provider } from "../../llm/provider.ts";
+import { openAiCompatible } from "../../llm/providers/openai.ts";
+import type { OutEvent } from "../../llm/translate/translation.ts";
+
+/** What a call is sent through: a pool, or the demo. */
+export interface Upstream {
+  send(request: OutgoingRequest, handler: ResponseHandler): HttpCall;
+}
+
+export function demoProvider(): Provider {
+  return openAiCompatible("demo", "http://demo.internal/v1", true);
+}
+
+export function createDemoUpstream(clock: Clock, delayMs: number): Upstream {
+  return {
+    send(request, handler) {
+      const run = new DemoRun(clock, delayMs, handler);
+      // Like a network, it never answers before the caller holds the call.
+      queueMicrotask(() => run.start(request));
+      return run;
+    },
+  };
+}
+
+class DemoRun implements HttpCall {
+  readonly #clock: Clock;
+  readonly #delayMs: number;
+  readonly #handler: ResponseHandler;
+  #events: readonly OutEvent[] = [];
+  #next = 0;
+  #paused = false;
+  #over = false;
+
+  constructor(clock: Clock, delayMs: number, handler: ResponseHandler) {
+    this.#clock = clock;
+    this.#delayMs = delayMs;
+    this.#handler = handler;
+  }
+
+  abort(): void {
+    this.#over = true;
+  }
+
+  resume(): void {
+    if (!this.#paused) return;
+    this.#paused = false;
+    this.#sendEvents();
+  }
+
+  start(request: OutgoingRequest): void {
+    if (this.#over) return;
+    const { path } = request;
+    const body = Buffer.isBuffer(request.body) ? parseMembers(request.body.toString("utf8")) : undefined;
+    if (path.endsWith("/models")) this.#json(200, demoModels());
+    else if (body === undefined)
+      this.#json(
+        400,
+        errorBody("chat", { status: 400, message: "the demo provider wants a JSON object of at most 1 MiB" }),
+      );
+    else
+      this.#answer(path, {
+        body,
+        inputTokens: demoInputTokens(body),
+        createdSeconds: Math.floor(this.#clock.now() / 1000),
+      });
+  }
+
+  #answer(path: string, call: DemoCall): void {
+    const isResponses = path.endsWith("/responses");
+    if (path.endsWith("/embeddings")) this.#json(200, demoEmbeddings(call));
+    else if (call.body.stream === true) this.#stream(isResponses ? demoResponseStream(call) : demoChatStream(call));
+    else this.#json(200, isResponses ? demoResponse(call) : demoChat(call));
+  }
+
+  #json(status: number, value: Members): void {
+    const bytes = Buffer.from(JSON.stringify(value));
+    this.#handler.head(
+      status,
+      HeaderList.of({ "content-type": "application/json", "content-length": String(bytes.length) }),
+    );
+    if (this.#over) return;
+    this.#handler.data(bytes);
+    this.#end();
+  }
+
+  #stream(events: readonly OutEvent[]): void {
+    this.#events = events;
+    this.#handler.head(
+      200,
+      HeaderList.of({ "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" }),
+    );
+    this.#sendEvents();
+  }
+
+  #sendEvents(): void {
+    while (!this.#over && !this.#paused) {
+      const next = this.#events[this.#next];
+      if (next === undefined) {
+        this.#end();
+        return;
+      }
+      this.#next += 1;
+      const data = next.data === "[DONE]" ? next.data : JSON.stringify(next.data);
+      this.#paused = !this.#handler.data(
+        Buffer.from(encodeSseEvent({ ...(next.event === undefined ? {} : { event: next.event }), data })),
+      );
+      if (this.#delayMs > 0 && !this.#paused) {
+        this.#paused = true;
+        this.#clock.after(this.#delayMs, () => this.resume());
+      }
+    }
+  }
+
+  #end(): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#handler.end([]);
+  }
+}

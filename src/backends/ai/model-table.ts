@@ -1,0 +1,114 @@
+/**
+ * Which targets answer for which model: exact names first come first, then patterns with one `*`, in the order of
+ * the configuration. A virtual model stands for several: by weight, or by priority.
+ */
+import type { Target } from "./target.ts";
+
+/** Targets of equal rank share the calls by weight. */
+export interface TargetGroup {
+  readonly targets: readonly {
+    readonly target: Target;
+    readonly weight: number /** The provider's name of the model, if it is fixed. */;
+    readonly model: string | undefined;
+  }[];
+}
+
+export interface ModelEntry {
+  /** A name, or a pattern with one `*`. */
+  readonly name: string;
+  readonly aliases: readonly string[];
+  readonly isPublic: boolean;
+  /** In order of priority. */
+  readonly groups: readonly TargetGroup[];
+}
+
+/** A target with the model to ask it for. */
+export interface Candidate {
+  readonly target: Target;
+  readonly model: string;
+}
+
+export interface ModelTable {
+  /** The targets for a model in the order in which to try them; undefined if nothing matches. */
+  candidates(model: string | undefined): readonly Candidate[] | undefined;
+  /** The public names, without patterns. */
+  readonly names: readonly string[];
+  /** Whether it knows every name by itself: then it answers `/v1/models`. */
+  readonly isClosed: boolean;
+  readonly targets: readonly Target[];
+}
+
+export function createModelTable(entries: readonly ModelEntry[], isClosed: boolean): ModelTable {
+  const exact = new Map<string, CompiledEntry>();
+  const patterns: { readonly prefix: string; readonly suffix: string; readonly entry: CompiledEntry }[] = [];
+  for (const entry of entries) {
+    if (!entry.isPublic) continue;
+    const compiled = { rotations: entry.groups.map((group) => createRotation(group)) };
+    for (const name of [entry.name, ...entry.aliases]) {
+      const star = name.indexOf("*");
+      if (star >= 0) patterns.push({ prefix: name.slice(0, star), suffix: name.slice(star + 1), entry: compiled });
+      else if (!exact.has(name)) exact.set(name, compiled);
+    }
+  }
+  return {
+    isClosed,
+    names: [...exact.keys()],
+    targets: [
+      ...new Set(entries.flatMap(({ groups }) => groups.flatMap(({ targets }) => targets.map(({ target }) => target)))),
+    ],
+    candidates(model) {
+      const name = model ?? "";
+      const known = exact.get(name);
+      if (known) return order(known, name, "");
+      for (const { prefix, suffix, entry } of patterns) {
+        if (name.length >= prefix.length + suffix.length && name.startsWith(prefix) && name.endsWith(suffix)) {
+          return order(entry, name, name.slice(prefix.length, name.length - suffix.length));
+        }
+      }
+      return undefined;
+    },
+  };
+}
+
+interface CompiledEntry {
+  readonly rotations: readonly Rotation[];
+}
+
+/** Healthy targets in order of priority, then those that rest, in the same order. */
+function order(entry: CompiledEntry, requested: string, starred: string): Candidate[] {
+  const ready: Candidate[] = [];
+  const resting: Candidate[] = [];
+  for (const rotation of entry.rotations) {
+    for (const { target, model } of rotation.next()) {
+      const fixed = model ?? target.model;
+      const candidate = { target, model: fixed === undefined ? requested : fixed.replace("*", starred) };
+      (target.health.isResting ? resting : ready).push(candidate);
+    }
+  }
+  return resting.length === 0 ? ready : [...ready, ...resting];
+}
+
+interface Rotation {
+  /** All targets of the group, the one whose turn it is first. */
+  next(): readonly TargetGroup["targets"][number][];
+}
+
+/** Smooth weighted round robin: over any run of calls each target gets its share, evenly spread, without chance. */
+function createRotation(group: TargetGroup): Rotation {
+  const { targets } = group;
+  if (targets.length === 1) return { next: () => targets };
+  const credits = new Float64Array(targets.length);
+  const total = targets.reduce((sum, { weight }) => sum + weight, 0);
+  return {
+    next() {
+      let chosen = 0;
+      for (let i = 0; i < targets.length; i++) {
+        credits[i] = (credits[i] as number) + (targets[i]?.weight ?? 0);
+        if ((credits[i] as number) > (credits[chosen] as number)) chosen = i;
+      }
+      credits[chosen] = (credits[chosen] as number) - total;
+      const first = targets[chosen];
+      return first ? [first, ...targets.filter((_, i) => i !== chosen)] : targets;
+    },
+  };
+}

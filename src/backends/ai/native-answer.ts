@@ -1,0 +1,95 @@
+/**
+ * An answer that passes as it came, byte for byte: errors, unknown members, frames of any kind. It is watched for
+ * its usage, and only a usage chunk that the client did not ask for is taken out. If it breaks off in the middle of
+ * an event stream, the client is told so in its own dialect.
+ */
+import type { BackendCall } from "../../core/backend.ts";
+import type { HeaderList } from "../../lib/headers.ts";
+import { encodeSseEvent } from "../../lib/sse.ts";
+import type { Format } from "../../llm/dialect.ts";
+import { errorEvent } from "../../llm/error-shape.ts";
+import { createUsageHider, type UsageHider } from "../../llm/hide-usage.ts";
+import { createUsageTap, type UsageTap } from "../../llm/usage-tap.ts";
+import type { CallSettlement } from "./settlement.ts";
+
+/** One answer of a provider on its way to the client. */
+export interface Answer {
+  head(status: number, headers: HeaderList): void;
+  data(chunk: Buffer): boolean;
+  end(trailers: readonly string[]): void;
+  /** It broke off. */
+  fail(error: unknown): void;
+  /** The client left. */
+  abort(): void;
+}
+
+export class NativeAnswer implements Answer {
+  readonly #call: BackendCall;
+  readonly #format: Format;
+  readonly #settlement: CallSettlement;
+  readonly #hidesUsage: boolean;
+  #tap: UsageTap | undefined;
+  #hider: UsageHider | undefined;
+  #isEventStream = false;
+
+  constructor(call: BackendCall, format: Format, settlement: CallSettlement, hidesUsage: boolean) {
+    this.#call = call;
+    this.#format = format;
+    this.#settlement = settlement;
+    this.#hidesUsage = hidesUsage;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    const contentType = headers.get("content-type");
+    const encoding = headers.get("content-encoding");
+    this.#isEventStream = isEventStream(contentType) && encoding === undefined;
+    if (status < 400) this.#tap = createUsageTap(contentType, encoding, (report) => this.#settlement.counted(report));
+    if (this.#hidesUsage && this.#isEventStream) {
+      this.#hider = createUsageHider();
+      headers.delete("content-length");
+    }
+    this.#call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    this.#settlement.firstByte();
+    const passed = this.#hider ? this.#hider.pass(chunk) : chunk;
+    const goOn = passed === undefined ? true : this.#call.data(passed);
+    // Counted after it was sent: the client never waits for our reading.
+    this.#tap?.data(chunk);
+    return goOn;
+  }
+
+  end(trailers: readonly string[]): void {
+    const rest = this.#hider?.flush();
+    if (rest) this.#call.data(rest);
+    this.#settle(true);
+    this.#call.end(trailers);
+  }
+
+  fail(error: unknown): void {
+    this.#settle(false);
+    if (this.#isEventStream) this.#call.data(brokenStreamEvent(this.#format));
+    this.#call.fail(error);
+  }
+
+  abort(): void {
+    this.#settle(false);
+  }
+
+  #settle(complete: boolean): void {
+    if (this.#tap === undefined) this.#settlement.nothing();
+    else if (complete) this.#tap.end();
+    else this.#tap.abort();
+  }
+}
+
+export function isEventStream(contentType: string | undefined): boolean {
+  return contentType?.startsWith("text/event-stream") === true;
+}
+
+/** The blank line in front ends whatever event was cut. */
+export function brokenStreamEvent(format: Format): Buffer {
+  const error = { status: 502, message: "the provider's stream broke off", code: "upstream_error" };
+  return Buffer.from(`\n\n${encodeSseEvent(errorEvent(format, error))}`);
+}

@@ -1,0 +1,200 @@
+/**
+ * An answer in another dialect than the client's. JSON is held until it is whole; a stream is translated event by
+ * event, each as soon as it has come. Errors keep their status and say the same in the client's shape.
+ */
+import type { BackendCall } from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { HeaderList } from "../../lib/headers.ts";
+import { createSseParser, encodeSseEvent } from "../../lib/sse.ts";
+import { createEventStreamReader } from "../../llm/aws-event-stream.ts";
+import { decodeAnswer, isEncoded } from "../../llm/decode-answer.ts";
+import { errorBody, errorEvent, errorMessage } from "../../llm/error-shape.ts";
+import { parseMembers } from "../../llm/json.ts";
+import {
+  type OutEvent,
+  type StreamTranslation,
+  type Translation,
+  UpstreamStreamError,
+} from "../../llm/translate/translation.ts";
+import { createUsageTap, type UsageTap } from "../../llm/usage-tap.ts";
+import { type Answer, brokenStreamEvent, isEventStream } from "./native-answer.ts";
+import type { CallSettlement } from "./settlement.ts";
+import type { UpstreamPlan } from "./upstream-request.ts";
+
+/** A larger JSON answer would block the process while it is parsed. */
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+const AWS_STREAM = "application/vnd.amazon.eventstream";
+
+export class TranslatedAnswer implements Answer {
+  readonly #call: BackendCall;
+  readonly #plan: UpstreamPlan;
+  readonly #translation: Translation;
+  readonly #settlement: CallSettlement;
+  #tap: UsageTap | undefined;
+  #status = 0;
+  #headers: HeaderList | undefined;
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
+  #out: string[] = [];
+  #over = false;
+
+  constructor(call: BackendCall, plan: UpstreamPlan, translation: Translation, settlement: CallSettlement) {
+    this.#call = call;
+    this.#plan = plan;
+    this.#translation = translation;
+    this.#settlement = settlement;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    this.#status = status;
+    this.#headers = headers;
+    const contentType = headers.get("content-type");
+    const encoding = headers.get("content-encoding");
+    if (status < 400) this.#tap = createUsageTap(contentType, encoding, (report) => this.#settlement.counted(report));
+    const isAws = contentType?.startsWith(AWS_STREAM) === true;
+    if (status >= 400 || isEncoded(encoding) || !(isAws || isEventStream(contentType))) return;
+    this.#stream = this.#openStream(isAws);
+    headers.delete("content-length");
+    headers.set("content-type", "text/event-stream; charset=utf-8");
+    if (!headers.has("cache-control")) headers.add("cache-control", "no-cache");
+    this.#call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    this.#settlement.firstByte();
+    this.#tap?.data(chunk);
+    if (this.#stream) return this.#streamData(chunk);
+    this.#heldBytes += chunk.length;
+    if (this.#heldBytes <= MAX_ANSWER_BYTES) this.#held.push(chunk);
+    return true;
+  }
+
+  end(trailers: readonly string[]): void {
+    if (this.#over) return;
+    if (!this.#stream) {
+      this.#settle(true);
+      this.#sendWhole();
+      return;
+    }
+    try {
+      this.#collect(this.#stream.translation.end());
+    } catch (error) {
+      this.#breakStream(error);
+      return;
+    }
+    this.#settle(true);
+    this.#sendCollected();
+    this.#call.end(trailers);
+  }
+
+  fail(error: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#settle(false);
+    if (this.#stream) this.#call.data(brokenStreamEvent(this.#plan.clientFormat));
+    this.#call.fail(error);
+  }
+
+  abort(): void {
+    this.#over = true;
+    this.#settle(false);
+  }
+
+  #openStream(isAws: boolean): { push(chunk: Buffer): void; translation: StreamTranslation } {
+    const translation = this.#translation.stream(this.#plan.context);
+    const take = (type: string, text: string): void => {
+      const data = parseMembers(text);
+      if (data !== undefined) this.#collect(translation.event(type, data));
+    };
+    const reader = isAws
+      ? createEventStreamReader(
+          ({ messageType, type, payload }) =>
+            take(messageType === "event" ? type : "exception", payload.toString("utf8")),
+          MAX_EVENT_BYTES,
+        )
+      : createSseParser(({ event, data }) => take(event, data), MAX_EVENT_BYTES);
+    return { push: (chunk) => reader.push(chunk), translation };
+  }
+
+  #streamData(chunk: Buffer): boolean {
+    if (this.#over) return true;
+    try {
+      this.#stream?.push(chunk);
+    } catch (error) {
+      this.#breakStream(error);
+      return true;
+    }
+    return this.#sendCollected();
+  }
+
+  /** What was translated so far goes out, then the error in the client's dialect; there is no clean end. */
+  #breakStream(error: unknown): void {
+    this.#over = true;
+    this.#sendCollected();
+    this.#settle(false);
+    const known = error instanceof UpstreamStreamError;
+    const said = errorEvent(this.#plan.clientFormat, {
+      status: known ? error.status : 502,
+      message: known ? error.message : "the provider's stream could not be read",
+      code: "upstream_error",
+    });
+    this.#call.data(Buffer.from(encodeSseEvent(said)));
+    this.#call.fail(new GatewayError("backend_response_invalid", { cause: error, detail: String(error) }));
+  }
+
+  #collect(events: readonly OutEvent[]): void {
+    for (const { event, data } of events) {
+      this.#out.push(
+        encodeSseEvent({
+          ...(event === undefined ? {} : { event }),
+          data: data === "[DONE]" ? data : JSON.stringify(data),
+        }),
+      );
+    }
+  }
+
+  #sendCollected(): boolean {
+    if (this.#out.length === 0) return true;
+    const text = this.#out.join("");
+    this.#out = [];
+    return this.#call.data(Buffer.from(text));
+  }
+
+  #sendWhole(): void {
+    const encoding = this.#headers?.get("content-encoding");
+    const raw = Buffer.concat(this.#held);
+    const bytes = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
+    const text = bytes?.toString("utf8") ?? "";
+    const parsed = parseMembers(text);
+    if (this.#status < 400 && (parsed === undefined || this.#heldBytes > MAX_ANSWER_BYTES)) {
+      this.#call.fail(
+        new GatewayError("backend_response_invalid", {
+          detail: "the provider's answer is not a JSON object of at most 16 MiB",
+        }),
+      );
+      return;
+    }
+    const { clientFormat, context } = this.#plan;
+    const body =
+      parsed !== undefined && this.#status < 400
+        ? this.#translation.response(parsed, context)
+        : errorBody(clientFormat, { status: this.#status, message: errorMessage(parsed, text), code: undefined });
+    const out = Buffer.from(JSON.stringify(body));
+    const headers = this.#headers;
+    if (!headers) return;
+    for (const name of ["content-encoding", "etag", "x-amzn-errortype"]) headers.delete(name);
+    headers.set("content-type", "application/json");
+    headers.set("content-length", String(out.length));
+    this.#call.head(this.#status, headers);
+    this.#call.data(out);
+    this.#call.end();
+  }
+
+  #settle(complete: boolean): void {
+    if (this.#tap === undefined) this.#settlement.nothing();
+    else if (complete) this.#tap.end();
+    else this.#tap.abort();
+  }
+}

@@ -1,0 +1,207 @@
+/**
+ * The `mcp` backend: MCP servers behind one endpoint, for clients of every protocol revision. It reads the
+ * request, finds or opens the session it belongs to, and answers with the streams that the session feeds.
+ */
+import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { HookResult } from "../../core/policy.ts";
+import type { Reply } from "../../core/reply.ts";
+import { HeaderList } from "../../lib/headers.ts";
+import {
+  checkContentType,
+  checkPostHead,
+  type Demand,
+  legacyOther,
+  legacyPost,
+  parseBody,
+  Refused,
+  readBody,
+} from "../../mcp/downstream.ts";
+import { Hub } from "../../mcp/hub.ts";
+import type { ClientMessage } from "../../mcp/json-rpc.ts";
+import { factsOf } from "../../mcp/message-facts.ts";
+import { isModern, modernPost } from "../../mcp/modern-downstream.ts";
+import { isOldTransport, requireStream, singleMessage } from "../../mcp/old-transport.ts";
+import { guardOrigin, trustedHosts } from "../../mcp/origin-guard.ts";
+import type { Session } from "../../mcp/session.ts";
+import { ownerOf } from "../../mcp/session-owner.ts";
+import { type McpConfig, mcpSchema } from "../../mcp/target-config.ts";
+
+/** Until the response head; a stream that has begun has no limit (decisions.md). */
+const DEFAULT_TIMEOUT_MS = 300_000;
+
+/** Where clients look: the endpoint, and the event stream of the old transport. */
+const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
+
+const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
+
+export const mcp = defineBackend({
+  key: "mcp",
+  doc: "MCP servers: child processes over stdio, streamable HTTP and HTTP+SSE servers, several of them seen as one.",
+  schema: mcpSchema,
+  defaultPaths: MCP_PATHS,
+  section: { name: "mcp", defaultPort: 3000, paths: MCP_PATHS },
+
+  compile(config, env) {
+    const resolved: McpConfig = { ...config, targets: config.targets.map((target) => withResolvedPath(target, env)) };
+    const hub = env.keep(
+      `mcp ${env.name}`,
+      { targets: resolved.targets, prefixMode: config.prefixMode, tls: env.tls },
+      () =>
+        new Hub(resolved, {
+          name: env.name,
+          clock: env.clock,
+          logger: env.logger.for("mcp"),
+          tasks: env.tasks,
+          tls: env.tls,
+          environment: env.environment,
+        }),
+      (living) => living.close(),
+    );
+    hub.configure(resolved);
+    return createBackend(resolved, hub, env);
+  },
+});
+
+function createBackend(config: McpConfig, hub: Hub, env: BackendEnv): Backend {
+  const trusted = trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
+  const targetNames = config.targets.map(({ name }) => name);
+  const address = hub.targets[0]?.address ?? `internal:${env.name}`;
+  const demands = new WeakMap<Exchange, Demand>();
+
+  function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
+    const message = Array.isArray(parsed) ? undefined : (parsed as ClientMessage | undefined);
+    exchange.facts.mcp = factsOf(message, exchange.request.headers.get("mcp-session-id"), targetNames, hub.names);
+  }
+
+  function demandOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): Demand {
+    const { request } = exchange;
+    if (isOldTransport(request)) {
+      const session = requireStream(request, (id) => hub.sessions.findStream(id, ownerOf(exchange)));
+      return { kind: "streamMessage", session, message: singleMessage(parsed) };
+    }
+    if (!isModern(request, parsed)) return legacyPost(request, parsed, finder(hub, exchange));
+    const accepted = modernPost(request, parsed);
+    return accepted ? { kind: "modern", request: accepted } : { kind: "dropped" };
+  }
+
+  function understand(exchange: Exchange, text: string): void {
+    const parsed = parseBody(text);
+    note(exchange, parsed);
+    demands.set(exchange, demandOf(exchange, parsed));
+  }
+
+  function prepare(exchange: Exchange): undefined | Promise<void> {
+    const { request } = exchange;
+    if (request.method !== "POST") {
+      note(exchange, undefined);
+      demands.set(
+        exchange,
+        isOldTransport(request) ? { kind: "openStream" } : legacyOther(request, finder(hub, exchange)),
+      );
+      return undefined;
+    }
+    if (isOldTransport(request)) checkContentType(request);
+    else checkPostHead(request);
+    const body = readBody(exchange);
+    if (typeof body !== "string") return body.then((text) => understand(exchange, text));
+    understand(exchange, body);
+    return undefined;
+  }
+
+  return {
+    facts: { name: env.name, type: "mcp", protocol: "mcp" },
+    defaultTimeoutMs: DEFAULT_TIMEOUT_MS,
+
+    prepare(exchange) {
+      guardOrigin(exchange, trusted);
+      return refusalsAsAnswers(() => prepare(exchange));
+    },
+
+    call(exchange, call) {
+      const demand = demands.get(exchange);
+      if (demand === undefined) throw new Error("the request was not prepared");
+      const target = exchange.facts.mcp?.target;
+      call.attempt(hub.targets.find(({ name }) => name === target)?.address ?? address);
+      return serve(hub, demand, exchange, call);
+    },
+
+    describe: () => ({
+      targets: config.targets.map(({ name, stdio, mcp: http, sse, shared }) => ({
+        name,
+        ...(stdio ? { stdio: { cmd: stdio.cmd, args: stdio.args, env: Object.keys(stdio.env) } } : {}),
+        ...(http ? { mcp: { url: http.url } } : {}),
+        ...(sse ? { sse: { url: sse.url } } : {}),
+        ...(shared ? { shared } : {}),
+      })),
+      prefixMode: config.prefixMode,
+      failureMode: config.failureMode,
+      sessions: hub.sessions.size,
+      children: hub.children,
+    }),
+  };
+}
+
+function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | undefined } {
+  return { find: (id) => hub.sessions.find(id, ownerOf(exchange)) };
+}
+
+function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall): BackendRun {
+  const { headers } = exchange.request;
+  const forwarded = hub.wantsHeaders ? headers : undefined;
+  switch (demand.kind) {
+    case "initialize":
+      return hub.initialize(demand.request, ownerOf(exchange), headers, call);
+    case "requests":
+      for (const message of demand.notes) pass(demand.session, message);
+      return demand.session.request(demand.requests, call, exchange.mcpAccess, forwarded);
+    case "notes":
+      for (const message of demand.notes) pass(demand.session, message);
+      return empty(call, 202);
+    case "listen":
+      return demand.session.listen(call, demand.after);
+    case "delete":
+      demand.session.end("the client ended it");
+      return empty(call, 204);
+    case "openStream":
+      return hub.openStream(exchange, call);
+    case "streamMessage":
+      if (demand.message.kind !== "request") pass(demand.session, demand.message);
+      else if (demand.message.method === "initialize") hub.initializeStream(demand.session, demand.message, headers);
+      else demand.session.requestOnStream(demand.message, exchange.mcpAccess, forwarded);
+      return empty(call, 202);
+    case "modern":
+      return hub.serveModern(demand.request, exchange, call);
+    case "dropped":
+      return empty(call, 202);
+  }
+}
+
+function pass(session: Session, message: Exclude<ClientMessage, { kind: "request" }>): void {
+  if (message.kind === "notification") session.notify(message);
+  else session.respond(message);
+}
+
+function empty(call: BackendCall, status: number): BackendRun {
+  call.head(status, new HeaderList());
+  call.end();
+  return NO_RUN;
+}
+
+/** Refusals of the protocol are answers, not errors of the gateway. */
+function refusalsAsAnswers(prepare: () => undefined | Promise<void>): HookResult {
+  const asReply = (error: unknown): Reply => {
+    if (error instanceof Refused) return error.reply;
+    throw error;
+  };
+  try {
+    return prepare()?.then(() => undefined, asReply);
+  } catch (error) {
+    return asReply(error);
+  }
+}
+
+function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {
+  const { stdio } = target;
+  return stdio?.cwd === undefined ? target : { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
+}

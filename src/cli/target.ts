@@ -1,0 +1,57 @@
+/**
+ * Which gateway a command talks to: the one on this machine (`--local`, also when nothing is said), on another port
+ * or socket, or one in a cluster (`gateway/<name>`). The flags are the same for every command.
+ */
+import type { Command } from "commander";
+import { DEFAULT_ADMIN_PORT } from "../admin/paths.ts";
+import { type AdminClient, createAdminClient } from "./admin-client.ts";
+import { usageError } from "./cli-error.ts";
+import type { Terminal } from "./terminal.ts";
+
+export interface TargetFlags {
+  readonly local?: boolean;
+  readonly adminPort?: string;
+  readonly adminSocket?: string;
+  readonly namespace?: string;
+  readonly kubeconfig?: string;
+  readonly context?: string;
+}
+
+/** A gateway that can be asked, and a way to reach its listeners. */
+export interface Target {
+  readonly admin: AdminClient;
+  /** A port on 127.0.0.1 that leads to this port of the gateway. */
+  listenerPort(port: number): Promise<number>;
+}
+
+export function withTarget(command: Command): Command {
+  return command
+    .option("--local", "the gateway on this machine (also the default)")
+    .option("-p, --admin-port <port>", `admin port of the gateway (default ${DEFAULT_ADMIN_PORT})`)
+    .option("--admin-socket <path>", "unix socket of the admin interface (config.adminAddr: unix:<path>)")
+    .option("-n, --namespace <name>", "namespace of a target in a cluster")
+    .option("-k, --kubeconfig <file>", "kubeconfig for a target in a cluster")
+    .option("--context <name>", "context of the kubeconfig");
+}
+
+export async function openTarget(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<Target> {
+  const adminPort = portOf("--admin-port", flags.adminPort ?? String(DEFAULT_ADMIN_PORT));
+  if (name !== undefined) {
+    if (flags.local) throw usageError("--local does not go with a target; leave out one of them");
+    if (flags.adminSocket !== undefined) throw usageError("--admin-socket does not go with a target in a cluster");
+    const { openClusterTarget } = await import("./cluster-target.ts");
+    return openClusterTarget(name, adminPort, flags, terminal);
+  }
+  const admin = createAdminClient(
+    flags.adminSocket === undefined
+      ? { display: `127.0.0.1:${adminPort}`, port: adminPort }
+      : { display: `unix:${flags.adminSocket}`, socketPath: flags.adminSocket },
+  );
+  return { admin, listenerPort: (port) => Promise.resolve(port) };
+}
+
+export function portOf(flag: string, text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (port < 1 || port > 65535) throw usageError(`invalid ${flag} ${text}: a port is a number from 1 to 65535`);
+  return port;
+}

@@ -1,0 +1,197 @@
+/**
+ * `gwctl proxy trace` (spec 4.4): waits for the next request, or sends one itself, and shows its trace: as JSON lines,
+ * as a plain list, or in the terminal UI. Experimental, like the trace itself (spec 9).
+ */
+import { randomBytes } from "node:crypto";
+import type { TraceEvent } from "../trace/events.ts";
+import { CliError, usageError } from "./cli-error.ts";
+import { curlCommand, parseCurlArguments } from "./curl-arguments.ts";
+import { runProgram } from "./run-program.ts";
+import { openTarget, portOf, type Target, type TargetFlags } from "./target.ts";
+import { printable, type Terminal } from "./terminal.ts";
+import { openTrace, rawLine, readTraceFile } from "./trace-source.ts";
+import { plainLine } from "./trace-text.ts";
+
+export interface TraceFlags extends TargetFlags {
+  readonly raw?: boolean;
+  readonly port?: string;
+  readonly expression?: string;
+  readonly count?: string;
+  readonly file?: string;
+}
+
+/** A request that was sent and not traced is not one of this gateway's, or was refused before it had a head. */
+const TRACE_LIMIT_MS = 3_000;
+/** curl must not learn of a proxy: the request goes to the listener. */
+const PROXY_VARIABLE = /^(?:https?|all|ftp|no)_proxy$/i;
+
+export async function trace(
+  name: string | undefined,
+  flags: TraceFlags,
+  request: readonly string[] | undefined,
+  terminal: Terminal,
+): Promise<void> {
+  checkFlags(name, flags, request);
+  if (flags.file !== undefined) {
+    const events = readTraceFile(flags.file, terminal);
+    await show(`saved trace ${flags.file}`, flags, terminal, (view) => {
+      for (const event of events) view.event(event);
+      return Promise.resolve();
+    });
+    return;
+  }
+  const injected = request === undefined ? undefined : parseCurlArguments(request);
+  const port = flags.port === undefined ? 0 : portOf("--port", flags.port);
+  const target = await openTarget(name, flags, terminal);
+  try {
+    await show(target.admin.display, flags, terminal, async (view) => {
+      if (injected) await inject(target, injected, port, view, terminal, flags);
+      else await watch(target, flags, view);
+    });
+  } finally {
+    target.admin.close();
+  }
+}
+
+function checkFlags(name: string | undefined, flags: TraceFlags, request: readonly string[] | undefined): void {
+  if (flags.file !== undefined) {
+    if (name !== undefined || flags.local) throw usageError("--file shows a saved trace: it takes no target");
+    if (flags.expression !== undefined) throw usageError("--file does not go with --expression");
+    if (request !== undefined) throw usageError("--file does not go with a request after --");
+  }
+  if (request !== undefined && flags.port === undefined)
+    throw usageError("a request after -- needs --port <listener port>");
+  if (request === undefined && flags.port !== undefined)
+    throw usageError("--port needs a request: … --port 3000 -- http://example.test/path");
+  if (request !== undefined && (flags.expression !== undefined || flags.count !== undefined))
+    throw usageError("--expression and --count wait for requests; leave them out to send one");
+  if (flags.count !== undefined && !(/^\d{1,4}$/.test(flags.count) && Number(flags.count) >= 1))
+    throw usageError(`invalid --count ${flags.count}: a number from 1 to 1000`);
+}
+
+/** Where events go while they come. */
+export interface TraceView {
+  event(event: TraceEvent): void;
+  status(text: string): void;
+  /** Resolves when the user has seen enough; a list has nobody to wait for. */
+  readonly closed: Promise<void>;
+}
+
+async function show(
+  title: string,
+  flags: TraceFlags,
+  terminal: Terminal,
+  run: (view: TraceView) => Promise<void>,
+): Promise<void> {
+  const never = new Promise<void>(() => undefined);
+  if (flags.raw || !terminal.isInteractive) {
+    await run({
+      event: (event) => terminal.out(flags.raw ? rawLine(event) : plainLine(event)),
+      status: (text) => terminal.err(`${text}\n`),
+      closed: never,
+    });
+    return;
+  }
+  const { openTraceScreen } = await import("./trace-screen.tsx");
+  const screen = openTraceScreen({ title, hasColor: terminal.hasColor });
+  let failure: unknown;
+  const running = run(screen).then(
+    () => screen.complete(),
+    (error) => {
+      failure = error;
+      screen.close();
+    },
+  );
+  await screen.closed;
+  // The user may leave while the gateway still waits: nothing is left to hear.
+  void running;
+  if (failure) throw failure;
+}
+
+async function watch(target: Target, flags: TraceFlags, view: TraceView): Promise<void> {
+  let seen = 0;
+  const open = await openTrace(
+    target.admin,
+    {
+      ...(flags.expression === undefined ? {} : { expression: flags.expression }),
+      ...(flags.count === undefined ? {} : { count: Number(flags.count) }),
+    },
+    {
+      armed: () => view.status("waiting for the next request (experimental)"),
+      event: (event) => {
+        seen += 1;
+        view.event(event);
+      },
+      dropped: view.status,
+    },
+  );
+  await Promise.race([open.ended, view.closed]);
+  open.stop();
+  if (seen === 0 && !(await isSettled(view.closed)))
+    throw new CliError("the gateway closed the trace before a request came");
+}
+
+async function inject(
+  target: Target,
+  injected: ReturnType<typeof parseCurlArguments>,
+  port: number,
+  view: TraceView,
+  terminal: Terminal,
+  flags: TraceFlags,
+): Promise<void> {
+  // Other traffic goes on: the id finds our own request among it.
+  const requestId = injected.requestId ?? `gwctl-${randomBytes(6).toString("hex")}`;
+  const localPort = await target.listenerPort(port);
+  let armed: () => void = () => undefined;
+  const isArmed = new Promise<void>((resolve) => {
+    armed = resolve;
+  });
+  const open = await openTrace(
+    target.admin,
+    { expression: `request.headers["x-request-id"] == ${JSON.stringify(requestId)}` },
+    { armed: () => armed(), event: view.event, dropped: view.status },
+  );
+  try {
+    await Promise.race([isArmed, open.ended]);
+    view.status("sending the request (experimental)");
+    const answer = await curl(
+      curlCommand({ ...injected, port: localPort, requestId, hasRequestId: injected.requestId !== undefined }),
+      terminal,
+      flags.raw === true || !terminal.isInteractive,
+    );
+    const said = printable(`${answer.stdout}${answer.stderr}`).trim();
+    if (said !== "") view.status(said);
+    // curl fails by `--fail` or a broken answer too; the trace tells, if there is one.
+    const complete = await Promise.race([
+      open.ended.then(() => true),
+      view.closed.then(() => true),
+      new Promise<boolean>((resolve) => terminal.clock.after(TRACE_LIMIT_MS, () => resolve(false))),
+    ]);
+    if (!complete)
+      throw new CliError(
+        answer.code === 0
+          ? `the request was answered, but not by a listener of ${target.admin.display}: is --port ${port} one of its listeners?`
+          : `curl failed with exit code ${answer.code}${said === "" ? "" : ` (${said})`}: is --port ${port} a listener?`,
+      );
+  } finally {
+    open.stop();
+  }
+}
+
+async function curl(args: readonly string[], terminal: Terminal, inheritStdin: boolean) {
+  const environment = Object.fromEntries(
+    Object.entries(terminal.environment).filter(([name]) => !PROXY_VARIABLE.test(name)),
+  );
+  try {
+    return await runProgram("curl", args, { environment, inheritStdin });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    throw new CliError(
+      "curl is not installed; install it, or leave out the URL and send the request yourself while gwctl waits",
+    );
+  }
+}
+
+function isSettled(promise: Promise<void>): Promise<boolean> {
+  return Promise.race([promise.then(() => true), Promise.resolve(false)]);
+}

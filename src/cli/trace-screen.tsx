@@ -1,0 +1,250 @@
+/**
+ * The terminal UI of `gwctl proxy trace`: the events on the left, one of them in detail on the right. Loaded only
+ * when it is shown, because its library costs more time than all the rest of gwctl.
+ */
+import { Box, render, Text, useApp, useInput, useStdout } from "ink";
+import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
+import type { Severity, TraceEvent } from "../trace/events.ts";
+import type { TraceView } from "./trace-command.ts";
+import { type DetailLine, diffLines, eventLines, type Format, snapshotLines } from "./trace-details.ts";
+import { createTraceStore, type TraceStore } from "./trace-store.ts";
+import { duration, labelOf, summaryOf } from "./trace-text.ts";
+import { barsOf, drawBars } from "./waterfall.ts";
+
+/** What a terminal without a size (a pipe, a test) is taken for. */
+const DEFAULT_COLUMNS = 80;
+const DEFAULT_ROWS = 24;
+/** Title, two lines of help, and the frames of the panes. */
+const CHROME_ROWS = 5;
+
+type Mode = "event" | "snapshot" | "diff" | "waterfall";
+type Pane = "events" | "detail";
+
+const MODES: Readonly<Record<Mode, string>> = {
+  event: "Event",
+  snapshot: "Snapshot",
+  diff: "Changes",
+  waterfall: "Waterfall",
+};
+const MODE_KEYS: Readonly<Record<string, Mode>> = { e: "event", s: "snapshot", d: "diff", w: "waterfall" };
+const COLORS: Readonly<Record<Severity, string | undefined>> = { info: undefined, warn: "yellow", error: "red" };
+const MARKS: Readonly<Record<Severity, string>> = { info: " ", warn: "!", error: "✗" };
+
+/** Shown until the first event. */
+const EMPTY: readonly DetailLine[] = [
+  { text: "Send a request to the gateway:" },
+  { text: "its steps appear here as they happen." },
+];
+
+interface View {
+  /** Undefined while the screen follows the last event. */
+  readonly chosen: number | undefined;
+  readonly pane: Pane;
+  readonly mode: Mode;
+  readonly format: Format;
+  readonly scroll: number;
+}
+
+type Action = "pane" | "format" | { mode: Mode } | { move: number; last: number; maxScroll: number };
+
+const START: View = { chosen: undefined, pane: "events", mode: "event", format: "yaml", scroll: 0 };
+
+/** Keys can come faster than frames: each builds on the view that the one before left. */
+function step(view: View, action: Action): View {
+  if (action === "pane") return { ...view, pane: view.pane === "events" ? "detail" : "events" };
+  if (action === "format") return { ...view, format: view.format === "yaml" ? "json" : "yaml" };
+  if ("mode" in action) return { ...view, mode: action.mode, scroll: 0 };
+  const { move, last, maxScroll } = action;
+  if (view.pane === "detail") return { ...view, scroll: clamp(Math.min(view.scroll, maxScroll) + move, 0, maxScroll) };
+  const next = clamp(Math.min(view.chosen ?? last, last) + move, 0, Math.max(0, last));
+  return { ...view, chosen: next === last ? undefined : next, scroll: 0 };
+}
+
+export interface ScreenProps {
+  readonly title: string;
+  readonly store: TraceStore;
+  readonly hasColor: boolean;
+}
+
+export function TraceScreen({ title, store, hasColor }: ScreenProps) {
+  const { events, status } = useSyncExternalStore(store.subscribe, store.state);
+  const { columns, rows } = useSize();
+  const { exit } = useApp();
+  const [view, act] = useReducer(step, START);
+  const { pane, mode, format } = view;
+
+  const paneRows = Math.max(3, rows - 1 - CHROME_ROWS);
+  // Bars need room more than summaries do.
+  const listWidth = Math.floor((columns * (mode === "waterfall" ? 2 : 3)) / 5);
+  const detailWidth = columns - listWidth;
+  const last = events.length - 1;
+  // Follows the last event until the reader chooses one.
+  const selected = Math.min(view.chosen ?? last, last);
+  const details = detailOf(mode, events, selected, format, detailWidth - 4);
+  const maxScroll = Math.max(0, details.length - paneRows);
+  const top = Math.min(view.scroll, maxScroll);
+  const visible = details.slice(top, top + paneRows).map((line, i) => ({ row: top + i, line }));
+
+  useInput((input, key) => {
+    const move = (by: number): void => act({ move: by, last, maxScroll });
+    if (input === "q" || key.escape) exit();
+    else if (key.tab) act("pane");
+    else if (key.upArrow || input === "k") move(-1);
+    else if (key.downArrow || input === "j") move(1);
+    else if (key.pageUp) move(-paneRows);
+    else if (key.pageDown || input === " ") move(paneRows);
+    else if (input === "g") move(-Number.MAX_SAFE_INTEGER);
+    else if (input === "G") move(Number.MAX_SAFE_INTEGER);
+    else if (input === "f") act("format");
+    else {
+      const next = MODE_KEYS[input];
+      if (next !== undefined) act({ mode: next });
+    }
+  });
+
+  const event = events[selected];
+  const took = event && event.eventStart !== null ? ` ${duration(event.eventEnd - event.eventStart)}` : "";
+  return (
+    <Box flexDirection="column" width={columns} height={rows - 1}>
+      <Text wrap="truncate">
+        <Text bold>{`Trace ${title}`}</Text>
+        <Text dimColor>{"  experimental"}</Text>
+      </Text>
+      <Box height={paneRows + 2}>
+        <Frame title="Events" isActive={pane === "events"} width={listWidth} hasColor={hasColor}>
+          <EventList events={events} selected={selected} rows={paneRows} width={listWidth - 4} hasColor={hasColor} />
+        </Frame>
+        <Frame
+          title={`${MODES[mode]}${took}${maxScroll > 0 ? ` ${top + 1}-${top + paneRows}/${details.length}` : ""}`}
+          isActive={pane === "detail"}
+          width={detailWidth}
+          hasColor={hasColor}
+        >
+          {visible.map(({ row, line }) => (
+            <DetailText key={row} line={line} hasColor={hasColor} />
+          ))}
+        </Frame>
+      </Box>
+      <Text wrap="truncate">{status}</Text>
+      <Text wrap="truncate" dimColor={hasColor}>
+        {"↑↓ move  tab pane  e event  s snapshot  d changes  w waterfall  f format  q quit"}
+      </Text>
+    </Box>
+  );
+}
+
+function Frame(props: {
+  readonly title: string;
+  readonly isActive: boolean;
+  readonly width: number;
+  readonly hasColor: boolean;
+  readonly children: React.ReactNode;
+}) {
+  const { title, isActive, width, hasColor, children } = props;
+  const color = hasColor && isActive ? { borderColor: "cyan" } : {};
+  return (
+    <Box flexDirection="column" width={width} borderStyle={isActive ? "bold" : "single"} {...color} paddingX={1}>
+      {children}
+      <Box position="absolute" marginTop={-1} marginLeft={1}>
+        <Text bold={isActive}>{` ${title} `}</Text>
+      </Box>
+    </Box>
+  );
+}
+
+function EventList(props: {
+  readonly events: readonly TraceEvent[];
+  readonly selected: number;
+  readonly rows: number;
+  readonly width: number;
+  readonly hasColor: boolean;
+}) {
+  const { events, selected, rows, width, hasColor } = props;
+  const first = clamp(selected - Math.floor(rows / 2), 0, Math.max(0, events.length - rows));
+  return events.slice(first, first + rows).map((event, i) => {
+    const index = first + i;
+    const isSelected = index === selected;
+    const color = hasColor ? COLORS[event.severity] : undefined;
+    const text = `${isSelected ? "›" : " "}${String(index + 1).padStart(3)} ${MARKS[event.severity] ?? " "} ${labelOf(event).padEnd(14)} ${summaryOf(event)}`;
+    return (
+      <Text key={`${index}`} wrap="truncate" inverse={isSelected} {...(color ? { color } : {})}>
+        {isSelected ? text.padEnd(width) : text}
+      </Text>
+    );
+  });
+}
+
+function DetailText({ line, hasColor }: { readonly line: DetailLine; readonly hasColor: boolean }) {
+  const color = !hasColor || line.change === undefined ? {} : { color: line.change === "added" ? "green" : "red" };
+  return (
+    <Text wrap="truncate" {...color}>
+      {line.text === "" ? " " : line.text}
+    </Text>
+  );
+}
+
+function detailOf(
+  mode: Mode,
+  events: readonly TraceEvent[],
+  selected: number,
+  format: Format,
+  width: number,
+): DetailLine[] {
+  const event = events[selected];
+  if (!event) return wrapped(EMPTY, width);
+  if (mode === "snapshot") return wrapped(snapshotLines(events, selected, format), width);
+  if (mode === "diff") return wrapped(diffLines(events, selected), width);
+  if (mode === "waterfall")
+    return drawBars(barsOf(events), width).map(({ text, failed }) =>
+      failed ? { text, change: "removed" as const } : { text },
+    );
+  return wrapped(eventLines(event, format), width);
+}
+
+/** A long value goes on in the next line: nothing in the detail pane is cut off. */
+function wrapped(lines: readonly DetailLine[], width: number): DetailLine[] {
+  return lines.flatMap((line) => {
+    const parts: DetailLine[] = [];
+    for (let rest = line.text; ; rest = rest.slice(width)) {
+      parts.push({ ...line, text: rest.slice(0, width) });
+      if (rest.length <= width) return parts;
+    }
+  });
+}
+
+function useSize(): { columns: number; rows: number } {
+  const { stdout } = useStdout();
+  const read = () => ({ columns: stdout.columns || DEFAULT_COLUMNS, rows: stdout.rows || DEFAULT_ROWS });
+  const [size, setSize] = useState(read);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the stream stays the same for the life of the screen
+  useEffect(() => {
+    const resized = (): void => setSize(read());
+    stdout.on("resize", resized);
+    return () => void stdout.off("resize", resized);
+  }, []);
+  return size;
+}
+
+function clamp(value: number, min: number, max: number): number {
+  return Math.max(min, Math.min(max, value));
+}
+
+export interface OpenScreen extends TraceView {
+  complete(): void;
+  close(): void;
+}
+
+/** Takes over the terminal until `q` is pressed; the screen that was there before comes back. */
+export function openTraceScreen({ title, hasColor }: { title: string; hasColor: boolean }): OpenScreen {
+  const store = createTraceStore();
+  process.stdout.write("\u001b[?1049h\u001b[H");
+  const app = render(<TraceScreen title={title} store={store} hasColor={hasColor} />, { patchConsole: false });
+  const closed = app.waitUntilExit().then(() => void process.stdout.write("\u001b[?1049l"));
+  return {
+    event: store.add,
+    status: store.status,
+    complete: store.complete,
+    close: () => app.unmount(),
+    closed,
+  };
+}

@@ -1,0 +1,74 @@
+/**
+ * Joins resource documents (GatewayPolicy, Gateway, HTTPRoute) to the standalone configuration. A bad document
+ * becomes a status and a warning and never stops the start; an invalid security part closes its targets.
+ */
+import type { z } from "zod";
+import type { ConfigError } from "../core/errors.ts";
+import { policies } from "../policies/index.ts";
+import { type NormalConfig, type NormalGateway, type NormalRoute, normalRoute } from "./normalize.ts";
+import type { PolicyResource } from "./resources/documents.ts";
+import { translateResources } from "./resources/translate.ts";
+import { routeSchema } from "./schema.ts";
+import type { SourceDocument } from "./yaml-source.ts";
+
+export interface AttachedResources {
+  readonly resources: readonly PolicyResource[];
+  /** To log; none of them stops the load. */
+  readonly problems: readonly ConfigError[];
+}
+
+export function attachResources(
+  config: NormalConfig,
+  documents: readonly SourceDocument[],
+  nowMs: number,
+  previous: readonly PolicyResource[] | undefined,
+): AttachedResources {
+  if (documents.length === 0) return { resources: [], problems: [] };
+  const result = translateResources({
+    documents,
+    standalone: {
+      gateways: config.gateways.map(({ name, port, policies: placed }) => ({
+        name,
+        port,
+        policyKinds: placed.map(({ kind }) => kind),
+      })),
+      routes: config.routes.map(({ name, gateways, policies: placed }) => ({
+        name,
+        gateways,
+        policyKinds: placed.map(({ kind }) => kind),
+      })),
+      services: config.services,
+    },
+    policies,
+    routeSchema,
+    nowMs,
+    ...(previous ? { previous } : {}),
+  });
+
+  for (const { name, port, protocol, tls, document, path } of result.gateways) {
+    config.gateways.push({ name, port, address: undefined, protocol, tls, policies: [], place: { document, path } });
+  }
+  for (const { route, closed, document, path } of result.routes) {
+    // Translated routes were held against the schema; parsing again fills in its defaults.
+    const parsed: z.output<typeof routeSchema> = routeSchema.parse(route);
+    const normal = normalRoute(route.name, route.gateways, parsed, { document, path });
+    config.routes.push(closed === undefined ? normal : { ...normal, closed });
+  }
+  for (const { target, kind, config: value, written, owner, document, path } of result.attachments) {
+    targetOf(config, target)?.policies.push({ kind, config: value, written, owner, place: { document, path } });
+  }
+  for (const { target, reason } of result.closures) {
+    const found = targetOf(config, target);
+    if (found) found.closed = reason;
+  }
+  return { resources: result.policies, problems: result.problems };
+}
+
+function targetOf(
+  config: NormalConfig,
+  { kind, name }: { kind: "gateway" | "route"; name: string },
+): NormalGateway | NormalRoute | undefined {
+  return kind === "gateway"
+    ? config.gateways.find((one) => one.name === name)
+    : config.routes.find((one) => one.name === name);
+}

@@ -1,0 +1,31 @@
+/**
+ * A GatewayPolicy's spec as it may be shown (dump, UI, status): secrets replaced. The schema says what is secret, so
+ * what the schema does not know, and a security part that does not fit it, is not shown at all: a misspelt field may
+ * hold a key.
+ */
+import type { PolicyDefinition } from "../../core/policy.ts";
+import { REDACTED, type Redaction } from "../../trace/redact.ts";
+import { shownConfig } from "../shown-config.ts";
+import type { Path } from "../yaml-source.ts";
+import { findParts, isObject, partsOf, specSchema } from "./parts.ts";
+
+export function shownSpec(spec: unknown, policies: readonly PolicyDefinition[], redaction: Redaction): unknown {
+  if (!isObject(spec)) return {};
+  const { found, unknown } = findParts(spec, partsOf(policies));
+  const hidden = [
+    ...unknown.map(({ path }) => path),
+    ...found
+      .filter(({ part, value }) => part.isSecurity && !part.schema.safeParse(value).success)
+      .map(({ path }) => path),
+  ];
+  return hidden.reduce<unknown>(
+    (shown, path) => without(shown, path.slice(1)),
+    shownConfig(specSchema(policies), spec, redaction),
+  );
+}
+
+/** A copy in which the value at the path reads redacted. */
+function without(value: unknown, [step, ...rest]: Path): unknown {
+  if (step === undefined) return REDACTED;
+  return isObject(value) ? { ...value, [step]: without(value[step], rest) } : value;
+}

@@ -1,0 +1,61 @@
+/**
+ * An expression whose evaluations appear in the trace of the request, if it has one. What sets or reads a sensitive
+ * header is shown as redacted (decisions, trace); nothing changes for the policy that evaluates it.
+ */
+import type { EvaluationResult, Expression } from "../cel/expression.ts";
+import type { CelOutcome } from "../trace/events.ts";
+import { REDACTED, type Redaction } from "../trace/redact.ts";
+import { Attributes } from "./attributes.ts";
+
+/** Attributes that carry whatever the client sent, with credentials among it. */
+const CARRIERS = ["request.uri", "request.pathAndQuery", "request.body", "response.body"];
+const HEADERS = /^(?:request|response)\.headers\.(.+)$/;
+/** A value is shown, not archived. */
+const MAX_SHOWN_CHARS = 2048;
+
+export function tracedExpression(expression: Expression, redaction: Redaction, isHidden: boolean): Expression {
+  const mayCarrySecrets =
+    CARRIERS.some((path) => expression.reads(path)) ||
+    [...expression.paths].some((path) => readsSensitiveHeader(path, redaction));
+  const shown = isHidden ? REDACTED : expression.source;
+
+  return {
+    ...expression,
+    evaluate(attributes) {
+      const result = expression.evaluate(attributes);
+      const trace = Attributes.traceOf(attributes);
+      if (trace !== undefined) {
+        const outcome = outcomeOf(result, isHidden, mayCarrySecrets);
+        trace.point({ type: "cel", expression: shown, result: outcome }, result.ok ? "info" : "warn");
+      }
+      return result;
+    },
+  };
+}
+
+/** All headers at once, or a sensitive one in whatever case it is written. */
+function readsSensitiveHeader(path: string, redaction: Redaction): boolean {
+  const name = HEADERS.exec(path)?.[1];
+  if (name !== undefined) return redaction.isSensitive(name);
+  return path === "request.headers" || path === "response.headers";
+}
+
+function outcomeOf(result: EvaluationResult, isHidden: boolean, mayCarrySecrets: boolean): CelOutcome {
+  if (!result.ok) return { error: isHidden || mayCarrySecrets ? "the evaluation failed" : result.error };
+  const { value } = result;
+  // Yes and no give nothing away, and are what most rules are about.
+  if (typeof value === "boolean") return { value };
+  if (isHidden || mayCarrySecrets) return { value: REDACTED };
+  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
+  return text.length <= MAX_SHOWN_CHARS ? { value } : { value: `${text.slice(0, MAX_SHOWN_CHARS)}…` };
+}
+
+/** The expressions in a policy's configuration that stand under the name of a sensitive header. */
+export function hiddenSources(config: unknown, redaction: Redaction, found = new Set<string>()): Set<string> {
+  if (typeof config !== "object" || config === null) return found;
+  for (const [key, value] of Object.entries(config)) {
+    if (typeof value === "string" && redaction.isSensitive(key)) found.add(value);
+    else hiddenSources(value, redaction, found);
+  }
+  return found;
+}

@@ -1,0 +1,34 @@
+/**
+ * API keys by their SHA-256 digests: keys themselves are not kept. A presented key is looked up under a digest keyed
+ * with a secret of this process, so that the time a lookup takes says nothing about the keys, and then compared in
+ * constant time.
+ */
+import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
+
+export interface ApiKeyEntry {
+  /** SHA-256 of the key. */
+  readonly digest: Buffer;
+  /** What CEL may read as `apiKey.<field>`. */
+  readonly metadata: Readonly<Record<string, unknown>>;
+}
+
+export interface ApiKeys {
+  find(key: string): ApiKeyEntry | undefined;
+}
+
+export function digestOf(key: string): Buffer {
+  return hash("sha256", key, "buffer");
+}
+
+export function createApiKeys(entries: readonly ApiKeyEntry[]): ApiKeys {
+  const secret = randomBytes(32);
+  const slotOf = (digest: Buffer): string => createHmac("sha256", secret).update(digest).digest("base64");
+  const bySlot = new Map(entries.map((entry) => [slotOf(entry.digest), entry]));
+  return {
+    find(key) {
+      const digest = digestOf(key);
+      const entry = bySlot.get(slotOf(digest));
+      return entry && timingSafeEqual(entry.digest, digest) ? entry : undefined;
+    },
+  };
+}

@@ -1,0 +1,74 @@
+/**
+ * The checks on a token's claims that depend on the policy and the clock: issuer, audience, times (spec 5).
+ * They run on every request, also when the signature's verdict came from the cache. Comparisons are exact: no slash
+ * is forgiven, no prefix counts.
+ */
+import { failure, show, type TokenClaims, type TokenProblem } from "./token.ts";
+
+/** Clocks of providers and gateways differ; a minute is what other verifiers grant. */
+export const LEEWAY_SECONDS = 60;
+
+export interface ClaimRules {
+  readonly issuer: string;
+  readonly audiences: readonly string[];
+  /** Besides `exp`, which is always required. */
+  readonly requiredClaims?: readonly string[];
+}
+
+/** Undefined when every check holds. */
+export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: number): TokenProblem | undefined {
+  const { iss, aud, exp, nbf } = claims;
+  if (iss !== rules.issuer) return issuerProblem(iss, rules.issuer);
+  if (!hasAudience(aud, rules.audiences)) return audienceProblem(aud, rules.audiences);
+
+  const nowSeconds = nowMs / 1000;
+  if (typeof exp !== "number" || !Number.isFinite(exp)) {
+    return failure("expiry", "the token has no valid expiry", `exp is ${show(exp)}, a number is required`).problem;
+  }
+  if (nowSeconds >= exp + LEEWAY_SECONDS) {
+    const agoSeconds = Math.round(nowSeconds - exp);
+    return failure("expiry", "the token is expired", `exp was ${agoSeconds} s ago, ${LEEWAY_SECONDS} s are forgiven`)
+      .problem;
+  }
+  if (nbf !== undefined) {
+    if (typeof nbf !== "number" || !Number.isFinite(nbf)) {
+      return failure("notBefore", "the token's times are not valid", `nbf is ${show(nbf)}, a number is expected`)
+        .problem;
+    }
+    if (nowSeconds < nbf - LEEWAY_SECONDS) {
+      const aheadSeconds = Math.round(nbf - nowSeconds);
+      const detail = `nbf is ${aheadSeconds} s ahead, ${LEEWAY_SECONDS} s are forgiven: compare the clocks`;
+      return failure("notBefore", "the token is not valid yet", detail).problem;
+    }
+  }
+  // An ID token speaks to the client about the user; it grants nothing (and often has the client as its audience).
+  if (claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID") {
+    return failure("claims", "the token is not an access token", "it is an ID token; send the access token instead")
+      .problem;
+  }
+  for (const name of rules.requiredClaims ?? []) {
+    if (!Object.hasOwn(claims, name)) {
+      return failure("claims", "the token lacks a required claim", `the claim ${name} is required and missing`).problem;
+    }
+  }
+  return undefined;
+}
+
+function hasAudience(aud: unknown, accepted: readonly string[]): boolean {
+  if (typeof aud === "string") return accepted.includes(aud);
+  return Array.isArray(aud) && aud.some((one) => typeof one === "string" && accepted.includes(one));
+}
+
+function issuerProblem(iss: unknown, expected: string): TokenProblem {
+  let detail = `the token's issuer is ${show(iss)}, expected ${expected}`;
+  if (typeof iss === "string" && (iss === `${expected}/` || `${iss}/` === expected)) {
+    detail += ": they differ only in the last slash, set `issuer` exactly as the token has it";
+  }
+  return failure("issuer", "the token's issuer is not accepted", detail).problem;
+}
+
+function audienceProblem(aud: unknown, accepted: readonly string[]): TokenProblem {
+  const seen = aud === undefined ? "missing" : `[${(Array.isArray(aud) ? aud : [aud]).map(show).join(", ")}]`;
+  const detail = `the token's audience is ${seen}, expected one of [${accepted.join(", ")}]`;
+  return failure("audience", "the token's audience is not accepted", detail).problem;
+}

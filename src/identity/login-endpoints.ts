@@ -1,0 +1,268 @@
+/**
+ * What the gateway answers at the login paths of a protected route, without any token: metadata documents, client
+ * registration, and the proxied authorize and token endpoints (spec 2.4, 2.5, 4.1). Requests to the provider carry
+ * only what is named here: no cookies, no forwarding headers, and nothing but the answer's own body comes back.
+ */
+import { GatewayError } from "../core/errors.ts";
+import type { Exchange } from "../core/exchange.ts";
+import { emptyReply, jsonReply, type Reply } from "../core/reply.ts";
+import { BodyTooLarge, readAll } from "../lib/body.ts";
+import type { Fetch, FetchResponse } from "../lib/fetch.ts";
+import { HeaderList } from "../lib/headers.ts";
+import type { Logger } from "../lib/logger.ts";
+import type { Discovery } from "./discovery.ts";
+import type { LoginLimit } from "./login-limit.ts";
+import type { Discovered, IdentityProvider, ProxiedLogin } from "./provider.ts";
+import { detailOf, invalidProviderAnswer, OAuthRequestError, providerError } from "./provider-error.ts";
+import { providerFault } from "./provider-faults.ts";
+import { parseRegistration } from "./registration.ts";
+import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
+
+const MAX_BODY_BYTES = 64 * 1024;
+const MAX_ANSWER_BYTES = 1024 * 1024;
+const PROVIDER_TIMEOUT_MS = 10_000;
+
+export interface LoginEndpointsOptions {
+  /** The gateway's origin as clients see it. */
+  readonly base: string;
+  readonly provider: IdentityProvider;
+  readonly discovery: Discovery;
+  readonly resourceDocument: Readonly<Record<string, unknown>>;
+  readonly limit: LoginLimit;
+  readonly fetch: Fetch;
+  readonly logger: Logger;
+}
+
+export interface LoginEndpoints {
+  answer(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply>;
+}
+
+/** Documents are public and clients run in browsers too; a `cors` policy of the route overrides these. */
+const ANY_ORIGIN = { "access-control-allow-origin": "*" };
+/** `*` covers all but `authorization` (which a client may use at the token endpoint). */
+const ANY_HEADERS = "authorization, content-type, mcp-protocol-version, *";
+
+const METHODS: Readonly<Record<LoginEndpoint["kind"], readonly string[]>> = {
+  "protected-resource": ["GET", "HEAD"],
+  "authorization-server": ["GET", "HEAD"],
+  registration: ["POST"],
+  authorize: ["GET", "HEAD"],
+  token: ["POST"],
+};
+
+export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpoints {
+  const { provider, discovery, limit, fetch, logger } = options;
+
+  async function serverMetadata(suffix: string): Promise<Reply> {
+    const document = provider.metadata(await discovery.get(), gatewayEndpoints(options.base, suffix));
+    return jsonReply(200, document, ANY_ORIGIN);
+  }
+
+  async function register(exchange: Exchange): Promise<Reply> {
+    const registration = parseRegistration(await readBody(exchange, "application/json", "invalid_client_metadata"));
+    if (provider.register)
+      return jsonReply(201, provider.register(registration), { ...ANY_ORIGIN, "cache-control": "no-store" });
+    const discovered = await discovery.get();
+    const url = provider.registrationUrl?.(discovered);
+    if (url === undefined)
+      throw new GatewayError("not_found", { detail: "the identity provider takes no client registrations" });
+    // Written anew from what was checked, so that the provider cannot read the text in another way.
+    const body = Buffer.from(JSON.stringify(registration));
+    const response = await send(url, { "content-type": "application/json" }, body);
+    reportFault("client registration", response);
+    if (response.status !== 201 && response.status !== 200) return passThrough(response);
+    return passThrough({ ...response, body: await completed(response.body, discovered) });
+  }
+
+  /** The provider's answer, changed only where completing the registration changed it. */
+  async function completed(body: Buffer, discovered: Discovered): Promise<Buffer> {
+    const { completion } = provider;
+    const client = parseObject(body);
+    const request = client && completion?.request(discovered, client);
+    if (!completion || !request) return body;
+    try {
+      const headers = { "content-type": "application/json", authorization: `Bearer ${request.token}` };
+      const response = await send(request.url, headers, Buffer.from(JSON.stringify(request.body)), "PUT");
+      if (response.status !== 200) throw new Error(`status ${response.status}`);
+      return Buffer.from(JSON.stringify(completion.merge(client, parseObject(response.body) ?? {})));
+    } catch (error) {
+      // The client is registered all the same, and most clients can log in as it is.
+      logger.warn("a client registration could not be completed", {
+        url: request.url,
+        error: detailOf(error),
+        mend: completion.mend,
+      });
+      return body;
+    }
+  }
+
+  function authorize(login: ProxiedLogin, exchange: Exchange): Reply {
+    const query = login.rewriteAuthorizeQuery(exchange.request.query);
+    const location = query === "" ? login.authorizeUrl : `${login.authorizeUrl}?${query}`;
+    return emptyReply(302, { location, "cache-control": "no-store" });
+  }
+
+  async function token(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
+    const type = "application/x-www-form-urlencoded";
+    // Bytes as characters: what is not changed is sent on exactly as it came.
+    const form = (await readBody(exchange, type, "invalid_request")).toString("latin1");
+    const authorization = exchange.request.headers.get("authorization");
+    const body = Buffer.from(login.rewriteTokenRequest(form, authorization !== undefined), "latin1");
+    const headers = { "content-type": type, ...(authorization === undefined ? {} : { authorization }) };
+    const response = await send(login.tokenUrl, headers, body);
+    reportFault("token request", response);
+    return passThrough(response);
+  }
+
+  async function send(
+    url: string,
+    headers: Readonly<Record<string, string>>,
+    body: Buffer,
+    method = "POST",
+  ): Promise<FetchResponse> {
+    const limits = { timeoutMs: PROVIDER_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES };
+    let response: FetchResponse;
+    try {
+      response = await fetch({
+        url,
+        method,
+        headers: { accept: "application/json", ...headers },
+        body,
+        ...limits,
+      });
+    } catch (error) {
+      throw providerError(error, url);
+    }
+    const isRedirect = response.status >= 300 && response.status < 400;
+    if (isRedirect)
+      throw invalidProviderAnswer(`${url} answered with a redirect (${response.status}), which is not followed`);
+    return response;
+  }
+
+  /** The provider's text goes to the client as it is; the operator also reads what it means. */
+  function reportFault(what: string, response: FetchResponse): void {
+    if (response.status < 400) return;
+    const text = response.body.toString("utf8");
+    const fault = providerFault(text);
+    logger.warn(`the identity provider refused a ${what}`, {
+      provider: provider.name,
+      status: response.status,
+      error: errorMember(text),
+      cause: fault?.cause,
+      mend: fault?.mend,
+    });
+  }
+
+  function dispatch(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply> {
+    const { method } = exchange.request;
+    const allowed = METHODS[endpoint.kind];
+    if (method === "OPTIONS") return preflight(allowed);
+    if (!allowed.includes(method)) {
+      throw new GatewayError("method_not_allowed", {
+        headers: { allow: [...allowed, "OPTIONS"].join(", "), ...ANY_ORIGIN },
+      });
+    }
+    switch (endpoint.kind) {
+      case "protected-resource":
+        return jsonReply(200, options.resourceDocument, ANY_ORIGIN);
+      case "authorization-server":
+        return serverMetadata(endpoint.suffix);
+      case "registration":
+        limit.take(exchange.listener);
+        return register(exchange);
+      case "authorize":
+        return authorize(loginOf(provider), exchange);
+      case "token":
+        limit.take(exchange.listener);
+        return token(loginOf(provider), exchange);
+    }
+  }
+
+  return {
+    answer(endpoint, exchange) {
+      try {
+        const reply = dispatch(endpoint, exchange);
+        return reply instanceof Promise ? reply.catch(asReply) : reply;
+      } catch (error) {
+        return asReply(error);
+      }
+    },
+  };
+}
+
+/** OAuth mistakes of the client become OAuth answers; everything else is rendered where all errors are. */
+function asReply(error: unknown): Reply {
+  if (!(error instanceof OAuthRequestError)) throw error;
+  return jsonReply(
+    400,
+    { error: error.error, error_description: error.message },
+    { ...ANY_ORIGIN, "cache-control": "no-store" },
+  );
+}
+
+function preflight(allowed: readonly string[]): Reply {
+  return emptyReply(204, {
+    ...ANY_ORIGIN,
+    "access-control-allow-methods": [...allowed, "OPTIONS"].join(", "),
+    "access-control-allow-headers": ANY_HEADERS,
+    "access-control-max-age": "86400",
+  });
+}
+
+/** Only what describes the body: no cookies, no connection or policy headers of the provider. */
+function passThrough(response: FetchResponse): Reply {
+  const headers = HeaderList.of(ANY_ORIGIN);
+  for (const name of ["content-type", "cache-control", "pragma", "retry-after", "www-authenticate"]) {
+    const value = response.headers.get(name);
+    if (value !== undefined) headers.add(name, value);
+  }
+  if (!headers.has("cache-control")) headers.add("cache-control", "no-store");
+  return { status: response.status, headers, body: response.body };
+}
+
+async function readBody(
+  exchange: Exchange,
+  type: string,
+  error: "invalid_request" | "invalid_client_metadata",
+): Promise<Buffer> {
+  const { body, headers } = exchange.request;
+  const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (sent !== type) throw new OAuthRequestError(error, `the content type must be ${type}`);
+  if (body.kind === "none") return Buffer.alloc(0);
+  if (body.kind === "bytes") return limited(body.bytes);
+  if (body.length !== undefined && body.length > MAX_BODY_BYTES) throw new GatewayError("body_too_large");
+  body.taken = true;
+  try {
+    return await readAll(body.stream, MAX_BODY_BYTES);
+  } catch (failure) {
+    throw failure instanceof BodyTooLarge ? new GatewayError("body_too_large") : failure;
+  }
+}
+
+function limited(bytes: Buffer): Buffer {
+  if (bytes.length > MAX_BODY_BYTES) throw new GatewayError("body_too_large");
+  return bytes;
+}
+
+function parseObject(body: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(body.toString("utf8"));
+    return typeof value === "object" && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function loginOf(provider: IdentityProvider): ProxiedLogin {
+  // The paths exist only where the provider has it (well-known.ts): anything else is a defect.
+  if (!provider.login) throw new Error(`${provider.name} has no proxied login`);
+  return provider.login;
+}
+
+/** The OAuth error word alone: descriptions may quote what the client sent. */
+function errorMember(text: string): string | undefined {
+  const word = /"error"\s*:\s*"([a-z_]{1,60})"/.exec(text)?.[1];
+  return word ?? /\bAADSTS\d{4,9}\b/.exec(text)?.[0];
+}

@@ -1,0 +1,72 @@
+/**
+ * Errors of identity providers that operators meet (spec 7), with their cause and mend: said in the log when one
+ * passes through the gateway, and by the login check.
+ */
+
+export interface ProviderFault {
+  readonly pattern: RegExp;
+  readonly cause: string;
+  readonly mend: string;
+}
+
+export const PROVIDER_FAULTS: readonly ProviderFault[] = [
+  {
+    pattern: /HTTPS required/i,
+    cause: "the realm requires TLS and the request is not local",
+    mend: "serve the realm over https, or set its `Require SSL` to `none` for development",
+  },
+  {
+    pattern: /Account is not fully set up/i,
+    cause: "the user lacks required profile fields",
+    mend: "give the user an email address, a first and a last name, and remove pending required actions",
+  },
+  {
+    pattern: /Policy 'Trusted Hosts' rejected/i,
+    cause: "the realm's trusted-hosts policy blocks the registration",
+    mend: "in the realm's anonymous client registration policies, list the hosts of the redirect URIs under Trusted Hosts, switch `Host Sending Client Registration Request Must Match` off and keep `Client URIs Must Match` on",
+  },
+  {
+    pattern: /Policy 'Allowed Client Scopes' rejected|Not permitted to use specified clientScope/i,
+    cause: "the client asks for scopes that the realm's registration policy does not allow",
+    mend: "add the scopes of `scopesSupported` to the realm's Allowed Client Scopes policy, or make them default client scopes",
+  },
+  {
+    pattern: /Policy 'Max Clients Limit' rejected/i,
+    cause: "the realm's limit for registered clients is reached",
+    mend: "delete clients that nobody uses, or raise the limit in the realm's registration policies",
+  },
+  {
+    pattern: /AADSTS9010010/,
+    cause: "the `resource` parameter reached the tenant provider together with v2 scopes",
+    mend: "let clients log in through the gateway's authorization server, which strips it: do not override `authorizationServers`",
+  },
+  {
+    pattern: /AADSTS9002327/,
+    cause: "the redirect URI is registered on the single-page-application platform",
+    mend: "register it under `Mobile and desktop applications` (public) or `Web` (with `clientSecret`) instead",
+  },
+  {
+    pattern: /AADSTS7000218/,
+    cause: "the app registration is confidential and no client authentication was sent",
+    mend: "set `clientSecret`, or allow public client flows in the app registration",
+  },
+  {
+    pattern: /AADSTS7000215/,
+    cause: "`clientSecret` is not the value of a valid secret of the app registration",
+    mend: "copy the secret's value (not its id) and check that it has not expired",
+  },
+  {
+    pattern: /AADSTS50011/,
+    cause: "the client's redirect URI is not registered",
+    mend: "add the client's redirect URI to the app registration",
+  },
+  {
+    pattern: /AADSTS700016/,
+    cause: "`clientId` is not an app registration of this tenant",
+    mend: "compare `clientId` and the tenant id in `issuer` with the app registration's overview page",
+  },
+];
+
+export function providerFault(text: string): ProviderFault | undefined {
+  return PROVIDER_FAULTS.find((fault) => fault.pattern.test(text));
+}

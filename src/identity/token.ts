@@ -1,0 +1,160 @@
+/**
+ * A JSON Web Token taken apart, before any cryptography: three parts, strict base64url, a header that asks for
+ * nothing special (RFC 7515, RFC 7519). Encrypted, compressed, unsigned, over-long and HMAC tokens end here, so that
+ * what reaches a key is small and of a kind that a key can verify.
+ */
+
+/** Half of the header budget; real access tokens have 1 to 4 KiB. */
+export const MAX_TOKEN_BYTES = 8 * 1024;
+
+/** The only algorithms ever accepted: asymmetric, so that a public key cannot be used to sign. */
+export const ALGORITHMS = [
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "ES256",
+  "ES384",
+  "ES512",
+  "EdDSA",
+] as const;
+export type Algorithm = (typeof ALGORITHMS)[number];
+
+export type TokenClaims = Readonly<Record<string, unknown>>;
+
+export interface ParsedToken {
+  readonly algorithm: Algorithm;
+  readonly kid: string | undefined;
+  /** What the signature covers: the first two parts as sent. */
+  readonly signed: Buffer;
+  readonly signature: Buffer;
+  readonly claims: TokenClaims;
+}
+
+/** Which check failed; stable words for logs, traces and the login check. */
+export type TokenCheck =
+  | "form"
+  | "algorithm"
+  | "key"
+  | "signature"
+  | "issuer"
+  | "audience"
+  | "expiry"
+  | "notBefore"
+  | "claims";
+
+export interface TokenProblem {
+  readonly check: TokenCheck;
+  /** For the client: coarse, without any value of the token. */
+  readonly reason: string;
+  /** For the log and the trace: what was expected and what came, never the token. */
+  readonly detail: string;
+}
+
+export type TokenResult<Value> =
+  | { readonly ok: true; readonly value: Value }
+  | { readonly ok: false; readonly problem: TokenProblem };
+
+const BASE64URL = /^[A-Za-z0-9_-]+$/;
+const KNOWN = new Set<string>(ALGORITHMS);
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+export function parseToken(token: string): TokenResult<ParsedToken> {
+  if (token.length > MAX_TOKEN_BYTES)
+    return malformed(`it has ${token.length} bytes, at most ${MAX_TOKEN_BYTES} are read`);
+  const parts = token.split(".");
+  if (parts.length === 5) return malformed("it is encrypted (five parts), which is not supported");
+  const [header, payload, signature] = parts;
+  if (parts.length !== 3 || header === undefined || payload === undefined || signature === undefined) {
+    return malformed(`it has ${parts.length} parts instead of three`);
+  }
+  if (signature === "") return failure("algorithm", "the token is not signed", "the signature is empty");
+  for (const part of [header, payload, signature]) {
+    if (!BASE64URL.test(part) || part.length % 4 === 1) return malformed("a part is not base64url");
+  }
+
+  const fields = parseObject(header);
+  if (!fields) return malformed("its header is not a JSON object");
+  const problem = headerProblem(fields);
+  if (problem) return { ok: false, problem };
+  const claims = parseObject(payload);
+  if (!claims) return malformed("its claims are not a JSON object");
+
+  return {
+    ok: true,
+    value: {
+      algorithm: fields.alg as Algorithm,
+      kid: fields.kid as string | undefined,
+      signed: Buffer.from(`${header}.${payload}`, "latin1"),
+      signature: Buffer.from(signature, "base64url"),
+      claims,
+    },
+  };
+}
+
+/** Claims without any check of the signature: only for messages to the operator. */
+export function readUnverified(token: string): ParsedToken | undefined {
+  const parsed = parseToken(token);
+  return parsed.ok ? parsed.value : undefined;
+}
+
+export function failure(check: TokenCheck, reason: string, detail: string): { ok: false; problem: TokenProblem } {
+  return { ok: false, problem: { check, reason, detail } };
+}
+
+function malformed(detail: string): { ok: false; problem: TokenProblem } {
+  return failure("form", "the token is malformed", `the token is malformed: ${detail}`);
+}
+
+/** `jwk`, `jku`, `x5u` and `x5c` are never looked at: keys come from the configured key set alone. */
+function headerProblem(header: TokenClaims): TokenProblem | undefined {
+  const { alg, kid, typ } = header;
+  if (typeof alg !== "string" || !KNOWN.has(alg)) {
+    const seen = typeof alg === "string" ? show(alg) : "missing";
+    return failure(
+      "algorithm",
+      "the token's algorithm is not accepted",
+      `alg is ${seen}, accepted are ${ALGORITHMS.join(", ")}`,
+    ).problem;
+  }
+  // An extension that must be understood is not (RFC 7515 section 4.1.11); `b64` and `zip` change what is signed.
+  for (const name of ["crit", "b64", "zip", "enc"]) {
+    if (Object.hasOwn(header, name)) return malformed(`its header has \`${name}\`, which is not supported`).problem;
+  }
+  if (kid !== undefined && typeof kid !== "string") return malformed("its `kid` is not a string").problem;
+  // Logout tokens, DPoP proofs and the like are signed by the same keys, but they are no access tokens (RFC 8725 3.11).
+  if (typeof typ === "string" && /\+jwt$/i.test(typ) && !/^(application\/)?at\+jwt$/i.test(typ)) {
+    return failure("form", "the token is not an access token", `typ is ${show(typ)}, which is not an access token`)
+      .problem;
+  }
+  return undefined;
+}
+
+function parseObject(part: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(utf8.decode(Buffer.from(part, "base64url")));
+    return typeof value === "object" && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Shared by every request that carries the token: nobody may change them. Deeper than this nobody reads. */
+export function freezeClaims<Value extends object>(value: Value, depth = 16): Value {
+  if (depth > 0) {
+    for (const child of Object.values(value)) {
+      if (typeof child === "object" && child !== null) freezeClaims(child, depth - 1);
+    }
+  }
+  return Object.freeze(value);
+}
+
+/** A value from outside in a log line: quoted and cut. */
+export function show(value: unknown): string {
+  const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "missing");
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}

@@ -1,0 +1,57 @@
+/**
+ * The paths of a protected resource that clients ask for when they log in (RFC 9728, RFC 8414, OpenID Connect
+ * discovery): with the resource's path as a suffix, so that several protected routes of a listener do not collide, and
+ * without it, because some clients drop the path.
+ */
+
+export interface LoginEndpoint {
+  readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token";
+  /** The resource's path, or empty where the request came without it. */
+  readonly suffix: string;
+}
+
+const PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource";
+const AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server";
+const OPENID_CONFIGURATION = "/.well-known/openid-configuration";
+
+/** `/mcp` of `https://host/mcp` or `https://host/mcp/`; empty for the root. */
+export function resourceSuffix(resource: string): string {
+  return new URL(resource).pathname.replace(/\/+$/, "");
+}
+
+export function resourceMetadataUrl(resource: string): string {
+  return `${new URL(resource).origin}${PROTECTED_RESOURCE}${resourceSuffix(resource)}`;
+}
+
+/** `base` is the gateway's origin as clients see it. */
+export function gatewayEndpoints(base: string, suffix: string) {
+  const server = `${base}${AUTHORIZATION_SERVER}${suffix}`;
+  return {
+    issuer: `${base}${suffix}`,
+    register: `${server}/client-registration`,
+    authorize: `${server}/authorize`,
+    token: `${server}/token`,
+  };
+}
+
+export function loginEndpoints(resource: string, proxiesLogin: boolean): ReadonlyMap<string, LoginEndpoint> {
+  const endpoints = new Map<string, LoginEndpoint>();
+  const own = resourceSuffix(resource);
+  // Without suffix last and only where it is free: a resource at `/token` keeps its own document.
+  for (const suffix of own === "" ? [""] : [own, ""]) {
+    const add = (path: string, kind: LoginEndpoint["kind"]): void => {
+      if (!endpoints.has(path)) endpoints.set(path, { kind, suffix });
+    };
+    add(`${PROTECTED_RESOURCE}${suffix}`, "protected-resource");
+    add(`${AUTHORIZATION_SERVER}${suffix}`, "authorization-server");
+    add(`${OPENID_CONFIGURATION}${suffix}`, "authorization-server");
+    // The original form of OpenID Connect: appended to the issuer, not inserted before its path.
+    if (suffix !== "") add(`${suffix}${OPENID_CONFIGURATION}`, "authorization-server");
+    add(`${AUTHORIZATION_SERVER}${suffix}/client-registration`, "registration");
+    if (proxiesLogin) {
+      add(`${AUTHORIZATION_SERVER}${suffix}/authorize`, "authorize");
+      add(`${AUTHORIZATION_SERVER}${suffix}/token`, "token");
+    }
+  }
+  return endpoints;
+}

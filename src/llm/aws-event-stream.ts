@@ -1,0 +1,78 @@
+/**
+ * Reads the binary event stream of AWS (`application/vnd.amazon.eventstream`) as it arrives: length-prefixed
+ * messages with headers, a payload and two checksums. Holds at most one message, up to a limit.
+ */
+import { crc32 } from "node:zlib";
+
+export interface EventStreamMessage {
+  /** `event`, `exception` or `error`. */
+  readonly messageType: string;
+  /** The `:event-type` or `:exception-type`. */
+  readonly type: string;
+  readonly payload: Buffer;
+}
+
+export interface EventStreamReader {
+  /** Calls back for each message that the chunk completes. Throws when the bytes are not a valid stream. */
+  push(chunk: Buffer): void;
+  /** Whether the bytes so far end between two messages. */
+  readonly atBoundary: boolean;
+}
+
+const PRELUDE_BYTES = 12;
+const CHECKSUM_BYTES = 4;
+const STRING_HEADER = 7;
+/** Bytes of the value of each header type that has a fixed size (booleans, integers, timestamp, uuid). */
+const FIXED_BYTES: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
+
+export function createEventStreamReader(
+  onMessage: (message: EventStreamMessage) => void,
+  maxMessageBytes: number,
+): EventStreamReader {
+  let held: Buffer = Buffer.alloc(0);
+  return {
+    get atBoundary() {
+      return held.length === 0;
+    },
+    push(chunk) {
+      let bytes = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+      while (bytes.length >= PRELUDE_BYTES) {
+        const total = bytes.readUInt32BE(0);
+        if (total > maxMessageBytes) throw new Error(`an event stream message is larger than ${maxMessageBytes} bytes`);
+        if (total < PRELUDE_BYTES + CHECKSUM_BYTES)
+          throw new Error("an event stream message is shorter than its frame");
+        if (crc32(bytes.subarray(0, 8)) !== bytes.readUInt32BE(8))
+          throw new Error("the checksum of an event stream prelude is wrong");
+        if (bytes.length < total) break;
+        onMessage(readMessage(bytes.subarray(0, total)));
+        bytes = bytes.subarray(total);
+      }
+      held = bytes;
+    },
+  };
+}
+
+function readMessage(frame: Buffer): EventStreamMessage {
+  const end = frame.length - CHECKSUM_BYTES;
+  if (crc32(frame.subarray(0, end)) !== frame.readUInt32BE(end))
+    throw new Error("the checksum of an event stream message is wrong");
+  const payloadStart = PRELUDE_BYTES + frame.readUInt32BE(4);
+  if (payloadStart > end) throw new Error("the headers of an event stream message are longer than the message");
+  let messageType = "event";
+  let type = "";
+  for (let at = PRELUDE_BYTES; at < payloadStart; ) {
+    const nameEnd = at + 1 + frame.readUInt8(at);
+    const name = frame.toString("latin1", at + 1, nameEnd);
+    const kind = frame.readUInt8(nameEnd);
+    const fixed = FIXED_BYTES[kind];
+    const valueStart = nameEnd + 1 + (fixed === undefined ? 2 : 0);
+    const valueEnd = valueStart + (fixed ?? frame.readUInt16BE(nameEnd + 1));
+    if (kind === STRING_HEADER) {
+      const value = frame.toString("utf8", valueStart, valueEnd);
+      if (name === ":message-type") messageType = value;
+      else if (name === ":event-type" || name === ":exception-type" || name === ":error-code") type = value;
+    }
+    at = valueEnd;
+  }
+  return { messageType, type, payload: frame.subarray(payloadStart, end) };
+}

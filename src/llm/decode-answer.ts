@@ -1,0 +1,34 @@
+/**
+ * Decodes an encoded answer for reading, never for sending on. Bounded: a few kilobytes of zeros can unfold into
+ * gigabytes, and what is larger than the limit is simply not read.
+ */
+import { brotliDecompressSync, constants, gunzipSync, inflateSync } from "node:zlib";
+
+const MAX_DECODED_BYTES = 16 * 1024 * 1024;
+
+export function isEncoded(contentEncoding: string | undefined): boolean {
+  return contentEncoding !== undefined && contentEncoding !== "" && contentEncoding.toLowerCase() !== "identity";
+}
+
+/** Also of an answer that broke off: what was delivered so far. Undefined if it cannot be read. */
+export function decodeAnswer(bytes: Buffer, contentEncoding: string | undefined): Buffer | undefined {
+  const zlib = { maxOutputLength: MAX_DECODED_BYTES, finishFlush: constants.Z_SYNC_FLUSH };
+  try {
+    switch (contentEncoding?.toLowerCase()) {
+      case "gzip":
+      case "x-gzip":
+        return gunzipSync(bytes, zlib);
+      case "deflate":
+        return inflateSync(bytes, zlib);
+      case "br":
+        return brotliDecompressSync(bytes, {
+          maxOutputLength: MAX_DECODED_BYTES,
+          finishFlush: constants.BROTLI_OPERATION_FLUSH,
+        });
+      default:
+        return undefined;
+    }
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { dialectOf, modelsPathOf } from "./dialect.ts";
+
+const cases: [path: string, format: string, model?: string, stream?: boolean][] = [
+  ["/v1/chat/completions", "chat"],
+  ["/team-a/v1/chat/completions", "chat"],
+  ["/openai/deployments/gpt-4o/chat/completions", "chat"],
+  ["/", "chat"],
+  ["/anything/at/all", "chat"],
+  ["/v1/responses", "responses"],
+  ["/v1/embeddings", "embeddings"],
+  ["/v1/messages", "messages"],
+  ["/anthropic/v1/messages", "messages"],
+  ["/v1/completions", "opaque"],
+  ["/v1/images/generations", "opaque"],
+  ["/v1beta/models/gemini-2.5-pro:generateContent", "generateContent", "gemini-2.5-pro", false],
+  ["/v1beta/models/gemini-2.5-pro:streamGenerateContent", "generateContent", "gemini-2.5-pro", true],
+  ["/v1/projects/p/locations/l/publishers/google/models/g:generateContent", "generateContent", "g", false],
+  ["/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:streamRawPredict", "messages", "claude-x", true],
+  ["/model/anthropic.claude-v2%3A1/converse", "converse", "anthropic.claude-v2:1", false],
+  ["/model/amazon.nova/converse-stream", "converse", "amazon.nova", true],
+  ["/model/x/invoke-with-response-stream", "invoke", "x", true],
+  ["/model/%zz/invoke", "invoke", "%zz", false],
+];
+for (const [path, format, model, stream] of cases) {
+  test(`${path} speaks ${format}`, () => {
+    const dialect = dialectOf(path);
+    assert.deepEqual([dialect.format, dialect.pathModel, dialect.pathStream], [format, model, stream]);
+  });
+}
+
+test("counting tokens costs none", () => {
+  for (const path of [
+    "/v1/messages/count_tokens",
+    "/v1beta/models/g:countTokens",
+    "/model/x/count-tokens",
+    "/v1/responses/input_tokens",
+  ]) {
+    assert.equal(dialectOf(path).free, true, path);
+  }
+});
+
+test("the list of models is found at its usual places only", () => {
+  assert.deepEqual(modelsPathOf("/v1/models"), { name: undefined });
+  assert.deepEqual(modelsPathOf("/models"), { name: undefined });
+  assert.deepEqual(modelsPathOf("/base/v1/models/a%2Fb"), { name: "a/b" });
+  assert.equal(modelsPathOf("/v1/chat/completions"), undefined);
+  assert.equal(modelsPathOf("/supermodels"), undefined);
+});

@@ -1,0 +1,112 @@
+/**
+ * Which API a request speaks, from the end of its path: clients may be given any base path, so only the end is
+ * certain. Where the model's name stands in the path (Gemini, Bedrock) it is read from there.
+ */
+
+/** The shape of request, answer and stream. */
+export type Format =
+  | "chat"
+  | "responses"
+  | "embeddings"
+  | "messages"
+  | "generateContent"
+  | "converse"
+  | "invoke"
+  | "opaque";
+
+export interface Dialect {
+  readonly format: Format;
+  /** What follows the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */
+  readonly suffix: string;
+  /** The model, where the path names it. */
+  readonly pathModel: string | undefined;
+  /** Whether the path asks for a stream; undefined where the body says. */
+  readonly pathStream: boolean | undefined;
+  /** It asks for the size of a prompt or a list of models: nothing is generated, so nothing is charged. */
+  readonly free: boolean;
+}
+
+/** The list of models; `name` for one of them. */
+export interface ModelsPath {
+  readonly name: string | undefined;
+}
+
+/** Ends of paths, each with its format. Longer ones come first where one ends with another. */
+const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boolean])[] = [
+  ["/chat/completions", "chat"],
+  ["/responses/input_tokens", "opaque", true],
+  ["/responses/compact", "opaque"],
+  ["/responses", "responses"],
+  ["/embeddings", "embeddings"],
+  ["/messages/count_tokens", "messages", true],
+  ["/messages", "messages"],
+  // These have no tokens of ours to translate: they go to the provider as they are.
+  ["/completions", "opaque"],
+  ["/moderations", "opaque"],
+  ["/rerank", "opaque"],
+  ["/images/generations", "opaque"],
+  ["/images/edits", "opaque"],
+  ["/images/variations", "opaque"],
+  ["/audio/speech", "opaque"],
+  ["/audio/transcriptions", "opaque"],
+  ["/audio/translations", "opaque"],
+];
+
+/** `/models/<name>:<verb>`; the name may hold slashes (tuned models) but not a colon. */
+const GEMINI =
+  /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|rawPredict|streamRawPredict)$/;
+/** `/model/<id>/<verb>`; the id is percent-encoded. */
+const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
+const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
+
+export function dialectOf(path: string): Dialect {
+  for (const [suffix, format, free = false] of SUFFIXES) {
+    if (path.endsWith(suffix)) return { format, suffix, pathModel: undefined, pathStream: undefined, free };
+  }
+  const gemini = GEMINI.exec(path);
+  if (gemini) return geminiDialect(gemini[0], gemini[2] as string, gemini[3] as string);
+  const bedrock = BEDROCK.exec(path);
+  if (bedrock) return bedrockDialect(bedrock[0], bedrock[1] as string, bedrock[2] as string);
+  return { format: "chat", suffix: "/chat/completions", pathModel: undefined, pathStream: undefined, free: false };
+}
+
+/** Whether the path ends as an LLM API's does, or is merely taken for chat. */
+export function isKnownLlmPath(path: string): boolean {
+  return SUFFIXES.some(([suffix]) => path.endsWith(suffix)) || GEMINI.test(path) || BEDROCK.test(path);
+}
+
+export function modelsPathOf(path: string): ModelsPath | undefined {
+  const match = MODELS.exec(path);
+  if (!match) return undefined;
+  const name = match[1] ?? match[2];
+  return { name: name === undefined ? undefined : decode(name) };
+}
+
+function geminiDialect(suffix: string, model: string, verb: string): Dialect {
+  const format =
+    verb === "generateContent" || verb === "streamGenerateContent"
+      ? "generateContent"
+      : verb.endsWith("awPredict")
+        ? "messages"
+        : "opaque";
+  return {
+    format,
+    suffix,
+    pathModel: decode(model),
+    pathStream: verb.startsWith("stream"),
+    free: verb === "countTokens",
+  };
+}
+
+function bedrockDialect(suffix: string, id: string, verb: string): Dialect {
+  const format = verb.startsWith("converse") ? "converse" : verb.startsWith("invoke") ? "invoke" : "opaque";
+  return { format, suffix, pathModel: decode(id), pathStream: verb.endsWith("stream"), free: verb === "count-tokens" };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

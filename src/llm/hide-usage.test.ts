@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createUsageHider } from "./hide-usage.ts";
+
+const word = (content: string) => `data: ${JSON.stringify({ choices: [{ delta: { content } }], usage: null })}\n\n`;
+const usage = `data: ${JSON.stringify({ choices: [], usage: { total_tokens: 3 } })}\n\n`;
+const done = "data: [DONE]\n\n";
+
+function hide(text: string, cut: number): string {
+  const hider = createUsageHider();
+  const bytes = Buffer.from(text);
+  const out: Buffer[] = [];
+  for (let i = 0; i < bytes.length; i += cut) out.push(hider.pass(bytes.subarray(i, i + cut)) ?? Buffer.alloc(0));
+  out.push(hider.flush() ?? Buffer.alloc(0));
+  return Buffer.concat(out).toString();
+}
+
+const cases: [name: string, sent: string, received: string][] = [
+  ["only the usage chunk is taken out", word("a") + word("b") + usage + done, word("a") + word("b") + done],
+  [
+    "a chunk with choices and usage stays",
+    `data: {"choices":[{"delta":{}}],"usage":{"total_tokens":1}}\n\n${done}`,
+    `data: {"choices":[{"delta":{}}],"usage":{"total_tokens":1}}\n\n${done}`,
+  ],
+  [
+    "text that looks like usage stays",
+    word('"usage":{"total_tokens":1},"choices":[]') + done,
+    word('"usage":{"total_tokens":1},"choices":[]') + done,
+  ],
+  [
+    "comments and CRLF pass",
+    `: ping\r\n\r\n${word("ü 人").replaceAll("\n", "\r\n")}${usage.replaceAll("\n", "\r\n")}${done}`,
+    `: ping\r\n\r\n${word("ü 人").replaceAll("\n", "\r\n")}${done}`,
+  ],
+  ["an event beyond all bounds passes", word("x".repeat(100_000)) + usage + done, word("x".repeat(100_000)) + done],
+  ["an unfinished end passes", `${word("a")}data: {"cho`, `${word("a")}data: {"cho`],
+];
+for (const [name, sent, received] of cases) {
+  test(name, () => {
+    for (const cut of [1, 7, 64, 1_000_000]) assert.equal(hide(sent, cut), received, `cut by ${cut}`);
+  });
+}
+
+test("a chunk of whole events goes on at once, as the same bytes", () => {
+  const bytes = Buffer.from(word("a") + word("b"));
+  const passed = createUsageHider().pass(bytes);
+  assert.equal(passed?.equals(bytes), true);
+  assert.equal(passed?.buffer, bytes.buffer);
+});

@@ -1,0 +1,84 @@
+/**
+ * Takes the usage chunk out of a chat stream whose client did not ask for it: the last chunk, the one without
+ * choices. Every other byte goes on as it came; only the unfinished tail of an event is held until it is whole.
+ */
+import { isMembers, parseMembers } from "./json.ts";
+import { mayHoldUsage } from "./stream-event.ts";
+
+export interface UsageHider {
+  /** What may go to the client now; undefined if nothing. */
+  pass(chunk: Buffer): Buffer | undefined;
+  /** What is left at the end. */
+  flush(): Buffer | undefined;
+}
+
+/** A usage chunk is never that large: a longer unfinished event is passed on as it comes. */
+const MAX_HELD_BYTES = 16 * 1024;
+const LF = 10;
+const CR = 13;
+
+export function createUsageHider(): UsageHider {
+  let held: Buffer | undefined;
+  let insideLong = false;
+  /** The last bytes of a long event: the blank line that ends it may come in two pieces. */
+  let tail: Buffer = Buffer.alloc(0);
+  return {
+    pass(chunk) {
+      const bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
+      held = undefined;
+      let from = 0;
+      if (insideLong) {
+        const end = endOfEvent(Buffer.concat([tail, bytes]), 0);
+        if (end < 0) {
+          tail = Buffer.concat([tail, bytes]).subarray(-2);
+          return bytes;
+        }
+        insideLong = false;
+        from = end - tail.length;
+      }
+      const out: Buffer[] = from > 0 ? [bytes.subarray(0, from)] : [];
+      let kept = from;
+      for (let end = endOfEvent(bytes, from); end >= 0; end = endOfEvent(bytes, from)) {
+        if (isUsageChunk(bytes.toString("utf8", from, end))) {
+          if (from > kept) out.push(bytes.subarray(kept, from));
+          kept = end;
+        }
+        from = end;
+      }
+      if (from > kept) out.push(bytes.subarray(kept, from));
+      if (from < bytes.length) {
+        if (bytes.length - from <= MAX_HELD_BYTES) held = bytes.subarray(from);
+        else {
+          insideLong = true;
+          tail = bytes.subarray(-2);
+          out.push(bytes.subarray(from));
+        }
+      }
+      return out.length === 0 ? undefined : out.length === 1 ? out[0] : Buffer.concat(out);
+    },
+    flush() {
+      const rest = held;
+      held = undefined;
+      return rest;
+    },
+  };
+}
+
+/** The offset behind the blank line that ends the event, or -1. */
+function endOfEvent(bytes: Buffer, from: number): number {
+  for (let i = bytes.indexOf(LF, from); i >= 0; i = bytes.indexOf(LF, i + 1)) {
+    if (bytes[i + 1] === LF) return i + 2;
+    if (bytes[i + 1] === CR && bytes[i + 2] === LF) return i + 3;
+  }
+  return -1;
+}
+
+function isUsageChunk(event: string): boolean {
+  if (!mayHoldUsage(event)) return false;
+  const data = event
+    .split(/\r?\n/)
+    .flatMap((line) => (line.startsWith("data:") ? [line.slice(5)] : []))
+    .join("\n");
+  const chunk = parseMembers(data);
+  return chunk !== undefined && Array.isArray(chunk.choices) && chunk.choices.length === 0 && isMembers(chunk.usage);
+}

@@ -1,0 +1,20 @@
+/**
+ * Parsed JSON as what it is: unknown members. Never spread into objects that decide something: a `__proto__`
+ * member would come along.
+ */
+
+export type Members = Readonly<Record<string, unknown>>;
+
+export function isMembers(value: unknown): value is Members {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** The members of a JSON object, or undefined if the text is anything else. */
+export function parseMembers(text: string): Members | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isMembers(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * Metrics of LLM calls under the names of the OpenTelemetry semantic conventions for generative AI, as Prometheus
+ * writes them. The model is a label only as the provider or the configuration named it; a client that invents
+ * names fills one series, not the memory.
+ */
+import type { LlmFacts } from "../core/exchange.ts";
+import type { Metrics } from "../lib/metrics.ts";
+
+export interface LlmTimes {
+  readonly durationMs: number;
+  readonly firstByteMs: number | undefined;
+  readonly failed: boolean;
+}
+
+export interface LlmMetrics {
+  record(facts: LlmFacts, times: LlmTimes): void;
+}
+
+/** As the conventions advise. */
+const TOKEN_BUCKETS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304];
+const DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+
+export function createLlmMetrics(metrics: Metrics): LlmMetrics {
+  const labels = ["gen_ai_provider_name", "gen_ai_response_model"];
+  const tokens = metrics.histogram("gen_ai_client_token_usage", "Tokens per call, by type.", TOKEN_BUCKETS, [
+    "gen_ai_token_type",
+    ...labels,
+  ]);
+  const duration = metrics.histogram(
+    "gen_ai_client_operation_duration_seconds",
+    "Seconds from the call to the end of its answer.",
+    DURATION_BUCKETS,
+    [...labels, "error_type"],
+  );
+  const firstByte = metrics.histogram(
+    "gen_ai_server_time_to_first_token_seconds",
+    "Seconds from the call to the first byte of its answer.",
+    DURATION_BUCKETS,
+    labels,
+  );
+  const cost = metrics.counter(
+    "gen_ai_client_cost_usd_total",
+    "Cost of calls by the price catalogue, in US dollars.",
+    labels,
+  );
+  return {
+    record(facts, times) {
+      const provider = facts.provider ?? "";
+      const model = facts.responseModel ?? "";
+      duration.labels(provider, model, times.failed ? "provider" : "").observe(times.durationMs / 1000);
+      if (times.failed) return;
+      if (times.firstByteMs !== undefined) firstByte.labels(provider, model).observe(times.firstByteMs / 1000);
+      if (facts.inputTokens !== undefined) tokens.labels("input", provider, model).observe(facts.inputTokens);
+      if (facts.outputTokens !== undefined) tokens.labels("output", provider, model).observe(facts.outputTokens);
+      if (facts.cachedInputTokens) tokens.labels("input_cached", provider, model).observe(facts.cachedInputTokens);
+      if (facts.cost !== undefined) cost.labels(provider, model).add(facts.cost);
+    },
+  };
+}

@@ -1,0 +1,35 @@
+/**
+ * Azure OpenAI. Without a version (or with `v1`) the model stands in the body; a dated version is the older API,
+ * where the path names the deployment.
+ */
+import { type Provider, withQuery } from "../provider.ts";
+import { openAiCompatible } from "./openai.ts";
+
+export interface AzureOptions {
+  readonly resourceName: string;
+  readonly resourceType: "openAI" | "foundry";
+  readonly apiVersion: string | undefined;
+}
+
+export function azure(options: AzureOptions): Provider {
+  const domain = options.resourceType === "foundry" ? "services.ai.azure.com" : "openai.azure.com";
+  const base = openAiCompatible("azure", `https://${options.resourceName}.${domain}/openai/v1`, true);
+  const { apiVersion } = options;
+  const shared: Provider = { ...base, credential: "api-key", maxTokensMember: "max_completion_tokens" };
+  if (apiVersion === undefined || apiVersion === "v1") return shared;
+  const version = `api-version=${encodeURIComponent(apiVersion)}`;
+  if (apiVersion === "preview")
+    return { ...shared, path: (call, basePath) => withQuery(basePath + call.suffix, version) };
+  return {
+    ...shared,
+    basePath: "/openai",
+    // The responses API never had deployments in its path.
+    path: (call, basePath) =>
+      withQuery(
+        call.format === "responses"
+          ? `${basePath}/responses`
+          : `${basePath}/deployments/${encodeURIComponent(call.model)}${call.suffix}`,
+        version,
+      ),
+  };
+}

@@ -1,0 +1,41 @@
+/**
+ * Gemini: its own API is native, chat requests are translated into it; embeddings go to the OpenAI-compatible part.
+ */
+import type { Format } from "../dialect.ts";
+import { type Provider, type UpstreamCall, withQuery } from "../provider.ts";
+
+export function gemini(): Provider {
+  return {
+    name: "gcp.gemini",
+    origin: "https://generativelanguage.googleapis.com",
+    basePath: "/v1beta",
+    credential: "x-goog-api-key",
+    headers: {},
+    modelInBody: false,
+    asksForStreamUsage: false,
+    maxTokensMember: "max_tokens",
+    upstreamFormat: geminiFormat,
+    path(call, basePath) {
+      if (call.format === "embeddings") return `${basePath}/openai/embeddings`;
+      return geminiPath(call, `${basePath}/models/${encodeModel(call.model)}`);
+    },
+  };
+}
+
+export function geminiFormat(client: Format): Format | undefined {
+  if (client === "chat" || client === "messages" || client === "generateContent") return "generateContent";
+  return client === "embeddings" || client === "opaque" ? client : undefined;
+}
+
+/** Verbs follow the model's name behind a colon. A stream that we asked for comes as server-sent events. */
+export function geminiPath(call: UpstreamCall, modelPath: string): string {
+  const verb = call.suffix.slice(call.suffix.lastIndexOf(":") + 1);
+  const isNative = call.suffix.includes(":");
+  if (isNative) return withQuery(`${modelPath}:${verb}`, call.query);
+  return call.stream ? `${modelPath}:streamGenerateContent?alt=sse` : `${modelPath}:generateContent`;
+}
+
+/** Slashes belong to the names of tuned models. */
+function encodeModel(model: string): string {
+  return encodeURIComponent(model).replaceAll("%2F", "/");
+}

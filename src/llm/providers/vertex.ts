@@ -1,0 +1,54 @@
+/**
+ * Vertex AI: Gemini models in Gemini's own API, Claude models in Anthropic's (with the version in the body and the
+ * model in the path).
+ */
+import type { Format } from "../dialect.ts";
+import type { Provider } from "../provider.ts";
+import { geminiFormat, geminiPath } from "./gemini.ts";
+
+export interface VertexOptions {
+  readonly projectId: string;
+  readonly region: string;
+}
+
+const CLAUDE_VERSION = "vertex-2023-10-16";
+
+export function vertex(options: VertexOptions): Provider {
+  const { projectId, region } = options;
+  const host = region === "global" ? "aiplatform.googleapis.com" : `${region}-aiplatform.googleapis.com`;
+  const location = `/projects/${projectId}/locations/${region}`;
+  return {
+    name: "gcp.vertex_ai",
+    origin: `https://${host}`,
+    basePath: "/v1",
+    credential: "bearer",
+    headers: {},
+    modelInBody: false,
+    asksForStreamUsage: false,
+    maxTokensMember: "max_tokens",
+    upstreamFormat: (client, model) => (isClaude(model) ? claudeFormat(client) : geminiFormat(client)),
+    path(call, basePath) {
+      if (call.format === "embeddings") return `${basePath}${location}/endpoints/openapi/embeddings`;
+      if (isClaude(call.model)) {
+        const claude = `${basePath}${location}/publishers/anthropic/models`;
+        if (call.counts) return `${claude}/count-tokens:rawPredict`;
+        return `${claude}/${encodeURIComponent(call.model)}:${call.stream ? "streamRawPredict" : "rawPredict"}`;
+      }
+      return geminiPath(call, `${basePath}${location}/publishers/google/models/${encodeURIComponent(call.model)}`);
+    },
+    needsAdapting: (call) => call.format === "messages",
+    adaptBody(body, call) {
+      const { model: _inPath, ...rest } = body;
+      // Counting is the one call whose body names the model here.
+      return { anthropic_version: CLAUDE_VERSION, ...(call.counts ? { model: call.model } : {}), ...rest };
+    },
+  };
+}
+
+function isClaude(model: string): boolean {
+  return model.startsWith("claude");
+}
+
+function claudeFormat(client: Format): Format | undefined {
+  return client === "messages" || client === "chat" ? "messages" : undefined;
+}

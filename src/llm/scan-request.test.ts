@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { detectLlmRequest } from "./detect.ts";
+import { scanRequest } from "./scan-request.ts";
+
+test("reads model and stream and where they stand", () => {
+  const bytes = Buffer.from('{ "messages": [{"model":"inner"}], "model" : "gpt-x", "stream":true }');
+  const result = scanRequest(bytes);
+  assert.ok(result.ok);
+  assert.equal(result.scan.model, "gpt-x");
+  assert.equal(result.scan.stream, true);
+  assert.equal(bytes.toString("utf8", result.scan.modelSpan?.start, result.scan.modelSpan?.end), '"gpt-x"');
+  assert.equal(result.scan.bodyStart, 1);
+});
+
+const refused: [name: string, body: string | Buffer, reason: RegExp][] = [
+  ["an empty body", "", /one JSON object/],
+  ["a list", "[1]", /one JSON object/],
+  ["a broken body", '{"model":"a"', /one JSON object/],
+  ["two bodies", '{"model":"a"}{"model":"b"}', /one JSON object/],
+  ["two models", '{"model":"a","model":"b"}', /more than one 'model'/],
+  ["two models, one written with escapes", '{"model":"a","\\u006dodel":"b"}', /more than one 'model'/],
+  ["a model that is no string", '{"model":{"a":1}}', /'model' must be/],
+  ["an empty model", '{"model":""}', /'model' must be/],
+  ["a model beyond all bounds", `{"model":"${"x".repeat(257)}"}`, /'model' must be/],
+  ["a stream that is no boolean", '{"model":"a","stream":"yes"}', /'stream' must be/],
+  ["a depth of 1,000", `{"model":"a","x":${"[".repeat(1000)}${"]".repeat(1000)}}`, /nested too deeply/],
+  [
+    "bytes that are no UTF-8",
+    Buffer.concat([Buffer.from('{"model":"'), Buffer.from([0xff, 0xfe]), Buffer.from('"}')]),
+    /UTF-8/,
+  ],
+];
+for (const [name, body, reason] of refused) {
+  test(`refuses ${name}`, () => {
+    const result = scanRequest(Buffer.from(body));
+    assert.ok(!result.ok);
+    assert.match(result.reason, reason);
+  });
+}
+
+test("a null stream is no stream", () => {
+  const result = scanRequest(Buffer.from('{"model":"a","stream":null}'));
+  assert.ok(result.ok && result.scan.stream === undefined);
+});
+
+test("a JSON request with a model is an LLM request, whatever its path", () => {
+  const facts = detectLlmRequest(
+    "/api/x",
+    Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}'),
+  );
+  assert.equal(facts?.requestModel, "m");
+  assert.equal(facts?.streaming, true);
+  assert.equal(facts?.estimatedTokens, 8);
+});
+
+test("so is one whose path names the model", () => {
+  assert.equal(
+    detectLlmRequest("/v1beta/models/g:streamGenerateContent", Buffer.from('{"contents":[]}'))?.requestModel,
+    "g",
+  );
+});
+
+for (const [path, body] of [
+  ["/api", '{"name":"x"}'],
+  ["/api", "not json"],
+  ["/api", '{"model":5}'],
+  ["/v1/messages/count_tokens", '{"model":"m"}'],
+] as const) {
+  test(`${body} at ${path} is none`, () => assert.equal(detectLlmRequest(path, Buffer.from(body)), undefined));
+}

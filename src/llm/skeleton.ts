@@ -1,0 +1,88 @@
+/**
+ * A request as a tree without its encoded images and files: each is replaced by a mark of a few bytes while the
+ * tree is changed or translated, and put back as it was when it is written. The tree of a 20 MB request is then as
+ * small as its text, and neither parsing nor writing it blocks the process.
+ */
+import { type Members, parseMembers } from "./json.ts";
+import { endOfString } from "./json-string.ts";
+
+export interface Skeleton {
+  readonly value: Members;
+  /** JSON in pieces; every mark in it, wherever it went, is the encoded data again. */
+  write(value: Members): readonly Buffer[];
+}
+
+/** Smaller strings are not worth a mark. */
+const MIN_BLOB_BYTES = 16 * 1024;
+const SAMPLE_BYTES = 64;
+
+const QUOTE = 34;
+const BACKSLASH = 92;
+const COMMA = 44;
+
+/** Undefined if the rest is larger than `maxTreeBytes`, or no JSON object. `nonce` must not be known to the client. */
+export function readSkeleton(bytes: Buffer, maxTreeBytes: number, nonce: string): Skeleton | "too large" | "not JSON" {
+  const pieces: Buffer[] = [];
+  const blobs: Buffer[] = [];
+  let from = 0;
+  let size = 0;
+  const keep = (start: number, end: number): void => {
+    pieces.push(bytes.subarray(start, end));
+    size += end - start;
+  };
+  for (let quote = bytes.indexOf(QUOTE); quote >= 0; ) {
+    const start = quote + 1;
+    const end = endOfString(bytes, start);
+    if (end - start >= MIN_BLOB_BYTES) {
+      const dataStart = startOfBlob(bytes, start, end);
+      if (dataStart !== undefined) {
+        keep(from, dataStart);
+        pieces.push(Buffer.from(markOf(nonce, blobs.length)));
+        blobs.push(bytes.subarray(dataStart, end));
+        from = end;
+      }
+    }
+    // Known too large: the rest is not even looked at.
+    if (size + end - from > maxTreeBytes) return "too large";
+    quote = bytes.indexOf(QUOTE, end + 1);
+  }
+  keep(from, bytes.length);
+  if (size > maxTreeBytes) return "too large";
+  const value = parseMembers(pieces.length === 1 ? bytes.toString("utf8") : Buffer.concat(pieces).toString("utf8"));
+  if (value === undefined) return "not JSON";
+  return { value, write: (changed) => restore(JSON.stringify(changed), nonce, blobs) };
+}
+
+function restore(text: string, nonce: string, blobs: readonly Buffer[]): readonly Buffer[] {
+  if (blobs.length === 0) return [Buffer.from(text)];
+  const pieces: Buffer[] = [];
+  for (const [i, part] of text.split(new RegExp(`@blob-${nonce}-(\\d+)@`)).entries()) {
+    // A split by a group alternates between text and the group.
+    const piece = i % 2 === 0 ? Buffer.from(part) : blobs[Number(part)];
+    if (piece && piece.length > 0) pieces.push(piece);
+  }
+  return pieces;
+}
+
+function markOf(nonce: string, index: number): string {
+  return `@blob-${nonce}-${index}@`;
+}
+
+/** Where the encoded data begins: behind the comma of a data URL, or at once if it looks like base64 throughout. */
+function startOfBlob(bytes: Buffer, start: number, end: number): number | undefined {
+  if (bytes.toString("latin1", start, start + 5) === "data:") {
+    const comma = bytes.indexOf(COMMA, start);
+    return comma > 0 && comma - start < 256 && isBase64(bytes, comma + 1, end) ? comma + 1 : undefined;
+  }
+  return isBase64(bytes, start, end) ? start : undefined;
+}
+
+/** By samples: a text of that size has blanks everywhere. A backslash would be an escape, which is not base64 either. */
+function isBase64(bytes: Buffer, start: number, end: number): boolean {
+  const middle = start + ((end - start) >> 1);
+  const samples = [start, middle, end - SAMPLE_BYTES].map((at) => bytes.toString("latin1", at, at + SAMPLE_BYTES));
+  return (
+    samples.every((sample) => /^[A-Za-z0-9+/_-]+={0,2}$/.test(sample)) &&
+    bytes.subarray(start, end).indexOf(BACKSLASH) < 0
+  );
+}

@@ -1,0 +1,233 @@
+/**
+ * Watches an answer go by and finds out what it cost: usage and model, in whichever provider's shape, from JSON,
+ * server-sent events and AWS event streams, encoded or not. It changes nothing, holds one event at a time, and
+ * counts what was delivered, so that an answer that breaks off can be settled too (spec 3, 8).
+ */
+import type { LlmFacts } from "../core/exchange.ts";
+import { createSseParser } from "../lib/sse.ts";
+import { createEventStreamReader } from "./aws-event-stream.ts";
+import { decodeAnswer, isEncoded } from "./decode-answer.ts";
+import { estimateTextTokens } from "./estimate.ts";
+import { type Members, parseMembers } from "./json.ts";
+import { JsonScanner } from "./json-scanner.ts";
+import { mayHoldUsage, modelOf, textOf, usageOf } from "./stream-event.ts";
+import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
+
+export interface UsageTap {
+  data(chunk: Buffer): void;
+  /** The answer ended as it should. */
+  end(): void;
+  /** It broke off, or the client left. */
+  abort(): void;
+}
+
+export interface TapReport {
+  /** What the provider said, if it said something. */
+  readonly usage: Usage | undefined;
+  readonly responseModel: string | undefined;
+  /** Estimated tokens of the text that came after the last usage: all of it if there was none. */
+  readonly uncountedTokens: number;
+  readonly complete: boolean;
+}
+
+/** An event larger than this is passed on unread. */
+const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+const MAX_VALUE_BYTES = 64 * 1024;
+/** Encoded answers are decoded at their end, up to this many bytes. */
+const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
+/** The first events are all read for their text, later ones by sample: reading each would cost a tenth of a stream. */
+const EVENTS_READ = 32;
+const SAMPLE_EVERY = 8;
+/** Of a JSON answer that broke off nobody knows what is text: syntax and text together make about this. */
+const JSON_BYTES_PER_TOKEN = 5;
+
+/** `report` is called once, when the answer ends or breaks off. */
+export function createUsageTap(
+  contentType: string | undefined,
+  contentEncoding: string | undefined,
+  report: (report: TapReport) => void,
+): UsageTap {
+  const reader = isEncoded(contentEncoding)
+    ? createEncodedReader(contentType, contentEncoding)
+    : createReader(contentType);
+  let reported = false;
+  const finish = (complete: boolean): void => {
+    if (reported) return;
+    reported = true;
+    report({ ...reader.finish(), complete });
+  };
+  return {
+    data: (chunk) => reader.data(chunk),
+    end: () => finish(true),
+    abort: () => finish(false),
+  };
+}
+
+/** The report as facts: real counts where the provider gave them, else what was asked and what was delivered. */
+export function settleUsage(facts: LlmFacts, report: TapReport): void {
+  if (report.responseModel !== undefined) facts.responseModel = report.responseModel;
+  const { usage, uncountedTokens, complete } = report;
+  if (usage !== undefined) {
+    // A stream that ended has said its last count; one that broke off wrote more than it had counted.
+    const outputTokens = usage.outputTokens + (complete ? 0 : uncountedTokens);
+    writeUsage(facts, {
+      ...usage,
+      outputTokens,
+      totalTokens: Math.max(usage.totalTokens, usage.inputTokens + outputTokens),
+    });
+  } else if (uncountedTokens > 0 || !complete) {
+    const inputTokens = facts.estimatedTokens ?? 0;
+    writeUsage(facts, { inputTokens, outputTokens: uncountedTokens, totalTokens: inputTokens + uncountedTokens });
+  }
+}
+
+interface AnswerReader {
+  data(chunk: Buffer): void;
+  finish(): Omit<TapReport, "complete">;
+}
+
+function createReader(contentType = ""): AnswerReader {
+  if (contentType.startsWith("text/event-stream")) return createSseReader();
+  if (contentType.startsWith("application/vnd.amazon.eventstream")) return createAwsReader();
+  return createJsonReader();
+}
+
+function createSseReader(): AnswerReader {
+  const meter = createEventMeter();
+  let readable = true;
+  const parser = createSseParser((event) => meter.event(event.data), MAX_EVENT_BYTES);
+  return {
+    data(chunk) {
+      if (!readable) return;
+      try {
+        parser.push(chunk);
+      } catch {
+        // An event beyond all measure: its bytes go on, its text is not counted.
+        readable = false;
+      }
+    },
+    finish: meter.finish,
+  };
+}
+
+function createAwsReader(): AnswerReader {
+  const meter = createEventMeter();
+  let readable = true;
+  const reader = createEventStreamReader((message) => meter.event(awsEventText(message.payload)), MAX_EVENT_BYTES);
+  return {
+    data(chunk) {
+      if (!readable) return;
+      try {
+        reader.push(chunk);
+      } catch {
+        readable = false;
+      }
+    },
+    finish: meter.finish,
+  };
+}
+
+/** The payload of `invoke-with-response-stream` wraps the model's own event in base64. */
+function awsEventText(payload: Buffer): string {
+  const text = payload.toString("utf8");
+  if (!text.startsWith('{"bytes"')) return text;
+  const wrapped = parseMembers(text)?.bytes;
+  return typeof wrapped === "string" ? Buffer.from(wrapped, "base64").toString("utf8") : text;
+}
+
+function createEventMeter() {
+  let usage: Members | undefined;
+  let model: string | undefined;
+  let events = 0;
+  let sampledEvents = 0;
+  let sampledTokens = 0;
+  return {
+    event(data: string): void {
+      const holdsUsage = mayHoldUsage(data);
+      events += 1;
+      const sampled = events <= EVENTS_READ || events % SAMPLE_EVERY === 0;
+      if (!holdsUsage && !sampled) return;
+      const event = parseMembers(data);
+      if (event === undefined) {
+        // `[DONE]`, a ping: it carries no text.
+        events -= 1;
+        return;
+      }
+      model ??= modelOf(event);
+      const counted = holdsUsage ? usageOf(event) : undefined;
+      if (counted !== undefined) usage = mergeUsage(usage, counted);
+      if (counted !== undefined && countsOutput(counted)) {
+        events = 0;
+        sampledEvents = 0;
+        sampledTokens = 0;
+      } else if (sampled) {
+        sampledEvents += 1;
+        const text = textOf(event);
+        if (text !== "") sampledTokens += estimateTextTokens(Buffer.from(text));
+      }
+    },
+    finish: () => ({
+      usage: readUsage(usage),
+      responseModel: model,
+      uncountedTokens: sampledEvents === 0 ? 0 : Math.ceil((sampledTokens * events) / sampledEvents),
+    }),
+  };
+}
+
+/** The first chunks of some streams count only their input: what they say is not counted yet. */
+function countsOutput(usage: Members): boolean {
+  const { candidatesTokenCount, output_tokens, completion_tokens, outputTokens, outputTokenCount } = usage;
+  return [candidatesTokenCount, output_tokens, completion_tokens, outputTokens, outputTokenCount].some(
+    (count) => typeof count === "number",
+  );
+}
+
+function createJsonReader(): AnswerReader {
+  let usage: Members | undefined;
+  let model: string | undefined;
+  let bytesSeen = 0;
+  const scanner = new JsonScanner({
+    keys: ["usage", "usageMetadata", "model", "modelVersion"],
+    maxValueBytes: MAX_VALUE_BYTES,
+    maxDepth: Number.MAX_SAFE_INTEGER,
+    value(key, _span, bytes) {
+      if (bytes === undefined) return;
+      const parsed = parseMembers(`{"value":${bytes.toString("utf8")}}`);
+      if (parsed === undefined) return;
+      const event: Members = { [key]: parsed.value };
+      model ??= modelOf(event);
+      const counted = usageOf(event);
+      if (counted !== undefined) usage = mergeUsage(usage, counted);
+    },
+  });
+  return {
+    data(chunk) {
+      bytesSeen += chunk.length;
+      scanner.push(chunk);
+    },
+    finish: () => ({
+      usage: readUsage(usage),
+      responseModel: model,
+      uncountedTokens: usage === undefined && !scanner.complete ? Math.ceil(bytesSeen / JSON_BYTES_PER_TOKEN) : 0,
+    }),
+  };
+}
+
+/** Keeps the encoded bytes, bounded, and decodes them when the answer ends: the counts must be there when it settles. */
+function createEncodedReader(contentType: string | undefined, contentEncoding: string | undefined): AnswerReader {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  return {
+    data(chunk) {
+      size += chunk.length;
+      if (size <= MAX_ENCODED_BYTES) chunks.push(chunk);
+      else chunks.length = 0;
+    },
+    finish() {
+      const reader = createReader(contentType);
+      const decoded = size <= MAX_ENCODED_BYTES ? decodeAnswer(Buffer.concat(chunks), contentEncoding) : undefined;
+      if (decoded !== undefined) reader.data(decoded);
+      return reader.finish();
+    },
+  };
+}

@@ -1,0 +1,240 @@
+/**
+ * Everything of one MCP backend that lives longer than a request: its targets, its sessions, its children. It is
+ * kept over a reload that leaves the targets as they are; other settings are replaced in place.
+ */
+import type { BackendCall, BackendRun } from "../core/backend.ts";
+import type { Exchange } from "../core/exchange.ts";
+import type { Clock } from "../lib/clock.ts";
+import type { HeaderList } from "../lib/headers.ts";
+import type { TlsOptions } from "../lib/http-client.ts";
+import { createIdSource } from "../lib/ids.ts";
+import type { Logger } from "../lib/logger.ts";
+import type { Task, Tasks } from "../lib/tasks.ts";
+import type { Environment } from "./child-environment.ts";
+import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./era.ts";
+import { FanOut } from "./fan-out.ts";
+import type { ClientRequest } from "./json-rpc.ts";
+import type { Lane } from "./lane.ts";
+import { LegacyUpstream } from "./legacy-upstream.ts";
+import { GATEWAY_INFO } from "./merge.ts";
+import { ModernCall } from "./modern-call.ts";
+import { ModernSeat } from "./modern-seat.ts";
+import { type ClientIdentity, ModernUpstream } from "./modern-upstream.ts";
+import { createNames, type Names } from "./names.ts";
+import { endpointOf } from "./old-transport.ts";
+import { type Router, singleRouter } from "./router.ts";
+import type { LinkEnv } from "./server-link.ts";
+import type { Session } from "./session.ts";
+import { digest, ownerOf } from "./session-owner.ts";
+import { SessionStore } from "./session-store.ts";
+import { SharedServer } from "./shared-server.ts";
+import { StartGate } from "./start-gate.ts";
+import { defaultConcurrentStarts, Target } from "./target.ts";
+import type { McpConfig } from "./target-config.ts";
+import type { Upstream } from "./upstream.ts";
+
+export interface HubEnv {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly tasks: Tasks;
+  readonly tls: TlsOptions | undefined;
+  readonly environment: Environment;
+}
+
+export class Hub {
+  readonly targets: readonly Target[];
+  readonly sessions: SessionStore;
+  readonly #gate: StartGate;
+  readonly #task: Task;
+  readonly #env: HubEnv;
+  readonly names: Names;
+  readonly #ids = createIdSource();
+  readonly #linkEnvs = new Map<Target, LinkEnv>();
+  readonly #sharedServers = new Map<Target, SharedServer>();
+  #requestTimeoutMs: number;
+  #failureMode: McpConfig["failureMode"];
+
+  constructor(config: McpConfig, env: HubEnv) {
+    this.#env = env;
+    this.#task = env.tasks.start("mcp backend", env.name, () => ({
+      children: this.#gate.living,
+      sessions: this.sessions.size,
+    }));
+    this.#requestTimeoutMs = config.requestTimeout;
+    this.#failureMode = config.failureMode;
+    this.names = createNames(
+      config.targets.map(({ name }) => name),
+      config.prefixMode,
+    );
+    this.#gate = new StartGate(gateLimits(config), env.clock, () => this.sessions.makeRoom());
+    this.sessions = new SessionStore(storeSettings(config), {
+      clock: env.clock,
+      logger: env.logger,
+      ids: this.#ids,
+      task: this.#task,
+    });
+    const targetEnv = {
+      clock: env.clock,
+      logger: env.logger,
+      gate: this.#gate,
+      environment: env.environment,
+      tls: env.tls,
+    };
+    this.targets = config.targets.map((target) => new Target(target, targetEnv));
+  }
+
+  get children(): number {
+    return this.#gate.living;
+  }
+
+  /** Settings that do not touch what lives. */
+  configure(config: McpConfig): void {
+    this.#requestTimeoutMs = config.requestTimeout;
+    this.#failureMode = config.failureMode;
+    this.#gate.limits = gateLimits(config);
+    this.sessions.settings = storeSettings(config);
+  }
+
+  /** Whether any target wants headers of the client's requests. */
+  get wantsHeaders(): boolean {
+    return this.targets.some(({ config }) => config.stdio === undefined);
+  }
+
+  /** Opens a session for a client's `initialize`. Throws `overloaded`. */
+  initialize(request: ClientRequest, owner: string | undefined, headers: HeaderList, sink: BackendCall): BackendRun {
+    const session = this.sessions.create(owner);
+    return session.open(this.#legacyRouter(session, request, headers), request, sink);
+  }
+
+  /** Opens the event stream of the old transport. Throws `overloaded`. */
+  openStream(exchange: Exchange, sink: BackendCall): BackendRun {
+    const session = this.sessions.create(ownerOf(exchange));
+    return session.openStream(sink, endpointOf(exchange.request, session));
+  }
+
+  /** Brings up the servers of a client of the old transport. */
+  initializeStream(session: Session, request: ClientRequest, headers: HeaderList): void {
+    session.openOn(this.#legacyRouter(session, request, headers), request);
+  }
+
+  /** Serves a request of the modern era. Throws `overloaded`. */
+  serveModern(request: ClientRequest, exchange: Exchange, sink: BackendCall): BackendRun {
+    const lane = this.#lane(request, exchange);
+    const call = new ModernCall(request, exchange.request.headers, sink, {
+      nowMs: () => this.#env.clock.monotonicMs(),
+      ended: (ended) => {
+        this.sessions.noBeatFor(ended);
+        lane.count(-1);
+      },
+    });
+    lane.count(1);
+    this.sessions.beatFor(call);
+    call.running = lane.run(call, exchange.mcpAccess);
+    return call;
+  }
+
+  async close(): Promise<void> {
+    await this.sessions.close();
+    for (const target of this.targets) target.close();
+    this.#task.end();
+  }
+
+  /**
+   * Who shows the same credential shares a lane; who shows none, with whom calls from the same address. A legacy
+   * server was told who its client is and what it can do, so there these count too.
+   */
+  #lane(request: ClientRequest, exchange: Exchange): Lane {
+    const owner = ownerOf(exchange) ?? `address:${exchange.source.address}`;
+    const identity = identityOf(request);
+    const isModern = (): boolean =>
+      this.targets.every(({ config, speaksModern }) => config.shared || speaksModern === true);
+    const key = isModern() ? owner : `${owner}\n${digest(`${identity.clientInfo}\n${identity.capabilities}`)}`;
+    const known = this.sessions.lane(key);
+    if (known) return known;
+    const lane = this.sessions.createLane(key, owner);
+    const { clock } = this.#env;
+    const token = (): string => this.#ids.hex(16);
+    const upstreams = this.targets.map((target) => {
+      if (target.config.shared) return new ModernSeat(this.#shared(target), clock, token);
+      return new ModernUpstream(
+        target,
+        { link: this.#linkEnv(target), clock, token },
+        identity,
+        lane,
+        exchange.request.headers,
+      );
+    });
+    lane.open(this.#router(upstreams, "modern"), () => {
+      if (isModern()) this.sessions.alsoKnownAs(lane, owner);
+    });
+    return lane;
+  }
+
+  #legacyRouter(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
+    const version = String(initialize.params.protocolVersion);
+    const upstreams = this.targets.map((target) => {
+      if (target.config.shared) return this.#shared(target).seat(session, version);
+      return new LegacyUpstream(target, this.#linkEnv(target), initialize, session, headers);
+    });
+    return this.#router(upstreams, "legacy");
+  }
+
+  /** Brought up by the first who needs it. */
+  #shared(target: Target): SharedServer {
+    const known = this.#sharedServers.get(target);
+    if (known) return known;
+    const server = new SharedServer(target, {
+      link: this.#linkEnv(target),
+      nowMs: () => this.#env.clock.monotonicMs(),
+      ended: (ended, reason) => {
+        this.#sharedServers.delete(target);
+        this.sessions.sharedEnded(ended, reason);
+      },
+    });
+    this.#sharedServers.set(target, server);
+    this.sessions.addShared(server, target.name);
+    return server;
+  }
+
+  #router(upstreams: readonly Upstream[], era: Era): Router {
+    const [only] = upstreams;
+    if (only && upstreams.length === 1 && !this.names.isPrefixed) return singleRouter(only);
+    return new FanOut(upstreams, { names: this.names, failureMode: () => this.#failureMode, era });
+  }
+
+  /** The same for all sessions: it is made once. */
+  #linkEnv(target: Target): LinkEnv {
+    const known = this.#linkEnvs.get(target);
+    if (known) return known;
+    const env: LinkEnv = {
+      clock: this.#env.clock,
+      logger: this.#env.logger,
+      targetName: target.name,
+      requestTimeoutMs: () => this.#requestTimeoutMs,
+      forwarded: (headers) => target.forwarded(headers),
+      connect: (handlers, opened, refused) => target.connect(handlers, opened, refused),
+    };
+    this.#linkEnvs.set(target, env);
+    return env;
+  }
+}
+
+function identityOf(request: ClientRequest): ClientIdentity {
+  const meta = request.params._meta as Record<string, unknown>;
+  const clientInfo = JSON.stringify(meta[CLIENT_INFO] ?? GATEWAY_INFO);
+  const capabilities = JSON.stringify(meta[CLIENT_CAPABILITIES] ?? {});
+  const envelope = `${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_INFO)}:${clientInfo},${JSON.stringify(CLIENT_CAPABILITIES)}:${capabilities}`;
+  return { envelope, clientInfo, capabilities };
+}
+
+function gateLimits(config: McpConfig) {
+  return {
+    maxChildren: config.maxChildren,
+    maxConcurrentStarts: config.maxConcurrentStarts ?? defaultConcurrentStarts(),
+  };
+}
+
+function storeSettings(config: McpConfig) {
+  return { maxSessions: config.maxSessions, sessionIdleTtlMs: config.sessionIdleTtl };
+}

@@ -1,0 +1,209 @@
+/**
+ * JSON-RPC 2.0 messages as text with the few places that a gateway must know: what kind it is, its id, its
+ * method. Ids are carried as the text the sender wrote, so that any string or number comes back unchanged.
+ * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting); a server's
+ * is only looked at on its top level, because results can be large and are not ours to judge.
+ */
+import { elements, inspectDocument, type Member, members, skipSpace } from "./json-text.ts";
+
+/** Nested further than any real message, and far below what makes a parser slow or a serialiser throw. */
+const MAX_DEPTH = 64;
+/** An id is echoed into events, logs and maps. */
+const MAX_ID_CHARS = 1024;
+
+export const PARSE_ERROR = -32700;
+export const INVALID_REQUEST = -32600;
+export const METHOD_NOT_FOUND = -32601;
+export const INVALID_PARAMS = -32602;
+export const INTERNAL_ERROR = -32603;
+
+/** Parsed parameters; only for reading, never written out again. */
+export type Params = Readonly<Record<string, unknown>>;
+
+interface Common {
+  readonly text: string;
+  /** Where the id's text stands; both 0 where there is none. */
+  readonly idStart: number;
+  readonly idEnd: number;
+}
+
+export interface ClientRequest extends Common {
+  readonly kind: "request";
+  readonly id: string;
+  readonly method: string;
+  readonly params: Params;
+}
+
+export interface ClientNotification extends Common {
+  readonly kind: "notification";
+  readonly method: string;
+  readonly params: Params;
+}
+
+export interface ClientResponse extends Common {
+  readonly kind: "response";
+  readonly id: string;
+}
+
+export type ClientMessage = ClientRequest | ClientNotification | ClientResponse;
+
+export interface ServerMessage extends Common {
+  readonly kind: "result" | "error" | "request" | "notification";
+  /** Undefined for responses. */
+  readonly method: string | undefined;
+}
+
+/** A message that is refused: the code and text of the error, and the id if one could be read. */
+export class JsonRpcProblem extends Error {
+  readonly code: number;
+  readonly id: string | undefined;
+
+  constructor(code: number, message: string, id?: string) {
+    super(message);
+    this.name = "JsonRpcProblem";
+    this.code = code;
+    this.id = id;
+  }
+}
+
+const NO_PARAMS: Params = Object.freeze({});
+
+/** One message, or the messages of a batch. Throws JsonRpcProblem. */
+export function parseClientMessages(text: string): ClientMessage | readonly ClientMessage[] {
+  const start = skipSpace(text, text.charCodeAt(0) === 0xfeff ? 1 : 0);
+  if (text.charCodeAt(start) !== 0x5b) return parseClientMessage(text);
+  const { problem } = inspectDocument(text, MAX_DEPTH);
+  if (problem !== undefined) throw new JsonRpcProblem(PARSE_ERROR, `Parse error: ${problem}`);
+  parseJson(text);
+  return elements(text, start).map((span) => parseClientMessage(text.slice(span.start, span.end)));
+}
+
+export function parseClientMessage(text: string): ClientMessage {
+  const { top, problem } = inspectDocument(text, MAX_DEPTH);
+  if (problem !== undefined) throw new JsonRpcProblem(PARSE_ERROR, `Parse error: ${problem}`);
+  const value = parseJson(text);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected a JSON-RPC 2.0 message");
+  }
+  const message = value as Record<string, unknown>;
+  const idMember = top.find((one) => one.key === "id");
+  const id = idMember && idText(text, idMember, message.id);
+  if (message.jsonrpc !== "2.0")
+    throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "jsonrpc" must be "2.0"', id);
+  const place = { text, idStart: idMember?.start ?? 0, idEnd: idMember?.end ?? 0 };
+  if (typeof message.method === "string") {
+    const params = paramsOf(message.params, id);
+    return id === undefined
+      ? { ...place, kind: "notification", method: message.method, params }
+      : { ...place, kind: "request", id, method: message.method, params };
+  }
+  if (id !== undefined && message.method === undefined && ("result" in message || "error" in message)) {
+    return { ...place, kind: "response", id };
+  }
+  throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
+}
+
+/** One line or event of a server. Undefined if it is no JSON-RPC message. */
+export function parseServerMessage(text: string): ServerMessage | undefined {
+  let id: Member | undefined;
+  let method: Member | undefined;
+  let outcome: "result" | "error" | undefined;
+  for (const one of members(text, 0)) {
+    if (one.key === "id") id = one;
+    else if (one.key === "method") method = one;
+    else if (one.key === "result" || one.key === "error") outcome = one.key;
+  }
+  const place = { text, idStart: id?.start ?? 0, idEnd: id?.end ?? 0 };
+  if (method !== undefined) {
+    const name = stringValue(text, method);
+    if (name === undefined) return undefined;
+    return { ...place, kind: id === undefined ? "notification" : "request", method: name };
+  }
+  return outcome === undefined ? undefined : { ...place, kind: outcome, method: undefined };
+}
+
+/** The messages of a server's line; servers of the 2025-03-26 revision may send batches. */
+export function parseServerMessages(text: string): readonly ServerMessage[] | undefined {
+  const start = skipSpace(text, 0);
+  if (text.charCodeAt(start) !== 0x5b) {
+    const one = parseServerMessage(text);
+    return one && [one];
+  }
+  const all = elements(text, start).map((span) => parseServerMessage(text.slice(span.start, span.end)));
+  return all.includes(undefined) ? undefined : (all as ServerMessage[]);
+}
+
+/** The message with another id. Only for messages that have one. */
+export function withId(message: Common, id: string): string {
+  return message.text.slice(0, message.idStart) + id + message.text.slice(message.idEnd);
+}
+
+export function idOf(message: ServerMessage): string | undefined {
+  return message.idEnd === 0 ? undefined : message.text.slice(message.idStart, message.idEnd);
+}
+
+export function requestText(id: string, method: string, params: string): string {
+  return `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)},"params":${params}}`;
+}
+
+export function notificationText(method: string, params: string): string {
+  return `{"jsonrpc":"2.0","method":${JSON.stringify(method)},"params":${params}}`;
+}
+
+export function resultText(id: string, result: string): string {
+  return `{"jsonrpc":"2.0","id":${id},"result":${result}}`;
+}
+
+/** `id` is text of JSON; without one it is null (JSON-RPC 2.0 section 5). */
+export function errorText(id: string | undefined, code: number, message: string, data?: unknown): string {
+  const error = data === undefined ? { code, message } : { code, message, data };
+  return `{"jsonrpc":"2.0","id":${id ?? "null"},"error":${JSON.stringify(error)}}`;
+}
+
+/** A message of our own in the form of a server's. */
+export function asServerMessage(text: string): ServerMessage {
+  const message = parseServerMessage(text);
+  if (message === undefined) throw new Error("not a JSON-RPC message");
+  return message;
+}
+
+/** A request of our own, as if a client had sent it. */
+export function asClientRequest(method: string, params: string): ClientRequest {
+  const text = requestText("0", method, params);
+  const idStart = text.indexOf(":0,") + 1;
+  return { kind: "request", text, idStart, idEnd: idStart + 1, id: "0", method, params: JSON.parse(params) as Params };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new JsonRpcProblem(PARSE_ERROR, "Parse error: the body is not valid JSON");
+  }
+}
+
+function idText(text: string, span: Member, value: unknown): string {
+  if (typeof value !== "string" && typeof value !== "number") {
+    throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "id" must be a string or a number');
+  }
+  if (span.end - span.start > MAX_ID_CHARS)
+    throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "id" is too long');
+  return text.slice(span.start, span.end);
+}
+
+function paramsOf(value: unknown, id: string | undefined): Params {
+  if (value === undefined) return NO_PARAMS;
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Params;
+  throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
+}
+
+function stringValue(text: string, span: Member): string | undefined {
+  if (text.charCodeAt(span.start) !== 34) return undefined;
+  const raw = text.slice(span.start + 1, span.end - 1);
+  if (!raw.includes("\\")) return raw;
+  try {
+    return JSON.parse(text.slice(span.start, span.end)) as string;
+  } catch {
+    return undefined;
+  }
+}

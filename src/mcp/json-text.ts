@@ -1,0 +1,253 @@
+/**
+ * JSON as text: finds the places of values and replaces them without building the tree and writing it anew.
+ * That is what keeps foreign messages faithful (numbers above 2^53, key order, unknown members) and cheap: a
+ * result of ten megabytes is skipped, not parsed. Only `inspectDocument` expects hostile text; the other
+ * functions expect valid JSON and end, without sense but without harm, on anything else.
+ */
+
+export interface Span {
+  readonly start: number;
+  /** After the last character. */
+  readonly end: number;
+}
+
+export interface Member extends Span {
+  readonly key: string;
+  /** Of the key's opening quote; `start` and `end` are those of the value. */
+  readonly keyStart: number;
+}
+
+export interface Edit extends Span {
+  readonly text: string;
+}
+
+const QUOTE = 34;
+const COMMA = 44;
+const COLON = 58;
+const OPEN_ARRAY = 91;
+const BACKSLASH = 92;
+const CLOSE_ARRAY = 93;
+const OPEN_OBJECT = 123;
+const CLOSE_OBJECT = 125;
+
+export function skipSpace(text: string, at: number): number {
+  let i = at;
+  for (; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code !== 32 && code !== 10 && code !== 13 && code !== 9) break;
+  }
+  return i;
+}
+
+/** After the closing quote of the string that opens at `open`. */
+export function stringEnd(text: string, open: number): number {
+  for (let at = text.indexOf('"', open + 1); at >= 0; at = text.indexOf('"', at + 1)) {
+    let slashes = 0;
+    for (let i = at - 1; i > open && text.charCodeAt(i) === BACKSLASH; i--) slashes += 1;
+    if (slashes % 2 === 0) return at + 1;
+  }
+  return text.length;
+}
+
+/** After the value that begins at `at`. */
+export function valueEnd(text: string, at: number): number {
+  const first = text.charCodeAt(at);
+  if (first === QUOTE) return stringEnd(text, at);
+  let depth = 0;
+  let i = at;
+  while (i < text.length) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      i = stringEnd(text, i);
+      continue;
+    }
+    if (code === OPEN_OBJECT || code === OPEN_ARRAY) depth += 1;
+    else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
+      if (depth === 0) break;
+      depth -= 1;
+      if (depth === 0) return i + 1;
+    } else if (depth === 0 && (code === COMMA || code <= 32)) break;
+    i += 1;
+  }
+  return i;
+}
+
+/** The members of the object that begins at `at`; none if there is no object. */
+export function members(text: string, at: number): Member[] {
+  const found: Member[] = [];
+  let i = skipSpace(text, at);
+  if (text.charCodeAt(i) !== OPEN_OBJECT) return found;
+  i = skipSpace(text, i + 1);
+  while (text.charCodeAt(i) === QUOTE) {
+    const keyStart = i;
+    const keyEnd = stringEnd(text, i);
+    i = skipSpace(text, keyEnd);
+    if (text.charCodeAt(i) !== COLON) break;
+    const start = skipSpace(text, i + 1);
+    const end = valueEnd(text, start);
+    if (end === start) break;
+    found.push({ key: keyOf(text, keyStart, keyEnd), keyStart, start, end });
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) !== COMMA) break;
+    i = skipSpace(text, i + 1);
+  }
+  return found;
+}
+
+/** The elements of the array that begins at `at`; none if there is no array. */
+export function elements(text: string, at: number): Span[] {
+  const found: Span[] = [];
+  let i = skipSpace(text, at);
+  if (text.charCodeAt(i) !== OPEN_ARRAY) return found;
+  i = skipSpace(text, i + 1);
+  while (i < text.length && text.charCodeAt(i) !== CLOSE_ARRAY) {
+    const end = valueEnd(text, i);
+    if (end === i) break;
+    found.push({ start: i, end });
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) !== COMMA) break;
+    i = skipSpace(text, i + 1);
+  }
+  return found;
+}
+
+export function member(text: string, at: number, key: string): Member | undefined {
+  return members(text, at).find((one) => one.key === key);
+}
+
+/** The value below `at` along these keys. */
+export function find(text: string, at: number, ...path: readonly string[]): Span | undefined {
+  let span: Span | undefined = { start: skipSpace(text, at), end: text.length };
+  for (const key of path) {
+    if (span === undefined) return undefined;
+    span = member(text, span.start, key);
+  }
+  return span;
+}
+
+export function slice(text: string, span: Span): string {
+  return text.slice(span.start, span.end);
+}
+
+/** Applies edits that do not overlap, in any order. */
+export function splice(text: string, edits: readonly Edit[]): string {
+  if (edits.length === 0) return text;
+  const sorted = edits.length === 1 ? edits : [...edits].sort((a, b) => a.start - b.start);
+  let result = "";
+  let from = 0;
+  for (const edit of sorted) {
+    result += text.slice(from, edit.start) + edit.text;
+    from = edit.end;
+  }
+  return result + text.slice(from);
+}
+
+/** Puts members at the front of the object that begins at `at`. `added` is `"key":value` pairs joined by commas. */
+export function insertMembers(text: string, at: number, added: string): Edit {
+  const open = skipSpace(text, at);
+  const next = skipSpace(text, open + 1);
+  const isEmpty = text.charCodeAt(next) === CLOSE_OBJECT;
+  return { start: open + 1, end: open + 1, text: isEmpty ? added : `${added},` };
+}
+
+/** Takes members out of the object that begins at `at`, with one comma each. */
+export function removeMembers(text: string, at: number, isUnwanted: (key: string) => boolean): Edit[] {
+  const all = members(text, at);
+  const kept = all.filter((one) => !isUnwanted(one.key));
+  if (kept.length === all.length) return [];
+  const first = all[0];
+  const last = all[all.length - 1];
+  if (!first || !last) return [];
+  const body = kept.map((one) => text.slice(one.keyStart, one.end)).join(",");
+  return [{ start: first.keyStart, end: last.end, text: body }];
+}
+
+export interface Inspection {
+  /** Of the object at the top; empty if there is none. */
+  readonly top: readonly Member[];
+  readonly problem: string | undefined;
+}
+
+/**
+ * One pass over text that may be anything: refuses nesting that would make the parser slow or the serialiser
+ * throw, and repeated keys, which two parsers may read differently. What it finds holds only if the text then
+ * also parses. Empty frames of arrays are undefined in the stack.
+ */
+export function inspectDocument(text: string, maxDepth: number): Inspection {
+  const top: Member[] = [];
+  const frames: (Keys | undefined)[] = [];
+  let frame: Keys | undefined;
+  let wantsKey = false;
+  let key = "";
+  let keyStart = 0;
+  let valueStart = 0;
+  let i = 0;
+  const endTopMember = (): void => {
+    if (frames.length !== 1 || frame === undefined || valueStart === 0) return;
+    let end = i;
+    while (end > valueStart && text.charCodeAt(end - 1) <= 32) end -= 1;
+    top.push({ key, keyStart, start: valueStart, end });
+    valueStart = 0;
+  };
+  for (; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code === QUOTE) {
+      const end = stringEnd(text, i);
+      if (frame !== undefined && wantsKey) {
+        const name = keyOf(text, i, end);
+        if (!frame.add(name)) return { top, problem: `the key ${JSON.stringify(name.slice(0, 64))} is repeated` };
+        wantsKey = false;
+        if (frames.length === 1) {
+          key = name;
+          keyStart = i;
+        }
+      }
+      i = end - 1;
+    } else if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
+      if (frames.length >= maxDepth) return { top, problem: `nested deeper than ${maxDepth} levels` };
+      frame = code === OPEN_OBJECT ? new Keys() : undefined;
+      wantsKey = code === OPEN_OBJECT;
+      frames.push(frame);
+    } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
+      endTopMember();
+      frames.pop();
+      frame = frames[frames.length - 1];
+      wantsKey = false;
+    } else if (code === COMMA) {
+      endTopMember();
+      wantsKey = frame !== undefined;
+    } else if (code === COLON && frames.length === 1 && frame !== undefined && valueStart === 0) {
+      valueStart = skipSpace(text, i + 1);
+    }
+  }
+  return { top, problem: undefined };
+}
+
+/** The keys of one object: a list while there are few, because building a set costs more than looking through eight. */
+class Keys {
+  #few: string[] = [];
+  #many: Set<string> | undefined = undefined;
+
+  /** False if it was there already. */
+  add(key: string): boolean {
+    if (this.#many) {
+      if (this.#many.has(key)) return false;
+      this.#many.add(key);
+      return true;
+    }
+    if (this.#few.includes(key)) return false;
+    this.#few.push(key);
+    if (this.#few.length > 8) this.#many = new Set(this.#few);
+    return true;
+  }
+}
+
+function keyOf(text: string, start: number, end: number): string {
+  const raw = text.slice(start + 1, end - 1);
+  if (!raw.includes("\\")) return raw;
+  try {
+    return JSON.parse(`"${raw}"`) as string;
+  } catch {
+    return raw;
+  }
+}

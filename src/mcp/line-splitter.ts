@@ -1,0 +1,56 @@
+/**
+ * Turns the bytes of a pipe into lines. One line is held at most, up to a limit; what is larger is refused as
+ * soon as the limit is passed, so that a server that never ends its line cannot fill our memory.
+ */
+
+const LF = 10;
+const CR = 13;
+
+export class LineTooLong extends Error {
+  constructor(maxBytes: number) {
+    super(`a line is longer than ${maxBytes} bytes`);
+    this.name = "LineTooLong";
+  }
+}
+
+export class LineSplitter {
+  readonly #onLine: (line: string) => void;
+  readonly #maxBytes: number;
+  #held: Buffer[] | undefined = undefined;
+  #heldBytes = 0;
+
+  constructor(onLine: (line: string) => void, maxBytes: number) {
+    this.#onLine = onLine;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Throws LineTooLong. Lines arrive without their end; empty ones are left out. */
+  push(chunk: Buffer): void {
+    let start = 0;
+    for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, start)) {
+      if (this.#held === undefined) this.#line(chunk, start, at);
+      else {
+        this.#hold(chunk.subarray(start, at));
+        const whole = Buffer.concat(this.#held);
+        this.#held = undefined;
+        this.#heldBytes = 0;
+        this.#line(whole, 0, whole.length);
+      }
+      start = at + 1;
+    }
+    if (start < chunk.length) this.#hold(start === 0 ? chunk : chunk.subarray(start));
+  }
+
+  #line(bytes: Buffer, start: number, lineEnd: number): void {
+    const end = lineEnd > start && bytes[lineEnd - 1] === CR ? lineEnd - 1 : lineEnd;
+    if (end - start > this.#maxBytes) throw new LineTooLong(this.#maxBytes);
+    if (end > start) this.#onLine(bytes.toString("utf8", start, end));
+  }
+
+  #hold(bytes: Buffer): void {
+    this.#heldBytes += bytes.length;
+    if (this.#heldBytes > this.#maxBytes) throw new LineTooLong(this.#maxBytes);
+    this.#held ??= [];
+    this.#held.push(bytes);
+  }
+}

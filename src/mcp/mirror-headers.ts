@@ -1,0 +1,23 @@
+/**
+ * Values of a message's body that HTTP headers repeat, so that intermediaries need not parse it (2026-07-28,
+ * "Request Metadata"). What a header cannot carry is wrapped in base64; compared is always what is inside.
+ */
+
+const PREFIX = "=?base64?";
+const SUFFIX = "?=";
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
+/** The value as a header carries it. */
+export function mirrorHeader(value: string): string {
+  const isPlain =
+    /^[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?$/.test(value) && !(value.startsWith(PREFIX) && value.endsWith(SUFFIX));
+  return isPlain ? value : `${PREFIX}${Buffer.from(value).toString("base64")}${SUFFIX}`;
+}
+
+/** What a header says; undefined if it is not well formed. */
+export function readMirrorHeader(header: string): string | undefined {
+  if (!header.startsWith(PREFIX) || !header.endsWith(SUFFIX))
+    return /^[\x20-\x7e\t]*$/.test(header) ? header : undefined;
+  const inside = header.slice(PREFIX.length, -SUFFIX.length);
+  return BASE64.test(inside) ? Buffer.from(inside, "base64").toString("utf8") : undefined;
+}

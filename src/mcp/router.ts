@@ -1,0 +1,82 @@
+/**
+ * Where the messages of a session go. A session with one target hands everything on as it is; with several, a
+ * fan-out makes them look like one server.
+ */
+import type { BackendCall } from "../core/backend.ts";
+import type { McpAccess } from "../core/exchange.ts";
+import { HeaderList } from "../lib/headers.ts";
+import { accessProblem, filteredCall } from "./access.ts";
+import { type Call, NOTHING_RUNS, type Running } from "./call.ts";
+import { type ClientNotification, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "./json-rpc.ts";
+import type { OpenOutcome, Upstream } from "./upstream.ts";
+
+export type RouterOutcome =
+  | { readonly ok: true; readonly answer: ServerMessage; readonly version: string }
+  | {
+      readonly ok: false;
+      readonly reason: string;
+      readonly status: number;
+      /** The JSON-RPC error for a request with this id. */
+      text(id: string): string;
+      /** The same as a whole HTTP answer. */
+      refuse(sink: BackendCall, id: string): void;
+    };
+
+export interface Router {
+  readonly upstreams: readonly Upstream[];
+  open(done: (outcome: RouterOutcome) => void): void;
+  run(call: Call, access: McpAccess | undefined): Running;
+  notify(message: ClientNotification): void;
+  /** A server's notification in the client's words; undefined if it is not for the client. */
+  notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
+}
+
+export function singleRouter(upstream: Upstream): Router {
+  return {
+    upstreams: [upstream],
+    open: (done) => upstream.open((outcome) => done(routerOutcome(upstream, outcome))),
+    run(call, access) {
+      if (access === undefined) return upstream.call(call);
+      const problem = accessProblem(call.request, access, upstream.target.name);
+      if (problem) {
+        call.failed(problem);
+        return NOTHING_RUNS;
+      }
+      return upstream.call(filteredCall(call, access, upstream.target.name));
+    },
+    notify: (message) => upstream.notify(message),
+    notificationText: (_upstream, message) => message.text,
+  };
+}
+
+export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterOutcome {
+  if (outcome.ok) return { ok: true, answer: outcome.answer, version: outcome.about.protocolVersion };
+  if (outcome.answer) {
+    const { answer } = outcome;
+    // The server's own refusal is passed on as it is.
+    return refusal(`target "${upstream.target.name}" refused to initialize`, 200, (id) => withId(answer, id));
+  }
+  const reason = `target "${upstream.target.name}" ${outcome.reason}`;
+  return refusal(reason, outcome.status, (id) => errorText(id, INTERNAL_ERROR, reason));
+}
+
+export function refusal(reason: string, status: number, text: (id: string) => string): RouterOutcome {
+  return {
+    ok: false,
+    reason,
+    status,
+    text,
+    refuse: (sink, id) => sendJson(sink, status, text(id), status === 503 ? ["retry-after", "5"] : []),
+  };
+}
+
+/** A whole answer with a JSON body. */
+export function sendJson(sink: BackendCall, status: number, json: string, extra: readonly string[] = []): void {
+  const body = Buffer.from(json);
+  sink.head(
+    status,
+    new HeaderList(["content-type", "application/json", "content-length", String(body.length), ...extra]),
+  );
+  sink.data(body);
+  sink.end();
+}

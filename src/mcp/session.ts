@@ -1,0 +1,332 @@
+/**
+ * One client of the legacy era and everything that belongs to it: its servers, its open streams, the questions
+ * of servers that it has to answer, the events it may have missed. A session ends by DELETE, by being idle, or
+ * when its server cannot be brought back; then every request is answered with 404 and the client starts anew.
+ */
+import type { BackendCall, BackendRun } from "../core/backend.ts";
+import type { McpAccess } from "../core/exchange.ts";
+import type { HeaderList } from "../lib/headers.ts";
+import type { Question } from "./call.ts";
+import { allowsPrimingEvents } from "./era.ts";
+import { EventLog } from "./event-log.ts";
+import { EventStream, KEEP_ALIVE_MS, type StreamOwner } from "./event-stream.ts";
+import {
+  type ClientNotification,
+  type ClientRequest,
+  type ClientResponse,
+  INVALID_REQUEST,
+  notificationText,
+  type ServerMessage,
+  withId,
+} from "./json-rpc.ts";
+import { find, members, slice } from "./json-text.ts";
+import { RequestCall } from "./request-call.ts";
+import type { Router } from "./router.ts";
+import type { Tenant } from "./tenant.ts";
+import type { Upstream, UpstreamUser } from "./upstream.ts";
+
+/** A server that fails so often in a row after a restart will not come back. */
+const MAX_FAILED_STARTS = 4;
+/** Streams whose answer is complete but was not delivered are kept in the log only. */
+const GENERAL_STREAM = 0;
+/** The one stream of the old transport does not end with an answer. */
+const ENDLESS = { left: Number.POSITIVE_INFINITY };
+
+export interface SessionEnv {
+  readonly nowMs: () => number;
+  streamOpened(stream: EventStream): void;
+  streamClosed(stream: EventStream): void;
+  /** The session is over. */
+  ended(session: Session, reason: string): void;
+}
+
+export class Session implements UpstreamUser, StreamOwner, Tenant {
+  readonly id: string;
+  readonly owner: string | undefined;
+  readonly createdMs: number;
+  readonly general: EventStream;
+  readonly log = new EventLog();
+  version = "";
+  lastUsedMs: number;
+  readonly #env: SessionEnv;
+  #router: Router | undefined = undefined;
+  #streams: Map<number, EventStream> | undefined = undefined;
+  #nextStream = 1;
+  #questions: Map<string, Question> | undefined = undefined;
+  #nextQuestion = 1;
+  #inFlight: Map<string, RequestCall> | undefined = undefined;
+  #state: "opening" | "open" | "ended" = "opening";
+
+  constructor(id: string, owner: string | undefined, env: SessionEnv) {
+    this.id = id;
+    this.owner = owner;
+    this.#env = env;
+    this.createdMs = env.nowMs();
+    this.lastUsedMs = this.createdMs;
+    this.general = new EventStream(GENERAL_STREAM, this);
+  }
+
+  get isOpen(): boolean {
+    return this.#state === "open";
+  }
+
+  get upstreams(): readonly Upstream[] {
+    return this.#router?.upstreams ?? [];
+  }
+
+  get pendingCalls(): number {
+    return this.#inFlight?.size ?? 0;
+  }
+
+  /** Nobody is connected and nothing runs. */
+  get isIdle(): boolean {
+    return this.#state === "open" && this.pendingCalls === 0 && !this.general.isConnected;
+  }
+
+  /** Brings up the servers and answers the client's `initialize`. */
+  open(router: Router, request: ClientRequest, sink: BackendCall): BackendRun {
+    this.#router = router;
+    // The head waits for the outcome: only a session that came about has an id to send.
+    const stream = new EventStream(this.#nextStream++, this, KEEP_ALIVE_MS);
+    stream.attach(sink);
+    router.open((outcome) => {
+      if (this.#state !== "opening") return;
+      if (outcome.ok) {
+        this.#state = "open";
+        this.version = outcome.version;
+        this.lastUsedMs = this.#env.nowMs();
+        stream.event(withId(outcome.answer, request.id));
+        stream.complete();
+        return;
+      }
+      if (stream.hasHead) {
+        stream.event(outcome.text(request.id));
+        stream.complete();
+      } else {
+        stream.abort();
+        outcome.refuse(sink, request.id);
+      }
+      this.end(outcome.reason);
+    });
+    return {
+      abort: () => {
+        stream.abort();
+        // The client never got the id: nobody can ever use this session.
+        if (this.#state === "opening") this.end("the client left before the session was open");
+      },
+      resume: () => stream.resume(),
+    };
+  }
+
+  /** The old transport: everything goes over one event stream, and the session lives as long as it does. */
+  openStream(sink: BackendCall, endpoint: string): BackendRun {
+    this.general.attach(sink);
+    this.general.announce(endpoint);
+    return {
+      abort: () => {
+        this.general.abort();
+        this.end("the client closed its event stream");
+      },
+      resume: () => this.general.resume(),
+    };
+  }
+
+  /** Brings up the servers for a client of the old transport. */
+  openOn(router: Router, request: ClientRequest): void {
+    this.#router = router;
+    router.open((outcome) => {
+      if (this.#state !== "opening") return;
+      if (outcome.ok) {
+        this.#state = "open";
+        this.version = outcome.version;
+      }
+      this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
+      if (!outcome.ok) this.end(outcome.reason);
+    });
+  }
+
+  /** A request whose answer goes over the one event stream. */
+  requestOnStream(request: ClientRequest, access: McpAccess | undefined, headers: HeaderList | undefined): void {
+    this.lastUsedMs = this.#env.nowMs();
+    this.#start(new RequestCall(request, this, this.general, ENDLESS, headers), access);
+  }
+
+  /** Answers the requests of one POST on a stream of their own. */
+  request(
+    requests: readonly ClientRequest[],
+    sink: BackendCall,
+    access: McpAccess | undefined,
+    headers: HeaderList | undefined,
+  ): BackendRun {
+    this.lastUsedMs = this.#env.nowMs();
+    const stream = new EventStream(this.#nextStream++, this);
+    stream.attach(sink);
+    const group = { left: requests.length };
+    for (const request of requests) this.#start(new RequestCall(request, this, stream, group, headers), access);
+    return stream;
+  }
+
+  /** Messages that want no answer. */
+  notify(message: ClientNotification): void {
+    this.lastUsedMs = this.#env.nowMs();
+    if (message.method === "notifications/cancelled") this.#cancel(message);
+    else this.#router?.notify(message);
+  }
+
+  respond(response: ClientResponse): void {
+    this.lastUsedMs = this.#env.nowMs();
+    const question = this.#questions?.get(response.id);
+    if (question === undefined) return;
+    this.#questions?.delete(response.id);
+    const outcome = members(response.text, 0).find((one) => one.key === "result" || one.key === "error");
+    if (outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`);
+  }
+
+  /** A GET: the general stream, or the rest of an answer that broke off. */
+  listen(sink: BackendCall, after: { stream: number; number: number } | undefined): BackendRun {
+    this.lastUsedMs = this.#env.nowMs();
+    const resumed = after && this.#resume(after.stream);
+    if (after && resumed) {
+      resumed.attach(sink, after.number);
+      resumed.begin();
+      return resumed;
+    }
+    this.general.attach(sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
+    this.general.begin();
+    return this.general;
+  }
+
+  /** Called every now and then. */
+  sweep(nowMs: number): void {
+    this.log.expire(nowMs);
+    for (const upstream of this.upstreams) upstream.sweep(nowMs);
+  }
+
+  end(reason: string): void {
+    if (this.#state === "ended") return;
+    this.#state = "ended";
+    for (const call of this.#inFlight?.values() ?? []) call.abandon(`the session ended: ${reason}`);
+    this.#inFlight = undefined;
+    this.#questions = undefined;
+    this.general.disconnect();
+    this.#env.ended(this, reason);
+  }
+
+  detail(): Record<string, unknown> {
+    return {
+      protocolVersion: this.version,
+      idleMs: Math.round(this.#env.nowMs() - this.lastUsedMs),
+      pendingCalls: this.pendingCalls,
+      listening: this.general.isConnected,
+      ...(this.owner === undefined ? {} : { owner: this.owner }),
+      targets: this.upstreams.map((upstream) => upstream.detail()),
+    };
+  }
+
+  // A request of this session ended.
+
+  finished(call: RequestCall): void {
+    if (this.#inFlight?.get(call.request.id) === call) this.#inFlight.delete(call.request.id);
+    this.lastUsedMs = this.#env.nowMs();
+  }
+
+  /** A server wants something from the client, on the stream of the call it belongs to or on the general one. */
+  ask(question: Question, stream: EventStream): void {
+    const id = String(this.#nextQuestion++);
+    this.#questions ??= new Map();
+    this.#questions.set(id, question);
+    const chosen = stream.isConnected || !this.general.isConnected ? stream : this.general;
+    question.withdrawn = (reason) => {
+      if (this.#questions?.delete(id) !== true) return;
+      const params = reason === undefined ? `{"requestId":${id}}` : `{"requestId":${id},"reason":${reason}}`;
+      chosen.event(notificationText("notifications/cancelled", params));
+    };
+    chosen.event(withId(question.message, id));
+  }
+
+  // What servers report beyond calls.
+
+  notified(upstream: Upstream, message: ServerMessage): void {
+    if (this.#state === "ended") return;
+    const text = this.#router?.notificationText(upstream, message);
+    if (text !== undefined) this.general.event(text);
+  }
+
+  asked(_upstream: Upstream, question: Question): void {
+    this.ask(question, this.general);
+  }
+
+  hearsQuestions(): boolean {
+    return this.general.isConnected;
+  }
+
+  lost(upstream: Upstream, reason: string, attempts: number): void {
+    if (this.#state !== "open") return;
+    if (attempts >= MAX_FAILED_STARTS && this.upstreams.length === 1)
+      this.end(`target "${upstream.target.name}" ${reason}`);
+    // A client that listens hears nothing from a server that is not there.
+    else if (this.general.isConnected) upstream.revive();
+  }
+
+  // What streams need to know.
+
+  get nowMs(): number {
+    return this.#env.nowMs();
+  }
+
+  get sessionHeader(): string | undefined {
+    return this.id;
+  }
+
+  get primesStreams(): boolean {
+    return allowsPrimingEvents(this.version);
+  }
+
+  opened(stream: EventStream): void {
+    this.#env.streamOpened(stream);
+    if (stream.number === GENERAL_STREAM) return;
+    this.#streams ??= new Map();
+    this.#streams.set(stream.number, stream);
+  }
+
+  closed(stream: EventStream): void {
+    this.#env.streamClosed(stream);
+    this.lastUsedMs = this.#env.nowMs();
+    if (stream.isComplete) this.#streams?.delete(stream.number);
+  }
+
+  congested(isCongested: boolean): void {
+    for (const upstream of this.upstreams) {
+      if (isCongested) upstream.pause();
+      else upstream.resume();
+    }
+  }
+
+  #start(call: RequestCall, access: McpAccess | undefined): void {
+    this.#inFlight ??= new Map();
+    this.#inFlight.set(call.request.id, call);
+    if (this.#router) call.running = this.#router.run(call, access);
+    else
+      call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
+  }
+
+  #cancel(message: ClientNotification): void {
+    const { reason } = message.params;
+    const id = find(message.text, 0, "params", "requestId");
+    const call = id && this.#inFlight?.get(slice(message.text, id));
+    if (!call) return;
+    this.#inFlight?.delete(call.request.id);
+    call.cancel(typeof reason === "string" ? reason : undefined);
+  }
+
+  /** The stream of an answer that is still open, or that is complete and only in the log. */
+  #resume(number: number): EventStream | undefined {
+    if (number === GENERAL_STREAM) return undefined;
+    const open = this.#streams?.get(number);
+    if (open) return open;
+    if (this.log.after(number, -1).length === 0) return undefined;
+    const replay = new EventStream(number, this);
+    replay.complete();
+    return replay;
+  }
+}

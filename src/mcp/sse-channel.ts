@@ -1,0 +1,130 @@
+/**
+ * A remote server of the old HTTP+SSE transport (2024-11-05): one event stream for everything the server says,
+ * and an endpoint, named on that stream, that messages are posted to. The endpoint must be of the same origin:
+ * a server cannot send our messages elsewhere.
+ */
+import type { Clock } from "../lib/clock.ts";
+import type { HttpCall } from "../lib/http-client.ts";
+import type { SseEvent } from "../lib/sse.ts";
+import type { Channel, ChannelHandlers } from "./channel.ts";
+import { parseServerMessages } from "./json-rpc.ts";
+import type { RemoteServer } from "./remote-server.ts";
+
+const OPEN_TIMEOUT_MS = 30_000;
+
+/** Calls `opened` when the server has named its endpoint. Returns how to give up. */
+export function openSseChannel(
+  server: RemoteServer,
+  clock: Clock,
+  handlers: ChannelHandlers,
+  opened: (channel: Channel) => void,
+  refused: (reason: string) => void,
+): () => void {
+  let endpoint: string | undefined;
+  let isOver = false;
+  let isPaused = false;
+  let stream: HttpCall | undefined;
+  const posts = new Set<HttpCall>();
+
+  const stop = (): void => {
+    isOver = true;
+    timer.cancel();
+    stream?.abort();
+    for (const post of posts) post.abort();
+    posts.clear();
+  };
+  const over = (reason: string): void => {
+    if (isOver) return;
+    stop();
+    if (endpoint === undefined) refused(reason);
+    else handlers.closed(reason);
+  };
+  const timer = clock.after(OPEN_TIMEOUT_MS, () => over("did not name its endpoint in time"));
+
+  const channel: Channel = {
+    address: server.address,
+    get isClogged() {
+      return posts.size > 1_024;
+    },
+    speak: () => undefined,
+    send(message) {
+      if (isOver || endpoint === undefined) return;
+      const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
+      let status = 0;
+      const failed = (reason: string): void => {
+        if (post) posts.delete(post);
+        if (!isOver && message.wireId !== undefined) handlers.failed(message.wireId, reason);
+      };
+      let post: HttpCall | undefined;
+      post = server.send(
+        { method: "POST", path: endpoint, headers, body: message.text },
+        {
+          head: (code) => {
+            status = code;
+          },
+          event: () => undefined,
+          body: (text) => {
+            if (status >= 300) failed(`answered with status ${status}: ${text.trim().slice(0, 200)}`);
+          },
+          mayRead: () => true,
+          end: () => {
+            if (post) posts.delete(post);
+          },
+          error: failed,
+        },
+      );
+      posts.add(post);
+    },
+    abandon: () => undefined,
+    pause: () => {
+      isPaused = true;
+    },
+    resume: () => {
+      isPaused = false;
+      stream?.resume();
+    },
+    close() {
+      stop();
+      return Promise.resolve();
+    },
+    detail: () => ({ address: server.address, transport: "sse" }),
+  };
+
+  const event = ({ event: type, data }: SseEvent): void => {
+    if (isOver) return;
+    if (type === "endpoint" && endpoint === undefined) {
+      const url = resolve(data, server.url);
+      if (url === undefined) over("named an endpoint that is not its own");
+      else {
+        endpoint = url;
+        timer.cancel();
+        opened(channel);
+      }
+    } else if (type === "message")
+      for (const message of parseServerMessages(data) ?? []) handlers.message(message, undefined);
+  };
+  stream = server.send(
+    { method: "GET", headers: ["accept", "text/event-stream"] },
+    {
+      head: (status) => {
+        if (status !== 200) over(`answered with status ${status}`);
+      },
+      event,
+      body: () => undefined,
+      mayRead: () => !isPaused,
+      end: () => over("ended its event stream"),
+      error: over,
+    },
+  );
+  return () => stop();
+}
+
+/** Path and query of an endpoint of the same origin. */
+function resolve(endpoint: string, base: URL): string | undefined {
+  try {
+    const url = new URL(endpoint.trim(), base);
+    return url.origin === base.origin ? url.pathname + url.search : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * A child process as a channel: one message per line. Lines that are no messages are counted and left out, since
+ * many programs print a greeting to stdout before they speak the protocol.
+ */
+import type { Logger } from "../lib/logger.ts";
+import type { Channel, ChannelHandlers } from "./channel.ts";
+import { parseServerMessages } from "./json-rpc.ts";
+import { StdioProcess, type StdioProcessOptions } from "./stdio-process.ts";
+
+export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, gone: () => void): Channel {
+  const logger: Logger = options.logger;
+  let isClosed = false;
+  let ignoredLines = 0;
+  const child = new StdioProcess(options, {
+    line(text) {
+      if (isClosed) return;
+      const messages = parseServerMessages(text);
+      if (messages === undefined) {
+        ignoredLines += 1;
+        if (ignoredLines <= 10)
+          logger.debug("a line on stdout is no JSON-RPC message", { target: options.name, line: text.slice(0, 200) });
+        return;
+      }
+      for (const message of messages) handlers.message(message, undefined);
+    },
+    exited(reason) {
+      void child.stop().then(gone);
+      if (!isClosed) handlers.closed(reason);
+    },
+  });
+  return {
+    address: `stdio:${options.name}`,
+    get isClogged() {
+      return child.isClogged;
+    },
+    speak: () => undefined,
+    send: (message) => child.write(singleLine(message.text)),
+    abandon: () => undefined,
+    pause: () => child.pause(),
+    resume: () => child.resume(),
+    close() {
+      isClosed = true;
+      return child.stop();
+    },
+    detail: () => ({
+      pid: child.pid,
+      memoryBytes: child.memoryBytes(),
+      stderr: child.stderrLines(),
+      ...(ignoredLines > 0 ? { ignoredLines } : {}),
+    }),
+  };
+}
+
+/** Line breaks between the tokens of JSON are mere space; inside strings they cannot stand. */
+export function singleLine(text: string): string {
+  return text.includes("\n") || text.includes("\r") ? text.replace(/[\r\n]/g, " ") : text;
+}

@@ -1,0 +1,68 @@
+/**
+ * One target as one session sees it, in the words of the session's era. Behind it may stand a server of the
+ * other era, or a process that other sessions use too: neither shows.
+ */
+import type { Call, Question, Running } from "./call.ts";
+import type { ClientNotification, ServerMessage } from "./json-rpc.ts";
+import type { Target } from "./target.ts";
+
+/** What a server says of itself in `initialize` or `server/discover`. */
+export interface ServerAbout {
+  readonly protocolVersion: string;
+  readonly capabilities: Readonly<Record<string, unknown>>;
+  readonly serverInfo: unknown;
+  readonly instructions: string | undefined;
+}
+
+export type OpenOutcome =
+  /** `answer` is the server's own, as it came. */
+  | { readonly ok: true; readonly answer: ServerMessage; readonly about: ServerAbout }
+  | { readonly ok: false; readonly answer: ServerMessage }
+  | { readonly ok: false; readonly answer?: undefined; readonly reason: string; readonly status: number };
+
+export interface Upstream {
+  readonly target: Target;
+  /** Undefined until it was opened. */
+  readonly about: ServerAbout | undefined;
+  /** For admission to a session's time to live and the admin interface. */
+  readonly pendingCalls: number;
+  /** It failed a moment ago and is not tried again yet. */
+  readonly isResting: boolean;
+  open(done: (outcome: OpenOutcome) => void): void;
+  call(call: Call): Running;
+  notify(message: ClientNotification): void;
+  /** Brings a lost connection up again without waiting for a call. */
+  revive(): void;
+  sweep(nowMs: number): void;
+  pause(): void;
+  resume(): void;
+  close(): Promise<void>;
+  detail(): Record<string, unknown>;
+}
+
+/** Whoever uses an upstream: what comes from the server without belonging to a call goes here. */
+export interface UpstreamUser {
+  notified(upstream: Upstream, message: ServerMessage): void;
+  asked(upstream: Upstream, question: Question): void;
+  hearsQuestions(): boolean;
+  lost(upstream: Upstream, reason: string, attempts: number): void;
+}
+
+/** From the result of `initialize` or `server/discover`; undefined if it has not their form. */
+export function readAbout(answer: ServerMessage): ServerAbout | undefined {
+  if (answer.kind !== "result") return undefined;
+  try {
+    const { result } = JSON.parse(answer.text) as { result?: Record<string, unknown> };
+    if (typeof result !== "object" || result === null) return undefined;
+    const { protocolVersion, capabilities, serverInfo, instructions } = result;
+    return {
+      protocolVersion: typeof protocolVersion === "string" ? protocolVersion : "",
+      capabilities:
+        typeof capabilities === "object" && capabilities !== null ? (capabilities as Record<string, unknown>) : {},
+      serverInfo,
+      instructions: typeof instructions === "string" ? instructions : undefined,
+    };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,39 @@
+/**
+ * Token limits on plain HTTP backends: where an entered scope has such a limit, a JSON request with a `model` is
+ * treated as an LLM call, and the usage is read from the answer as it passes (decisions.md, LLM). Elsewhere
+ * nothing is read.
+ */
+import type { Exchange, GatewayResponse } from "../core/exchange.ts";
+import type { CompiledScope } from "../core/topology.ts";
+import { detectLlmRequest } from "../llm/detect.ts";
+import { createUsageTap, settleUsage } from "../llm/usage-tap.ts";
+
+/** As on LLM routes: images travel inside the JSON. */
+export const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
+
+export function wantsLlmSight(exchange: Exchange, scopes: readonly CompiledScope[]): boolean {
+  if (exchange.facts.llm !== undefined || exchange.request.body.kind === "none") return false;
+  if (!scopes.some((scope) => scope.llmRequest.length > 0)) return false;
+  return exchange.request.headers.get("content-type")?.toLowerCase().includes("json") === true;
+}
+
+/** Call when the body is whole: recognises the request and arranges for its answer to be read. */
+export function lookForLlm(exchange: Exchange): void {
+  const { request } = exchange;
+  if (request.body.kind !== "bytes") return;
+  const facts = detectLlmRequest(request.path, request.body.bytes);
+  if (!facts) return;
+  exchange.facts.llm = facts;
+  // An encoded answer could be read only at its end.
+  request.headers.set("accept-encoding", "identity");
+  exchange.observeResponse = (response: GatewayResponse) => {
+    const { headers } = response;
+    const tap = createUsageTap(headers.get("content-type"), headers.get("content-encoding"), (report) =>
+      settleUsage(facts, report),
+    );
+    response.observers = [
+      ...(response.observers ?? []),
+      { data: (chunk) => tap.data(chunk), end: (complete) => (complete ? tap.end() : tap.abort()) },
+    ];
+  };
+}

@@ -1,0 +1,32 @@
+/**
+ * What becomes of a request that asks for an upgrade. WebSocket is passed on; any other offer (clients make one of
+ * h2c with their first request) is ignored, as RFC 9110 section 7.8 allows.
+ */
+import type { IncomingMessage } from "node:http";
+
+const OFFER = new Set(["upgrade", "http2-settings"]);
+
+/** The only upgrade that is passed on; it has no body. */
+export function isWebSocket({ method, headers }: IncomingMessage): boolean {
+  const hasBody = headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0";
+  return method === "GET" && headers.upgrade?.toLowerCase() === "websocket" && !hasBody;
+}
+
+/** The request head without its offer, to be read once more: Node reads no body after one that has it. */
+export function headWithoutOffer(req: IncomingMessage): Buffer {
+  let head = `${req.method} ${req.url} HTTP/${req.httpVersion}\r\n`;
+  for (let i = 0; i < req.rawHeaders.length; i += 2) {
+    const name = req.rawHeaders[i] as string;
+    const value = req.rawHeaders[i + 1] as string;
+    const lower = name.toLowerCase();
+    if (!OFFER.has(lower)) head += `${name}: ${lower === "connection" ? withoutOffer(value) : value}\r\n`;
+  }
+  return Buffer.from(`${head}\r\n`, "latin1");
+}
+
+function withoutOffer(connection: string): string {
+  return connection
+    .split(",")
+    .filter((token) => !OFFER.has(token.trim().toLowerCase()))
+    .join(",");
+}

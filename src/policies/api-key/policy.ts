@@ -1,0 +1,99 @@
+/**
+ * `apiKey`: keys that the operator hands out, with metadata that rules and limits can read (`apiKey.user_id`).
+ * Keys are given in plain text (from the environment) or as SHA-256; by default they are looked for where LLM and
+ * other clients put them.
+ */
+import { z } from "zod";
+import { ConfigError, GatewayError } from "../../core/errors.ts";
+import { definePolicy } from "../../core/policy.ts";
+import { exactlyOneOf, secret } from "../../core/schema.ts";
+import { type ApiKeyEntry, createApiKeys, digestOf } from "../../identity/api-keys.ts";
+import { authenticationMode } from "../../identity/bearer-authentication.ts";
+import {
+  BEARER_LOCATION,
+  type CredentialLocation,
+  credentialLocation,
+  readCredential,
+  withhold,
+} from "../../identity/credential-location.ts";
+
+/** In this order: the general scheme, then the headers of the LLM providers' own clients. */
+const USUAL_PLACES: readonly CredentialLocation[] = [
+  BEARER_LOCATION,
+  { header: { name: "x-api-key" } },
+  { header: { name: "api-key" } },
+  { header: { name: "x-goog-api-key" } },
+];
+
+const KEY_HASH = /^sha256:[0-9a-fA-F]{64}$/;
+
+export const apiKey = definePolicy({
+  kind: "apiKey",
+  doc: "Requires one of the configured API keys; its metadata is readable as `apiKey.<field>`.",
+  scopes: ["gateway", "route"],
+  role: "security",
+  schema: z.strictObject({
+    mode: authenticationMode.optional(),
+    keys: z
+      .array(
+        exactlyOneOf(
+          z.strictObject({
+            key: secret().optional().describe("The key in plain text, best from the environment."),
+            keyHash: z
+              .string()
+              .regex(KEY_HASH, "expected `sha256:` and 64 hexadecimal digits")
+              .optional()
+              .describe("The key's SHA-256."),
+            metadata: z
+              .record(z.string().min(1), z.unknown())
+              .optional()
+              .describe("Readable as `apiKey.<field>`, for example `user_id`."),
+          }),
+          ["key", "keyHash"],
+        ),
+      )
+      .min(1),
+    location: credentialLocation
+      .optional()
+      .describe("Where the key is; by default `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),
+  }),
+
+  compile(config) {
+    const mode = config.mode ?? "strict";
+    const places = config.location ? [config.location] : USUAL_PLACES;
+    const seen = new Set<string>();
+    const entries = config.keys.map(({ key, keyHash, metadata }, index): ApiKeyEntry => {
+      const digest = key === undefined ? Buffer.from((keyHash ?? "").slice("sha256:".length), "hex") : digestOf(key);
+      const hex = digest.toString("hex");
+      if (seen.has(hex)) throw new ConfigError(undefined, "keys", `the key at index ${index} stands twice`);
+      seen.add(hex);
+      return { digest, metadata: Object.freeze({ ...metadata }) };
+    });
+    const keys = createApiKeys(entries);
+
+    function refuse(detail: string): undefined {
+      if (mode === "permissive") return undefined;
+      const headers = { "www-authenticate": 'Bearer realm="gateway"' };
+      throw new GatewayError("authentication_failed", { message: "API key authentication failed", detail, headers });
+    }
+
+    return {
+      request(exchange) {
+        const bad: string[] = [];
+        for (const place of places) {
+          const found = readCredential(exchange.request, place);
+          if (found.kind === "none") continue;
+          const entry = found.kind === "found" ? keys.find(found.value) : undefined;
+          withhold(exchange, place, entry !== undefined);
+          if (entry) {
+            exchange.facts.apiKey = entry.metadata;
+            return undefined;
+          }
+          bad.push(found.kind === "bad" ? found.detail : "the API key is not one of the configured keys");
+        }
+        if (bad.length > 0) return refuse(bad.join("; "));
+        return mode === "strict" ? refuse("no API key was sent") : undefined;
+      },
+    };
+  },
+});

@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { anExchange, testEnv } from "../../../test/support/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { backendAuth } from "./policy.ts";
+
+function authenticated(): Exchange {
+  const exchange = anExchange({ headers: { authorization: "Bearer client-token" } });
+  exchange.credentialHeaders = ["authorization"];
+  exchange.credential = { header: "authorization", value: "Bearer client-token" };
+  return exchange;
+}
+
+function run(config: unknown, exchange: Exchange, env = testEnv): Exchange {
+  const hooks = backendAuth.compile(backendAuth.schema.parse(config), env);
+  assert.equal(hooks.request?.(exchange), undefined);
+  return exchange;
+}
+
+test("on a route the client's credential is no longer withheld", () => {
+  const exchange = run({ passthrough: {} }, authenticated());
+  assert.deepEqual(exchange.credentialHeaders, []);
+  assert.equal(exchange.request.headers.get("authorization"), "Bearer client-token");
+});
+
+test("on a backend the credential is put back for this attempt only", () => {
+  const exchange = authenticated();
+  exchange.facts.backend = { name: "b", type: "static", protocol: "http" };
+  exchange.request.headers.delete("authorization");
+  run({ passthrough: {} }, exchange);
+  assert.equal(exchange.request.headers.get("authorization"), "Bearer client-token");
+  assert.deepEqual(exchange.credentialHeaders, ["authorization"], "another backend still does not get it");
+});
+
+test("passthrough without an authenticated credential changes nothing", () => {
+  const exchange = run({ passthrough: {} }, anExchange({ headers: { authorization: "Bearer x" } }));
+  assert.equal(exchange.request.headers.get("authorization"), "Bearer x");
+});
+
+test("a key replaces what the client sent", () => {
+  const exchange = run({ key: "gateway-key" }, authenticated());
+  assert.deepEqual(exchange.request.headers.getAll("authorization"), ["Bearer gateway-key"]);
+  assert.deepEqual(exchange.credentialHeaders, []);
+});
+
+test("a key may come from a file and go to another header", () => {
+  const env = { ...testEnv, readFile: () => "file-key\n" };
+  const exchange = run({ key: { file: "key.txt" }, header: { name: "X-Api-Key" } }, authenticated(), env);
+  assert.equal(exchange.request.headers.get("x-api-key"), "file-key");
+  assert.deepEqual(exchange.credentialHeaders, ["authorization"], "the client's own stays withheld");
+});
+
+test("an empty or unsendable key fails the load", () => {
+  for (const text of ["\n", "a\u0000b"]) {
+    const env = { ...testEnv, readFile: () => text };
+    assert.throws(() => run({ key: { file: "k" } }, authenticated(), env), { name: "ConfigError", path: "key" });
+  }
+});
+
+for (const config of [
+  {},
+  { key: "" },
+  { key: "a", passthrough: {} },
+  { passthrough: { x: 1 } },
+  { key: "a", header: { name: "content-length" } },
+]) {
+  test(`rejects the config ${JSON.stringify(config)}`, () => {
+    assert.equal(backendAuth.schema.safeParse(config).success, false);
+  });
+}

@@ -1,0 +1,63 @@
+/**
+ * `backendAuth`: how the gateway authenticates to a backend: with a key of its own, or by passing on the credential
+ * that the client was authenticated with. Without this policy a credential that the gateway read is not sent on.
+ */
+import { z } from "zod";
+import { ConfigError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { definePolicy } from "../../core/policy.ts";
+import { changeableHeaderName, exactlyOneOf, secret } from "../../core/schema.ts";
+import { isHeaderValue } from "../../lib/headers.ts";
+
+const keyFile = z.strictObject({ file: z.string().min(1).describe("A file with the key alone in it.") });
+
+export const backendAuth = definePolicy({
+  kind: "backendAuth",
+  doc: "Authenticates to the backend with a key of the gateway's own, or passes the client's credential on.",
+  scopes: ["route", "backend"],
+  schema: exactlyOneOf(
+    z.strictObject({
+      passthrough: z.strictObject({}).optional().describe("Sends the credential that authentication read."),
+      key: z.union([secret(), keyFile]).optional().describe("A key, best from the environment, or `{file}`."),
+      header: z
+        .strictObject({
+          name: changeableHeaderName().describe("The header that carries the key."),
+          prefix: z.string().optional().describe("What stands before the key."),
+        })
+        .optional()
+        .describe("With `key`: where it goes, if not to `authorization: Bearer`."),
+    }),
+    ["passthrough", "key"],
+  ),
+
+  compile(config, env) {
+    const { key, header } = config;
+    if (key === undefined) return { request: passOn };
+    const name = header?.name ?? "authorization";
+    const prefix = header ? (header.prefix ?? "") : "Bearer ";
+    const value = prefix + (typeof key === "string" ? key : env.readFile(key.file).trim());
+    if (value === prefix) throw new ConfigError(undefined, "key", "the key is empty");
+    if (!isHeaderValue(value))
+      throw new ConfigError(undefined, "key", "the key has characters that a header cannot carry");
+    return {
+      request(exchange) {
+        send(exchange, name, value);
+        return undefined;
+      },
+    };
+  },
+});
+
+function passOn(exchange: Exchange): undefined {
+  if (exchange.credential) send(exchange, exchange.credential.header, exchange.credential.value);
+  return undefined;
+}
+
+function send(exchange: Exchange, name: string, value: string): void {
+  exchange.request.headers.set(name, value);
+  // On a route it holds for every backend. On a backend credentials are withheld already, and the list must stay as it
+  // is: the next attempt may go to a backend that is not to get them.
+  if (exchange.facts.backend === undefined && exchange.credentialHeaders) {
+    exchange.credentialHeaders = exchange.credentialHeaders.filter((withheld) => withheld !== name);
+  }
+}

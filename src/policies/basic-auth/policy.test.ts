@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { anExchange, testEnv as bareEnv } from "../../../test/support/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { basicAuth } from "./policy.ts";
+
+/** The real timers would not keep the test alive. */
+const testEnv = {
+  ...bareEnv,
+  clock: {
+    ...bareEnv.clock,
+    after(_delayMs: number, callback: () => void) {
+      const handle = setImmediate(callback);
+      return { cancel: () => clearImmediate(handle) };
+    },
+  },
+};
+
+const LONG = "pässwörd with a long tail ".repeat(4);
+/** Made with libxcrypt and openssl. */
+const HTPASSWD = `
+# operators
+bob:$2b$04$abcdefghijklmnopqrstuughE8Ev8uGFaUgY2cNEySvxngrb/Jzdm
+long:$2y$05$......................BkmvX8rn99j2/aOfr2ab52dkWojO826
+empty:$2a$04$zVHmKQtGGQob.b/Nc7l9NO8UlrYcW05FiuCj/SxsFO/ZtiN9.mNzy
+apr:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0
+wordy:$apr1$ab$ZlI.fNmZlGxhApTaZfcN71
+sha:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=
+`;
+
+const hooks = basicAuth.compile({ htpasswd: HTPASSWD }, testEnv);
+
+function basic(user: string, password: string): { authorization: string } {
+  return { authorization: `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}` };
+}
+
+async function run(headers: Record<string, string>, subject = hooks): Promise<Exchange> {
+  const exchange = anExchange({ headers });
+  await subject.request?.(exchange);
+  return exchange;
+}
+
+const right: [string, string][] = [
+  ["bob", "password"],
+  ["long", LONG],
+  ["empty", ""],
+  ["apr", "secret"],
+  ["wordy", "a rather long password indeed"],
+  ["sha", "secret"],
+];
+for (const [user, password] of right) {
+  test(`${user} is admitted with the right password and refused with others`, async () => {
+    const exchange = await run(basic(user, password));
+    assert.deepEqual(exchange.facts.basicAuth, { username: user });
+    assert.deepEqual(exchange.credentialHeaders, ["authorization"]);
+    for (const wrong of [`x${password}`, "password2"]) {
+      await assert.rejects(run(basic(user, wrong)), { code: "authentication_failed", status: 401 });
+    }
+  });
+}
+
+test("a password that was right is known at once the next time", async () => {
+  await run(basic("bob", "password"));
+  assert.equal(hooks.request?.(anExchange({ headers: basic("bob", "password") })), undefined);
+});
+
+const bad: [string, Record<string, string>][] = [
+  ["nothing was sent", {}],
+  ["the user is unknown", basic("eve", "password")],
+  ["the user is a prototype member", basic("constructor", "password")],
+  ["the scheme is another", { authorization: "Bearer Ym9iOnBhc3N3b3Jk" }],
+  ["it is not base64", { authorization: "Basic ***" }],
+  ["there is no colon", { authorization: `Basic ${Buffer.from("bob").toString("base64")}` }],
+  ["it is not UTF-8", { authorization: `Basic ${Buffer.from([0xff, 0x3a, 0x61]).toString("base64")}` }],
+];
+for (const [name, headers] of bad) {
+  test(`refuses when ${name}, with a challenge`, async () => {
+    await assert.rejects(run(headers), {
+      code: "authentication_failed",
+      headers: { "www-authenticate": 'Basic realm="gateway", charset="UTF-8"' },
+    });
+  });
+}
+
+test("modes: optional lets nobody pass with a wrong password, permissive lets all pass without a user", async () => {
+  const optional = basicAuth.compile({ htpasswd: HTPASSWD, mode: "optional" }, testEnv);
+  assert.equal((await run({}, optional)).facts.basicAuth, undefined);
+  await assert.rejects(run(basic("sha", "x"), optional), { code: "authentication_failed" });
+  const permissive = basicAuth.compile({ htpasswd: HTPASSWD, mode: "permissive" }, testEnv);
+  const exchange = await run(basic("sha", "x"), permissive);
+  assert.equal(exchange.facts.basicAuth, undefined);
+  assert.deepEqual(exchange.credentialHeaders, ["authorization"]);
+  assert.equal(exchange.credential, undefined);
+});
+
+test("beyond a hundred waiting checks the gateway says that it is busy", async () => {
+  const busy = basicAuth.compile({ htpasswd: HTPASSWD }, testEnv);
+  const runs = Array.from({ length: 110 }, (_, i) =>
+    run(basic("apr", `wrong-${i}`), busy).catch((error) => error.code),
+  );
+  const codes = await Promise.all(runs);
+  assert.equal(codes.filter((code) => code === "overloaded").length, 10);
+});
+
+test("the file is read relative to the configuration, and a mistake in it names the line", () => {
+  const env = { ...testEnv, readFile: (path: string) => (path === "users" ? "bob:plain" : "") };
+  assert.throws(
+    () => basicAuth.compile({ htpasswd: { file: "users" } }, env),
+    /line 1 \(bob\): the hash is not bcrypt/,
+  );
+  assert.throws(() => basicAuth.compile({ htpasswd: { file: "empty" } }, env), /no users/);
+  assert.throws(() => basicAuth.compile({ htpasswd: "bob" }, env), { name: "ConfigError", path: "htpasswd" });
+  assert.throws(
+    () =>
+      basicAuth.compile({ htpasswd: "a:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\na:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=" }, env),
+    /twice/,
+  );
+  const tooCostly = "a:$2b$20$abcdefghijklmnopqrstuughE8Ev8uGFaUgY2cNEySvxngrb/Jzdm";
+  assert.throws(() => basicAuth.compile({ htpasswd: tooCostly }, env), /cost of 20/);
+});

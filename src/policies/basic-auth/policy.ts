@@ -1,0 +1,87 @@
+/**
+ * `basicAuth`: user names and passwords of an htpasswd file (RFC 7617), for tools that know nothing better.
+ * The user is readable as `basicAuth.username`; the password goes nowhere.
+ */
+import { z } from "zod";
+import { ConfigError, GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { definePolicy } from "../../core/policy.ts";
+import { secret } from "../../core/schema.ts";
+import { authenticationMode } from "../../identity/bearer-authentication.ts";
+import { type CredentialLocation, readCredential, withhold } from "../../identity/credential-location.ts";
+import { createHtpasswd, type Htpasswd } from "../../identity/htpasswd.ts";
+
+const LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Basic " } };
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+export const basicAuth = definePolicy({
+  kind: "basicAuth",
+  doc: "Requires a user name and password of an htpasswd file.",
+  scopes: ["gateway", "route"],
+  role: "security",
+  schema: z.strictObject({
+    mode: authenticationMode.optional(),
+    htpasswd: z
+      .union([secret(), z.strictObject({ file: z.string().min(1) })])
+      .describe("Lines of `user:hash` (bcrypt, apr1 or SHA), or `{file}`."),
+    realm: z
+      .string()
+      .regex(/^[\x20-\x21\x23-\x5b\x5d-\x7e]+$/, "printable characters without quotes")
+      .optional()
+      .describe("Shown by browsers. Default: gateway."),
+  }),
+
+  compile(config, env) {
+    const mode = config.mode ?? "strict";
+    const challenge = { "www-authenticate": `Basic realm="${config.realm ?? "gateway"}", charset="UTF-8"` };
+    const text = typeof config.htpasswd === "string" ? config.htpasswd : env.readFile(config.htpasswd.file);
+    let passwords: Htpasswd;
+    try {
+      passwords = createHtpasswd(text, env.clock);
+    } catch (error) {
+      throw new ConfigError(undefined, "htpasswd", (error as Error).message);
+    }
+
+    function refuse(detail: string): undefined {
+      if (mode === "permissive") return undefined;
+      throw new GatewayError("authentication_failed", {
+        message: "basic authentication failed",
+        detail,
+        headers: challenge,
+      });
+    }
+
+    function decide(exchange: Exchange, username: string, isRight: boolean): undefined {
+      withhold(exchange, LOCATION, isRight);
+      if (!isRight) return refuse("the user name or the password is wrong");
+      exchange.facts.basicAuth = { username };
+      return undefined;
+    }
+
+    return {
+      request(exchange) {
+        const found = readCredential(exchange.request, LOCATION);
+        if (found.kind === "none") return mode === "strict" ? refuse("no user name and password were sent") : undefined;
+        const pair = found.kind === "found" ? parsePair(found.value) : undefined;
+        if (!pair) {
+          withhold(exchange, LOCATION, false);
+          return refuse(found.kind === "bad" ? found.detail : "the credential is not base64 of user:password");
+        }
+        const right = passwords.check(pair.username, pair.password);
+        if (typeof right === "boolean") return decide(exchange, pair.username, right);
+        return right.then((late) => decide(exchange, pair.username, late));
+      },
+    };
+  },
+});
+
+function parsePair(value: string): { username: string; password: string } | undefined {
+  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(value)) return undefined;
+  try {
+    const text = utf8.decode(Buffer.from(value, "base64"));
+    const colon = text.indexOf(":");
+    return colon < 0 ? undefined : { username: text.slice(0, colon), password: text.slice(colon + 1) };
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,51 @@
+/**
+ * `jwtAuth`: the same bearer tokens as `mcpAuthentication`, for any HTTP or LLM route, without documents and login.
+ * Both its refusals carry `www-authenticate`, so that clients know whether to log in or to refresh (RFC 6750).
+ */
+import { z } from "zod";
+import { definePolicy } from "../../core/policy.ts";
+import { httpUrl } from "../../core/schema.ts";
+import { authenticationMode, createBearerAuthentication } from "../../identity/bearer-authentication.ts";
+import { BEARER_LOCATION, credentialLocation } from "../../identity/credential-location.ts";
+import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/key-source.ts";
+import { plain } from "../../identity/plain.ts";
+
+export const jwtAuth = definePolicy({
+  kind: "jwtAuth",
+  doc: "Requires a bearer token (JWT) of an identity provider.",
+  scopes: ["gateway", "route"],
+  role: "security",
+  schema: z.strictObject({
+    mode: authenticationMode.optional(),
+    issuer: httpUrl().describe("The issuer of accepted tokens, exactly as their `iss` claim has it."),
+    audiences: z
+      .array(z.string().min(1))
+      .min(1)
+      .describe("Accepted values of the `aud` claim; one of them must be in it."),
+    jwks: jwksSetting.optional(),
+    location: credentialLocation.optional().describe("Where the token is, if not in `authorization: Bearer`."),
+    jwtValidationOptions: z
+      .strictObject({
+        requiredClaims: z.array(z.string().min(1)).describe("Claims that must be present besides `exp`."),
+      })
+      .optional(),
+  }),
+
+  compile(config, env) {
+    const provider = plain({ issuer: config.issuer });
+    const verifier = keepVerifier(keySourceOf(config.jwks, provider), keepDiscovery(provider, env), env);
+    const authenticate = createBearerAuthentication({
+      mode: config.mode ?? "strict",
+      location: config.location ?? BEARER_LOCATION,
+      verifier,
+      rules: {
+        issuer: config.issuer,
+        audiences: config.audiences,
+        requiredClaims: config.jwtValidationOptions?.requiredClaims ?? [],
+      },
+      challenge: "",
+      mend: provider.mend,
+    });
+    return { request: authenticate };
+  },
+});

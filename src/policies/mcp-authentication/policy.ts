@@ -1,0 +1,137 @@
+/**
+ * `mcpAuthentication`: an MCP route that real clients can log in to (spec 2.2, 4.1, 5, 7). It verifies bearer tokens of
+ * an external identity provider, serves the documents by which clients find it, and stands in for what the provider
+ * lacks. The documents need no token; everything else on the route does, on every method.
+ */
+import { z } from "zod";
+import { definePolicy } from "../../core/policy.ts";
+import { httpUrl, secret } from "../../core/schema.ts";
+import { authenticationMode, createBearerAuthentication } from "../../identity/bearer-authentication.ts";
+import { BEARER_LOCATION } from "../../identity/credential-location.ts";
+import { idpRealm } from "../../identity/idp-realm.ts";
+import { idpTenant } from "../../identity/idp-tenant.ts";
+import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/key-source.ts";
+import { createLoginEndpoints } from "../../identity/login-endpoints.ts";
+import { createLoginLimit } from "../../identity/login-limit.ts";
+import { plain } from "../../identity/plain.ts";
+import type { IdentityProvider } from "../../identity/provider.ts";
+import { resourceDocument } from "../../identity/resource-metadata.ts";
+import { loginEndpoints, resourceMetadataUrl } from "../../identity/well-known.ts";
+
+const resourceMetadata = z
+  .looseObject({
+    resource: httpUrl().describe("The canonical URL of the MCP endpoint, as clients reach it."),
+    scopesSupported: z.array(z.string().min(1)).optional().describe("Scopes that clients should ask for."),
+    bearerMethodsSupported: z.array(z.string().min(1)).optional().describe("Where tokens are accepted: `header`."),
+    authorizationServers: z
+      .array(httpUrl())
+      .optional()
+      .describe("Instead of the gateway itself: for strict clients of a provider that sends `iss`."),
+  })
+  .describe("The protected resource metadata; any other key goes into it in snake_case.");
+
+const schema = z
+  .strictObject({
+    mode: authenticationMode.optional(),
+    issuer: httpUrl().describe("The issuer of accepted tokens, exactly as their `iss` claim has it."),
+    audiences: z
+      .array(z.string().min(1))
+      .min(1)
+      .describe("Accepted values of the `aud` claim; one of them must be in it."),
+    provider: z
+      .strictObject({
+        idp_realm: z.strictObject({}).optional().describe("The realm-based open-source provider."),
+        idp_tenant: z.strictObject({}).optional().describe("The cloud tenant-based provider."),
+      })
+      .optional()
+      .describe("The kind of provider; without it one that follows RFC 8414 or OpenID Connect discovery."),
+    jwks: jwksSetting.optional(),
+    clientId: z.string().min(1).optional().describe("With `idp_tenant`: the app registration that clients get."),
+    clientSecret: secret().optional().describe("With `idp_tenant`: the secret of a confidential app registration."),
+    jwtValidationOptions: z
+      .strictObject({
+        requiredClaims: z.array(z.string().min(1)).describe("Claims that must be present besides `exp`."),
+      })
+      .optional(),
+    resourceMetadata,
+  })
+  .superRefine((config, context) => {
+    const problem = (path: string, message: string): void =>
+      context.addIssue({ code: "custom", path: [path], message });
+    const { provider, clientId, clientSecret, issuer } = config;
+    if (provider?.idp_realm && provider.idp_tenant)
+      problem("provider", "only one of `idp_realm` and `idp_tenant` may be given");
+    if (provider?.idp_tenant && !provider.idp_realm) {
+      if (clientId === undefined)
+        problem("clientId", "`idp_tenant` has no registration: it needs the `clientId` of an app registration");
+      if (URL.canParse(issuer) && new URL(issuer).pathname.split("/")[1] === "")
+        problem("issuer", "there is no tenant id in its path");
+    } else {
+      if (clientId !== undefined)
+        problem("clientId", "only `idp_tenant` uses it: clients register themselves elsewhere");
+      if (clientSecret !== undefined) problem("clientSecret", "only `idp_tenant` uses it");
+    }
+    const { resource } = config.resourceMetadata;
+    if (URL.canParse(resource) && new URL(resource).hash !== "")
+      problem("resourceMetadata", "`resource` has a fragment");
+  });
+
+type Config = z.output<typeof schema>;
+
+export const mcpAuthentication = definePolicy({
+  kind: "mcpAuthentication",
+  doc: "Requires a bearer token of an external identity provider and lets MCP clients find and log in to it.",
+  scopes: ["route"],
+  role: "security",
+  schema,
+
+  extraMatches(config) {
+    return [...endpointsOf(config).keys()].map((exact) => ({ exact }));
+  },
+
+  compile(config, env) {
+    const provider = providerOf(config);
+    const discovery = keepDiscovery(provider, env);
+    const verifier = keepVerifier(keySourceOf(config.jwks, provider), discovery, env);
+    const { resource } = config.resourceMetadata;
+    const endpoints = endpointsOf(config);
+    const login = createLoginEndpoints({
+      base: new URL(resource).origin,
+      provider,
+      discovery,
+      resourceDocument: resourceDocument(config.resourceMetadata),
+      limit: env.keep("identity login limit", "per listener", () => createLoginLimit(env.clock)),
+      fetch: env.fetch,
+      logger: env.logger.for("identity"),
+    });
+    const authenticate = createBearerAuthentication({
+      mode: config.mode ?? "strict",
+      location: BEARER_LOCATION,
+      verifier,
+      rules: {
+        issuer: config.issuer,
+        audiences: config.audiences,
+        requiredClaims: config.jwtValidationOptions?.requiredClaims ?? [],
+      },
+      challenge: `resource_metadata="${resourceMetadataUrl(resource)}"`,
+      mend: provider.mend,
+    });
+
+    return {
+      request(exchange) {
+        const endpoint = endpoints.get(exchange.request.path);
+        return endpoint ? login.answer(endpoint, exchange) : authenticate(exchange);
+      },
+    };
+  },
+});
+
+function providerOf({ provider, issuer, clientId, clientSecret }: Config): IdentityProvider {
+  if (provider?.idp_realm) return idpRealm({ issuer });
+  if (provider?.idp_tenant) return idpTenant({ issuer, clientId, clientSecret });
+  return plain({ issuer });
+}
+
+function endpointsOf(config: Config): ReturnType<typeof loginEndpoints> {
+  return loginEndpoints(config.resourceMetadata.resource, config.provider?.idp_tenant !== undefined);
+}

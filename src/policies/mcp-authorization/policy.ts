@@ -1,0 +1,81 @@
+/**
+ * `mcpAuthorization`: which tools, prompts and resources a request may see and use. Lists are filtered and a denied
+ * call looks like an unknown name, so that nobody learns what there is. The MCP backend asks for each item; this
+ * policy only says how to answer.
+ */
+import { z } from "zod";
+import type { Expression } from "../../cel/expression.ts";
+import type { Exchange, McpAccess, McpFacts } from "../../core/exchange.ts";
+import { definePolicy } from "../../core/policy.ts";
+import { type AccessRules, accessRule, compileAccessRules, denial } from "../../identity/access-rules.ts";
+
+type ItemKind = Parameters<McpAccess["allows"]>[0];
+const KINDS: readonly ItemKind[] = ["tool", "prompt", "resource"];
+
+export const mcpAuthorization = definePolicy({
+  kind: "mcpAuthorization",
+  doc: "Restricts the tools, prompts and resources that a client sees and may use.",
+  scopes: ["gateway", "route", "backend"],
+  role: "security",
+  schema: z.strictObject({
+    rules: z
+      .array(accessRule)
+      .min(1)
+      .describe(
+        'CEL expressions; an item is visible if one is true, for example `mcp.tool.name == "echo"`; or `{allow}`, `{deny}`, `{require}`.',
+      ),
+  }),
+
+  compile(config, env) {
+    const rules = compileAccessRules(config.rules, "allow", env.cel);
+    const byKind = Object.fromEntries(KINDS.map((kind) => [kind, concerning(rules, kind)])) as Record<
+      ItemKind,
+      AccessRules
+    >;
+    return {
+      request(exchange) {
+        const outer = exchange.mcpAccess;
+        exchange.mcpAccess = {
+          allows: (kind, name, target) =>
+            (outer?.allows(kind, name, target) ?? true) &&
+            isAdmitted(exchange, byKind[kind], itemFacts(kind, name, target)),
+        };
+        return undefined;
+      },
+    };
+  },
+});
+
+/** A `deny` rule about tools says nothing about prompts; evaluated there it would fail and so deny them all. */
+function concerning(rules: AccessRules, kind: ItemKind): AccessRules {
+  return { ...rules, deny: rules.deny.filter((rule) => !isAboutOthers(rule, kind)) };
+}
+
+function isAboutOthers(rule: Expression, kind: ItemKind): boolean {
+  const named = KINDS.filter((one) =>
+    [...rule.paths].some((path) => path === `mcp.${one}` || path.startsWith(`mcp.${one}.`)),
+  );
+  return named.length > 0 && !named.includes(kind) && !rule.paths.has("mcp");
+}
+
+function itemFacts(kind: ItemKind, name: string, target: string): McpFacts {
+  if (kind === "resource") return { target, resource: { uri: name, target } };
+  return { target, [kind]: { name, target } };
+}
+
+/** The item stands in the facts only while the rules look at it: evaluation is synchronous. */
+function isAdmitted(exchange: Exchange, rules: AccessRules, item: McpFacts): boolean {
+  const before = exchange.facts.mcp;
+  exchange.facts.mcp = { ...withoutItems(before), ...item };
+  try {
+    return denial(rules, exchange.attributes) === undefined;
+  } finally {
+    if (before === undefined) delete exchange.facts.mcp;
+    else exchange.facts.mcp = before;
+  }
+}
+
+function withoutItems(facts: McpFacts | undefined): McpFacts {
+  const { tool: _tool, prompt: _prompt, resource: _resource, ...rest } = facts ?? {};
+  return rest;
+}

@@ -1,0 +1,231 @@
+/**
+ * The buckets of one rule: one shared bucket, and one for each key, at most 65,536 of them (spec 8), in typed-array
+ * slots. When all are taken, the one whose loss costs least makes room: a bucket that is full again, else the least
+ * used, and an exhausted one only if there is nothing else, so that a flood of fresh keys restores nobody's budget.
+ * Every operation takes constant time: buckets are listed by how much of them is used and by when their window ends.
+ */
+import { type Bucket, type BucketRule, debited, refilled, resetSeconds, windowsEnded } from "./bucket.ts";
+import { NO_SLOT, SlotLists } from "./slot-lists.ts";
+
+export const MAX_BUCKETS = 65_536;
+/** For requests without a key: never evicted. */
+export const SHARED_SLOT = 0;
+
+const FIRST_KEYED_SLOT = 1;
+const FIRST_SIZE = 64;
+/** Level 0 is full, the last is exhausted, between them the share that is used. */
+const LEVELS = 32;
+const EXHAUSTED = LEVELS - 1;
+/** Windows that end in the same 64th of a window are listed together. */
+const TICKS = 64;
+/** With a burst, a bucket may need several windows to be full: how many of these are brought up to date per eviction. */
+const MAX_REFRESHED = 8;
+const UNUSED = -1;
+
+export interface BucketView extends Bucket {
+  /** undefined for the shared bucket. */
+  readonly key: string | undefined;
+  readonly resetSeconds: number;
+}
+
+export class BucketStore {
+  readonly rule: BucketRule;
+  readonly #maxKeyed: number;
+  readonly #slotOf = new Map<string, number>();
+  readonly #keys: (string | undefined)[] = [undefined];
+  readonly #byUse: SlotLists;
+  readonly #byWindowEnd: SlotLists;
+  readonly #tickMs: number;
+  readonly #evicted: () => void;
+  #hand = 0;
+  #size: number;
+  #remaining: Float64Array;
+  #windowStartMs: Float64Array;
+  #generation: Uint32Array;
+
+  constructor(rule: BucketRule, maxKeyed: number, evicted: () => void = () => undefined) {
+    this.rule = rule;
+    this.#evicted = evicted;
+    this.#maxKeyed = maxKeyed;
+    this.#size = FIRST_KEYED_SLOT + Math.min(maxKeyed, FIRST_SIZE);
+    this.#remaining = new Float64Array(this.#size);
+    this.#windowStartMs = new Float64Array(this.#size);
+    this.#generation = new Uint32Array(this.#size);
+    this.#byUse = new SlotLists(LEVELS, this.#size);
+    this.#byWindowEnd = new SlotLists(TICKS, this.#size);
+    this.#tickMs = rule.windowMs / TICKS;
+    this.#remaining[SHARED_SLOT] = rule.capacity;
+    this.#windowStartMs[SHARED_SLOT] = UNUSED;
+  }
+
+  /** Keyed buckets that are held. */
+  get count(): number {
+    return this.#slotOf.size;
+  }
+
+  /** The bucket as it is now, or NO_SLOT: a key that has none yet would get a full one. */
+  find(key: string | undefined, nowMs: number): number {
+    const slot = key === undefined ? SHARED_SLOT : (this.#slotOf.get(key) ?? NO_SLOT);
+    if (slot !== NO_SLOT) this.#refresh(slot, nowMs);
+    return slot;
+  }
+
+  /** The same, but a key that has no bucket gets one. */
+  open(key: string | undefined, nowMs: number): number {
+    const found = this.find(key, nowMs);
+    if (found !== NO_SLOT || key === undefined) {
+      // The shared bucket's window begins with its first use, like any other's.
+      if (this.#windowStartMs[found] === UNUSED) this.#windowStartMs[found] = nowMs;
+      return found;
+    }
+    const slot = this.#count() < this.#maxKeyed ? this.#nextUnused() : this.#evict(nowMs);
+    const copy = copied(key);
+    this.#slotOf.set(copy, slot);
+    this.#keys[slot] = copy;
+    this.#generation[slot] = (this.#generation[slot] as number) + 1;
+    this.#remaining[slot] = this.rule.capacity;
+    this.#windowStartMs[slot] = nowMs;
+    this.#relist(slot);
+    return slot;
+  }
+
+  remaining(slot: number): number {
+    return this.#remaining[slot] as number;
+  }
+
+  resetSeconds(slot: number, nowMs: number): number {
+    const startMs = this.#windowStartMs[slot] as number;
+    return resetSeconds(this.rule, startMs === UNUSED ? nowMs : startMs, nowMs);
+  }
+
+  /** Tells whether a slot still holds the bucket that it held. */
+  generation(slot: number): number {
+    return this.#generation[slot] as number;
+  }
+
+  /** Takes up to the amount (or gives back, if negative) and says how much that was. */
+  take(slot: number, amount: number): number {
+    const before = this.#remaining[slot] as number;
+    const after = debited(this.rule, before, amount);
+    this.#remaining[slot] = after;
+    if (slot !== SHARED_SLOT) this.#relist(slot);
+    return before - after;
+  }
+
+  /** All buckets as they are now, for the admin interface; changes nothing. */
+  *views(nowMs: number): Iterable<BucketView> {
+    for (let slot = 0; slot < this.#keys.length; slot++) {
+      const startMs = this.#windowStartMs[slot] as number;
+      if (startMs === UNUSED) continue;
+      const windows = windowsEnded(this.rule, startMs, nowMs);
+      const windowStartMs = startMs + windows * this.rule.windowMs;
+      yield {
+        key: this.#keys[slot],
+        remaining: refilled(this.rule, this.#remaining[slot] as number, windows),
+        windowStartMs,
+        resetSeconds: resetSeconds(this.rule, windowStartMs, nowMs),
+      };
+    }
+  }
+
+  #refresh(slot: number, nowMs: number): void {
+    const startMs = this.#windowStartMs[slot] as number;
+    if (startMs === UNUSED) return;
+    const windows = windowsEnded(this.rule, startMs, nowMs);
+    if (windows > 0) {
+      this.#windowStartMs[slot] = startMs + windows * this.rule.windowMs;
+      this.#remaining[slot] = refilled(this.rule, this.#remaining[slot] as number, windows);
+    }
+    // Looking at a bucket is using it: one that is asked for again and again must not be the one that goes.
+    if (slot !== SHARED_SLOT) this.#relist(slot);
+  }
+
+  #relist(slot: number): void {
+    this.#byUse.remove(slot);
+    this.#byWindowEnd.remove(slot);
+    const level = this.#level(slot);
+    this.#byUse.append(level, slot);
+    if (level > 0) this.#byWindowEnd.append(this.#tick(this.#windowEndMs(slot)) % TICKS, slot);
+  }
+
+  #level(slot: number): number {
+    const remaining = this.#remaining[slot] as number;
+    const { capacity } = this.rule;
+    if (remaining >= capacity) return 0;
+    if (remaining <= 0) return EXHAUSTED;
+    return 1 + Math.floor(((capacity - remaining) / capacity) * (EXHAUSTED - 1));
+  }
+
+  #windowEndMs(slot: number): number {
+    return (this.#windowStartMs[slot] as number) + this.rule.windowMs;
+  }
+
+  #tick(atMs: number): number {
+    return Math.floor(atMs / this.#tickMs);
+  }
+
+  #count(): number {
+    return this.#keys.length - FIRST_KEYED_SLOT;
+  }
+
+  #nextUnused(): number {
+    const slot = this.#keys.length;
+    if (slot === this.#size) this.#grow();
+    this.#keys.push(undefined);
+    return slot;
+  }
+
+  #grow(): void {
+    this.#size = Math.min(FIRST_KEYED_SLOT + this.#maxKeyed, this.#size * 2);
+    this.#remaining = copyOf(this.#remaining, new Float64Array(this.#size));
+    this.#windowStartMs = copyOf(this.#windowStartMs, new Float64Array(this.#size));
+    this.#generation = copyOf(this.#generation, new Uint32Array(this.#size));
+    this.#byUse.grow(this.#size);
+    this.#byWindowEnd.grow(this.#size);
+  }
+
+  #evict(nowMs: number): number {
+    let slot = this.#byUse.first(0);
+    if (slot === NO_SLOT) slot = this.#fullAgain(nowMs);
+    for (let level = 1; slot === NO_SLOT; level++) slot = this.#byUse.first(level);
+    this.#slotOf.delete(this.#keys[slot] as string);
+    this.#evicted();
+    return slot;
+  }
+
+  /**
+   * A bucket that time has filled. The hand goes round the lists of windows' ends up to now; each list is in the order
+   * of its windows' ends (to a 64th), because a listed end is never further away than one window: if the first
+   * one is still open, all are.
+   */
+  #fullAgain(nowMs: number): number {
+    const nowTick = this.#tick(nowMs);
+    this.#hand = Math.max(this.#hand, nowTick - TICKS);
+    for (let refreshed = 0; refreshed < MAX_REFRESHED; ) {
+      const slot = this.#byWindowEnd.first(this.#hand % TICKS);
+      if (slot === NO_SLOT || this.#windowEndMs(slot) > nowMs) {
+        if (this.#hand >= nowTick) return NO_SLOT;
+        this.#hand += 1;
+        continue;
+      }
+      this.#refresh(slot, nowMs);
+      if (this.#remaining[slot] === this.rule.capacity) return slot;
+      refreshed += 1;
+    }
+    return NO_SLOT;
+  }
+}
+
+/**
+ * The key may be a slice of a large header, which it would keep alive: the store holds a copy. Through UTF-8 the copy
+ * of an ASCII key takes one byte per character; what UTF-8 cannot express goes through UTF-16.
+ */
+function copied(key: string): string {
+  const copy = Buffer.from(key, "utf8").toString("utf8");
+  return copy === key ? copy : Buffer.from(key, "utf16le").toString("utf16le");
+}
+
+function copyOf<Numbers extends Float64Array | Uint32Array>(from: Numbers, into: Numbers): Numbers {
+  into.set(from);
+  return into;
+}

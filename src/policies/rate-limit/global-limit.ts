@@ -1,0 +1,183 @@
+/**
+ * Limits that an external service counts for all replicas (spec 8). Requests are one call each; tokens are two: the
+ * estimate at admission, and afterwards what the call used beyond it. When the service does not answer, `failureMode`
+ * decides: the request is refused with 500, or passes.
+ */
+import type { Expression } from "../../cel/expression.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { CompileEnv } from "../../core/policy.ts";
+import type { Counter } from "../../lib/metrics.ts";
+import { keyOf } from "./limit-key.ts";
+import { addReading, refusal } from "./readings.ts";
+import { openRlsClient, type RlsClient } from "./rls-client.ts";
+import { CODE_OK, CODE_OVER_LIMIT, type RlsDescriptor, type RlsRequest, type RlsResponse } from "./rls-protocol.ts";
+import type { DescriptorConfig, GlobalLimitConfig } from "./schema.ts";
+import { answerOf, type ServiceAnswer, withoutVendorHeader } from "./service-answer.ts";
+
+/** The service asks for a value; what is empty or fails shares one budget and is not exempt, as with local limits. */
+const NO_VALUE = "(none)";
+/** Nobody waits for a settlement, so it may take longer than an admission. */
+const SETTLE_TIMEOUT_MS = 1_000;
+/** While the service is away every request fails alike: one line now and then says it. */
+const LOG_INTERVAL_MS = 10_000;
+
+export interface GlobalLimit {
+  readonly counts: { readonly requests: boolean; readonly tokens: boolean };
+  /** Throws the refusal, or `rate_limit_unavailable`. */
+  admitRequest(exchange: Exchange): Promise<void>;
+  admitTokens(exchange: Exchange, estimate: number): Promise<void>;
+  settleTokens(exchange: Exchange, used: number): void;
+  /** Adds what the service wants on the response. */
+  respond(exchange: Exchange): void;
+}
+
+interface Living {
+  refusalCount: number;
+  unregister(): void;
+}
+
+interface CompiledDescriptor {
+  readonly entries: readonly { readonly key: string; readonly value: Expression }[];
+}
+
+export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): GlobalLimit {
+  const requests = compileDescriptors(config, "requests", env);
+  const tokens = compileDescriptors(config, "tokens", env);
+  const client = env.keep(
+    `rateLimit service ${config.host}`,
+    {},
+    () => openRlsClient(config.host, env.clock, env.tasks),
+    (closing: RlsClient) => closing.close(),
+  );
+  const living = env.keep(
+    `rateLimit ${env.owner} global`,
+    config,
+    () => openView(config, env),
+    (closing) => closing.unregister(),
+  );
+  const refusals = env.metrics
+    .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
+    .labels(env.owner, "global");
+  const failures = env.metrics
+    .counter("gateway_rate_limit_service_failures_total", "Calls to the rate limit service without a usable answer.", [
+      "host",
+    ])
+    .labels(config.host);
+  const reportFailure = failureReport(config, env, failures);
+  const estimates = new WeakMap<Exchange, { descriptors: readonly RlsDescriptor[]; estimate: number }>();
+  const headers = new WeakMap<Exchange, Record<string, string>>();
+
+  async function admit(exchange: Exchange, descriptors: readonly RlsDescriptor[], hitsAddend: number): Promise<void> {
+    const request: RlsRequest = { domain: config.domain, descriptors, hitsAddend };
+    let response: RlsResponse;
+    try {
+      response = await client.call(request, config.timeout);
+      if (response.overallCode !== CODE_OK && response.overallCode !== CODE_OVER_LIMIT)
+        throw new Error(`the unknown code ${response.overallCode}`);
+    } catch (error) {
+      reportFailure(error as Error);
+      if (config.failureMode === "open") return;
+      throw new GatewayError("rate_limit_unavailable", {
+        detail: `${config.host}: ${(error as Error).message}`,
+        cause: error,
+      });
+    }
+    const answer = answerOf(response);
+    if (response.overallCode === CODE_OVER_LIMIT) {
+      living.refusalCount += 1;
+      refusals.add();
+      throw refuse(exchange, config, answer);
+    }
+    if (answer.reading) addReading(exchange, answer.reading);
+    for (const [name, value] of Object.entries(answer.requestHeaders)) exchange.request.headers.set(name, value);
+    headers.set(exchange, { ...headers.get(exchange), ...withoutVendorHeader(answer.responseHeaders) });
+  }
+
+  return {
+    counts: { requests: requests.length > 0, tokens: tokens.length > 0 },
+    admitRequest: (exchange) =>
+      admit(
+        exchange,
+        requests.map((one) => valuesOf(one, exchange)),
+        1,
+      ),
+    async admitTokens(exchange, estimate) {
+      const descriptors = tokens.map((one) => valuesOf(one, exchange));
+      await admit(exchange, descriptors, estimate);
+      estimates.set(exchange, { descriptors, estimate });
+    },
+    settleTokens(exchange, used) {
+      const charged = estimates.get(exchange);
+      // The protocol only adds: an estimate that was too high stays counted.
+      if (charged === undefined || used <= charged.estimate) return;
+      const request = { domain: config.domain, descriptors: charged.descriptors, hitsAddend: used - charged.estimate };
+      client.call(request, Math.max(config.timeout, SETTLE_TIMEOUT_MS)).catch(reportFailure);
+    },
+    respond(exchange) {
+      const added = headers.get(exchange);
+      if (added) for (const [name, value] of Object.entries(added)) exchange.response?.headers.set(name, value);
+    },
+  };
+}
+
+function compileDescriptors(
+  config: GlobalLimitConfig,
+  type: DescriptorConfig["type"],
+  env: CompileEnv,
+): CompiledDescriptor[] {
+  return config.descriptors
+    .filter((descriptor) => descriptor.type === type)
+    .map((descriptor) => ({
+      entries: descriptor.entries.map(({ key, value }) => {
+        const expression = env.cel(value);
+        if (type === "requests" && expression.attributes.has("llm")) {
+          // Request limits are checked before the body is parsed (spec 8).
+          env.warn(
+            `rateLimit.global: the value \`${value}\` of a request descriptor cannot read llm.*: all requests share one budget. Use type: tokens.`,
+          );
+        }
+        return { key, value: expression };
+      }),
+    }));
+}
+
+function valuesOf({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescriptor {
+  return { entries: entries.map(({ key, value }) => ({ key, value: keyOf(value, exchange) ?? NO_VALUE })) };
+}
+
+function refuse(exchange: Exchange, config: GlobalLimitConfig, answer: ServiceAnswer): GatewayError {
+  const reading = answer.reading ?? { limit: "0", remaining: 0, resetSeconds: 1, share: 0 };
+  return refusal(exchange, reading, {
+    detail: `the rate limit service ${config.host} refused (domain ${config.domain})`,
+    headers: answer.responseHeaders,
+    ...(answer.body === undefined ? {} : { message: answer.body }),
+  });
+}
+
+function failureReport(config: GlobalLimitConfig, env: CompileEnv, failures: Counter): (error: Error) => void {
+  const logger = env.logger.for("policies");
+  let loggedAtMs = Number.NEGATIVE_INFINITY;
+  let unlogged = 0;
+  return (error) => {
+    failures.add();
+    unlogged += 1;
+    if (env.clock.monotonicMs() - loggedAtMs < LOG_INTERVAL_MS) return;
+    loggedAtMs = env.clock.monotonicMs();
+    logger.warn("the rate limit service did not answer", {
+      host: config.host,
+      failureMode: config.failureMode,
+      failures: unlogged,
+      reason: error.message,
+    });
+    unlogged = 0;
+  };
+}
+
+function openView(config: GlobalLimitConfig, env: CompileEnv): Living {
+  const living: Living = { refusalCount: 0, unregister: () => undefined };
+  living.unregister = env.limits.register(() => [
+    { owner: env.owner, rule: { global: config }, bucketsInUse: 0, refusals: living.refusalCount, buckets: [] },
+  ]);
+  return living;
+}

@@ -1,0 +1,129 @@
+/**
+ * One entry of `local[]` with its living buckets. The buckets outlive a reload that does not change the entry; the
+ * compiled key does not. The view for the admin interface belongs to the buckets.
+ */
+import type { Expression } from "../../cel/expression.ts";
+import type { Exchange, LimitReading } from "../../core/exchange.ts";
+import type { CompileEnv, LimitView } from "../../core/policy.ts";
+import type { Counter } from "../../lib/metrics.ts";
+import type { BucketRule } from "./bucket.ts";
+import { BucketStore, type BucketView, MAX_BUCKETS, SHARED_SLOT } from "./bucket-store.ts";
+import { keyDisplay, keyOf } from "./limit-key.ts";
+import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
+import { NO_SLOT } from "./slot-lists.ts";
+
+/** A list that a person can read; the counts tell the rest. */
+const MAX_SHOWN = 20;
+
+export interface LocalLimit {
+  readonly type: "requests" | "tokens";
+  readonly store: BucketStore;
+  /** `3 requests per second`, for refusals. */
+  readonly text: string;
+  keyOf(exchange: Exchange): string | undefined;
+  show(key: string | undefined): string;
+  refused(): void;
+}
+
+/** What a reload hands over. */
+interface Living {
+  readonly store: BucketStore;
+  readonly refusals: Counter;
+  refusalCount: number;
+  show(key: string | undefined): string;
+  unregister(): void;
+}
+
+export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env: CompileEnv): LocalLimit {
+  const type = config.tokens === undefined ? "requests" : "tokens";
+  const key = compileKey(config, type, env);
+  const living = env.keep(
+    keepKey,
+    config,
+    () => open(config, type, key, env),
+    (closing) => closing.unregister(),
+  );
+  return {
+    type,
+    store: living.store,
+    text: `${config.requests ?? config.tokens} ${type} per ${config.unit.toLowerCase().slice(0, -1)}${config.burst ? ` (burst ${config.burst})` : ""}`,
+    keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange),
+    show: living.show,
+    refused() {
+      living.refusalCount += 1;
+      living.refusals.add();
+    },
+  };
+}
+
+/** The state of a bucket as clients see it; a key without a bucket has a full one. */
+export function readingOf(limit: LocalLimit, slot: number, nowMs: number): LimitReading {
+  const { capacity } = limit.store.rule;
+  const remaining = slot === NO_SLOT ? capacity : limit.store.remaining(slot);
+  return {
+    limit: String(capacity),
+    remaining,
+    resetSeconds: limit.store.resetSeconds(slot === NO_SLOT ? SHARED_SLOT : slot, nowMs),
+    share: remaining / capacity,
+  };
+}
+
+function ruleOf(config: LocalLimitConfig): BucketRule {
+  const refill = (config.requests ?? config.tokens) as number;
+  return { capacity: refill + (config.burst ?? 0), refill, windowMs: UNIT_MS[config.unit] };
+}
+
+function compileKey(config: LocalLimitConfig, type: LocalLimit["type"], env: CompileEnv): Expression | undefined {
+  if (config.key === undefined) return undefined;
+  const expression = env.cel(config.key);
+  if (type === "requests" && expression.attributes.has("llm")) {
+    // Request limits are checked before the body is parsed (spec 8).
+    env.warn(
+      `rateLimit.local: the key \`${config.key}\` of a request limit cannot read llm.*: all requests share one bucket. Use a token limit.`,
+    );
+    return undefined;
+  }
+  return expression;
+}
+
+function open(
+  config: LocalLimitConfig,
+  type: LocalLimit["type"],
+  key: Expression | undefined,
+  env: CompileEnv,
+): Living {
+  const evictions = env.metrics
+    .counter("gateway_rate_limit_evictions_total", "Buckets that made room for another key.", ["owner"])
+    .labels(env.owner);
+  const store = new BucketStore(ruleOf(config), key === undefined ? 0 : MAX_BUCKETS, () => evictions.add());
+  const display = key === undefined ? undefined : keyDisplay(key);
+  const show = (shown: string | undefined): string =>
+    display === undefined ? "(all)" : shown === undefined ? "(no key)" : display(shown);
+  const refusals = env.metrics
+    .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
+    .labels(env.owner, type);
+  const living: Living = { store, refusals, refusalCount: 0, show, unregister: () => undefined };
+  living.unregister = env.limits.register(() => [viewOf(living, config, env)]);
+  return living;
+}
+
+function viewOf(living: Living, config: LocalLimitConfig, env: CompileEnv): LimitView {
+  const { capacity } = living.store.rule;
+  const inUse: BucketView[] = [];
+  for (const bucket of living.store.views(Math.floor(env.clock.monotonicMs()))) {
+    if (bucket.remaining < capacity) inUse.push(bucket);
+  }
+  const fullest = inUse.sort((one, other) => one.remaining - other.remaining).slice(0, MAX_SHOWN);
+  return {
+    owner: env.owner,
+    rule: config,
+    bucketsInUse: inUse.length,
+    refusals: living.refusalCount,
+    buckets: fullest.map(({ key, remaining, resetSeconds }) => ({
+      key: living.show(key),
+      remaining,
+      limit: capacity,
+      resetSeconds,
+    })),
+  };
+}

@@ -1,0 +1,74 @@
+/**
+ * `rateLimit`: budgets of requests or LLM tokens, counted here (`local`) or by an external service (`global`).
+ * Request limits are checked when a request is authenticated and authorised, token limits when its body is parsed;
+ * tokens are estimated then and settled when the response has ended (spec 3 and 8). A response is never cut.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import { type Charge, type CompileEnv, definePolicy, type Hooks, type Outcome } from "../../core/policy.ts";
+import { compileGlobalLimit } from "./global-limit.ts";
+import { ask, type Debit, keysOf, settle, take } from "./local-admission.ts";
+import { compileLocalLimit, type LocalLimit } from "./local-limit.ts";
+import { writeLimitHeaders } from "./readings.ts";
+import { type LocalLimitConfig, rateLimitSchema } from "./schema.ts";
+import { estimatedTokens, usedTokens } from "./token-count.ts";
+
+export const rateLimit = definePolicy({
+  kind: "rateLimit",
+  doc: "Limits requests or LLM tokens per second, minute or hour, for all or per key; answers 429 when a budget is used up.",
+  scopes: ["gateway", "route"],
+  schema: rateLimitSchema,
+
+  compile(config, env): Hooks {
+    const limits = compileLocalLimits(config.local ?? [], env);
+    const requestLimits = limits.filter((limit) => limit.type === "requests");
+    const tokenLimits = limits.filter((limit) => limit.type === "tokens");
+    const global = config.global === undefined ? undefined : compileGlobalLimit(config.global, env);
+    const debits = new WeakMap<Exchange, readonly Debit[]>();
+    const nowMs = (): number => Math.floor(env.clock.monotonicMs());
+
+    /** What costs nothing is asked first: the service counts with its answer. */
+    function admit(exchange: Exchange): Charge | Promise<Charge> {
+      const keys = keysOf(requestLimits, exchange);
+      ask(requestLimits, keys, exchange, nowMs());
+      const charge = (): void => void take(requestLimits, keys, 1, exchange, nowMs());
+      return global?.counts.requests ? global.admitRequest(exchange).then(() => charge) : charge;
+    }
+
+    function llmRequest(exchange: Exchange): Charge | Promise<Charge> {
+      const keys = keysOf(tokenLimits, exchange);
+      ask(tokenLimits, keys, exchange, nowMs());
+      const estimate = estimatedTokens(exchange.facts.llm);
+      const charge = (): void => void debits.set(exchange, take(tokenLimits, keys, estimate, exchange, nowMs()));
+      return global?.counts.tokens ? global.admitTokens(exchange, estimate).then(() => charge) : charge;
+    }
+
+    function settleTokens(exchange: Exchange, outcome: Outcome): void {
+      const used = usedTokens(exchange.facts.llm, outcome);
+      if (used === undefined) return;
+      for (const debit of debits.get(exchange) ?? []) settle(debit, used, nowMs());
+      global?.settleTokens(exchange, used);
+    }
+
+    function response(exchange: Exchange): void {
+      global?.respond(exchange);
+      writeLimitHeaders(exchange);
+    }
+
+    return {
+      ...(requestLimits.length > 0 || global?.counts.requests ? { admit } : {}),
+      ...(tokenLimits.length > 0 || global?.counts.tokens ? { llmRequest, settle: settleTokens } : {}),
+      response,
+    };
+  },
+});
+
+function compileLocalLimits(entries: readonly LocalLimitConfig[], env: CompileEnv): LocalLimit[] {
+  const seen = new Map<string, number>();
+  return entries.map((entry) => {
+    // The entry itself is the name: entries keep their budgets when others are added or moved; twins have one each.
+    const text = JSON.stringify(entry);
+    const twin = seen.get(text) ?? 0;
+    seen.set(text, twin + 1);
+    return compileLocalLimit(entry, `rateLimit ${env.owner} ${text} ${twin}`, env);
+  });
+}

@@ -1,0 +1,104 @@
+/**
+ * The configuration of `rateLimit`, entry for entry the same in the standalone document and in a GatewayPolicy
+ * (spec 2.6). Refused: both or neither of `requests` and `tokens`, zero limits, a missing unit, a burst of tokens.
+ */
+import { z } from "zod";
+import { celSource, duration, exactlyOneOf } from "../../core/schema.ts";
+
+/** As many as the nearest peer takes: every entry is checked on every request. */
+const MAX_ENTRIES = 16;
+/** Far above any budget, far below where sums of doubles become inexact. */
+const MAX_LIMIT = 1_000_000_000_000;
+/** Long enough for a healthy service in the same network, short enough not to be felt (facts: peers use 20 ms to 100 ms). */
+const DEFAULT_SERVICE_TIMEOUT_MS = 100;
+
+const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
+
+export const UNIT_MS = { Seconds: 1_000, Minutes: 60_000, Hours: 3_600_000 } as const;
+
+export const localLimitSchema = exactlyOneOf(
+  z.strictObject({
+    requests: z
+      .int()
+      .min(1)
+      .max(MAX_LIMIT)
+      .optional()
+      .describe("Requests allowed per unit. Exactly one of `requests` and `tokens`."),
+    tokens: z
+      .int()
+      .min(1)
+      .max(MAX_LIMIT)
+      .optional()
+      .describe("LLM tokens allowed per unit: input and output, cached ones included."),
+    unit: z.enum(["Seconds", "Minutes", "Hours"]).describe("The window after which the budget is restored."),
+    burst: z
+      .int()
+      .min(0)
+      .max(MAX_LIMIT)
+      .optional()
+      .describe("Requests above the base limit that a full bucket holds. Only with `requests`."),
+    key: celSource()
+      .optional()
+      .describe(
+        "CEL: each distinct value gets a bucket of its own, for example `jwt.sub`, `apiKey.user_id`, or `llm.requestModel` (token limits only).",
+      ),
+  }),
+  ["requests", "tokens"],
+).refine((entry) => entry.tokens === undefined || entry.burst === undefined, {
+  path: ["burst"],
+  message: "`burst` can only be used with `requests`",
+});
+
+const descriptorSchema = z.strictObject({
+  entries: z
+    .array(
+      z.strictObject({
+        key: z.string().min(1).max(256).describe("The entry's key, as the service's configuration names it."),
+        value: celSource().describe("CEL: the entry's value, for example `jwt.sub`."),
+      }),
+    )
+    .min(1)
+    .max(MAX_ENTRIES)
+    .describe("The descriptor, from its outermost entry to its innermost."),
+  type: z
+    .enum(["requests", "tokens"])
+    .default("requests")
+    .describe("What is counted: requests, or the tokens of LLM calls."),
+});
+
+export const globalLimitSchema = z.strictObject({
+  host: z
+    .string()
+    .regex(HOST_AND_PORT, "expected host:port of the rate limit service's gRPC address")
+    .describe("`host:port` of a service that speaks Envoy's rate limit protocol v3 over gRPC."),
+  domain: z.string().min(1).max(256).describe("The domain of the limits in the service's configuration."),
+  descriptors: z
+    .array(descriptorSchema)
+    .min(1)
+    .max(MAX_ENTRIES)
+    .describe("What is sent to the service for each request."),
+  failureMode: z
+    .enum(["closed", "open"])
+    .default("closed")
+    .describe("What happens when the service does not answer: `closed` answers 500, `open` lets the request pass."),
+  timeout: duration()
+    .default(DEFAULT_SERVICE_TIMEOUT_MS)
+    .describe("How long a request waits for the service. Default: 100ms."),
+});
+
+export const rateLimitSchema = z
+  .strictObject({
+    local: z
+      .array(localLimitSchema)
+      .min(1)
+      .max(MAX_ENTRIES)
+      .optional()
+      .describe("Limits counted in this process. A request must pass all of them."),
+    global: globalLimitSchema.optional().describe("Limits counted by an external service, shared by all replicas."),
+  })
+  .refine((config) => config.local !== undefined || config.global !== undefined, "one of `local`, `global` is needed");
+
+export type RateLimitConfig = z.output<typeof rateLimitSchema>;
+export type LocalLimitConfig = z.output<typeof localLimitSchema>;
+export type GlobalLimitConfig = z.output<typeof globalLimitSchema>;
+export type DescriptorConfig = GlobalLimitConfig["descriptors"][number];

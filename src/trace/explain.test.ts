@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { explainRequest } from "./explain.ts";
+import type { RequestRecord } from "./request-record.ts";
+
+const answered: RequestRecord = {
+  seq: 0,
+  id: "a1",
+  time: "2026-01-01T12:00:00.000Z",
+  durationMs: 12.34,
+  listener: "default",
+  route: "tools",
+  backend: "tools/backend0",
+  method: "POST",
+  host: "mcp.example.test",
+  path: "/mcp",
+  source: { address: "192.0.2.1", port: 40000 },
+  status: 200,
+  answeredBy: "upstream",
+  end: "complete",
+  responseBytes: 512,
+  upstreamMs: 9.5,
+  subject: "ada",
+  steps: [],
+};
+const story = (changes: Partial<RequestRecord>): string => explainRequest({ ...answered, ...changes }).join("\n");
+const step = (policy: string, verdict: "passed" | "answered" | "refused", phase: "gateway" | "route" = "route") => ({
+  phase,
+  policy,
+  verdict,
+  micros: 20,
+});
+
+test("a request that went well is told from arrival to end", () => {
+  assert.deepEqual(explainRequest({ ...answered, steps: [step("cors", "passed", "gateway"), step("jwt", "passed")] }), [
+    "POST mcp.example.test/mcp came from 192.0.2.1 as `ada` at 2026-01-01T12:00:00.000Z, on listener `default`.",
+    "Route `tools` matched.",
+    "Passed: cors (gateway); jwt (route).",
+    "Backend `tools/backend0` answered 200 after 9.5 ms.",
+    "It ended with 200 after 12.3 ms, 512 bytes.",
+  ]);
+});
+
+const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] = [
+  {
+    name: "a denied request names the policy, the route and the clause",
+    changes: {
+      status: 403,
+      answeredBy: "gateway",
+      steps: [step("mcpAuthentication", "passed"), step("authorization", "refused")],
+      failure: {
+        code: "authorization_denied",
+        source: "client",
+        message: "authorization failed",
+        detail: 'the rule `"admin" in jwt.roles` does not hold: jwt.roles is ["dev"]',
+      },
+    },
+    says: 'Denied by `authorization` of route `tools` (403): the rule `"admin" in jwt.roles` does not hold: jwt.roles is ["dev"].',
+  },
+  {
+    name: "a limit at the gateway names the gateway",
+    changes: {
+      status: 429,
+      answeredBy: "gateway",
+      steps: [step("rateLimit", "refused", "gateway")],
+      failure: { code: "rate_limited", source: "client", message: "rate limit exceeded" },
+    },
+    says: "Limited by `rateLimit` of gateway `default` (429): rate limit exceeded.",
+  },
+  {
+    name: "no route",
+    changes: {
+      route: null,
+      backend: null,
+      status: 404,
+      answeredBy: "gateway",
+      failure: {
+        code: "route_not_found",
+        source: "client",
+        message: "route not found",
+        detail: "nothing matches GET /x",
+      },
+    },
+    says: "No route matched (404): nothing matches GET /x.",
+  },
+  {
+    name: "a backend that cannot be reached is not blamed on a policy",
+    changes: {
+      status: 502,
+      answeredBy: "gateway",
+      steps: [step("cors", "passed")],
+      failure: { code: "backend_unavailable", source: "upstream", message: "m", detail: "connect ECONNREFUSED" },
+    },
+    says: "Backend `tools/backend0` failed (`backend_unavailable`, 502): connect ECONNREFUSED.",
+  },
+  {
+    name: "a policy that answered",
+    changes: { answeredBy: "gateway", backend: null, status: 204, steps: [step("cors", "answered")] },
+    says: "Policy `cors` of route `tools` answered it.",
+  },
+  {
+    name: "a client that left",
+    changes: { end: "aborted", durationMs: 25_000 },
+    says: "The client left after 25.0 s, 512 bytes into the response.",
+  },
+  {
+    name: "a response that broke off",
+    changes: { end: "failed" },
+    says: "The response broke off after 12.3 ms and 512 bytes.",
+  },
+  {
+    name: "an MCP call",
+    changes: { mcp: { method: "tools/call", name: "search", target: "web" } },
+    says: "(MCP `tools/call` of `search`)",
+  },
+  {
+    name: "an LLM call",
+    changes: { llm: { provider: "openai", model: "small", inputTokens: 10, cachedTokens: 4, outputTokens: 5 } },
+    says: "Model `small` (openai): 10 tokens in, 4 of them cached, 5 out.",
+  },
+  {
+    name: "a slow policy, with its time",
+    changes: { steps: [{ phase: "route", policy: "jwt", verdict: "passed", micros: 45_000 }] },
+    says: "Passed: jwt 45.0 ms (route).",
+  },
+];
+for (const { name, changes, says } of cases) {
+  test(`the story tells of ${name}`, () => {
+    assert.ok(story(changes).includes(says), story(changes));
+  });
+}
+
+test("a request that went well says nothing of refusals", () => {
+  assert.doesNotMatch(story({}), /efused|enied|failed|Limited/);
+});

@@ -1,0 +1,115 @@
+/**
+ * The story of one request as a person would tell it: what was asked, where it went, who let it pass, who refused it
+ * and why, who answered, how it ended. Pure: a record goes in, sentences come out.
+ */
+import type { RecordedStep, RequestRecord } from "./request-record.ts";
+
+/** Words for codes where "refused" says too little. */
+const DENIALS: Readonly<Record<string, string>> = {
+  authorization_denied: "Denied",
+  rate_limited: "Limited",
+};
+
+export function explainRequest(record: RequestRecord): string[] {
+  return [
+    arrival(record),
+    ...routeTaken(record),
+    ...policiesPassed(record),
+    ...verdict(record),
+    ...answer(record),
+    ...ending(record),
+    ...usage(record),
+  ];
+}
+
+function arrival({ method, host, path, listener, source, subject, time, mcp }: RequestRecord): string {
+  const who = subject === null ? "" : ` as \`${subject}\``;
+  const call = mcp?.method === undefined ? "" : ` (MCP \`${mcp.method}\`${mcp.name ? ` of \`${mcp.name}\`` : ""})`;
+  return `${method} ${host}${path}${call} came from ${source.address}${who} at ${time}, on listener \`${listener}\`.`;
+}
+
+function routeTaken({ route, failure }: RequestRecord): string[] {
+  if (route !== null) return [`Route \`${route}\` matched.`];
+  return failure?.code === "route_not_found" ? [] : ["It was answered before a route was chosen."];
+}
+
+function policiesPassed({ steps }: RequestRecord): string[] {
+  const passed = steps.filter(({ verdict }) => verdict === "passed");
+  if (passed.length === 0) return [];
+  const byPhase = (["gateway", "route", "backend"] as const)
+    .map((phase) => ({ phase, kinds: [...new Set(passed.filter((step) => step.phase === phase).map(nameOf))] }))
+    .filter(({ kinds }) => kinds.length > 0);
+  return [`Passed: ${byPhase.map(({ phase, kinds }) => `${kinds.join(", ")} (${phase})`).join("; ")}.`];
+}
+
+/** The one sentence that most readers come for. */
+function verdict({ failure, steps, route, listener, status, backend }: RequestRecord): string[] {
+  const answeredBy = steps.find((step) => step.verdict === "answered");
+  if (failure === undefined)
+    return answeredBy
+      ? [`Policy \`${answeredBy.policy}\` of ${scopeOf(answeredBy, route, listener, backend)} answered it.`]
+      : [];
+  const why = sentence(failure.detail ?? failure.message);
+  const refusedBy = steps.findLast((step) => step.verdict === "refused");
+  if (refusedBy && failure.source !== "upstream") {
+    const verb = DENIALS[failure.code] ?? "Refused";
+    return [
+      `${verb} by \`${refusedBy.policy}\` of ${scopeOf(refusedBy, route, listener, backend)}${code(status)}: ${why}`,
+    ];
+  }
+  if (failure.code === "route_not_found") return [`No route matched${code(status)}: ${why}`];
+  const blame = {
+    client: "The request was refused",
+    upstream: `Backend \`${backend ?? "?"}\` failed`,
+    gateway: "The gateway could not answer it",
+  }[failure.source];
+  return [`${blame} (\`${failure.code}\`${status === null ? "" : `, ${status}`}): ${why}`];
+}
+
+function answer({ answeredBy, backend, status, upstreamMs, failure }: RequestRecord): string[] {
+  if (answeredBy !== "upstream" || failure?.source === "upstream") return [];
+  const after = upstreamMs === null ? "" : ` after ${milliseconds(upstreamMs)}`;
+  return [`Backend \`${backend ?? "?"}\` answered ${status ?? "nothing"}${after}.`];
+}
+
+function ending({ end, durationMs, responseBytes, status }: RequestRecord): string[] {
+  const took = milliseconds(durationMs);
+  if (end === "aborted") return [`The client left after ${took}, ${responseBytes} bytes into the response.`];
+  if (end === "failed") return [`The response broke off after ${took} and ${responseBytes} bytes.`];
+  return [`It ended with ${status ?? "no status"} after ${took}, ${responseBytes} bytes.`];
+}
+
+function usage({ llm }: RequestRecord): string[] {
+  if (llm?.model === undefined) return [];
+  const provider = llm.provider === undefined ? "" : ` (${llm.provider})`;
+  if (llm.inputTokens === undefined && llm.outputTokens === undefined)
+    return [`Model \`${llm.model}\`${provider}; it reported no usage.`];
+  const cached = llm.cachedTokens ? `, ${llm.cachedTokens} of them cached` : "";
+  return [
+    `Model \`${llm.model}\`${provider}: ${llm.inputTokens ?? 0} tokens in${cached}, ${llm.outputTokens ?? 0} out.`,
+  ];
+}
+
+function scopeOf(step: RecordedStep, route: string | null, listener: string, backend: string | null): string {
+  if (step.phase === "gateway") return `gateway \`${listener}\``;
+  if (step.phase === "backend") return `backend \`${backend ?? "?"}\``;
+  return route === null ? `listener \`${listener}\`` : `route \`${route}\``;
+}
+
+function nameOf({ policy, micros }: RecordedStep): string {
+  // Only what a person would notice: a key set that had to be fetched, a limit service that was slow.
+  return micros >= 1000 ? `${policy} ${milliseconds(micros / 1000)}` : policy;
+}
+
+function code(status: number | null): string {
+  return status === null ? "" : ` (${status})`;
+}
+
+function sentence(text: string): string {
+  return /[.!?]$/.test(text) ? text : `${text}.`;
+}
+
+function milliseconds(ms: number): string {
+  if (ms >= 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  return ms >= 100 ? `${Math.round(ms)} ms` : `${ms.toFixed(1)} ms`;
+}

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { TraceEvent } from "./events.ts";
+import { createKeptTraces } from "./kept-traces.ts";
+
+const event = (target: string): TraceEvent => ({
+  eventStart: null,
+  eventEnd: 1,
+  severity: "info",
+  message: { type: "backendCallStart", target },
+});
+
+function keep(kept: ReturnType<typeof createKeptTraces>, id: string, ...targets: string[]): void {
+  const recording = kept.record();
+  for (const target of targets) recording.event(event(target));
+  recording.keep(id);
+}
+
+test("what is kept is found by the request's id, and what is not kept is gone", () => {
+  const kept = createKeptTraces(10_000);
+  keep(kept, "one", "a", "b");
+  kept.record().event(event("never kept"));
+  assert.deepEqual(kept.find("one"), [event("a"), event("b")]);
+  assert.equal(kept.find("two"), undefined);
+});
+
+test("the oldest go when the budget is used up", () => {
+  const size = JSON.stringify([event("x".repeat(100))]).length;
+  const kept = createKeptTraces(size * 2);
+  for (const id of ["one", "two", "three"]) keep(kept, id, "x".repeat(100));
+  assert.equal(kept.find("one"), undefined);
+  assert.ok(kept.find("two"));
+  assert.deepEqual(kept.report(), { traces: 2, bytes: size * 2, maxBytes: size * 2 });
+});
+
+test("a trace larger than the whole budget is not kept, and nothing else is lost for it", () => {
+  const kept = createKeptTraces(300);
+  keep(kept, "small", "a");
+  keep(kept, "large", "x".repeat(1000));
+  assert.ok(kept.find("small"));
+  assert.equal(kept.find("large"), undefined);
+});
+
+test("the same id twice keeps the newer one and counts it once", () => {
+  const kept = createKeptTraces(10_000);
+  keep(kept, "one", "old");
+  keep(kept, "one", "new");
+  assert.deepEqual(kept.find("one"), [event("new")]);
+  assert.equal(kept.report().traces, 1);
+});

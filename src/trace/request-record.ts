@@ -1,0 +1,66 @@
+/**
+ * One finished request as `/debug/requests` shows it: who asked for what, which policies looked at it, who answered,
+ * and why not. Pure data, without secrets; the shape that gwctl and the web UI read.
+ */
+import type { JsonObject, Phase, TraceEvent } from "./events.ts";
+
+export interface RequestRecord {
+  /** Counts up by one per request; `?since=` takes it. */
+  readonly seq: number;
+  /** The value of `x-request-id`. A client may choose it, so it need not be unique. */
+  readonly id: string;
+  /** Arrival, RFC 3339. */
+  readonly time: string;
+  readonly durationMs: number;
+  readonly listener: string;
+  readonly route: string | null;
+  readonly backend: string | null;
+  readonly method: string;
+  readonly host: string;
+  /** As the client sent it, without the query. */
+  readonly path: string;
+  readonly source: { readonly address: string; readonly port: number };
+  readonly status: number | null;
+  /** Who answered; null when the connection ended before anybody could. */
+  readonly answeredBy: "upstream" | "gateway" | null;
+  readonly end: "complete" | "aborted" | "failed";
+  readonly responseBytes: number;
+  /** From the last call of the backend to its response head. */
+  readonly upstreamMs: number | null;
+  readonly subject: string | null;
+  readonly mcp?: { readonly method?: string; readonly target?: string; readonly name?: string };
+  readonly llm?: {
+    readonly provider?: string;
+    readonly model?: string;
+    readonly inputTokens?: number;
+    readonly outputTokens?: number;
+    readonly cachedTokens?: number;
+    readonly cost?: number;
+  };
+  readonly steps: readonly RecordedStep[];
+  readonly failure?: RecordedFailure;
+}
+
+export interface RecordedStep {
+  readonly phase: Phase;
+  readonly policy: string;
+  readonly verdict: "passed" | "answered" | "refused";
+  readonly micros: number;
+}
+
+export interface RecordedFailure {
+  readonly code: string;
+  readonly source: "client" | "upstream" | "gateway";
+  readonly message: string;
+  readonly detail?: string;
+}
+
+/** One request in full, as `?id=` answers. */
+export interface RequestDetail extends RequestRecord {
+  /** What happened, in sentences. */
+  readonly story: readonly string[];
+  /** The request and what policies found out about it, redacted. */
+  readonly requestState: JsonObject;
+  /** Only where `config.tracing.keepFailed` is set and the request failed. */
+  readonly trace?: readonly TraceEvent[];
+}

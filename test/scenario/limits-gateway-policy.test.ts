@@ -1,0 +1,159 @@
+/**
+ * Spec 2.6: GatewayPolicy documents beside the standalone configuration, their status, and Gateway API documents.
+ */
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { startBackend } from "../support/backend.ts";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
+
+async function start(t: TestContext, yaml: (host: string) => string): Promise<TestGateway> {
+  const backend = await startBackend();
+  const gateway = await startGateway(yaml(backend.host), { clock: shiftedClock() });
+  t.after(() => gateway.close().finally(backend.close));
+  return gateway;
+}
+
+const standalone = (host: string): string => `
+gateways: { default: { port: 0 } }
+routes:
+  - { name: web, matches: [{ path: { pathPrefix: /web } }], backends: [{ host: "${host}" }] }
+  - { name: shop, matches: [{ path: { pathPrefix: /shop } }], backends: [{ host: "${host}" }] }
+`;
+
+function policy(name: string, kind: string, target: string, traffic: string): string {
+  return `---
+apiVersion: policy.gateway.internal/v1alpha1
+kind: GatewayPolicy
+metadata: { name: ${name}, namespace: default }
+spec:
+  targetRefs: [{ group: gateway.networking.k8s.io, kind: ${kind}, name: ${target} }]
+  traffic: ${traffic}
+`;
+}
+
+async function statuses(url: string, count: number): Promise<number[]> {
+  const results: number[] = [];
+  for (let i = 0; i < count; i++) results.push((await fetch(url)).status);
+  return results;
+}
+
+interface DumpedPolicy {
+  readonly kind: string;
+  readonly apiVersion?: string;
+  readonly metadata?: { readonly name: string };
+  readonly spec?: unknown;
+  readonly status?: {
+    readonly ancestors: {
+      readonly conditions: { readonly type: string; readonly status: string; readonly message: string }[];
+    }[];
+  };
+}
+
+async function dumpedPolicies(gateway: TestGateway): Promise<DumpedPolicy[]> {
+  const dump = (await (await fetch(`${gateway.adminUrl}/config_dump`)).json()) as { policies: DumpedPolicy[] };
+  return dump.policies.filter(({ kind }) => kind === "GatewayPolicy");
+}
+
+test("a policy limits the route that it targets, and the dump shows the resource with its status", async (t) => {
+  const gateway = await start(
+    t,
+    (host) =>
+      standalone(host) +
+      policy("limits", "HTTPRoute", "web", "{ rateLimit: { local: [{ requests: 3, unit: Seconds, burst: 3 }] } }"),
+  );
+  assert.deepEqual(await statuses(`${gateway.url()}/web`, 7), [200, 200, 200, 200, 200, 200, 429]);
+  assert.deepEqual(await statuses(`${gateway.url()}/shop`, 7), [200, 200, 200, 200, 200, 200, 200]);
+  const [resource] = await dumpedPolicies(gateway);
+  assert.equal(resource?.apiVersion, "policy.gateway.internal/v1alpha1");
+  assert.equal(resource?.metadata?.name, "limits");
+  assert.deepEqual(
+    resource?.status?.ancestors[0]?.conditions.map(({ type, status, message }) => [type, status, message]),
+    [
+      ["Accepted", "True", "Policy accepted"],
+      ["Attached", "True", "Attached to all targets"],
+    ],
+  );
+});
+
+test("a policy on a Gateway is one ceiling over its routes", async (t) => {
+  const gateway = await start(
+    t,
+    (host) =>
+      standalone(host) +
+      policy("ceiling", "Gateway", "default", "{ rateLimit: { local: [{ requests: 3, unit: Hours }] } }"),
+  );
+  assert.deepEqual(await statuses(`${gateway.url()}/web`, 2), [200, 200]);
+  assert.deepEqual(await statuses(`${gateway.url()}/shop`, 2), [200, 429]);
+});
+
+test("a bad policy is logged and shown, and stops neither the start nor the others", async (t) => {
+  const gateway = await start(
+    t,
+    (host) =>
+      standalone(host) +
+      policy("bad", "HTTPRoute", "shop", "{ rateLimit: { local: [{ tokens: 3, unit: Seconds, burst: 1 }] } }") +
+      policy("good", "HTTPRoute", "web", "{ rateLimit: { local: [{ requests: 1, unit: Hours }] } }"),
+  );
+  await gateway.logged("GatewayPolicy default/bad: spec.traffic.rateLimit.local[0].burst");
+  assert.deepEqual(await statuses(`${gateway.url()}/web`, 2), [200, 429]);
+  assert.deepEqual(await statuses(`${gateway.url()}/shop`, 2), [200, 200]);
+  const [bad] = await dumpedPolicies(gateway);
+  assert.deepEqual(
+    bad?.status?.ancestors[0]?.conditions.map(({ status }) => status),
+    ["False", "False"],
+  );
+});
+
+test("an authorization that cannot be understood closes its target and nothing else", async (t) => {
+  const gateway = await start(
+    t,
+    (host) => standalone(host) + policy("guard", "HTTPRoute", "shop", "{ authorizaton: { rules: ['true'] } }"),
+  );
+  const closed = await fetch(`${gateway.url()}/shop`);
+  assert.deepEqual([closed.status, closed.headers.get("x-gateway-error")], [500, "policy_invalid"]);
+  assert.deepEqual(await statuses(`${gateway.url()}/web`, 1), [200]);
+});
+
+test("the manifests of a cluster run as they are, with a map of services", async (t) => {
+  const gateway = await start(
+    t,
+    (host) => `
+services: { "cart:80": "${host}" }
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: { name: edge }
+spec:
+  gatewayClassName: any
+  listeners: [{ name: http, port: 0, protocol: HTTP }]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: { name: cart }
+spec:
+  parentRefs: [{ name: edge }]
+  rules:
+    - matches: [{ path: { type: PathPrefix, value: /cart } }]
+      filters:
+        - { type: URLRewrite, urlRewrite: { path: { type: ReplacePrefixMatch, replacePrefixMatch: /v1 } } }
+        - { type: RequestHeaderModifier, requestHeaderModifier: { set: [{ name: x-shop, value: yes }] } }
+      backendRefs: [{ name: cart, port: 80 }]
+    - matches: [{ path: { type: Exact, value: /old } }]
+      filters: [{ type: RequestRedirect, requestRedirect: { hostname: new.example, statusCode: 301 } }]
+    - matches: [{ path: { type: PathPrefix, value: /guarded } }]
+      filters: [{ type: ExtensionRef, extensionRef: { group: x, kind: Y, name: z } }]
+      backendRefs: [{ name: cart, port: 80 }]
+${policy("limits", "HTTPRoute", "cart", "{ rateLimit: { local: [{ requests: 3, unit: Hours }] } }")}`,
+  );
+  const seen = (await (await fetch(`${gateway.url()}/cart/7?x=1`)).json()) as {
+    url: string;
+    headers: Record<string, string>;
+  };
+  assert.deepEqual([seen.url, seen.headers["x-shop"]], ["/v1/7?x=1", "yes"]);
+  const redirect = await fetch(`${gateway.url()}/old`, { redirect: "manual" });
+  assert.deepEqual([redirect.status, redirect.headers.get("location")], [301, "http://new.example/old"]);
+  assert.equal((await fetch(`${gateway.url()}/guarded`)).headers.get("x-gateway-error"), "policy_invalid");
+  // All rules of the route share the policy's budget: two of three are used.
+  assert.deepEqual(await statuses(`${gateway.url()}/cart`, 2), [200, 429]);
+});

@@ -1,0 +1,278 @@
+/**
+ * Real SDKs against the gateway, each with its provider's API behind it: native, and through the one API for all.
+ */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { createOpenAI } from "@ai-sdk/openai";
+import Anthropic from "@anthropic-ai/sdk";
+import { BedrockRuntimeClient, ConverseCommand, ConverseStreamCommand } from "@aws-sdk/client-bedrock-runtime";
+import { GoogleGenAI } from "@google/genai";
+import { NodeHttpHandler } from "@smithy/node-http-handler";
+import { generateText, jsonSchema, streamText, tool } from "ai";
+import OpenAI from "openai";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { COUNTS, startUpstream, TEXT, type TestUpstream } from "../support/llm/upstream.ts";
+
+const ANSWER = TEXT.join("");
+let upstream: TestUpstream;
+let gateway: TestGateway;
+const url = (listener: string): string => gateway.url(listener);
+
+before(async () => {
+  upstream = await startUpstream();
+  const listeners = ["openai", "anthropic", "gemini", "bedrock"];
+  const provider = (name: string): string =>
+    ({
+      openai: "{ openAI: {} }",
+      anthropic: "{ anthropic: {} }",
+      gemini: "{ gemini: {} }",
+      bedrock: "{ bedrock: { region: us-east-1 } }",
+    })[name] ?? "";
+  const auth = (name: string): string =>
+    name === "bedrock" ? "{ aws: { accessKeyId: AKID, secretAccessKey: aws-secret } }" : `{ key: key-of-${name} }`;
+  gateway = await startGateway(`
+gateways: { ${listeners.map((name) => `${name}: { port: 0 }`).join(", ")} }
+routes:
+${listeners.map((name) => `  - { name: ${name}, gateways: ${name}, backends: [{ ai: { provider: ${provider(name)}, auth: ${auth(name)}, hostOverride: "${upstream.host}" } }] }`).join("\n")}
+`);
+});
+after(async () => {
+  await gateway.close();
+  await upstream.close();
+});
+
+const openai = (listener: string) =>
+  new OpenAI({ baseURL: `${url(listener)}/v1`, apiKey: "client-key", maxRetries: 0 });
+const anthropic = (listener: string) => new Anthropic({ baseURL: url(listener), apiKey: "client-key", maxRetries: 0 });
+const question = [{ role: "user" as const, content: "Hello?" }];
+const weather = {
+  name: "get_weather",
+  description: "The weather",
+  parameters: { type: "object", properties: { city: { type: "string" } } },
+};
+
+// Every provider through the OpenAI SDK.
+for (const listener of ["openai", "anthropic", "gemini", "bedrock"]) {
+  test(`openai SDK → ${listener}: JSON with usage`, async () => {
+    const answer = await openai(listener).chat.completions.create({ model: "m-cached", messages: question });
+    assert.equal(answer.choices[0]?.message.content, ANSWER);
+    assert.equal(answer.choices[0]?.finish_reason, "stop");
+    assert.equal(answer.usage?.prompt_tokens, COUNTS.input);
+    assert.equal(answer.usage?.completion_tokens, COUNTS.output);
+    assert.equal(answer.usage?.prompt_tokens_details?.cached_tokens, COUNTS.cached);
+    assert.ok(!JSON.stringify(upstream.last().headers).includes("client-key"));
+  });
+
+  test(`openai SDK → ${listener}: stream with usage`, async () => {
+    const stream = await openai(listener).chat.completions.create({
+      model: "m",
+      messages: question,
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+    let text = "";
+    let usage: OpenAI.CompletionUsage | null | undefined;
+    for await (const chunk of stream) {
+      text += chunk.choices[0]?.delta.content ?? "";
+      usage = chunk.usage ?? usage;
+    }
+    assert.equal(text, ANSWER);
+    assert.equal(usage?.total_tokens, COUNTS.input + COUNTS.output);
+  });
+
+  test(`openai SDK → ${listener}: stream without usage shows no extra chunk`, async () => {
+    const stream = await openai(listener).chat.completions.create({ model: "m", messages: question, stream: true });
+    for await (const chunk of stream) assert.equal(chunk.choices.length, 1);
+  });
+
+  test(`openai SDK → ${listener}: tools there and back`, async () => {
+    const client = openai(listener);
+    const tools = [{ type: "function" as const, function: weather }];
+    const first = await client.chat.completions.create({ model: "m-tool", messages: question, tools });
+    const call = first.choices[0]?.message.tool_calls?.[0];
+    assert.ok(call?.type === "function");
+    assert.equal(call.function.name, "get_weather");
+    assert.deepEqual(JSON.parse(call.function.arguments), { city: "Rome" });
+    const messages = [
+      ...question,
+      first.choices[0]?.message as OpenAI.ChatCompletionMessage,
+      { role: "tool" as const, tool_call_id: call.id, content: "21" },
+    ];
+    const second = await client.chat.completions.create({ model: "m-tool", messages, tools });
+    assert.equal(second.choices[0]?.message.content, ANSWER);
+    const runner = client.chat.completions.stream({ model: "m-tool", messages: question, tools });
+    const final = await runner.finalChatCompletion();
+    assert.deepEqual(JSON.parse(final.choices[0]?.message.tool_calls?.[0]?.function.arguments ?? ""), { city: "Rome" });
+  });
+
+  test(`openai SDK → ${listener}: the provider's error keeps its status`, async () => {
+    await assert.rejects(
+      openai(listener).chat.completions.create({ model: "fail-401", messages: question }),
+      (error) => error instanceof OpenAI.AuthenticationError && /canned 401/.test(error.message),
+    );
+    await assert.rejects(
+      openai(listener).chat.completions.create({ model: "fail-429", messages: question }),
+      OpenAI.RateLimitError,
+    );
+  });
+
+  test(`openai SDK → ${listener}: a stream that breaks off is an error, not an end`, async () => {
+    if (listener === "bedrock") return;
+    const stream = await openai(listener).chat.completions.create({
+      model: "broken",
+      messages: question,
+      stream: true,
+    });
+    await assert.rejects(async () => {
+      for await (const _ of stream);
+    });
+  });
+}
+
+// Anthropic's SDK: native, and to providers that speak chat.
+for (const listener of ["anthropic", "openai", "gemini", "bedrock"]) {
+  test(`anthropic SDK → ${listener}: JSON with usage`, async () => {
+    const answer = await anthropic(listener).messages.create({ model: "m-cached", max_tokens: 50, messages: question });
+    assert.deepEqual(answer.content[0]?.type === "text" && answer.content[0].text, ANSWER);
+    assert.equal(answer.stop_reason, "end_turn");
+    assert.equal(answer.usage.output_tokens, COUNTS.output);
+    assert.equal(
+      answer.usage.input_tokens +
+        (answer.usage.cache_read_input_tokens ?? 0) +
+        (answer.usage.cache_creation_input_tokens ?? 0),
+      COUNTS.input,
+    );
+    assert.equal(answer.usage.cache_read_input_tokens, COUNTS.cached);
+  });
+
+  test(`anthropic SDK → ${listener}: stream`, async () => {
+    const answer = await anthropic(listener)
+      .messages.stream({ model: "m", max_tokens: 50, messages: question })
+      .finalMessage();
+    assert.deepEqual(answer.content[0]?.type === "text" && answer.content[0].text, ANSWER);
+    assert.equal(answer.usage.output_tokens, COUNTS.output);
+    assert.equal(answer.usage.input_tokens, COUNTS.input);
+  });
+
+  test(`anthropic SDK → ${listener}: tools there and back`, async () => {
+    const client = anthropic(listener);
+    const tools = [{ name: "get_weather", input_schema: { type: "object" as const } }];
+    const first = await client.messages.create({ model: "m-tool", max_tokens: 50, messages: question, tools });
+    const use = first.content.find((block) => block.type === "tool_use");
+    assert.deepEqual(use?.input, { city: "Rome" });
+    assert.equal(first.stop_reason, "tool_use");
+    const messages = [
+      ...question,
+      { role: "assistant" as const, content: first.content },
+      { role: "user" as const, content: [{ type: "tool_result" as const, tool_use_id: use?.id ?? "", content: "21" }] },
+    ];
+    const second = await client.messages.create({ model: "m-tool", max_tokens: 50, messages, tools });
+    assert.equal(second.stop_reason, "end_turn");
+    const streamed = await client.messages
+      .stream({ model: "m-tool", max_tokens: 50, messages: question, tools })
+      .finalMessage();
+    assert.deepEqual(streamed.content.find((block) => block.type === "tool_use")?.input, { city: "Rome" });
+  });
+
+  test(`anthropic SDK → ${listener}: errors are Anthropic's`, async () => {
+    await assert.rejects(
+      anthropic(listener).messages.create({ model: "fail-403", max_tokens: 5, messages: question }),
+      Anthropic.PermissionDeniedError,
+    );
+  });
+
+  test(`anthropic SDK → ${listener}: counting tokens`, async () => {
+    const counted = await anthropic(listener).messages.countTokens({ model: "m", messages: question });
+    assert.ok(counted.input_tokens > 0);
+  });
+}
+
+test("anthropic SDK: a broken stream is an error", async () => {
+  await assert.rejects(
+    anthropic("anthropic").messages.stream({ model: "broken", max_tokens: 5, messages: question }).finalMessage(),
+  );
+});
+
+test("openai SDK: responses and embeddings are native", async () => {
+  const client = openai("openai");
+  const response = await client.responses.create({ model: "m", input: "Hello?" });
+  assert.equal(response.output_text, ANSWER);
+  assert.equal(response.usage?.total_tokens, COUNTS.input + COUNTS.output);
+  let text = "";
+  for await (const event of await client.responses.create({ model: "m", input: "Hello?", stream: true }))
+    if (event.type === "response.output_text.delta") text += event.delta;
+  assert.equal(text, ANSWER);
+  const embedding = await client.embeddings.create({ model: "e", input: "x", encoding_format: "float" });
+  assert.deepEqual(embedding.data[0]?.embedding, [0.5, -0.5]);
+  assert.deepEqual(
+    (await client.models.list()).data.map(({ id }) => id),
+    ["upstream-model"],
+  );
+});
+
+test("@google/genai: JSON, stream and tools are native", async () => {
+  const client = new GoogleGenAI({ apiKey: "client-key", httpOptions: { baseUrl: url("gemini") } });
+  const answer = await client.models.generateContent({ model: "gemini-cached", contents: "Hello?" });
+  assert.equal(answer.text, ANSWER);
+  assert.equal(answer.usageMetadata?.cachedContentTokenCount, COUNTS.cached);
+  assert.equal(upstream.last().headers["x-goog-api-key"], "key-of-gemini");
+  let text = "";
+  for await (const chunk of await client.models.generateContentStream({ model: "gemini-x", contents: "Hello?" }))
+    text += chunk.text ?? "";
+  assert.equal(text, ANSWER);
+  const called = await client.models.generateContent({
+    model: "gemini-tool",
+    contents: "Weather?",
+    config: { tools: [{ functionDeclarations: [{ name: "get_weather" }] }] },
+  });
+  assert.deepEqual(called.functionCalls?.[0]?.args, { city: "Rome" });
+});
+
+test("@aws-sdk/client-bedrock-runtime: converse, stream and tools are native, and signed anew", async () => {
+  const client = new BedrockRuntimeClient({
+    region: "us-east-1",
+    endpoint: url("bedrock"),
+    credentials: { accessKeyId: "CLIENTKEY", secretAccessKey: "client-secret" },
+    requestHandler: new NodeHttpHandler(),
+  });
+  const messages = [{ role: "user" as const, content: [{ text: "Hello?" }] }];
+  const answer = await client.send(new ConverseCommand({ modelId: "anthropic.claude-cached-v1:0", messages }));
+  assert.equal(answer.output?.message?.content?.[0]?.text, ANSWER);
+  assert.equal(answer.usage?.cacheReadInputTokens, COUNTS.cached);
+  const signature = String(upstream.last().headers.authorization);
+  assert.match(signature, /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/bedrock\/aws4_request/);
+  assert.equal(upstream.last().url, "/model/anthropic.claude-cached-v1%3A0/converse");
+  const streamed = await client.send(new ConverseStreamCommand({ modelId: "x", messages }));
+  let text = "";
+  let total: number | undefined;
+  for await (const event of streamed.stream ?? []) {
+    text += event.contentBlockDelta?.delta?.text ?? "";
+    total = event.metadata?.usage?.totalTokens ?? total;
+  }
+  assert.equal(text, ANSWER);
+  assert.equal(total, COUNTS.input + COUNTS.output);
+  const toolConfig = { tools: [{ toolSpec: { name: "get_weather", inputSchema: { json: { type: "object" } } } }] };
+  const called = await client.send(new ConverseCommand({ modelId: "tool", messages, toolConfig }));
+  assert.deepEqual(called.output?.message?.content?.[0]?.toolUse?.input, { city: "Rome" });
+  client.destroy();
+});
+
+test("@ai-sdk/openai: responses by default, chat on request, tools and streams", async () => {
+  const provider = createOpenAI({ baseURL: `${url("openai")}/v1`, apiKey: "client-key" });
+  const answered = await generateText({ model: provider("m"), prompt: "Hello?", maxRetries: 0 });
+  assert.equal(answered.text, ANSWER);
+  assert.equal(answered.usage.totalTokens, COUNTS.input + COUNTS.output);
+  for (const listener of ["openai", "anthropic", "gemini", "bedrock"]) {
+    const chat = createOpenAI({ baseURL: `${url(listener)}/v1`, apiKey: "client-key" }).chat;
+    const streamed = streamText({ model: chat("m"), prompt: "Hello?", maxRetries: 0 });
+    assert.equal(await streamed.text, ANSWER, listener);
+    assert.equal((await streamed.usage).totalTokens, COUNTS.input + COUNTS.output, listener);
+    const called = await generateText({
+      model: chat("m-tool"),
+      prompt: "Weather?",
+      tools: { get_weather: tool({ inputSchema: jsonSchema({ type: "object" }) }) },
+      maxRetries: 0,
+    });
+    assert.deepEqual(called.toolCalls[0]?.input, { city: "Rome" }, listener);
+  }
+});

@@ -1,0 +1,546 @@
+/**
+ * What the official conformance suite expects of the server behind a gateway: tools, prompts and resources with
+ * fixed names and behaviour, for both protocol eras. Built on the official SDK; transports are elsewhere.
+ */
+import { createHmac, timingSafeEqual } from "node:crypto";
+import {
+  CLIENT_CAPABILITIES_META_KEY,
+  inputRequired,
+  MissingRequiredClientCapabilityError,
+  ProtocolError,
+  Server,
+  type ServerContext,
+} from "@modelcontextprotocol/server";
+
+/** One red pixel, and a WAV file without a sample. */
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+const WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
+const STATE_KEY = "only for tests";
+
+export interface FeatureEnv {
+  readonly era: "legacy" | "modern";
+  /** A list changed: subscribers are told. */
+  changed(list: "tools" | "prompts"): void;
+  /** What the client said at `initialize`. */
+  clientCapabilities(): Record<string, unknown>;
+}
+
+type Result = Record<string, unknown>;
+type Args = Readonly<Record<string, unknown>>;
+
+interface Tool {
+  readonly description: string;
+  readonly inputSchema?: Result;
+  run(args: Args, ctx: ServerContext): Result | Promise<Result>;
+}
+
+export function createFeatureServer(env: FeatureEnv): Server {
+  const tools = toolsOf(env);
+  const server = new Server(
+    { name: "conformance-fixture", version: "1.0.0" },
+    {
+      capabilities: {
+        tools: { listChanged: true },
+        prompts: { listChanged: true },
+        resources: { subscribe: true, listChanged: true },
+        logging: {},
+        completions: {},
+      },
+    },
+  );
+  server.setRequestHandler("tools/list", () => ({
+    tools: Object.entries(tools).map(([name, { description, inputSchema }]) => ({
+      name,
+      description,
+      inputSchema: { type: "object" as const, ...inputSchema },
+    })),
+  }));
+  server.setRequestHandler("tools/call", async (request, ctx) => {
+    const tool = tools[request.params.name];
+    if (!tool) throw new ProtocolError(-32602, `Unknown tool: ${request.params.name}`);
+    return (await tool.run(request.params.arguments ?? {}, ctx)) as never;
+  });
+  server.setRequestHandler("prompts/list", () => ({ prompts: PROMPTS.map(({ messages: _, ...prompt }) => prompt) }));
+  server.setRequestHandler("prompts/get", (request, ctx) => {
+    const prompt = PROMPTS.find(({ name }) => name === request.params.name);
+    if (!prompt) throw new ProtocolError(-32602, `Unknown prompt: ${request.params.name}`);
+    return prompt.messages(request.params.arguments ?? {}, ctx) as never;
+  });
+  server.setRequestHandler("resources/list", () => ({
+    resources: RESOURCES.map(({ contents: _, ...resource }) => resource),
+  }));
+  server.setRequestHandler("resources/templates/list", () => ({
+    resourceTemplates: [
+      {
+        uriTemplate: "test://template/{id}/data",
+        name: "template",
+        description: "A template",
+        mimeType: "application/json",
+      },
+    ],
+  }));
+  server.setRequestHandler("resources/read", (request) => readResource(request.params.uri) as never);
+  server.setRequestHandler("completion/complete", () => ({
+    completion: { values: ["paris", "park", "party"], total: 3, hasMore: false },
+  }));
+  if (env.era === "legacy") {
+    server.setRequestHandler("resources/subscribe", () => ({}));
+    server.setRequestHandler("resources/unsubscribe", () => ({}));
+  }
+  return server;
+}
+
+function toolsOf(env: FeatureEnv): Record<string, Tool> {
+  return {
+    test_simple_text: {
+      description: "Returns text.",
+      run: () => content(text("This is a simple text response for testing.")),
+    },
+    test_image_content: { description: "Returns an image.", run: () => content(image()) },
+    test_audio_content: {
+      description: "Returns sound.",
+      run: () => content({ type: "audio", data: WAV, mimeType: "audio/wav" }),
+    },
+    test_embedded_resource: {
+      description: "Returns a resource.",
+      run: () => content(resource("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
+    },
+    test_multiple_content_types: {
+      description: "Returns content of several types.",
+      run: () =>
+        content(
+          text("Multiple content types test:"),
+          image(),
+          resource("test://mixed-content-resource", "application/json", '{"test":"data","value":123}'),
+        ),
+    },
+    test_tool_with_logging: { description: "Logs while it works.", run: (_, ctx) => logging(ctx) },
+    test_logging_tool: { description: "Logs while it works.", run: (_, ctx) => logging(ctx) },
+    test_error_handling: {
+      description: "Always fails.",
+      run: () => ({ ...content(text("This tool intentionally returns an error for testing")), isError: true }),
+    },
+    test_tool_with_progress: { description: "Reports progress.", run: (_, ctx) => progress(ctx) },
+    test_reconnection: {
+      description: "Closes its stream in the middle.",
+      async run(_, ctx) {
+        ctx.http?.closeSSE?.();
+        await sleep(200);
+        return content(text("Reconnection test completed"));
+      },
+    },
+    test_sampling: {
+      description: "Asks the client's model.",
+      inputSchema: { properties: { prompt: { type: "string" } }, required: ["prompt"] },
+      async run(args, ctx) {
+        const request = {
+          messages: [{ role: "user" as const, content: { type: "text" as const, text: String(args.prompt) } }],
+          maxTokens: 100,
+        };
+        if (env.era === "legacy")
+          return content(text(`LLM response: ${JSON.stringify((await ctx.mcpReq.requestSampling(request)).content)}`));
+        const answer = ctx.mcpReq.inputResponses?.sample as { content?: unknown } | undefined;
+        return answer
+          ? content(text(`LLM response: ${JSON.stringify(answer.content)}`))
+          : inputRequired({ inputRequests: { sample: sample(String(args.prompt), 100) } });
+      },
+    },
+    test_elicitation: {
+      description: "Asks the user.",
+      inputSchema: { properties: { message: { type: "string" } }, required: ["message"] },
+      run: (args, ctx) =>
+        elicit(
+          env,
+          ctx,
+          String(args.message),
+          {
+            username: { type: "string", description: "User's response" },
+            email: { type: "string", description: "User's email address" },
+          },
+          "User response: ",
+          ["username", "email"],
+        ),
+    },
+    test_elicitation_sep1034_defaults: {
+      description: "Asks with defaults.",
+      run: (_, ctx) => elicit(env, ctx, "Please review", DEFAULTS, "Elicitation completed: "),
+    },
+    test_elicitation_sep1330_enums: {
+      description: "Asks with choices.",
+      run: (_, ctx) => elicit(env, ctx, "Please choose", ENUMS, "Elicitation completed: "),
+    },
+    json_schema_2020_12_tool: {
+      description: "Has a schema with newer keywords.",
+      inputSchema: SCHEMA_2020_12,
+      run: () => content(text("ok")),
+    },
+    test_missing_capability: {
+      description: "Needs sampling.",
+      run(_, ctx) {
+        if (!capabilities(env, ctx).sampling)
+          throw new MissingRequiredClientCapabilityError({ requiredCapabilities: { sampling: {} } });
+        return content(text("ok"));
+      },
+    },
+    test_streaming_elicitation: {
+      description: "Reports, then asks.",
+      run: (_, ctx) => {
+        const name = accepted(ctx, "answer");
+        return name
+          ? content(text("thanks"))
+          : inputRequired({ inputRequests: { answer: ask("Anything?", { value: { type: "string" } }) } });
+      },
+    },
+    test_trigger_tool_change: { description: "Changes the list of tools.", run: () => trigger(env, "tools") },
+    test_trigger_prompt_change: { description: "Changes the list of prompts.", run: () => trigger(env, "prompts") },
+    ...inputTools(env),
+  };
+}
+
+/** Tools that come back for more input (2026-07-28, multi round-trip requests). */
+function inputTools(env: FeatureEnv): Record<string, Tool> {
+  return {
+    test_input_required_result_elicitation: {
+      description: "Asks for a name.",
+      run(_, ctx) {
+        const answer = accepted(ctx, "user_name");
+        if (typeof answer?.name === "string") return content(text(`Hello, ${answer.name}!`));
+        return inputRequired({ inputRequests: { user_name: ask("What is your name?", { name: { type: "string" } }) } });
+      },
+    },
+    test_input_required_result_sampling: {
+      description: "Asks a model.",
+      run(_, ctx) {
+        const answer = ctx.mcpReq.inputResponses?.capital_question;
+        if (answer) return content(text(JSON.stringify(answer)));
+        return inputRequired({ inputRequests: { capital_question: sample("What is the capital of France?", 100) } });
+      },
+    },
+    test_input_required_result_list_roots: {
+      description: "Asks for roots.",
+      run(_, ctx) {
+        const answer = ctx.mcpReq.inputResponses?.client_roots;
+        if (answer) return content(text(JSON.stringify(answer)));
+        return inputRequired({ inputRequests: { client_roots: { method: "roots/list", params: {} } } });
+      },
+    },
+    test_input_required_result_request_state: {
+      description: "Keeps state with the client.",
+      run: (_, ctx) => withState(ctx, "confirm", { ok: { type: "boolean" } }, () => content(text("state-ok"))),
+    },
+    test_input_required_result_tampered_state: {
+      description: "Checks the state that the client kept.",
+      run: (_, ctx) => withState(ctx, "confirm", { ok: { type: "boolean" } }, () => content(text("state-ok"))),
+    },
+    test_input_required_result_multiple_inputs: {
+      description: "Asks for several things.",
+      run(_, ctx) {
+        const given = ctx.mcpReq.inputResponses ?? {};
+        if (["user_name", "greeting", "client_roots"].every((key) => given[key]) && stateOf(ctx) !== undefined)
+          return content(text("all there"));
+        return inputRequired({
+          inputRequests: {
+            user_name: ask("What is your name?", { name: { type: "string" } }),
+            greeting: sample("Generate a greeting", 50),
+            client_roots: { method: "roots/list", params: {} },
+          },
+          requestState: seal("multiple"),
+        });
+      },
+    },
+    test_input_required_result_multi_round: {
+      description: "Asks twice.",
+      run(_, ctx) {
+        const state = stateOf(ctx);
+        if (state === "round-2" && accepted(ctx, "step2")) return content(text("done"));
+        if (state === "round-1" && accepted(ctx, "step1")) {
+          return inputRequired({
+            inputRequests: { step2: ask("Step 2: What is your favorite color?", { color: { type: "string" } }) },
+            requestState: seal("round-2"),
+          });
+        }
+        return inputRequired({
+          inputRequests: { step1: ask("Step 1: What is your name?", { name: { type: "string" } }) },
+          requestState: seal("round-1"),
+        });
+      },
+    },
+    test_input_required_result_capabilities: {
+      description: "Asks only what the client can answer.",
+      run(_, ctx) {
+        if (Object.keys(ctx.mcpReq.inputResponses ?? {}).length > 0) return content(text("ok"));
+        const can = capabilities(env, ctx);
+        const inputRequests = {
+          ...(can.sampling ? { sample: sample("Say hello", 50) } : {}),
+          ...(can.elicitation ? { ask: ask("Your name?", { name: { type: "string" } }) } : {}),
+        };
+        return Object.keys(inputRequests).length === 0
+          ? content(text("nothing to ask"))
+          : inputRequired({ inputRequests });
+      },
+    },
+  };
+}
+
+const PROMPTS: readonly {
+  name: string;
+  description: string;
+  arguments?: { name: string; description: string; required: boolean }[];
+  messages(args: Args, ctx: ServerContext): Result;
+}[] = [
+  {
+    name: "test_simple_prompt",
+    description: "A prompt.",
+    messages: () => messages(text("This is a simple prompt for testing.")),
+  },
+  {
+    name: "test_prompt_with_arguments",
+    description: "A prompt with arguments.",
+    arguments: [
+      { name: "arg1", description: "First test argument", required: true },
+      { name: "arg2", description: "Second test argument", required: true },
+    ],
+    messages: (args) =>
+      messages(text(`Prompt with arguments: arg1='${String(args.arg1)}', arg2='${String(args.arg2)}'`)),
+  },
+  {
+    name: "test_prompt_with_embedded_resource",
+    description: "A prompt with a resource.",
+    arguments: [{ name: "resourceUri", description: "URI of the resource to embed", required: true }],
+    messages: (args) =>
+      messages(
+        resource(String(args.resourceUri), "text/plain", "Embedded resource content for testing."),
+        text("Please process the embedded resource above."),
+      ),
+  },
+  {
+    name: "test_prompt_with_image",
+    description: "A prompt with an image.",
+    messages: () => messages(image(), text("Please analyze the image above.")),
+  },
+  {
+    name: "test_input_required_result_prompt",
+    description: "A prompt that asks first.",
+    messages(_, ctx) {
+      const answer = accepted(ctx, "user_context");
+      if (answer) return messages(text(`With context: ${String(answer.context)}`));
+      return inputRequired({
+        inputRequests: { user_context: ask("What context should the prompt use?", { context: { type: "string" } }) },
+      });
+    },
+  },
+];
+
+const RESOURCES: readonly { uri: string; name: string; description: string; mimeType: string; contents: Result }[] = [
+  {
+    uri: "test://static-text",
+    name: "static-text",
+    description: "Text.",
+    mimeType: "text/plain",
+    contents: { text: "This is the content of the static text resource." },
+  },
+  {
+    uri: "test://static-binary",
+    name: "static-binary",
+    description: "An image.",
+    mimeType: "image/png",
+    contents: { blob: PNG },
+  },
+  {
+    uri: "test://watched-resource",
+    name: "watched-resource",
+    description: "A resource to watch.",
+    mimeType: "text/plain",
+    contents: { text: "Watched resource content" },
+  },
+];
+
+function readResource(uri: string): Result {
+  const known = RESOURCES.find((one) => one.uri === uri);
+  if (known) return { contents: [{ uri, mimeType: known.mimeType, ...known.contents }] };
+  const id = /^test:\/\/template\/([^/]+)\/data$/.exec(uri)?.[1];
+  if (id === undefined) throw new ProtocolError(-32602, "Resource not found", { uri });
+  return {
+    contents: [
+      {
+        uri,
+        mimeType: "application/json",
+        text: JSON.stringify({ id, templateTest: true, data: `Data for ID: ${id}` }),
+      },
+    ],
+  };
+}
+
+async function logging(ctx: ServerContext): Promise<Result> {
+  for (const line of ["Tool execution started", "Tool processing data", "Tool execution completed"]) {
+    await ctx.mcpReq.log("info", line);
+    await sleep(50);
+  }
+  return content(text("Tool with logging executed successfully"));
+}
+
+async function progress(ctx: ServerContext): Promise<Result> {
+  const progressToken = ctx.mcpReq._meta?.progressToken;
+  for (const done of [0, 50, 100]) {
+    if (progressToken !== undefined)
+      await ctx.mcpReq.notify({
+        method: "notifications/progress",
+        params: { progressToken, progress: done, total: 100 },
+      });
+    await sleep(50);
+  }
+  return content(text(String(progressToken)));
+}
+
+async function elicit(
+  env: FeatureEnv,
+  ctx: ServerContext,
+  message: string,
+  properties: Result,
+  prefix: string,
+  required: string[] = [],
+): Promise<Result> {
+  const requestedSchema = { type: "object", properties, required } as never;
+  const shown = (answer: { action?: unknown; content?: unknown }): Result =>
+    content(text(`${prefix}action=${String(answer.action)}, content=${JSON.stringify(answer.content ?? {})}`));
+  if (env.era === "legacy") return shown(await ctx.mcpReq.elicitInput({ mode: "form", message, requestedSchema }));
+  const given = ctx.mcpReq.inputResponses?.form as { action?: unknown; content?: unknown } | undefined;
+  if (given) return shown(given);
+  return inputRequired({
+    inputRequests: { form: { method: "elicitation/create", params: { mode: "form", message, requestedSchema } } },
+  });
+}
+
+function withState(ctx: ServerContext, key: string, properties: Result, done: () => Result): Result {
+  if (stateOf(ctx) !== undefined && accepted(ctx, key)) return done();
+  return inputRequired({ inputRequests: { [key]: ask("Please confirm", properties) }, requestState: seal("waiting") });
+}
+
+/** State that passes through the client is sealed: what was changed on the way is refused. */
+function seal(state: string): string {
+  return `${state}.${createHmac("sha256", STATE_KEY).update(state).digest("hex")}`;
+}
+
+function stateOf(ctx: ServerContext): string | undefined {
+  const raw = ctx.mcpReq.requestState<string>();
+  if (raw === undefined) return undefined;
+  const state = raw.slice(0, Math.max(0, raw.lastIndexOf(".")));
+  const expected = Buffer.from(seal(state));
+  const given = Buffer.from(raw);
+  if (given.length !== expected.length || !timingSafeEqual(given, expected))
+    throw new ProtocolError(-32602, "The request state is not ours");
+  return state;
+}
+
+function accepted(ctx: ServerContext, key: string): Record<string, unknown> | undefined {
+  const answer = ctx.mcpReq.inputResponses?.[key] as { action?: unknown; content?: unknown } | undefined;
+  return answer?.action === "accept" && typeof answer.content === "object" && answer.content !== null
+    ? (answer.content as Record<string, unknown>)
+    : undefined;
+}
+
+/** Per request in the modern era, once and for all in the legacy one. */
+function capabilities(env: FeatureEnv, ctx: ServerContext): Record<string, unknown> {
+  if (env.era === "legacy") return env.clientCapabilities();
+  const envelope = ctx.mcpReq.envelope as Record<string, unknown> | undefined;
+  return (envelope?.[CLIENT_CAPABILITIES_META_KEY] ?? {}) as Record<string, unknown>;
+}
+
+function trigger(env: FeatureEnv, list: "tools" | "prompts"): Result {
+  env.changed(list);
+  return content(text("changed"));
+}
+
+function ask(message: string, properties: Result): never {
+  return {
+    method: "elicitation/create",
+    params: {
+      mode: "form",
+      message,
+      requestedSchema: { type: "object", properties, required: Object.keys(properties) },
+    },
+  } as never;
+}
+
+function sample(prompt: string, maxTokens: number): never {
+  return {
+    method: "sampling/createMessage",
+    params: { messages: [{ role: "user", content: { type: "text", text: prompt } }], maxTokens },
+  } as never;
+}
+
+function content(...blocks: Result[]): Result {
+  return { content: blocks };
+}
+
+function messages(...blocks: Result[]): Result {
+  return { messages: blocks.map((block) => ({ role: "user", content: block })) };
+}
+
+function text(value: string): Result {
+  return { type: "text", text: value };
+}
+
+function image(): Result {
+  return { type: "image", data: PNG, mimeType: "image/png" };
+}
+
+function resource(uri: string, mimeType: string, value: string): Result {
+  return { type: "resource", resource: { uri, mimeType, text: value } };
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+const DEFAULTS = {
+  name: { type: "string", description: "Name", default: "John Doe" },
+  age: { type: "integer", description: "Age", default: 30 },
+  score: { type: "number", description: "Score", default: 95.5 },
+  status: { type: "string", description: "Status", enum: ["active", "inactive", "pending"], default: "active" },
+  verified: { type: "boolean", description: "Verified", default: true },
+};
+
+const ENUMS = {
+  untitledSingle: { type: "string", enum: ["option1", "option2", "option3"] },
+  titledSingle: {
+    type: "string",
+    oneOf: ["First", "Second", "Third"].map((title, i) => ({ const: `value${i + 1}`, title: `${title} Option` })),
+  },
+  legacyEnum: {
+    type: "string",
+    enum: ["opt1", "opt2", "opt3"],
+    enumNames: ["Option One", "Option Two", "Option Three"],
+  },
+  untitledMulti: { type: "array", items: { type: "string", enum: ["option1", "option2", "option3"] } },
+  titledMulti: {
+    type: "array",
+    items: {
+      anyOf: ["First", "Second", "Third"].map((title, i) => ({ const: `value${i + 1}`, title: `${title} Choice` })),
+    },
+  },
+};
+
+const SCHEMA_2020_12 = {
+  $schema: "https://json-schema.org/draft/2020-12/schema",
+  $defs: {
+    address: {
+      $anchor: "addressDef",
+      type: "object",
+      properties: { street: { type: "string" }, city: { type: "string" } },
+    },
+  },
+  properties: {
+    name: { type: "string" },
+    address: { $ref: "#/$defs/address" },
+    contactMethod: { type: "string", enum: ["phone", "email"] },
+    phone: { type: "string" },
+    email: { type: "string" },
+  },
+  allOf: [{ anyOf: [{ required: ["phone"] }, { required: ["email"] }] }],
+  if: { properties: { contactMethod: { const: "phone" } }, required: ["contactMethod"] },
+  // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+  then: { required: ["phone"] },
+  else: { required: ["email"] },
+  additionalProperties: false,
+};

@@ -1,0 +1,277 @@
+/**
+ * An MCP server of the legacy era for tests, over stdio: it does what tools are called for, also what no server
+ * should do (crash, be silent, flood, lie). Written by hand, so that it can.
+ * Arguments: `--name=x`, `--version=2025-03-26`, `--page=2` (items per list page), `--refuse` (fails initialize),
+ * `--greet` (prints a line that is no JSON first), `--stubborn` (ignores the end of stdin and TERM).
+ */
+import { createInterface } from "node:readline";
+
+interface Message {
+  readonly id?: string | number;
+  readonly method?: string;
+  readonly params?: Record<string, unknown>;
+  readonly result?: unknown;
+  readonly error?: unknown;
+}
+
+const flags = new Map<string, string>();
+for (const arg of process.argv.slice(2)) {
+  const [key = "", value = ""] = arg.replace(/^--/, "").split("=");
+  flags.set(key, value);
+}
+const name = flags.get("name") ?? "odd";
+const pageSize = Number(flags.get("page") ?? 0);
+const cancelled: unknown[] = [];
+const seen: string[] = [];
+const subscribed = new Set<string>();
+const waiting = new Map<number, (answer: Message) => void>();
+let nextQuestion = 0;
+let counter = 0;
+let logLevel = "";
+let initializedCount = 0;
+
+if (flags.has("stubborn")) {
+  process.on("SIGTERM", () => undefined);
+  setInterval(() => undefined, 1000);
+}
+if (flags.has("greet")) process.stdout.write("Welcome to the odd server!\n\n{not json\n");
+
+const lines = createInterface({ input: process.stdin, terminal: false });
+lines.on("line", (line) => {
+  const message = JSON.parse(line) as Message;
+  if (message.method === undefined) waiting.get(message.id as number)?.(message);
+  else if (message.id === undefined) notified(message.method, message.params ?? {});
+  else void answer(message.id, message.method, message.params ?? {});
+});
+
+function notified(method: string, params: Record<string, unknown>): void {
+  seen.push(method);
+  if (method === "notifications/cancelled") cancelled.push(params.requestId);
+  if (method === "notifications/initialized") initializedCount += 1;
+}
+
+async function answer(id: string | number, method: string, params: Record<string, unknown>): Promise<void> {
+  switch (method) {
+    case "initialize":
+      if (flags.has("refuse")) error(id, -32000, "not today");
+      else result(id, initializeResult(params));
+      return;
+    case "ping":
+      result(id, {});
+      return;
+    case "tools/list":
+      result(
+        id,
+        page(
+          "tools",
+          TOOL_NAMES.map((tool) => ({ name: tool, inputSchema: { type: "object", maximum: "BIG" } })),
+          params,
+        ),
+      );
+      return;
+    case "prompts/list":
+      result(id, page("prompts", [{ name: "greeting" }, { name: "farewell" }], params));
+      return;
+    case "resources/list":
+      result(
+        id,
+        page(
+          "resources",
+          [
+            { uri: `test://${name}/a`, name: "a" },
+            { uri: `test://${name}/b`, name: "b" },
+          ],
+          params,
+        ),
+      );
+      return;
+    case "resources/templates/list":
+      result(id, page("resourceTemplates", [{ uriTemplate: `test://${name}/{id}`, name: "t" }], params));
+      return;
+    case "prompts/get":
+      result(id, {
+        messages: [{ role: "user", content: { type: "text", text: `${String(params.name)} from ${name}` } }],
+      });
+      return;
+    case "resources/read":
+      result(id, { contents: [{ uri: params.uri, text: `${String(params.uri)} from ${name}` }] });
+      return;
+    case "resources/subscribe":
+      subscribed.add(String(params.uri));
+      result(id, {});
+      return;
+    case "resources/unsubscribe":
+      subscribed.delete(String(params.uri));
+      result(id, {});
+      return;
+    case "logging/setLevel":
+      logLevel = String(params.level);
+      result(id, {});
+      return;
+    case "completion/complete":
+      result(id, { completion: { values: [name] } });
+      return;
+    case "tools/call":
+      await callTool(id, String(params.name), (params.arguments ?? {}) as Record<string, unknown>, params);
+      return;
+    default:
+      error(id, -32601, `Method not found: ${method}`);
+  }
+}
+
+const TOOL_NAMES = [
+  "echo",
+  "slow",
+  "crash",
+  "ask",
+  "state",
+  "big",
+  "silent",
+  "log",
+  "notify",
+  "lie",
+  "exit-later",
+  "stderr",
+  "raw",
+];
+
+async function callTool(
+  id: string | number,
+  tool: string,
+  args: Record<string, unknown>,
+  params: Record<string, unknown>,
+): Promise<void> {
+  const meta = (params._meta ?? {}) as { progressToken?: unknown };
+  switch (tool) {
+    case "echo":
+      text(id, `${String(args.message ?? "")}`);
+      return;
+    case "slow": {
+      const steps = Number(args.steps ?? 3);
+      for (let step = 1; step <= steps; step++) {
+        await sleep(Number(args.ms ?? 10) / steps);
+        if (meta.progressToken !== undefined)
+          notify("notifications/progress", { progressToken: meta.progressToken, progress: step, total: steps });
+      }
+      text(id, `slow ${String(args.message ?? "")}`);
+      return;
+    }
+    case "crash":
+      process.stderr.write("about to crash\n", () => process.kill(process.pid, "SIGKILL"));
+      return;
+    case "exit-later":
+      text(id, "bye");
+      setTimeout(() => process.exit(3), 10);
+      return;
+    case "ask": {
+      const reply = await ask(
+        String(args.method ?? "sampling/createMessage"),
+        (args.params ?? { messages: [] }) as object,
+      );
+      text(id, JSON.stringify(reply.result ?? reply.error));
+      return;
+    }
+    case "state":
+      counter += 1;
+      text(
+        id,
+        JSON.stringify({
+          name,
+          pid: process.pid,
+          counter,
+          cancelled,
+          seen,
+          subscribed: [...subscribed],
+          logLevel,
+          initializedCount,
+          env: Object.keys(process.env).sort(),
+          cwd: process.cwd(),
+        }),
+      );
+      return;
+    case "big":
+      text(id, "x".repeat(Number(args.bytes ?? 1000)));
+      return;
+    case "silent":
+      return;
+    case "log":
+      notify("notifications/message", { level: "info", data: args.message ?? "hello" });
+      text(id, "logged");
+      return;
+    case "notify":
+      text(id, "notified");
+      setTimeout(() => notify(String(args.method), (args.params ?? {}) as object), Number(args.afterMs ?? 5));
+      return;
+    case "lie":
+      // Answers that nobody asked for, twice the same, and under another type of id.
+      result(987654, { lie: true });
+      process.stdout.write(`{"jsonrpc":"2.0","id":"${String(id)}","result":{"lie":true}}\n`);
+      text(id, "truth");
+      text(id, "again");
+      return;
+    case "stderr":
+      process.stderr.write(`${"e".repeat(100)}\n`.repeat(Number(args.lines ?? 10)), () => text(id, "written"));
+      return;
+    case "raw":
+      process.stdout.write(String(args.line));
+      return;
+    default:
+      error(id, -32602, `Unknown tool: ${tool}`);
+  }
+}
+
+function initializeResult(params: Record<string, unknown>): object {
+  return {
+    protocolVersion: flags.get("version") ?? params.protocolVersion,
+    capabilities: {
+      tools: { listChanged: true },
+      prompts: {},
+      resources: { subscribe: true },
+      logging: {},
+      completions: {},
+      experimental: { echoedClient: params.clientInfo, echoedCapabilities: params.capabilities },
+    },
+    serverInfo: { name, title: `The ${name} server`, version: "1.2.3" },
+    instructions: `Use ${name} wisely.`,
+  };
+}
+
+function page(member: string, items: readonly object[], params: Record<string, unknown>): object {
+  if (pageSize === 0) return { [member]: items };
+  const from = params.cursor === undefined ? 0 : Number(params.cursor);
+  const next = from + pageSize;
+  return { [member]: items.slice(from, next), ...(next < items.length ? { nextCursor: String(next) } : {}) };
+}
+
+function ask(method: string, params: object): Promise<Message> {
+  const id = nextQuestion++;
+  send({ id, method, params });
+  return new Promise((resolve) => waiting.set(id, resolve));
+}
+
+function notify(method: string, params: object): void {
+  send({ method, params });
+}
+
+function text(id: string | number, value: string): void {
+  result(id, { content: [{ type: "text", text: value }] });
+}
+
+function result(id: string | number, value: object): void {
+  // The id last, as the official SDK writes it; a number that JavaScript cannot hold stands in for such numbers.
+  send({ result: value, id });
+}
+
+function error(id: string | number, code: number, message: string): void {
+  send({ id, error: { code, message } });
+}
+
+function send(message: object): void {
+  process.stdout.write(
+    `${JSON.stringify({ jsonrpc: "2.0", ...message }).replaceAll('"BIG"', "9223372036854775807")}\n`,
+  );
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,144 @@
+/**
+ * The MCP backend alone behind a plain HTTP server: no policies, no pipeline. For tests of the backend that want
+ * a clock of their own or a look inside.
+ */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { mcp } from "../../../src/backends/mcp/backend.ts";
+import type { Backend, BackendCall, BackendEnv, BackendRun } from "../../../src/core/backend.ts";
+import { Exchange, type Facts, type McpAccess, NO_BODY } from "../../../src/core/exchange.ts";
+import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
+import { type Clock, systemClock } from "../../../src/lib/clock.ts";
+import { HeaderList } from "../../../src/lib/headers.ts";
+import { createTasks, type Tasks } from "../../../src/lib/tasks.ts";
+import type { Hub } from "../../../src/mcp/hub.ts";
+import { testEnv } from "../exchange.ts";
+
+export interface ServedBackend {
+  readonly url: string;
+  readonly backend: Backend;
+  readonly hub: Hub;
+  readonly tasks: Tasks;
+  /** Applied to the next requests. */
+  facts: Facts;
+  access: McpAccess | undefined;
+  /** The facts of the last request. */
+  last: Exchange | undefined;
+  close(): Promise<void>;
+}
+
+export async function serveMcp(
+  config: unknown,
+  options: { clock?: Clock; environment?: Record<string, string> } = {},
+): Promise<ServedBackend> {
+  const clock = options.clock ?? systemClock;
+  const tasks = createTasks(clock);
+  let hub: Hub | undefined;
+  const env: BackendEnv = {
+    ...testEnv,
+    clock,
+    tasks,
+    name: "test",
+    trustedHosts: [],
+    tls: undefined,
+    environment: options.environment ?? {},
+    keep: (_key, _definition, open) => {
+      const thing = open();
+      hub = thing as unknown as Hub;
+      return thing;
+    },
+  };
+  const backend = mcp.compile(mcp.schema.parse(config), env);
+  const served: ServedBackend = {
+    url: "",
+    backend,
+    hub: hub as unknown as Hub,
+    tasks,
+    facts: {},
+    access: undefined,
+    last: undefined,
+    async close() {
+      server.closeAllConnections();
+      await Promise.all([new Promise((resolve) => server.close(resolve)), served.hub.close()]);
+    },
+  };
+  const server = createServer((req, res) => void handle(served, backend, clock, req, res));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return Object.assign(served, { url: `http://127.0.0.1:${port}/mcp` });
+}
+
+async function handle(
+  served: ServedBackend,
+  backend: Backend,
+  clock: Clock,
+  req: IncomingMessage,
+  res: ServerResponse,
+): Promise<void> {
+  const exchange = exchangeOf(req, clock);
+  Object.assign(exchange.facts, served.facts);
+  exchange.mcpAccess = served.access;
+  served.last = exchange;
+  try {
+    const reply = await backend.prepare?.(exchange);
+    if (reply) send(res, reply);
+    else call(backend, exchange, res);
+  } catch (error) {
+    send(res, errorReply(asGatewayError(error)));
+  }
+}
+
+function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
+  let run: BackendRun | undefined;
+  let isOver = false;
+  const sink: BackendCall = {
+    attempt: () => undefined,
+    head: (status, headers) => void res.writeHead(status, headers.pairs),
+    data: (chunk) => res.write(chunk),
+    end: () => {
+      isOver = true;
+      res.end();
+    },
+    fail: (error) => {
+      isOver = true;
+      if (res.headersSent) res.destroy();
+      else send(res, errorReply(asGatewayError(error)));
+    },
+    upgraded: () => undefined,
+  };
+  res.on("drain", () => run?.resume());
+  res.on("close", () => {
+    if (!isOver) run?.abort();
+  });
+  run = backend.call(exchange, sink);
+}
+
+function send(res: ServerResponse, reply: Reply): void {
+  res.writeHead(reply.status, reply.headers.pairs);
+  res.end(reply.body);
+}
+
+function exchangeOf(req: IncomingMessage, clock: Clock): Exchange {
+  const [path = "/", query = ""] = (req.url ?? "/").split("?");
+  const length = req.headers["content-length"];
+  const hasBody = length !== undefined || req.headers["transfer-encoding"] !== undefined;
+  return new Exchange({
+    id: "test",
+    listener: "test",
+    source: { address: req.socket.remoteAddress ?? "", port: req.socket.remotePort ?? 0 },
+    startedAt: clock.now(),
+    startedMs: clock.monotonicMs(),
+    request: {
+      method: req.method ?? "GET",
+      scheme: "http",
+      host: req.headers.host ?? "",
+      path,
+      query,
+      version: "1.1",
+      headers: HeaderList.fromRaw(req.rawHeaders),
+      body: hasBody
+        ? { kind: "stream", stream: req, length: length === undefined ? undefined : Number(length), taken: false }
+        : NO_BODY,
+    },
+  });
+}

@@ -1,0 +1,148 @@
+/**
+ * What a limit needs to live in a unit test: a clock that is advanced by hand, living things that survive a second
+ * compilation as they survive a reload, and exchanges without a socket.
+ */
+import { compileExpression } from "../../../src/cel/expression.ts";
+import { Exchange, type Facts, NO_BODY } from "../../../src/core/exchange.ts";
+import type { Charge, CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
+import type { Clock } from "../../../src/lib/clock.ts";
+import { HeaderList } from "../../../src/lib/headers.ts";
+import { silentLogger } from "../../../src/lib/logger.ts";
+import { createMetrics } from "../../../src/lib/metrics.ts";
+import { createTasks } from "../../../src/lib/tasks.ts";
+
+export interface LimitEnv {
+  readonly env: CompileEnv;
+  readonly warnings: string[];
+  advance(ms: number): void;
+  views(): readonly LimitView[];
+  /** A reload: what the new compilation does not claim is closed. */
+  reload(compile: () => void): void;
+}
+
+interface Kept {
+  readonly definition: string;
+  readonly living: unknown;
+  close(): void;
+}
+
+export function limitEnv(owner = "route test"): LimitEnv {
+  let nowMs = 1_000.25;
+  const clock: Clock = {
+    now: () => 1_700_000_000_000 + nowMs,
+    monotonicMs: () => nowMs,
+    after: () => ({ cancel: () => undefined }),
+    every: () => ({ cancel: () => undefined }),
+  };
+  const views = new Set<() => readonly LimitView[]>();
+  const warnings: string[] = [];
+  let kept = new Map<string, Kept>();
+  let before = new Map<string, Kept>();
+
+  const env: CompileEnv = {
+    cel: compileExpression,
+    clock,
+    fetch: () => Promise.reject(new Error("no network in this test")),
+    logger: silentLogger,
+    tasks: createTasks(clock),
+    metrics: createMetrics(),
+    limits: {
+      register(view) {
+        views.add(view);
+        return () => {
+          views.delete(view);
+        };
+      },
+      views: () => [...views].flatMap((view) => view()),
+    },
+    owner,
+    resolvePath: (path) => path,
+    readFile: (path) => {
+      throw new Error(`no files in this test: ${path}`);
+    },
+    matchedPrefixes: [],
+    keep<Living>(key: string, definition: unknown, open: () => Living, close?: (living: Living) => void): Living {
+      const text = JSON.stringify(definition);
+      const found = kept.get(key) ?? before.get(key);
+      if (found?.definition === text) {
+        kept.set(key, found);
+        return found.living as Living;
+      }
+      const living = open();
+      kept.set(key, { definition: text, living, close: () => close?.(living) });
+      return living;
+    },
+    warn: (message) => warnings.push(message),
+  };
+
+  return {
+    env,
+    warnings,
+    advance(ms) {
+      nowMs += ms;
+    },
+    views: () => env.limits.views(),
+    reload(compile) {
+      before = kept;
+      kept = new Map();
+      compile();
+      for (const [key, entry] of before) if (kept.get(key) !== entry) entry.close();
+      before = new Map();
+    },
+  };
+}
+
+export function limitExchange(facts: Facts = {}, headers: Readonly<Record<string, string>> = {}): Exchange {
+  const exchange = new Exchange({
+    id: "test",
+    listener: "default",
+    source: { address: "127.0.0.1", port: 1234 },
+    request: {
+      method: "POST",
+      scheme: "http",
+      host: "localhost",
+      path: "/",
+      query: "",
+      version: "1.1",
+      headers: HeaderList.of(headers),
+      body: NO_BODY,
+    },
+    startedAt: 0,
+    startedMs: 0,
+  });
+  Object.assign(exchange.facts, facts);
+  return exchange;
+}
+
+const COMPLETE: Outcome = { status: 200, end: "complete", responseBytes: 10 };
+
+/** One request through admission and response, as the pipeline runs them. Returns the headers of the answer, or what was thrown. */
+export async function request(scopes: readonly Hooks[], exchange: Exchange): Promise<HeaderList> {
+  await admission(scopes, exchange, "admit");
+  if (exchange.facts.llm) await admission(scopes, exchange, "llmRequest");
+  return respond(scopes, exchange);
+}
+
+export async function respond(
+  scopes: readonly Hooks[],
+  exchange: Exchange,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<HeaderList> {
+  exchange.response ??= { status: 200, headers: HeaderList.of(headers), source: "upstream" };
+  for (const hooks of [...scopes].reverse()) await hooks.response?.(exchange);
+  return exchange.response.headers;
+}
+
+export function settleAll(scopes: readonly Hooks[], exchange: Exchange, outcome: Outcome = COMPLETE): void {
+  for (const hooks of scopes) hooks.settle?.(exchange, outcome);
+}
+
+async function admission(scopes: readonly Hooks[], exchange: Exchange, hook: "admit" | "llmRequest"): Promise<void> {
+  const charges: Charge[] = [];
+  for (const hooks of scopes) {
+    const result = hooks[hook]?.(exchange);
+    const charge = result instanceof Promise ? await result : result;
+    if (charge) charges.push(charge);
+  }
+  for (const charge of charges) charge();
+}

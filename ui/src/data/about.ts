@@ -1,0 +1,45 @@
+/**
+ * What this copy of the UI is attached to, and whether the gateway is well: the dot at the top of the rail.
+ */
+import { computed } from "@preact/signals";
+import { getJson, getText } from "./api.ts";
+import { dump } from "./dump.ts";
+import { createPoll } from "./poll.ts";
+
+export interface About {
+  readonly version: string;
+  readonly host: string;
+  readonly node: string;
+  readonly platform: string;
+  /** Attached to a gateway: no playgrounds, no trace, no log control. */
+  readonly readOnly: boolean;
+  /** Whether the configuration file may be written from the page. */
+  readonly mayEdit: boolean;
+}
+
+const ABOUT_INTERVAL_MS = 60_000;
+const READY_INTERVAL_MS = 5_000;
+
+export const about = createPoll(() => getJson<About>("about"), ABOUT_INTERVAL_MS);
+export const ready = createPoll(() => getText("healthz/ready"), READY_INTERVAL_MS);
+
+export interface State {
+  readonly level: "ok" | "warn" | "bad" | "idle";
+  readonly text: string;
+}
+
+export const state = computed<State>(() => {
+  const failure = ready.error.value ?? dump.error.value;
+  if (failure !== undefined) return { level: "bad", text: "no answer" };
+  const readiness = ready.value.value?.trim();
+  if (readiness === undefined || dump.value.value === undefined) return { level: "idle", text: "connecting" };
+  if (readiness !== "ready") {
+    const pending = readiness.replace(/^not ready, pending: /, "");
+    return { level: "bad", text: pending === "draining" ? "draining" : `not serving: ${pending}` };
+  }
+  if (dump.value.value.reload.refused) return { level: "warn", text: "last reload refused" };
+  return { level: "ok", text: "serving" };
+});
+
+/** Playgrounds, traces and log control are offered on the admin address only. */
+export const isReadOnly = computed(() => about.value.value?.readOnly ?? false);

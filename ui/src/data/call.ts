@@ -1,0 +1,76 @@
+/**
+ * A request to one of the gateway's own listeners, for the playgrounds. It goes through the admin address, because a
+ * listener owes this page no CORS headers; status, headers and body come back as they were.
+ */
+import { streamLines } from "./api.ts";
+
+export interface ListenerRequest {
+  readonly listener: string;
+  readonly method: "GET" | "POST" | "DELETE";
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+export interface ListenerAnswer {
+  readonly status: number;
+  readonly headers: ReadonlyMap<string, string>;
+  /** The whole body, also when it was streamed. */
+  readonly text: string;
+}
+
+export interface AnswerHandlers {
+  onHead?(status: number, headers: ReadonlyMap<string, string>): void;
+  onText?(text: string): void;
+  readonly signal?: AbortSignal;
+}
+
+type Line =
+  | { status: number; headers: [string, string][] }
+  | { text: string }
+  | { end: true }
+  | { error: string };
+
+export async function callListener(request: ListenerRequest, handlers: AnswerHandlers = {}): Promise<ListenerAnswer> {
+  let status = 0;
+  let headers: ReadonlyMap<string, string> = new Map();
+  let text = "";
+  let failure: string | undefined;
+  await streamLines(
+    "call",
+    (line) => {
+      if (line === "") return;
+      const part = JSON.parse(line) as Line;
+      if ("status" in part) {
+        status = part.status;
+        headers = new Map(part.headers);
+        handlers.onHead?.(status, headers);
+      } else if ("text" in part) {
+        text += part.text;
+        handlers.onText?.(part.text);
+      } else if ("error" in part) failure = part.error;
+    },
+    { body: request, ...(handlers.signal ? { signal: handlers.signal } : {}) },
+  );
+  if (failure !== undefined) throw new Error(`the listener did not answer: ${failure}`);
+  return { status, headers, text };
+}
+
+/** The `data` of each server-sent event, as text comes in pieces. */
+export function createEventReader(onData: (data: string) => void): (text: string) => void {
+  let rest = "";
+  return (text) => {
+    rest += text;
+    for (;;) {
+      const end = /\r?\n\r?\n/.exec(rest);
+      if (!end) return;
+      const block = rest.slice(0, end.index);
+      rest = rest.slice(end.index + end[0].length);
+      const data = block
+        .split(/\r?\n/)
+        .filter((line) => line.startsWith("data:"))
+        .map((line) => line.slice(line[5] === " " ? 6 : 5));
+      if (data.length > 0) onData(data.join("\n"));
+    }
+  };
+}

@@ -1,0 +1,35 @@
+/**
+ * The configuration as written, with secrets redacted: for the editor, and for "its YAML with file and line".
+ */
+import { getJson } from "./api.ts";
+import { createPoll } from "./poll.ts";
+
+export interface ConfigFile {
+  readonly file: string;
+  readonly base: string;
+  readonly text: string;
+  readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
+}
+
+export const configText = createPoll(() => getJson<{ files: ConfigFile[] }>("config-text"), 10_000);
+
+/** Where a listener or route was written, and its lines. */
+export function placeOf(
+  files: readonly ConfigFile[] | undefined,
+  name: string,
+): { file: string; line: number; text: string } | undefined {
+  for (const { file, text, places } of files ?? []) {
+    const place = places[name];
+    if (place) return { file, line: place.line, text: dedent(text.split("\n").slice(place.line - 1, place.endLine)) };
+  }
+  return undefined;
+}
+
+function dedent(lines: readonly string[]): string {
+  const indents = lines.filter((line) => line.trim() !== "").map((line) => line.search(/\S/));
+  const least = Math.min(...indents);
+  return lines
+    .map((line) => line.slice(least))
+    .join("\n")
+    .trimEnd();
+}

@@ -1,0 +1,201 @@
+/**
+ * Five minutes of the gateway's own counters, kept in the browser: the gateway keeps no history for the page. Each
+ * sample holds cumulative numbers by key; rates and quantiles are differences between two samples.
+ */
+import { computed, signal } from "@preact/signals";
+import { getText } from "./api.ts";
+import { parseMetrics, type Sample } from "./metrics.ts";
+import { createPoll } from "./poll.ts";
+
+const INTERVAL_MS = 2_000;
+const WINDOW_MS = 5 * 60_000;
+const RATE_WINDOW_MS = 10_000;
+
+export interface Moment {
+  readonly at: number;
+  /** Requests by `listener`, `route`, `backend`, `listener→route`, `route→backend`. */
+  readonly counts: ReadonlyMap<string, Counts>;
+  readonly durations: ReadonlyMap<string, Buckets>;
+  readonly samples: readonly Sample[];
+}
+
+interface Counts {
+  requests: number;
+  /** Broken: 5xx, or no answer at all. */
+  errors: number;
+  /** Turned away on purpose: a policy or the router said no. */
+  refusals: number;
+}
+
+/** Cumulative counts by upper bound in seconds. */
+type Buckets = Map<number, number>;
+
+export interface Rate {
+  /** Per second. */
+  readonly requests: number;
+  /** Shares of the requests, 0 to 1. */
+  readonly errorShare: number;
+  readonly refusedShare: number;
+}
+
+const NO_RATE: Rate = { requests: 0, errorShare: 0, refusedShare: 0 };
+
+const moments = signal<readonly Moment[]>([]);
+
+export const history = createPoll(async () => {
+  const moment = readMoment(Date.now(), parseMetrics(await getText("metrics")));
+  const last = moments.value.at(-1);
+  // Counters that went down belong to a new process: its history begins now.
+  const kept = last && total(moment) < total(last) ? [] : moments.value.filter(({ at }) => at > moment.at - WINDOW_MS);
+  moments.value = [...kept, moment];
+  return moment;
+}, INTERVAL_MS);
+
+export const samples = computed(() => moments.value.at(-1)?.samples ?? []);
+
+export const keyOf = {
+  listener: (name: string): string => `l\n${name}`,
+  route: (name: string): string => `r\n${name}`,
+  backend: (name: string): string => `b\n${name}`,
+  intoRoute: (listener: string, route: string): string => `lr\n${listener}\n${route}`,
+  intoBackend: (route: string, backend: string): string => `rb\n${route}\n${backend}`,
+};
+
+/** Over the last ten seconds. */
+export function rateOf(key: string): Rate {
+  const last = moments.value.at(-1);
+  const first = last && moments.value.find(({ at }) => at >= last.at - RATE_WINDOW_MS);
+  if (!last || !first || first === last) return NO_RATE;
+  const now = last.counts.get(key);
+  if (!now) return NO_RATE;
+  const before = first.counts.get(key) ?? { requests: 0, errors: 0, refusals: 0 };
+  const requests = now.requests - before.requests;
+  return {
+    requests: (requests * 1000) / (last.at - first.at),
+    errorShare: requests === 0 ? 0 : (now.errors - before.errors) / requests,
+    refusedShare: requests === 0 ? 0 : (now.refusals - before.refusals) / requests,
+  };
+}
+
+/** Requests per second between two samples, oldest first; for a small picture. */
+export function sparkOf(key: string): number[] {
+  const list = moments.value;
+  const rates: number[] = [];
+  for (let i = 1; i < list.length; i++) {
+    const [from, to] = [list[i - 1], list[i]];
+    if (!from || !to) continue;
+    const difference = (to.counts.get(key)?.requests ?? 0) - (from.counts.get(key)?.requests ?? 0);
+    rates.push(Math.max(0, (difference * 1000) / (to.at - from.at)));
+  }
+  return rates;
+}
+
+/** The 95th percentile in seconds over the window, estimated within its bucket; undefined without requests. */
+export function p95Of(key: string): number | undefined {
+  const last = moments.value.at(-1);
+  const first = moments.value[0];
+  const now = last?.durations.get(key);
+  if (!now) return undefined;
+  const before = first === last ? undefined : first?.durations.get(key);
+  const bounds = [...now.keys()].sort((a, b) => a - b);
+  const countAt = (bound: number): number => (now.get(bound) ?? 0) - (before?.get(bound) ?? 0);
+  const all = countAt(Number.POSITIVE_INFINITY);
+  if (all <= 0) return undefined;
+  const wanted = all * 0.95;
+  let lower = 0;
+  let below = 0;
+  for (const bound of bounds) {
+    const count = countAt(bound);
+    if (count >= wanted) {
+      if (bound === Number.POSITIVE_INFINITY) return lower;
+      return count === below ? bound : lower + ((bound - lower) * (wanted - below)) / (count - below);
+    }
+    lower = bound;
+    below = count;
+  }
+  return lower;
+}
+
+/** How much a counter grew over the window, summed over all its series that pass the filter, by one label. */
+export function growthBy(name: string, label: string): Map<string, number> {
+  const last = moments.value.at(-1);
+  const first = moments.value[0];
+  const sums = new Map<string, number>();
+  const addAll = (moment: Moment | undefined, sign: number): void => {
+    for (const sample of moment?.samples ?? []) {
+      if (sample.name !== name) continue;
+      const key = sample.labels[label] ?? "";
+      sums.set(key, (sums.get(key) ?? 0) + sign * sample.value);
+    }
+  };
+  addAll(last, 1);
+  if (first !== last) addAll(first, -1);
+  return sums;
+}
+
+/** The growth of a counter between samples as rows of time and value per label value; for a chart. */
+export function seriesBy(name: string, label: string): { times: number[]; series: Map<string, number[]> } {
+  const list = moments.value;
+  const times: number[] = [];
+  const series = new Map<string, number[]>();
+  for (let i = 1; i < list.length; i++) {
+    const [from, to] = [list[i - 1], list[i]];
+    if (!from || !to) continue;
+    const values = new Map<string, number>();
+    for (const sample of to.samples) if (sample.name === name) add(values, sample.labels[label] ?? "", sample.value);
+    for (const sample of from.samples) if (sample.name === name) add(values, sample.labels[label] ?? "", -sample.value);
+    times.push(to.at / 1000);
+    for (const [key, value] of values) {
+      const row = series.get(key) ?? new Array<number>(times.length - 1).fill(0);
+      row.push(value);
+      series.set(key, row);
+    }
+    for (const row of series.values()) if (row.length < times.length) row.push(0);
+  }
+  return { times, series };
+}
+
+function add(map: Map<string, number>, key: string, value: number): void {
+  map.set(key, (map.get(key) ?? 0) + value);
+}
+
+function readMoment(at: number, list: readonly Sample[]): Moment {
+  const counts = new Map<string, Counts>();
+  const durations = new Map<string, Buckets>();
+  for (const { name, labels, value } of list) {
+    const { gateway = "", route = "", backend = "", status = "", error = "" } = labels;
+    if (name === "gateway_requests_total") {
+      const outcome = Number(status) >= 500 || status === "" ? "errors" : error === "" ? undefined : "refusals";
+      const keys = [keyOf.listener(gateway)];
+      if (route !== "") keys.push(keyOf.route(route), keyOf.intoRoute(gateway, route));
+      if (backend !== "") keys.push(keyOf.backend(backend), keyOf.intoBackend(route, backend));
+      for (const key of keys) count(counts, key, value, outcome);
+    } else if (name === "gateway_request_duration_seconds_bucket") {
+      const bound = labels.le === "+Inf" ? Number.POSITIVE_INFINITY : Number(labels.le);
+      for (const key of [keyOf.listener(gateway), keyOf.route(route)]) {
+        const buckets = durations.get(key) ?? new Map<number, number>();
+        buckets.set(bound, (buckets.get(bound) ?? 0) + value);
+        durations.set(key, buckets);
+      }
+    }
+  }
+  return { at, counts, durations, samples: list };
+}
+
+function count(
+  counts: Map<string, Counts>,
+  key: string,
+  value: number,
+  outcome: "errors" | "refusals" | undefined,
+): void {
+  const known = counts.get(key) ?? { requests: 0, errors: 0, refusals: 0 };
+  known.requests += value;
+  if (outcome) known[outcome] += value;
+  counts.set(key, known);
+}
+
+function total({ counts }: Moment): number {
+  let sum = 0;
+  for (const [key, { requests }] of counts) if (key.startsWith("l\n")) sum += requests;
+  return sum;
+}

@@ -1,0 +1,68 @@
+/**
+ * Something that is read again and again while a page shows it and the tab is visible. The last good value stays
+ * when a read fails, so that nothing jumps; who shows it can see that it is old.
+ */
+import { type ReadonlySignal, signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+
+export interface Polled<Value> {
+  readonly value: ReadonlySignal<Value | undefined>;
+  readonly error: ReadonlySignal<string | undefined>;
+  /** Reads at once, for example after something was changed. */
+  refresh(): Promise<void>;
+  /** Keeps it fresh until the returned function is called. */
+  watch(): () => void;
+}
+
+export function createPoll<Value>(read: () => Promise<Value>, intervalMs: number): Polled<Value> {
+  const value = signal<Value | undefined>(undefined);
+  const error = signal<string | undefined>(undefined);
+  let watchers = 0;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let running: Promise<void> | undefined;
+
+  async function readOnce(): Promise<void> {
+    try {
+      value.value = await read();
+      error.value = undefined;
+    } catch (problem) {
+      error.value = (problem as Error).message;
+    }
+  }
+
+  function refresh(): Promise<void> {
+    running ??= readOnce().finally(() => {
+      running = undefined;
+    });
+    return running;
+  }
+
+  function loop(): void {
+    if (watchers === 0) return;
+    const again = (): void => {
+      timer = setTimeout(loop, intervalMs);
+    };
+    // A tab in the background costs the gateway nothing.
+    if (document.visibilityState === "hidden") again();
+    else refresh().finally(again);
+  }
+
+  return {
+    value,
+    error,
+    refresh,
+    watch() {
+      watchers += 1;
+      if (watchers === 1) loop();
+      return () => {
+        watchers -= 1;
+        if (watchers === 0 && timer !== undefined) clearTimeout(timer);
+      };
+    },
+  };
+}
+
+export function usePoll<Value>(poll: Polled<Value>): Value | undefined {
+  useEffect(() => poll.watch(), [poll]);
+  return poll.value.value;
+}

@@ -1,0 +1,72 @@
+/**
+ * The recent requests, newest first. Asked for once per second with a bounded answer instead of being streamed:
+ * a busy gateway then pays the same for an open page as an idle one.
+ */
+import { signal } from "@preact/signals";
+import type { RequestDetail, RequestRecord } from "../../../src/trace/request-record.ts";
+import { getJson } from "./api.ts";
+import { createPoll } from "./poll.ts";
+
+export type { RequestDetail, RequestRecord };
+
+export interface RequestRow extends RequestRecord {
+  /** What was asked for: a tool, a model, or method and path. */
+  readonly what: string;
+}
+
+const INTERVAL_MS = 1_000;
+const MAX_ROWS = 500;
+const MAX_PER_READ = 200;
+
+interface Answer {
+  readonly requests: readonly RequestRecord[];
+  readonly inFlight: number;
+}
+
+let rows: readonly RequestRow[] = [];
+
+export const inFlight = signal(0);
+/** New requests wait while somebody reads; nothing moves under the pointer. */
+export const isPaused = signal(false);
+
+export const requestList = createPoll(async () => {
+  if (isPaused.value && rows.length > 0) return rows;
+  const newest = rows[0]?.seq;
+  const since = newest === undefined ? "" : `&since=${newest}`;
+  const answer = await getJson<Answer>(
+    `debug/requests?limit=${newest === undefined ? MAX_ROWS : MAX_PER_READ}${since}`,
+  );
+  inFlight.value = answer.inFlight;
+  if (answer.requests.length === 0) {
+    // A restarted gateway counts from the beginning.
+    if (newest !== undefined && (await restarted(newest))) rows = [];
+    return rows;
+  }
+  rows = [...answer.requests.map(rowOf), ...rows].slice(0, MAX_ROWS);
+  return rows;
+}, INTERVAL_MS);
+
+let looks = 0;
+
+/** Looked at now and then only: it costs a request. */
+async function restarted(newest: number): Promise<boolean> {
+  looks += 1;
+  if (looks % 5 !== 0) return false;
+  const answer = await getJson<Answer>("debug/requests?limit=1");
+  return (answer.requests[0]?.seq ?? -1) < newest;
+}
+
+export async function readRequest(id: string, signal?: AbortSignal): Promise<RequestDetail | undefined> {
+  const answer = await getJson<{ requests: RequestDetail[] }>(`debug/requests?id=${encodeURIComponent(id)}`, signal);
+  return answer.requests[0];
+}
+
+export function rowOf(record: RequestRecord): RequestRow {
+  return { ...record, what: whatOf(record) };
+}
+
+function whatOf({ mcp, llm, method, path }: RequestRecord): string {
+  if (mcp?.method !== undefined) return mcp.name === undefined ? mcp.method : `${mcp.method} ${mcp.name}`;
+  if (llm?.model !== undefined) return `${llm.model} ${path}`;
+  return `${method} ${path}`;
+}

@@ -1,0 +1,49 @@
+/**
+ * "Trace the next request that matches": waits at `/debug/trace` and keeps the events as they come. One at a time.
+ */
+import { signal } from "@preact/signals";
+import type { TraceEvent } from "../../../src/trace/events.ts";
+import { streamLines } from "./api.ts";
+
+export type { TraceEvent };
+
+export interface Capture {
+  readonly state: "waiting" | "running" | "done" | "failed";
+  readonly expression: string;
+  readonly events: readonly TraceEvent[];
+  readonly error?: string;
+}
+
+export const capture = signal<Capture | undefined>(undefined);
+
+let running: AbortController | undefined;
+
+export function stopCapture(): void {
+  running?.abort();
+  running = undefined;
+  capture.value = undefined;
+}
+
+export async function captureNext(expression: string): Promise<void> {
+  running?.abort();
+  const mine = new AbortController();
+  running = mine;
+  capture.value = { state: "waiting", expression, events: [] };
+  const query = expression === "" ? "" : `?expression=${encodeURIComponent(expression)}`;
+  try {
+    await streamLines(
+      `debug/trace${query}`,
+      (line) => {
+        if (running !== mine || !line.startsWith("data:")) return;
+        const event = JSON.parse(line.slice(5)) as TraceEvent;
+        const events = [...(capture.value?.events ?? []), event];
+        capture.value = { state: "running", expression, events };
+      },
+      { signal: mine.signal },
+    );
+    if (running === mine && capture.value) capture.value = { ...capture.value, state: "done" };
+  } catch (error) {
+    if (running === mine && (error as Error).name !== "AbortError")
+      capture.value = { state: "failed", expression, events: [], error: (error as Error).message };
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * The frame: the rail with the gateway's state, the page, the palette. Pages are loaded when first opened and stay.
+ */
+import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
+import { useEffect } from "preact/hooks";
+import { about, ready, state } from "../data/about.ts";
+import { dump } from "../data/dump.ts";
+import { usePoll } from "../data/poll.ts";
+import { Overview } from "../pages/overview/overview.tsx";
+import { Empty, Skeleton } from "../parts/panel.tsx";
+import { Status } from "../parts/status.tsx";
+import { PAGES } from "./pages.ts";
+import { Palette } from "./palette.tsx";
+import { isPaletteOpen } from "./palette-state.ts";
+import { page, pageHref } from "./router.ts";
+import { nextTheme, theme } from "./theme.ts";
+
+const loaders: Readonly<Record<string, () => Promise<ComponentType>>> = {
+  requests: async () => (await import("../pages/requests/requests.tsx")).Requests,
+  mcp: async () => (await import("../pages/mcp/mcp.tsx")).Mcp,
+  llm: async () => (await import("../pages/llm/llm.tsx")).Llm,
+  limits: async () => (await import("../pages/limits/limits.tsx")).Limits,
+  policies: async () => (await import("../pages/policies/policies.tsx")).PoliciesPage,
+  config: async () => (await import("../pages/config/config.tsx")).Config,
+  runtime: async () => (await import("../pages/runtime/runtime.tsx")).Runtime,
+  cel: async () => (await import("../pages/cel/cel.tsx")).Cel,
+  callback: async () => (await import("../pages/mcp/callback.tsx")).Callback,
+};
+
+const loaded = signal<Readonly<Record<string, ComponentType>>>({ overview: Overview });
+
+export function App() {
+  usePoll(about);
+  usePoll(ready);
+  usePoll(dump);
+  return (
+    <div class="frame">
+      <a class="button skip" href="#page">
+        Skip to the page
+      </a>
+      <Rail />
+      <main class="page" id="page" tabIndex={-1}>
+        <CurrentPage />
+      </main>
+      {isPaletteOpen.value ? <Palette /> : null}
+    </div>
+  );
+}
+
+function Rail() {
+  const current = page.value;
+  const gateway = about.value.value;
+  return (
+    <div class="rail">
+      <div class="brand">
+        <strong title={gateway ? `${gateway.host} · Node ${gateway.node}` : undefined}>gateway</strong>
+        <span class="muted small">{gateway ? `${gateway.version}${gateway.readOnly ? " · read-only" : ""}` : "…"}</span>
+        <span class="small" role="status">
+          <Status level={state.value.level}>{state.value.text}</Status>
+        </span>
+      </div>
+      <nav aria-label="Pages">
+        {PAGES.map(({ name, title, key }) => (
+          <a key={name} href={pageHref(name)} aria-current={current === name ? "page" : undefined}>
+            {title}
+            <kbd>g {key}</kbd>
+          </a>
+        ))}
+      </nav>
+      <div class="foot">
+        <button type="button" onClick={() => (isPaletteOpen.value = true)}>
+          Search <kbd class="hint">Ctrl K</kbd>
+        </button>
+        <button type="button" onClick={nextTheme} title="Light, dark, or as the system says">
+          Theme <span class="hint">{theme.value}</span>
+        </button>
+      </div>
+    </div>
+  );
+}
+
+function CurrentPage() {
+  const current = page.value;
+  const Page = loaded.value[current];
+  useEffect(() => {
+    const title = PAGES.find((one) => one.name === current)?.title ?? current;
+    document.title = `${title} · gateway`;
+    if (loaded.peek()[current]) return;
+    loaders[current]?.().then((component) => {
+      loaded.value = { ...loaded.peek(), [current]: component };
+    });
+  }, [current]);
+  if (Page) return <Page />;
+  if (loaders[current]) return <Skeleton />;
+  return (
+    <Empty title="There is no such page">
+      <a href={pageHref("overview")}>Overview</a>
+    </Empty>
+  );
+}

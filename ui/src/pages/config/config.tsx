@@ -1,0 +1,227 @@
+/**
+ * The configuration as written: problems in the margin, a field's documentation beside it, and what an edit would
+ * change before anything is written.
+ */
+import { useEffect, useState } from "preact/hooks";
+import { about, isReadOnly } from "../../data/about.ts";
+import { getJson, postJson } from "../../data/api.ts";
+import { type ConfigFile, configText } from "../../data/config-text.ts";
+import { dump } from "../../data/dump.ts";
+import { usePoll } from "../../data/poll.ts";
+import { param, setParams } from "../../frame/router.ts";
+import { visible } from "../../parts/format.ts";
+import { Json } from "../../parts/json.tsx";
+import { PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
+import { Tabs } from "../../parts/tabs.tsx";
+import { DiffView } from "./diff-view.tsx";
+import { type Judgement, JudgementView, type Problem } from "./judgement.tsx";
+import { docOf, type FieldDoc, type JsonSchema } from "./schema-doc.ts";
+import { type LineMark, YamlEditor } from "./yaml-editor.tsx";
+import { pathAt } from "./yaml-path.ts";
+
+const PAUSE_MS = 400;
+
+export function Config() {
+  if (isReadOnly.value) return <LoadedOnly />;
+  return <Files />;
+}
+
+/** The copy on a gateway shows what is loaded, not the files. */
+function LoadedOnly() {
+  const loaded = usePoll(dump);
+  return (
+    <>
+      <PageHead title="Config" doc="What is loaded, with secrets redacted." />
+      <Panel title="Loaded configuration">{loaded ? <Json value={loaded} open={2} /> : <Skeleton />}</Panel>
+    </>
+  );
+}
+
+function Files() {
+  const loaded = usePoll(configText);
+  const files = loaded?.files ?? [];
+  const file = files.find((one) => one.file === param("file")) ?? files[0];
+  return (
+    <>
+      <PageHead title="Config" doc="The file as written, with secrets redacted. Edits are checked, not applied." />
+      {files.length > 1 ? (
+        <Tabs
+          label="Files"
+          tabs={files.map((one) => ({ name: one.file, title: one.file }))}
+          selected={file?.file ?? ""}
+          onSelect={(name) => setParams({ file: name, line: "" })}
+        />
+      ) : null}
+      {configText.error.value === undefined ? null : <p class="note bad">{visible(configText.error.value)}</p>}
+      {file ? <Editing key={`${file.file} ${file.base}`} file={file} /> : <Skeleton lines={8} />}
+    </>
+  );
+}
+
+function Editing({ file }: { file: ConfigFile }) {
+  const [text, setText] = useState(file.text);
+  const [judged, setJudged] = useState<Judgement | undefined>(undefined);
+  const [field, setField] = useState<{ path: string[]; doc: FieldDoc | undefined } | undefined>(undefined);
+  const [saving, setSaving] = useState<string | undefined>(undefined);
+  const schema = useSchema();
+  const isEdited = text !== file.text;
+  const lines = text.split("\n");
+
+  useEffect(() => {
+    if (text === file.text) {
+      setJudged(undefined);
+      return undefined;
+    }
+    const timer = setTimeout(() => {
+      postJson<Judgement>("validate", { file: file.file, base: file.base, text }).then(setJudged, (error: Error) =>
+        setJudged({ problems: [{ message: error.message }], warnings: [], changes: [] }),
+      );
+    }, PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [text, file]);
+
+  const running = dump.value.value?.reload;
+  const marks = judged ? marksOf(judged, file.file) : refusedMarks(running?.refused?.problems ?? [], file.file);
+  const save = async (): Promise<void> => {
+    setSaving("saving");
+    try {
+      await postJson("save", { file: file.file, base: file.base, text });
+      setSaving(undefined);
+      await configText.refresh();
+      await dump.refresh();
+    } catch (error) {
+      setSaving((error as Error).message);
+    }
+  };
+  return (
+    <div class="split config">
+      <Panel
+        title={<span class="mono">{visible(file.file)}</span>}
+        end={
+          <>
+            {isEdited ? (
+              <Status level="warn">edited</Status>
+            ) : (
+              <Status level={running?.refused ? "warn" : "ok"}>{running?.refused ? "refused" : "running"}</Status>
+            )}
+            <button type="button" class="button" disabled={!isEdited} onClick={() => setText(file.text)}>
+              Reset
+            </button>
+            {about.value.value?.mayEdit ? (
+              <button
+                type="button"
+                class="button primary"
+                disabled={!isEdited || judged === undefined || judged.problems.length > 0 || saving === "saving"}
+                onClick={save}
+              >
+                Save
+              </button>
+            ) : null}
+          </>
+        }
+        flush
+      >
+        <YamlEditor
+          text={text}
+          marks={marks}
+          line={param("line") === "" ? undefined : Number(param("line"))}
+          isReadOnly={false}
+          onChange={setText}
+          onLine={(index) => {
+            const path = pathAt(lines, index);
+            if (path.length === 0 || path.join("\n") === field?.path.join("\n")) return;
+            setField({ path, doc: schema ? docOf(schema, path) : undefined });
+          }}
+        />
+      </Panel>
+      <div class="stack">
+        {saving === undefined || saving === "saving" ? null : <p class="note bad wrap">{visible(saving)}</p>}
+        {running?.refused && !isEdited ? (
+          <JudgementView
+            title="The last reload was refused"
+            judged={{ problems: running.refused.problems.map((message) => ({ message })), warnings: [], changes: [] }}
+          />
+        ) : null}
+        {isEdited ? (
+          judged === undefined ? (
+            <Panel title="Checking">
+              <Skeleton lines={2} />
+            </Panel>
+          ) : (
+            <JudgementView title="This edit" judged={judged} />
+          )
+        ) : null}
+        <Field field={field} />
+        {isEdited ? (
+          <Panel title="Difference to the file" flush>
+            <DiffView before={file.text} after={text} />
+          </Panel>
+        ) : null}
+      </div>
+    </div>
+  );
+}
+
+function Field({ field }: { field: { path: string[]; doc: FieldDoc | undefined } | undefined }) {
+  if (!field)
+    return (
+      <Panel title="Field">
+        <p class="muted">Point at a line, or move the caret to it, to read what the field means.</p>
+      </Panel>
+    );
+  const { path, doc } = field;
+  return (
+    <Panel
+      title={<span class="mono wrap">{visible(path.join(".").replaceAll(".*", "[]"))}</span>}
+      end={<span class="muted">{doc?.type}</span>}
+    >
+      <div class="stack">
+        <p>{doc ? doc.description || "No further documentation." : "This field is not known."}</p>
+        {doc && doc.values.length > 0 ? (
+          <p>
+            One of <code>{doc.values.join(", ")}</code>
+          </p>
+        ) : null}
+        {doc && doc.fields.length > 0 ? (
+          <dl class="facts">
+            {doc.fields.map(({ name, description }) => [
+              <dt key={`${name} name`} class="mono">
+                {name}
+              </dt>,
+              <dd key={name} class="muted">
+                {description}
+              </dd>,
+            ])}
+          </dl>
+        ) : null}
+      </div>
+    </Panel>
+  );
+}
+
+function useSchema(): JsonSchema | undefined {
+  const [schema, setSchema] = useState<JsonSchema | undefined>(undefined);
+  useEffect(() => {
+    getJson<JsonSchema>("schema").then(setSchema, () => undefined);
+  }, []);
+  return schema;
+}
+
+function marksOf({ problems, warnings }: Judgement, file: string): LineMark[] {
+  const mark =
+    (level: "bad" | "warn") =>
+    (problem: Problem): LineMark[] =>
+      problem.line === undefined || problem.file !== file
+        ? []
+        : [{ line: problem.line, level, message: problem.message }];
+  return [...problems.flatMap(mark("bad")), ...warnings.flatMap(mark("warn"))];
+}
+
+/** The lines that a refused reload complained about: `file:line:column: …`. */
+function refusedMarks(problems: readonly string[], file: string): LineMark[] {
+  return problems.flatMap((text) => {
+    const place = text.startsWith(`${file}:`) ? /^(\d+):\d+: (.*)$/s.exec(text.slice(file.length + 1)) : null;
+    return place ? [{ line: Number(place[1]), level: "bad" as const, message: place[2] ?? "" }] : [];
+  });
+}

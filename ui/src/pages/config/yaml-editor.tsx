@@ -1,0 +1,118 @@
+/**
+ * A text field for YAML: coloured text lies under a transparent field of the same size, with line numbers and the
+ * problems in the margin. The field itself is a plain one, so keys and screen readers work as everywhere.
+ */
+import { useEffect, useRef } from "preact/hooks";
+
+const LINE_HEIGHT = 18;
+const PADDING = 8;
+
+export interface LineMark {
+  readonly line: number;
+  readonly level: "bad" | "warn";
+  readonly message: string;
+}
+
+export function YamlEditor({
+  text,
+  marks,
+  line,
+  isReadOnly,
+  onChange,
+  onLine,
+}: {
+  text: string;
+  marks: readonly LineMark[];
+  /** Shown and scrolled to. */
+  line: number | undefined;
+  isReadOnly: boolean;
+  onChange(text: string): void;
+  /** The line under the pointer or the caret, from 0. */
+  onLine(index: number): void;
+}) {
+  const frame = useRef<HTMLDivElement>(null);
+  const lines = text.split("\n");
+  useEffect(() => {
+    if (line !== undefined) frame.current?.scrollTo({ top: Math.max(0, (line - 4) * LINE_HEIGHT) });
+  }, [line]);
+  return (
+    <div class="editor" ref={frame}>
+      <div class="gutter" aria-hidden="true">
+        {lines.map((_text, i) => {
+          const mark = marks.find((one) => one.line === i + 1);
+          return (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a line number is its index
+            <span key={i} class={`${mark ? mark.level : ""}${line === i + 1 ? " here" : ""}`} title={mark?.message}>
+              {i + 1}
+            </span>
+          );
+        })}
+      </div>
+      <div class="sheet">
+        <pre aria-hidden="true">
+          {lines.map((content, i) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a line has no other identity
+            <Line key={i} text={content} mark={marks.find((one) => one.line === i + 1)} isHere={line === i + 1} />
+          ))}
+        </pre>
+        <textarea
+          aria-label="Configuration"
+          spellcheck={false}
+          readOnly={isReadOnly}
+          rows={lines.length}
+          value={text}
+          onInput={(event) => onChange(event.currentTarget.value)}
+          onMouseMove={(event) => {
+            const top = event.currentTarget.getBoundingClientRect().top;
+            onLine(Math.floor((event.clientY - top - PADDING) / LINE_HEIGHT));
+          }}
+          onKeyUp={(event) => {
+            const before = event.currentTarget.value.slice(0, event.currentTarget.selectionStart);
+            onLine(before.split("\n").length - 1);
+          }}
+          onKeyDown={(event) => {
+            if (event.key !== "Tab" || event.shiftKey || isReadOnly) return;
+            // YAML is indented with spaces; Shift-Tab and Escape still leave the field.
+            event.preventDefault();
+            document.execCommand("insertText", false, "  ");
+          }}
+        />
+      </div>
+    </div>
+  );
+}
+
+function Line({ text, mark, isHere }: { text: string; mark: LineMark | undefined; isHere: boolean }) {
+  return (
+    <span class={`line${mark ? ` ${mark.level}` : ""}${isHere ? " here" : ""}`}>
+      {tokens(text).map(({ kind, text: part }, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: parts of a line have no other identity
+        <span key={i} class={kind}>
+          {part}
+        </span>
+      ))}
+      {"\n"}
+    </span>
+  );
+}
+
+interface Token {
+  readonly kind: string;
+  readonly text: string;
+}
+
+const TOKEN =
+  /(?<c>(?:^|(?<=\s))#.*$)|(?<r><redacted:\d+>)|(?<v>\$\{[^}]*\})|(?<k>[\w.$/-]+(?=\s*:(?:\s|$)))|(?<s>"(?:[^"\\]|\\.)*"|'[^']*')|(?<n>(?<=[\s[,]|^)(?:-?\d+(?:\.\d+)?|true|false|null)(?=[\s,\]}]|$))/g;
+
+export function tokens(line: string): Token[] {
+  const found: Token[] = [];
+  let from = 0;
+  for (const match of line.matchAll(TOKEN)) {
+    if (match.index > from) found.push({ kind: "", text: line.slice(from, match.index) });
+    const kind = Object.entries(match.groups ?? {}).find(([, value]) => value !== undefined)?.[0] ?? "";
+    found.push({ kind, text: match[0] });
+    from = match.index + match[0].length;
+  }
+  if (from < line.length) found.push({ kind: "", text: line.slice(from) });
+  return found;
+}

@@ -1,0 +1,149 @@
+/**
+ * Rate limit rules with their buckets: gauges that drain and refill, the fullest keys, refusals per minute.
+ */
+import { useEffect, useRef, useState } from "preact/hooks";
+import { getJson } from "../../data/api.ts";
+import { createPoll, usePoll } from "../../data/poll.ts";
+import { pageHref, param, setParams } from "../../frame/router.ts";
+import { visible, wholeText } from "../../parts/format.ts";
+import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
+
+interface Rule {
+  readonly owner: string;
+  readonly rule: Readonly<Record<string, unknown>>;
+  readonly bucketsInUse: number;
+  readonly refusals: number;
+  readonly buckets: readonly Bucket[];
+}
+
+interface Bucket {
+  readonly key: string;
+  readonly remaining: number;
+  readonly limit: number;
+  readonly resetSeconds: number;
+}
+
+const INTERVAL_MS = 1_000;
+const MINUTE_MS = 60_000;
+
+const limits = createPoll(() => {
+  const key = param("key");
+  return getJson<{ rules: Rule[] }>(`debug/limits${key === "" ? "" : `?key=${encodeURIComponent(key)}`}`);
+}, INTERVAL_MS);
+
+export function Limits() {
+  const loaded = usePoll(limits);
+  return (
+    <>
+      <PageHead title="Limits" doc="Rules and their buckets in this replica, live.">
+        <input
+          class="input"
+          aria-label="Find a key"
+          placeholder="Find a key"
+          value={param("key")}
+          onInput={(event) => {
+            setParams({ key: event.currentTarget.value }, { replace: true });
+            limits.refresh();
+          }}
+        />
+      </PageHead>
+      {loaded === undefined ? (
+        <Skeleton lines={6} />
+      ) : loaded.rules.length === 0 ? (
+        <Empty title="No rate limit is configured" yaml={EXAMPLE}>
+          <p>Requests or LLM tokens per second, minute or hour, for everybody together or per key:</p>
+        </Empty>
+      ) : (
+        loaded.rules.map((rule) => <RulePanel key={`${rule.owner} ${JSON.stringify(rule.rule)}`} rule={rule} />)
+      )}
+    </>
+  );
+}
+
+function RulePanel({ rule }: { rule: Rule }) {
+  const perMinute = useGrowthPerMinute(rule.refusals);
+  const { requests, tokens, unit, burst, key } = rule.rule;
+  const amount =
+    tokens === undefined ? `${wholeText(Number(requests ?? 0))} requests` : `${wholeText(Number(tokens))} tokens`;
+  return (
+    <Panel
+      title={
+        <>
+          {amount} per{" "}
+          {String(unit ?? "")
+            .toLowerCase()
+            .replace(/s$/, "")}
+          {burst === undefined ? "" : ` + ${wholeText(Number(burst))} burst`}
+        </>
+      }
+      end={
+        <>
+          <span class="muted mono">{visible(rule.owner)}</span>
+          {rule.owner.startsWith("route ") ? (
+            <a href={pageHref("policies", { route: rule.owner.slice(6), policy: "rateLimit" })}>rule</a>
+          ) : null}
+        </>
+      }
+    >
+      <div class="stack">
+        <div class="row">
+          <span>
+            key <code>{key === undefined ? "none: one bucket for all" : visible(String(key))}</code>
+          </span>
+          <span class="muted">{wholeText(rule.bucketsInUse)} buckets in use</span>
+          <Status level={perMinute > 0 ? "warn" : "ok"}>
+            {wholeText(rule.refusals)} refused, {wholeText(perMinute)} in the last minute
+          </Status>
+        </div>
+        {rule.buckets.length === 0 ? <p class="muted">No bucket is in use: everything is full.</p> : null}
+        <ul class="buckets">
+          {rule.buckets.map((bucket) => (
+            <BucketRow key={bucket.key} bucket={bucket} />
+          ))}
+        </ul>
+      </div>
+    </Panel>
+  );
+}
+
+function BucketRow({ bucket }: { bucket: Bucket }) {
+  const share = Math.max(0, Math.min(1, bucket.remaining / bucket.limit));
+  const level = bucket.remaining <= 0 ? "bad" : share < 0.25 ? "warn" : "";
+  const name = bucket.key === "" ? "shared" : visible(bucket.key);
+  return (
+    <li>
+      <span class="mono ellipsis" title={name}>
+        {name}
+      </span>
+      <span class={`gauge ${level}`} aria-hidden="true">
+        <span style={{ width: `${share * 100}%` }} />
+      </span>
+      <span class="number">
+        {wholeText(bucket.remaining)} <span class="muted">of {wholeText(bucket.limit)}</span>
+      </span>
+      <span class="number muted">
+        {level === "bad" ? `again in ${bucket.resetSeconds} s` : `reset in ${bucket.resetSeconds} s`}
+      </span>
+    </li>
+  );
+}
+
+/** How much a counter grew within the last minute, as far as this page has seen it. */
+function useGrowthPerMinute(count: number): number {
+  const seen = useRef<{ at: number; count: number }[]>([]);
+  const [growth, setGrowth] = useState(0);
+  useEffect(() => {
+    const now = Date.now();
+    seen.current = [...seen.current.filter(({ at }) => at > now - MINUTE_MS), { at: now, count }];
+    setGrowth(count - (seen.current[0]?.count ?? count));
+  }, [count]);
+  return growth;
+}
+
+const EXAMPLE = `policies:
+  rateLimit:
+    local:
+      - tokens: 1000
+        unit: Minutes
+        key: apiKey.user_id`;

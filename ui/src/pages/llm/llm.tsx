@@ -1,0 +1,4 @@
+/** To come. */
+export function Llm() {
+  return <h1>llm</h1>;
+}

@@ -1,0 +1,4 @@
+/** To come. */
+export function Mcp() {
+  return <h1>mcp</h1>;
+}

@@ -1,0 +1,131 @@
+/**
+ * The picture: three columns joined by curves whose width is the rate and whose colour is the share of errors. On
+ * a narrow screen the same nodes stand in a list.
+ */
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Dump, type DumpBackend, leavesOf, matchText } from "../../data/dump.ts";
+import { keyOf, p95Of, rateOf, sparkOf } from "../../data/history.ts";
+import { withParams } from "../../frame/router.ts";
+import { durationText, percentText, rateText, visible } from "../../parts/format.ts";
+import { Sparkline } from "../../parts/sparkline.tsx";
+import { levelOfRate, Status } from "../../parts/status.tsx";
+import {
+  type Box,
+  curveOf,
+  idOf,
+  type Link,
+  layoutOf,
+  MAX_LEAVES,
+  MIN_WIDTH,
+  type NodeKind,
+  strokeWidth,
+} from "./layout.ts";
+
+export function Flow({ dump, selected }: { dump: Dump; selected: string }) {
+  const frame = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    if (!frame.current) return undefined;
+    const observer = new ResizeObserver(([entry]) => setWidth(entry?.contentRect.width ?? 0));
+    observer.observe(frame.current);
+    return () => observer.disconnect();
+  }, []);
+  const isWide = width >= MIN_WIDTH;
+  const layout = useMemo(() => layoutOf(dump, Math.max(width, MIN_WIDTH)), [dump, width]);
+  const byId = new Map(layout.boxes.map((box) => [box.id, box]));
+  return (
+    <div class={isWide ? "flow" : "flow narrow"} ref={frame} style={isWide ? { height: `${layout.height}px` } : {}}>
+      {isWide ? (
+        <svg width={width} height={layout.height} aria-hidden="true">
+          {layout.links.map((link) => (
+            <Curve key={link.id} link={link} from={byId.get(link.from)} to={byId.get(link.to)} />
+          ))}
+        </svg>
+      ) : null}
+      {width === 0
+        ? null
+        : layout.boxes.map((box) => (
+            <Node key={box.id} box={box} dump={dump} isWide={isWide} isSelected={box.id === selected} />
+          ))}
+    </div>
+  );
+}
+
+function Curve({ link, from, to }: { link: Link; from: Box | undefined; to: Box | undefined }) {
+  if (!from || !to) return null;
+  const rate = rateOf(keyOf[link.kind](from.name, to.name));
+  const level = levelOfRate(rate);
+  return (
+    <path
+      class={rate.requests === 0 ? "link idle" : `link ${level}`}
+      d={curveOf(from, to)}
+      stroke-width={strokeWidth(rate.requests)}
+    />
+  );
+}
+
+function Node({ box, dump, isWide, isSelected }: { box: Box; dump: Dump; isWide: boolean; isSelected: boolean }) {
+  const { kind, name } = box;
+  const key = keyOf[kind](name);
+  const rate = rateOf(key);
+  const p95 = kind === "backend" ? undefined : p95Of(key);
+  const level = levelOfRate(rate);
+  const place = isWide
+    ? { left: `${box.x}px`, top: `${box.y}px`, width: `${box.width}px`, height: `${box.height}px` }
+    : {};
+  return (
+    <a
+      class={`node ${kind}`}
+      href={withParams({ node: isSelected ? "" : idOf(kind, name) })}
+      aria-current={isSelected ? "true" : undefined}
+      style={place}
+    >
+      <span class="title">
+        <span class="mono ellipsis">{visible(name)}</span>
+        <span class="muted small ellipsis hint">{subtitleOf(kind, name, dump)}</span>
+      </span>
+      <span class="numbers">
+        <span>{rateText(rate.requests)}</span>
+        {p95 === undefined ? null : <span class="muted">p95 {durationText(p95 * 1000)}</span>}
+        {rate.errorShare > 0 ? <Status level={level}>{percentText(rate.errorShare)} errors</Status> : null}
+        {rate.errorShare === 0 && rate.refusedShare > 0 ? (
+          <Status level="warn">{percentText(rate.refusedShare)} refused</Status>
+        ) : null}
+        <Sparkline values={sparkOf(key)} />
+      </span>
+      {kind === "backend" ? <Leaves backend={dump.backends.find((one) => one.name === name)} /> : null}
+    </a>
+  );
+}
+
+function Leaves({ backend }: { backend: DumpBackend | undefined }) {
+  const leaves = backend ? leavesOf(backend) : [];
+  if (leaves.length === 0) return null;
+  return (
+    <span class="leaves">
+      {leaves.slice(0, MAX_LEAVES).map((leaf) => (
+        <span class="leaf" key={leaf.name}>
+          <Status level={leaf.state}>
+            <span class="mono">{visible(leaf.name)}</span>
+          </Status>
+          <span class="muted ellipsis">{visible(leaf.detail)}</span>
+        </span>
+      ))}
+      {leaves.length > MAX_LEAVES ? <span class="muted small">and {leaves.length - MAX_LEAVES} more</span> : null}
+    </span>
+  );
+}
+
+function subtitleOf(kind: NodeKind, name: string, dump: Dump): string {
+  if (kind === "listener") {
+    const listener = dump.listeners.find((one) => one.name === name);
+    return listener ? `${listener.protocol} :${listener.port}` : "";
+  }
+  if (kind === "route") {
+    const matches = dump.routes.find((one) => one.name === name)?.matches ?? [];
+    const first = matches[0] ? visible(matchText(matches[0])) : "";
+    return matches.length > 1 ? `${first} +${matches.length - 1}` : first;
+  }
+  const backend = dump.backends.find((one) => one.name === name);
+  return typeof backend?.host === "string" ? visible(backend.host) : (backend?.type ?? "");
+}

@@ -1,0 +1,114 @@
+/**
+ * Where the boxes of the picture stand and how the curves between them run. Pure: sizes in, numbers out.
+ */
+import type { Dump } from "../../data/dump.ts";
+import { leavesOf } from "../../data/dump.ts";
+
+export type NodeKind = "listener" | "route" | "backend";
+
+export interface Box {
+  readonly id: string;
+  readonly kind: NodeKind;
+  readonly name: string;
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+export interface Link {
+  readonly id: string;
+  readonly kind: "intoRoute" | "intoBackend";
+  readonly from: string;
+  readonly to: string;
+}
+
+export interface Layout {
+  readonly boxes: readonly Box[];
+  readonly links: readonly Link[];
+  readonly height: number;
+}
+
+const GAP = 10;
+const NODE_HEIGHT = 54;
+const LEAF_HEIGHT = 18;
+export const MAX_LEAVES = 4;
+/** Below this the columns would be too narrow to read: a list is shown instead. */
+export const MIN_WIDTH = 640;
+
+export function layoutOf(dump: Dump, width: number): Layout {
+  const channel = Math.max(56, width * 0.1);
+  const column = (width - 2 * channel) / 3;
+  const backends = uniqueBy(dump.backends, ({ name }) => name);
+  const columns: { kind: NodeKind; items: { name: string; height: number }[] }[] = [
+    { kind: "listener", items: dump.listeners.map(({ name }) => ({ name, height: NODE_HEIGHT })) },
+    { kind: "route", items: dump.routes.map(({ name }) => ({ name, height: NODE_HEIGHT })) },
+    {
+      kind: "backend",
+      items: backends.map((backend) => ({
+        name: backend.name,
+        height: NODE_HEIGHT + LEAF_HEIGHT * Math.min(leavesOf(backend).length, MAX_LEAVES + 1),
+      })),
+    },
+  ];
+  const heights = columns.map(({ items }) => items.reduce((sum, { height }) => sum + height + GAP, -GAP));
+  const height = Math.max(...heights, NODE_HEIGHT);
+  const boxes = columns.flatMap(({ kind, items }, i) => {
+    let y = (height - (heights[i] ?? 0)) / 2;
+    return items.map((item) => {
+      const box = {
+        id: idOf(kind, item.name),
+        kind,
+        name: item.name,
+        x: i * (column + channel),
+        y,
+        width: column,
+        height: item.height,
+      };
+      y += item.height + GAP;
+      return box;
+    });
+  });
+  return { boxes, links: linksOf(dump), height };
+}
+
+export function idOf(kind: NodeKind, name: string): string {
+  return `${kind}:${name}`;
+}
+
+function linksOf(dump: Dump): Link[] {
+  const intoRoutes = dump.listeners.flatMap((listener) =>
+    listener.routes.map((route) => ({
+      id: `${listener.name}\n${route}`,
+      kind: "intoRoute" as const,
+      from: idOf("listener", listener.name),
+      to: idOf("route", route),
+    })),
+  );
+  const intoBackends = dump.routes.flatMap((route) =>
+    uniqueBy(route.backends, ({ name }) => name).map(({ name }) => ({
+      id: `${route.name}\n\n${name}`,
+      kind: "intoBackend" as const,
+      from: idOf("route", route.name),
+      to: idOf("backend", name),
+    })),
+  );
+  return [...intoRoutes, ...intoBackends];
+}
+
+/** A curve that leaves and enters horizontally. */
+export function curveOf(from: Box, to: Box): string {
+  const [x1, y1] = [from.x + from.width, from.y + from.height / 2];
+  const [x2, y2] = [to.x, to.y + to.height / 2];
+  const bend = (x2 - x1) / 2;
+  return `M${x1},${y1} C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`;
+}
+
+/** The rate decides the width, on a scale on which ten times as much is visibly more. */
+export function strokeWidth(perSecond: number): number {
+  return perSecond === 0 ? 1 : Math.min(12, 1.5 + 2 * Math.log10(1 + perSecond));
+}
+
+function uniqueBy<Item>(items: readonly Item[], key: (item: Item) => string): Item[] {
+  return [...new Map(items.map((item) => [key(item), item])).values()];
+}

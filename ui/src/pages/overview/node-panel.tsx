@@ -1,0 +1,119 @@
+/**
+ * One node of the picture in detail: its policies in running order, its last requests, and its lines in the file.
+ */
+import { isReadOnly } from "../../data/about.ts";
+import { configText, placeOf } from "../../data/config-text.ts";
+import type { Dump, Policies } from "../../data/dump.ts";
+import { usePoll } from "../../data/poll.ts";
+import { type RequestRow, requestList } from "../../data/requests.ts";
+import { pageHref, setParams } from "../../frame/router.ts";
+import { visible } from "../../parts/format.ts";
+import { Json } from "../../parts/json.tsx";
+import { Panel } from "../../parts/panel.tsx";
+import { RequestTable } from "../requests/request-table.tsx";
+
+const SHOWN_REQUESTS = 8;
+
+export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
+  const kind = id.slice(0, id.indexOf(":"));
+  const name = id.slice(id.indexOf(":") + 1);
+  const scopes = scopesOf(dump, kind, name);
+  const rows = (requestList.value.value ?? []).filter((row) => row[kind as "listener" | "route" | "backend"] === name);
+  return (
+    <Panel
+      title={
+        <>
+          {kind} <span class="mono">{visible(name)}</span>
+        </>
+      }
+      end={
+        <button type="button" class="button quiet" onClick={() => setParams({ node: "" })}>
+          Close
+        </button>
+      }
+    >
+      <div class="columns">
+        <div class="stack">
+          <h3>Policies, in running order</h3>
+          {scopes.every(({ policies }) => Object.keys(policies).length === 0) ? <p class="muted">None.</p> : null}
+          {scopes.map((scope) => (
+            <PolicyList key={scope.title} {...scope} />
+          ))}
+        </div>
+        {isReadOnly.value ? null : <Written name={`${kind} ${name}`} />}
+      </div>
+      <LastRequests rows={rows} kind={kind} name={name} />
+    </Panel>
+  );
+}
+
+interface ScopePolicies {
+  readonly title: string;
+  readonly policies: Policies;
+}
+
+function PolicyList({ title, policies }: ScopePolicies) {
+  return (
+    <>
+      {Object.entries(policies).map(([kind, config]) => (
+        <details key={kind}>
+          <summary>
+            <span class="mono">{kind}</span> <span class="muted small">{visible(title)}</span>
+          </summary>
+          <Json value={config} />
+        </details>
+      ))}
+    </>
+  );
+}
+
+function Written({ name }: { name: string }) {
+  const place = placeOf(usePoll(configText)?.files, name);
+  if (!place) return null;
+  return (
+    <div class="stack">
+      <h3>
+        <a href={pageHref("config", { file: place.file, line: String(place.line) })}>
+          {place.file}:{place.line}
+        </a>
+      </h3>
+      <pre class="code">{visible(place.text).replaceAll("\u240a", "\n")}</pre>
+    </div>
+  );
+}
+
+function LastRequests({ rows, kind, name }: { rows: readonly RequestRow[]; kind: string; name: string }) {
+  return (
+    <div class="stack">
+      <h3>
+        Last requests · <a href={pageHref("requests", { [kind]: name })}>all</a>
+      </h3>
+      {rows.length === 0 ? (
+        <p class="muted">None among the last 500.</p>
+      ) : (
+        <RequestTable rows={rows.slice(0, SHOWN_REQUESTS)} />
+      )}
+    </div>
+  );
+}
+
+/** What runs for a request on this node, from the outermost scope inwards. */
+export function scopesOf(dump: Dump, kind: string, name: string): ScopePolicies[] {
+  const listener = (one: string): ScopePolicies => ({
+    title: `listener ${one}`,
+    policies: dump.listeners.find((entry) => entry.name === one)?.policies ?? {},
+  });
+  if (kind === "listener") return [listener(name)];
+  if (kind === "backend")
+    return [{ title: `backend ${name}`, policies: dump.backends.find((one) => one.name === name)?.policies ?? {} }];
+  const route = dump.routes.find((one) => one.name === name);
+  if (!route) return [];
+  return [
+    ...route.gateways.map(listener),
+    { title: `route ${name}`, policies: route.policies },
+    ...route.backends.map((backend) => ({
+      title: `backend ${backend.name}`,
+      policies: dump.backends.find((one) => one.name === backend.name)?.policies ?? {},
+    })),
+  ];
+}

@@ -1,0 +1,139 @@
+/**
+ * Under the picture: what is wrong right now in plain sentences, the last reload, and what lives.
+ */
+import { ready } from "../../data/about.ts";
+import { type Dump, leavesOf } from "../../data/dump.ts";
+import { growthBy } from "../../data/history.ts";
+import { type Task, tasks, tasksOfKind } from "../../data/tasks.ts";
+import { pageHref } from "../../frame/router.ts";
+import { ageText, bytesText, visible, wholeText } from "../../parts/format.ts";
+import { Panel } from "../../parts/panel.tsx";
+import { type Level, Status } from "../../parts/status.tsx";
+import { Ago } from "../../parts/time.tsx";
+
+interface Sentence {
+  readonly level: Level;
+  readonly text: string;
+  readonly href?: string;
+}
+
+export function Now({ dump }: { dump: Dump }) {
+  const wrong = sentencesOf(dump);
+  return (
+    <div class="columns">
+      <Panel title="Right now">
+        {wrong.length === 0 ? (
+          <Status level="ok">Nothing is wrong.</Status>
+        ) : (
+          <ul class="stack">
+            {wrong.map(({ level, text, href }) => (
+              <li key={text}>
+                <Status level={level}>
+                  <span class="wrap">{href === undefined ? visible(text) : <a href={href}>{visible(text)}</a>}</span>
+                </Status>
+              </li>
+            ))}
+          </ul>
+        )}
+      </Panel>
+      <LastReload dump={dump} />
+      <Living />
+    </div>
+  );
+}
+
+function LastReload({ dump: { reload } }: { dump: Dump }) {
+  return (
+    <Panel title="Configuration" end={<a href={pageHref("config")}>open</a>}>
+      <dl class="facts">
+        <dt>loaded</dt>
+        <dd>
+          <Ago at={reload.loadedAt} />
+        </dd>
+        <dt>loads</dt>
+        <dd>{reload.generation}</dd>
+        <dt>from</dt>
+        <dd class="mono">{reload.sources.map(visible).join(", ")}</dd>
+        <dt>last attempt</dt>
+        <dd>
+          {reload.refused ? (
+            <Status level="warn">
+              refused <Ago at={reload.refused.at} />
+            </Status>
+          ) : (
+            <Status level="ok">loaded</Status>
+          )}
+        </dd>
+      </dl>
+    </Panel>
+  );
+}
+
+function Living() {
+  const report = tasks.value.value;
+  if (!report) return <Panel title="Process">…</Panel>;
+  const sessions = countOf(report.tasks, "session");
+  const children = tasksOfKind(report.tasks, (task) => task.detail?.pid !== undefined).length;
+  return (
+    <Panel title="Process" end={<a href={pageHref("runtime")}>open</a>}>
+      <dl class="facts">
+        <dt>up</dt>
+        <dd>{ageText(report.process.ageMs)}</dd>
+        <dt>memory</dt>
+        <dd>{bytesText(report.process.rssBytes)}</dd>
+        <dt>in flight</dt>
+        <dd>{wholeText(report.requestsInFlight)}</dd>
+        <dt>MCP sessions</dt>
+        <dd>{sessions}</dd>
+        <dt>child processes</dt>
+        <dd>{children}</dd>
+      </dl>
+    </Panel>
+  );
+}
+
+function countOf(list: readonly Task[], word: string): number {
+  return tasksOfKind(list, ({ kind }) => kind.includes(word)).length;
+}
+
+/** The most urgent first. */
+function sentencesOf(dump: Dump): Sentence[] {
+  const pending = ready.value.value?.trim();
+  const config = pageHref("config");
+  return [
+    ...(pending === undefined || pending === "ready" ? [] : [{ level: "bad" as const, text: pending }]),
+    ...(dump.reload.refused?.problems ?? []).map((text) => ({
+      level: "warn" as const,
+      text: `Reload refused: ${text}`,
+      href: config,
+    })),
+    ...dump.backends.flatMap((backend) =>
+      leavesOf(backend)
+        .filter(({ state }) => state === "bad")
+        .map((leaf) => ({
+          level: "bad" as const,
+          text: `${leaf.name} of ${backend.name} is failing: ${leaf.detail}`,
+          href: pageHref("mcp"),
+        })),
+    ),
+    ...errorSentences(),
+    ...dump.reload.needsRestart.map((field) => ({
+      level: "warn" as const,
+      text: `\`${field}:\` changed; restart to apply it`,
+      href: config,
+    })),
+    ...dump.reload.warnings.map((text) => ({ level: "warn" as const, text, href: config })),
+  ];
+}
+
+function errorSentences(): Sentence[] {
+  return [...growthBy("gateway_requests_total", "error")]
+    .filter(([code, count]) => code !== "" && count > 0)
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 5)
+    .map(([code, count]) => ({
+      level: count > 50 ? "bad" : "warn",
+      text: `${wholeText(count)} ${count === 1 ? "request" : "requests"} ended with ${code} while this page was open`,
+      href: pageHref("requests", { text: code }),
+    }));
+}

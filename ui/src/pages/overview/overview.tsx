@@ -1,0 +1,52 @@
+/**
+ * The home: how traffic flows, how well, and what is wrong right now.
+ */
+import { useEffect } from "preact/hooks";
+import { dump } from "../../data/dump.ts";
+import { history } from "../../data/history.ts";
+import { usePoll } from "../../data/poll.ts";
+import { requestList } from "../../data/requests.ts";
+import { tasks } from "../../data/tasks.ts";
+import { param } from "../../frame/router.ts";
+import { Empty, PageHead, Skeleton } from "../../parts/panel.tsx";
+import { Flow } from "./flow.tsx";
+import { NodePanel } from "./node-panel.tsx";
+import { Now } from "./now.tsx";
+
+export function Overview() {
+  const loaded = usePoll(dump);
+  usePoll(history);
+  usePoll(tasks);
+  // So that the palette and a node's last requests are there when they are wanted.
+  useEffect(() => requestList.watch(), []);
+  const selected = param("node");
+  return (
+    <>
+      <PageHead
+        title="Overview"
+        doc="Listeners → routes → backends; the last ten seconds on the lines, five minutes in the pictures."
+      />
+      {loaded === undefined ? (
+        <Skeleton lines={6} />
+      ) : loaded.listeners.length === 0 ? (
+        <Empty title="No listener is configured" yaml={EXAMPLE}>
+          <p>A listener, a route and a backend make a gateway. The smallest configuration:</p>
+        </Empty>
+      ) : (
+        <>
+          <Flow dump={loaded} selected={selected} />
+          {selected === "" ? null : <NodePanel dump={loaded} id={selected} />}
+          <Now dump={loaded} />
+        </>
+      )}
+    </>
+  );
+}
+
+const EXAMPLE = `gateways:
+  default:
+    port: 3000
+routes:
+  - name: hello
+    backends:
+      - host: 127.0.0.1:8080`;

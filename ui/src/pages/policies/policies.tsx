@@ -1,0 +1,160 @@
+/**
+ * What applies to each route, in running order, from the listener inwards; and GatewayPolicy documents with their
+ * status.
+ */
+import { type Dump, type DumpPolicy, dump } from "../../data/dump.ts";
+import { usePoll } from "../../data/poll.ts";
+import { pageHref, param, setParams } from "../../frame/router.ts";
+import { visible } from "../../parts/format.ts";
+import { Json } from "../../parts/json.tsx";
+import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
+import { scopesOf } from "../overview/node-panel.tsx";
+
+export function PoliciesPage() {
+  const loaded = usePoll(dump);
+  if (!loaded) return <Skeleton lines={6} />;
+  const routes = loaded.routes;
+  const name = param("route") === "" ? (routes[0]?.name ?? "") : param("route");
+  return (
+    <>
+      <PageHead title="Policies" doc="What applies to each route, in running order." />
+      {routes.length === 0 ? (
+        <Empty title="There is no route yet" />
+      ) : (
+        <div class="split side">
+          <Panel title="Routes" flush>
+            <ul class="pick">
+              {routes.map((route) => (
+                <li key={route.name}>
+                  <a
+                    href={pageHref("policies", { route: route.name })}
+                    aria-current={route.name === name ? "true" : undefined}
+                  >
+                    <span class="mono ellipsis">{visible(route.name)}</span>
+                    <span class="hint">{Object.keys(route.policies).length}</span>
+                  </a>
+                </li>
+              ))}
+            </ul>
+          </Panel>
+          <Effective dump={loaded} name={name} />
+        </div>
+      )}
+      <Resources policies={loaded.policies.filter(({ metadata }) => metadata !== undefined)} />
+    </>
+  );
+}
+
+function Effective({ dump: loaded, name }: { dump: Dump; name: string }) {
+  const scopes = scopesOf(loaded, "route", name);
+  const rows = scopes.flatMap(({ title, policies }) =>
+    Object.entries(policies).map(([kind, config]) => ({ title, kind, config })),
+  );
+  const open = param("policy");
+  return (
+    <Panel
+      title={<span class="mono">{visible(name)}</span>}
+      end={<a href={pageHref("requests", { route: name })}>requests</a>}
+      flush
+    >
+      {rows.length === 0 ? (
+        <Empty title="No policy applies here" yaml={EXAMPLE}>
+          <p>Every request passes unchanged. A policy stands on a gateway, a route or a backend:</p>
+        </Empty>
+      ) : (
+        <table>
+          <thead>
+            <tr>
+              <th scope="col" class="number">
+                order
+              </th>
+              <th scope="col">policy</th>
+              <th scope="col">stands on</th>
+              <th scope="col">configuration</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map(({ title, kind, config }, i) => (
+              <tr key={`${title} ${kind}`} class={open === kind ? "selected" : ""}>
+                <td class="number muted">{i + 1}</td>
+                <td>
+                  <button
+                    type="button"
+                    class="button quiet mono"
+                    onClick={() => setParams({ policy: open === kind ? "" : kind }, { replace: true })}
+                  >
+                    {kind}
+                  </button>
+                </td>
+                <td class="muted">{visible(title)}</td>
+                <td>
+                  <Json value={config} open={open === kind ? 6 : 3} key={open} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+function Resources({ policies }: { policies: readonly DumpPolicy[] }) {
+  if (policies.length === 0) return null;
+  return (
+    <Panel title="GatewayPolicy documents" flush>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">name</th>
+            <th scope="col">target</th>
+            <th scope="col">Accepted</th>
+            <th scope="col">Attached</th>
+            <th scope="col">message</th>
+          </tr>
+        </thead>
+        <tbody>
+          {policies.flatMap((policy) =>
+            (policy.status?.ancestors ?? []).map((ancestor) => (
+              <tr
+                key={`${policy.metadata?.namespace} ${policy.metadata?.name} ${JSON.stringify(ancestor.ancestorRef)}`}
+              >
+                <td class="mono">
+                  {visible(policy.metadata?.namespace ?? "")}/{visible(policy.metadata?.name ?? "")}
+                </td>
+                <td class="mono">
+                  {visible(ancestor.ancestorRef?.kind ?? "")} {visible(ancestor.ancestorRef?.name ?? "")}
+                </td>
+                {["Accepted", "Attached"].map((type) => (
+                  <td key={type}>
+                    <Condition status={ancestor.conditions?.find((one) => one.type === type)?.status} />
+                  </td>
+                ))}
+                <td class="wrap">
+                  {visible(
+                    ancestor.conditions
+                      ?.filter(({ status, message }) => status !== "True" && message)
+                      .map(({ message }) => message)
+                      .join(" ") ?? "",
+                  )}
+                </td>
+              </tr>
+            )),
+          )}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+function Condition({ status }: { status: string | undefined }) {
+  if (status === undefined) return <span class="muted">–</span>;
+  return <Status level={status === "True" ? "ok" : "bad"}>{status}</Status>;
+}
+
+const EXAMPLE = `routes:
+  - name: tools
+    policies:
+      rateLimit:
+        local: [{ requests: 10, unit: Minutes }]`;

@@ -1,0 +1,129 @@
+/**
+ * One request: the sentence that says why, its story, the waterfall, and what the gateway knew about it.
+ */
+import { useEffect, useState } from "preact/hooks";
+import { isReadOnly } from "../../data/about.ts";
+import { dump } from "../../data/dump.ts";
+import { type RequestDetail, readRequest } from "../../data/requests.ts";
+import { captureNext } from "../../data/trace.ts";
+import { pageHref, setParams } from "../../frame/router.ts";
+import { CopyButton } from "../../parts/copy.tsx";
+import { durationText, visible } from "../../parts/format.ts";
+import { Json } from "../../parts/json.tsx";
+import { Panel, Skeleton } from "../../parts/panel.tsx";
+import { levelOfStatus, Status } from "../../parts/status.tsx";
+import { Ago } from "../../parts/time.tsx";
+import { curlOf } from "./curl.ts";
+import { barsOfRecord } from "./trace-bars.ts";
+import { TraceView } from "./trace-view.tsx";
+import { Waterfall } from "./waterfall.tsx";
+
+export function RequestDetailPanel({ id }: { id: string }) {
+  const [detail, setDetail] = useState<RequestDetail | string | undefined>(undefined);
+  useEffect(() => {
+    const stop = new AbortController();
+    readRequest(id, stop.signal).then(
+      (found) => setDetail(found ?? "not found"),
+      (error: Error) => setDetail(error.message),
+    );
+    return () => stop.abort();
+  }, [id]);
+  return (
+    <Panel
+      title={
+        <>
+          Request <span class="mono">{visible(id)}</span>
+        </>
+      }
+      end={
+        <button type="button" class="button quiet" onClick={() => setParams({ id: "", event: "" })}>
+          Close
+        </button>
+      }
+    >
+      {detail === undefined ? (
+        <Skeleton />
+      ) : typeof detail === "string" ? (
+        <p class="note warn">{visible(detail)}</p>
+      ) : (
+        <Detail detail={detail} />
+      )}
+    </Panel>
+  );
+}
+
+function Detail({ detail }: { detail: RequestDetail }) {
+  const port = dump.value.value?.listeners.find(({ name }) => name === detail.listener)?.port;
+  const verdict = verdictOf(detail);
+  return (
+    <div class="stack">
+      {verdict === undefined ? null : (
+        <p class={`note ${detail.failure ? "bad" : "ok"} sentence`}>
+          <WithCode text={verdict} />
+        </p>
+      )}
+      <div class="row">
+        <Status level={levelOfStatus(detail.status)}>{detail.status ?? detail.end}</Status>
+        <span class="mono wrap">
+          {detail.method} {visible(detail.path)}
+        </span>
+        <span class="muted">
+          {durationText(detail.durationMs)} · <Ago at={detail.time} />
+        </span>
+      </div>
+      <div class="row">
+        <CopyButton text={() => curlOf(detail, port)} label="Copy as curl" />
+        {isReadOnly.value ? null : (
+          <>
+            <button type="button" class="button" onClick={() => captureNext(likeThis(detail))}>
+              Trace the next one like this
+            </button>
+            <a class="button" href={pageHref("cel", { request: detail.id })}>
+              Open in CEL
+            </a>
+          </>
+        )}
+      </div>
+      {detail.trace ? <TraceView events={detail.trace} /> : <Waterfall bars={barsOfRecord(detail)} />}
+      <details>
+        <summary>The whole story</summary>
+        <ol class="story">
+          {detail.story.map((sentence) => (
+            <li key={sentence}>
+              <WithCode text={sentence} />
+            </li>
+          ))}
+        </ol>
+      </details>
+      <details>
+        <summary>What the gateway knew</summary>
+        <Json value={detail.requestState} open={2} />
+      </details>
+    </div>
+  );
+}
+
+/** The one sentence that most readers come for: the refusal, or who answered. */
+function verdictOf({ story, failure, steps }: RequestDetail): string | undefined {
+  if (failure === undefined && !steps.some(({ verdict }) => verdict === "answered")) return undefined;
+  return story.find((sentence) =>
+    /^(?:Denied|Limited|Refused|No route|The request was|Backend|The gateway could|Policy)/.test(sentence),
+  );
+}
+
+/** `` `name` `` in a sentence is code. */
+export function WithCode({ text }: { text: string }) {
+  const parts = text.split("`");
+  return (
+    <>
+      {parts.map((part, i) =>
+        // biome-ignore lint/suspicious/noArrayIndexKey: parts of a fixed sentence never move
+        i % 2 === 1 ? <code key={i}>{visible(part)}</code> : <span key={i}>{visible(part)}</span>,
+      )}
+    </>
+  );
+}
+
+function likeThis({ method, path }: RequestDetail): string {
+  return `request.method == ${JSON.stringify(method)} && request.path == ${JSON.stringify(path)}`;
+}

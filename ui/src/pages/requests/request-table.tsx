@@ -1,0 +1,79 @@
+/**
+ * Requests as rows. A row is opened with a click or Enter; its cells are text whatever they contain.
+ */
+import type { RequestRow } from "../../data/requests.ts";
+import { navigate, page, pageHref, withParams } from "../../frame/router.ts";
+import { durationText, visible, wholeText } from "../../parts/format.ts";
+import { levelOfStatus, Status } from "../../parts/status.tsx";
+import { ClockTime } from "../../parts/time.tsx";
+
+export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRow[]; selected?: string }) {
+  return (
+    <table class="requests">
+      <thead>
+        <tr>
+          <th scope="col">time</th>
+          <th scope="col">what</th>
+          <th scope="col">route</th>
+          <th scope="col">status</th>
+          <th scope="col">answered by</th>
+          <th scope="col">subject</th>
+          <th scope="col" class="number">
+            duration
+          </th>
+          <th scope="col" class="number">
+            tokens
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => (
+          <Row key={row.seq} row={row} isSelected={row.id === selected} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Row({ row, isSelected }: { row: RequestRow; isSelected: boolean }) {
+  const href = page.value === "requests" ? withParams({ id: row.id, event: "" }) : pageHref("requests", { id: row.id });
+  const open = (): void => navigate(href);
+  return (
+    <tr
+      class={isSelected ? "link selected" : "link"}
+      onClick={(event) => {
+        if (!(event.target as Element).closest("a")) open();
+      }}
+    >
+      <td class="mono muted">
+        <ClockTime at={Date.parse(row.time)} />
+      </td>
+      <td class="mono" title={visible(row.what)}>
+        <a href={href} aria-current={isSelected ? "true" : undefined}>
+          {visible(row.what)}
+        </a>
+      </td>
+      <td class="mono">{row.route === null ? <span class="muted">none</span> : visible(row.route)}</td>
+      <td>
+        <Status level={levelOfStatus(row.status)}>{row.status ?? row.end}</Status>
+      </td>
+      <td title={row.failure?.message}>{answeredBy(row)}</td>
+      <td class="mono">{visible(row.subject ?? "")}</td>
+      <td class="number">{durationText(row.durationMs)}</td>
+      <td class="number">{tokens(row)}</td>
+    </tr>
+  );
+}
+
+/** The policy that refused or answered, else the backend, else the gateway itself. */
+function answeredBy({ steps, answeredBy: by, backend, failure }: RequestRow): string {
+  const last = steps.findLast(({ verdict }) => verdict !== "passed");
+  if (last) return last.policy;
+  if (by === "upstream") return visible(backend ?? "backend");
+  return failure?.code ?? by ?? "";
+}
+
+function tokens({ llm }: RequestRow): string {
+  if (llm?.inputTokens === undefined && llm?.outputTokens === undefined) return "";
+  return wholeText((llm.inputTokens ?? 0) + (llm.outputTokens ?? 0));
+}

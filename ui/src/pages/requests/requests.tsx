@@ -1,0 +1,172 @@
+/**
+ * Recent requests, live, with filters that stand in the address; the selected one opens beside them.
+ */
+import { useEffect } from "preact/hooks";
+import { isReadOnly } from "../../data/about.ts";
+import { dump } from "../../data/dump.ts";
+import { filterError, judge, verdicts } from "../../data/matching.ts";
+import { usePoll } from "../../data/poll.ts";
+import { inFlight, isPaused, type RequestRow, requestList } from "../../data/requests.ts";
+import { capture } from "../../data/trace.ts";
+import { param, setParams } from "../../frame/router.ts";
+import { visible } from "../../parts/format.ts";
+import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
+import { CapturePanel, TraceNextForm } from "./capture-panel.tsx";
+import { RequestDetailPanel } from "./request-detail.tsx";
+import { RequestTable } from "./request-table.tsx";
+
+const SHOWN_ROWS = 200;
+const STATUSES = ["2xx", "3xx", "4xx", "5xx", "failed"] as const;
+
+export function Requests() {
+  const rows = usePoll(requestList);
+  const cel = param("cel");
+  const id = param("id");
+  const filtered = filterRows(rows ?? []);
+  useEffect(() => {
+    judge(
+      cel,
+      (rows ?? []).map((row) => row.id),
+    );
+  }, [cel, rows]);
+  const shown = cel === "" ? filtered : filtered.filter((row) => verdicts.value.get(row.id) === true);
+  const isOpen = id !== "" || capture.value !== undefined;
+  return (
+    <>
+      <PageHead title="Requests" doc={inFlight.value > 0 ? `${inFlight.value} in flight` : "The last 500"}>
+        {isReadOnly.value ? null : <TraceNextForm />}
+        <button
+          type="button"
+          class="button"
+          aria-pressed={isPaused.value}
+          onClick={() => {
+            isPaused.value = !isPaused.value;
+          }}
+        >
+          {isPaused.value ? "Paused" : "Pause"}
+        </button>
+      </PageHead>
+      <Filters />
+      {filterError.value === undefined || cel === "" ? null : <p class="note warn">{visible(filterError.value)}</p>}
+      <div class={isOpen ? "split open" : "split"}>
+        <Panel title={countText(shown.length, rows?.length)} flush>
+          {rows === undefined ? (
+            <Skeleton />
+          ) : rows.length === 0 ? (
+            <NoRequests />
+          ) : (
+            <RequestTable rows={shown.slice(0, SHOWN_ROWS)} selected={id} />
+          )}
+        </Panel>
+        {isOpen ? (
+          <div class="stack">
+            {capture.value === undefined ? null : <CapturePanel capture={capture.value} />}
+            {id === "" ? null : <RequestDetailPanel id={id} key={id} />}
+          </div>
+        ) : null}
+      </div>
+    </>
+  );
+}
+
+function Filters() {
+  const routes = dump.value.value?.routes ?? [];
+  const set = (name: string) => (event: { currentTarget: { value: string } }) =>
+    setParams({ [name]: event.currentTarget.value }, { replace: true });
+  const chips = ["listener", "route", "backend", "subject"].filter((name) => param(name) !== "");
+  return (
+    <search class="filters">
+      <input
+        class="input"
+        aria-label="Search text"
+        placeholder="Text: path, tool, id, error"
+        value={param("text")}
+        onInput={set("text")}
+      />
+      <select class="input" aria-label="Route" value={param("route")} onChange={set("route")}>
+        <option value="">every route</option>
+        {routes.map(({ name }) => (
+          <option key={name} value={name}>
+            {visible(name)}
+          </option>
+        ))}
+      </select>
+      <div class="chips">
+        {STATUSES.map((status) => (
+          <button
+            key={status}
+            type="button"
+            class={param("status") === status ? "chip on" : "chip"}
+            aria-pressed={param("status") === status}
+            onClick={() => setParams({ status: param("status") === status ? "" : status }, { replace: true })}
+          >
+            {status}
+          </button>
+        ))}
+        {chips.map((name) => (
+          <button
+            key={name}
+            type="button"
+            class="chip on"
+            aria-label={`remove the filter ${name}`}
+            onClick={() => setParams({ [name]: "" })}
+          >
+            {name} {visible(param(name))} ×
+          </button>
+        ))}
+      </div>
+      {isReadOnly.value ? null : (
+        <input
+          class="input mono"
+          aria-label="CEL filter"
+          placeholder={'CEL, for example request.method == "POST"'}
+          value={param("cel")}
+          onChange={set("cel")}
+        />
+      )}
+    </search>
+  );
+}
+
+function filterRows(rows: readonly RequestRow[]): RequestRow[] {
+  const text = param("text").toLowerCase();
+  const status = param("status");
+  const exact = (["listener", "route", "backend", "subject"] as const)
+    .map((name) => ({ name, value: param(name) }))
+    .filter(({ value }) => value !== "");
+  return rows.filter(
+    (row) =>
+      exact.every(({ name, value }) => row[name] === value) &&
+      (status === "" || hasStatus(row, status)) &&
+      (text === "" || searchText(row).includes(text)),
+  );
+}
+
+function hasStatus(row: RequestRow, status: string): boolean {
+  if (status === "failed") return row.failure !== undefined || row.end !== "complete";
+  return row.status !== null && String(row.status)[0] === status[0];
+}
+
+function searchText(row: RequestRow): string {
+  const { what, path, id, subject, route, failure, llm, mcp } = row;
+  return [what, path, id, subject, route, failure?.code, failure?.message, failure?.detail, llm?.model, mcp?.target]
+    .join(" ")
+    .toLowerCase();
+}
+
+function countText(shown: number, all: number | undefined): string {
+  if (all === undefined) return "Requests";
+  return shown === all ? `${all} requests` : `${shown} of ${all} requests`;
+}
+
+function NoRequests() {
+  const listener = dump.value.value?.listeners[0];
+  return (
+    <Empty
+      title="No request has come yet"
+      yaml={listener ? `curl -i http://127.0.0.1:${listener.port}/` : "curl -i http://127.0.0.1:3000/"}
+    >
+      <p>The last 500 requests stand here as they end, with who answered and why. Send one:</p>
+    </Empty>
+  );
+}

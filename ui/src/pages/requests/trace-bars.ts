@@ -1,0 +1,120 @@
+/**
+ * Trace events, or the steps that every request leaves behind, as bars of the waterfall. Pure.
+ */
+import type { RequestRecord } from "../../data/requests.ts";
+import type { TraceEvent } from "../../data/trace.ts";
+import type { Bar, Lane } from "./waterfall.tsx";
+
+export function barOf({ message, eventStart, eventEnd, severity }: TraceEvent): Bar {
+  return {
+    lane: laneOf(message),
+    label: labelOf(message),
+    startMicros: eventStart ?? eventEnd,
+    endMicros: eventEnd,
+    level: severity === "error" ? "bad" : severity === "warn" || isRefusal(message) ? "warn" : "ok",
+    isPoint: eventStart === null || eventEnd - eventStart < 1,
+    isCall: message.type === "backendCallResult",
+  };
+}
+
+type Message = TraceEvent["message"];
+
+/** The words of spec 6 for its events, the policy's name for a policy. */
+export function labelOf(message: Message): string {
+  switch (message.type) {
+    case "requestStarted":
+      return "Request Start";
+    case "requestSnapshot":
+    case "responseSnapshot":
+      return `Snapshot: ${message.stage}`;
+    case "policySelection":
+      return `Policies: ${message.phase}`;
+    case "routeSelection":
+      return `Route: ${message.selectedRoute ?? "none"}`;
+    case "backendCallStart":
+      return `Backend Start: ${message.target}`;
+    case "backendCallResult":
+      return `Backend Result: ${message.status ?? message.error ?? ""}`;
+    case "bodySnapshot":
+      return `Body: ${message.stage}`;
+    case "requestFinished":
+      return "Request Done";
+    case "policy":
+      return `${message.kind}: ${message.result}`;
+    case "cel":
+      return `CEL: ${message.expression}`;
+    case "policyEvent":
+      return message.kind;
+    default:
+      return "event";
+  }
+}
+
+function laneOf(message: Message): Lane {
+  switch (message.type) {
+    case "requestStarted":
+      return "gateway";
+    case "requestSnapshot":
+      return message.stage === "route policies" ? "route" : message.stage === "final request" ? "backend" : "gateway";
+    case "policySelection":
+      return message.phase;
+    case "policy":
+      return message.moment === "response" ? "response" : message.phase;
+    case "routeSelection":
+    case "cel":
+      return "route";
+    case "backendCallStart":
+    case "backendCallResult":
+    case "policyEvent":
+      return "backend";
+    case "bodySnapshot":
+      return message.stage === "response" ? "response" : "backend";
+    default:
+      return "response";
+  }
+}
+
+function isRefusal(message: Message): boolean {
+  return message.type === "policy" && message.result === "refused";
+}
+
+/** What is remembered of every request: policies in their order, then the backend, then the rest of the answer. */
+export function barsOfRecord({ steps, upstreamMs, durationMs, backend, answeredBy, end }: RequestRecord): Bar[] {
+  const bars: Bar[] = [];
+  let at = 0;
+  for (const { phase, policy, verdict, micros } of steps) {
+    bars.push({
+      lane: phase,
+      label: verdict === "passed" ? policy : `${policy}: ${verdict}`,
+      startMicros: at,
+      endMicros: at + micros,
+      level: verdict === "refused" ? "bad" : "ok",
+      isPoint: false,
+    });
+    at += micros;
+  }
+  const endMicros = Math.max(durationMs * 1000, at);
+  if (upstreamMs !== null) {
+    const took = Math.min(upstreamMs * 1000, endMicros - at);
+    bars.push({
+      lane: "backend",
+      label: backend ?? "backend",
+      startMicros: at,
+      endMicros: at + took,
+      level: "ok",
+      isPoint: false,
+      isCall: true,
+    });
+    at += took;
+  }
+  const words = answeredBy === "upstream" ? "response delivered" : "answered by the gateway";
+  bars.push({
+    lane: "response",
+    label: end === "complete" ? words : end,
+    startMicros: at,
+    endMicros,
+    level: end === "complete" ? "ok" : "bad",
+    isPoint: false,
+  });
+  return bars;
+}

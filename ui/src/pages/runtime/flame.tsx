@@ -1,0 +1,119 @@
+/**
+ * A flame graph: the width of a frame is its share of the whole, its place is under its caller. A click makes a frame
+ * the whole. The table beside it says the same in numbers.
+ */
+import { useState } from "preact/hooks";
+import { bytesText, durationText, percentText, visible } from "../../parts/format.ts";
+import type { Frame, Profile } from "./pprof.ts";
+
+const ROW_HEIGHT = 18;
+/** Narrower frames cannot be read or clicked. */
+const MIN_SHARE = 0.002;
+const MAX_DEPTH = 48;
+const TOP = 12;
+
+interface Placed {
+  readonly frame: Frame;
+  readonly left: number;
+  readonly share: number;
+  readonly depth: number;
+}
+
+export function Flame({ profile }: { profile: Profile }) {
+  const [focus, setFocus] = useState<Frame>(profile.root);
+  const placed = place(focus);
+  const height = (Math.max(0, ...placed.map(({ depth }) => depth)) + 1) * ROW_HEIGHT;
+  if (profile.root.total === 0) return <p class="muted">Nothing was measured: the gateway was idle.</p>;
+  return (
+    <div class="stack">
+      <div class="flame" style={{ height: `${height}px` }}>
+        {placed.map(({ frame, left, share, depth }) => (
+          <button
+            key={`${depth} ${left} ${frame.name}`}
+            type="button"
+            class={ours(frame) ? "own" : ""}
+            style={{ left: `${left * 100}%`, width: `${share * 100}%`, top: `${depth * ROW_HEIGHT}px` }}
+            title={`${visible(frame.name)}\n${visible(frame.file)}\n${amountText(frame.total, profile.unit)}, ${percentText(frame.total / profile.root.total)}`}
+            onClick={() => setFocus(frame === focus ? profile.root : frame)}
+          >
+            {share > 0.03 ? visible(frame.name) : ""}
+          </button>
+        ))}
+      </div>
+      {focus === profile.root ? null : (
+        <button type="button" class="button" onClick={() => setFocus(profile.root)}>
+          Show everything
+        </button>
+      )}
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">function</th>
+            <th scope="col">file</th>
+            <th scope="col" class="number">
+              itself
+            </th>
+            <th scope="col" class="number">
+              share
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {heaviest(profile.root).map(({ name, file, self }) => (
+            <tr key={`${name} ${file}`}>
+              <td class="mono">{visible(name)}</td>
+              <td class="mono muted wrap">{visible(file)}</td>
+              <td class="number">{amountText(self, profile.unit)}</td>
+              <td class="number">{percentText(self / profile.root.total)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function place(root: Frame): Placed[] {
+  const placed: Placed[] = [];
+  const walk = (frame: Frame, left: number, depth: number): void => {
+    const share = frame.total / root.total;
+    if (!(share >= MIN_SHARE) || depth > MAX_DEPTH) return;
+    placed.push({ frame, left, share, depth });
+    let at = left;
+    for (const child of [...frame.children.values()].sort((a, b) => b.total - a.total)) {
+      walk(child, at, depth + 1);
+      at += child.total / root.total;
+    }
+  };
+  walk(root, 0, 0);
+  return placed;
+}
+
+function heaviest(root: Frame): { name: string; file: string; self: number }[] {
+  const sums = new Map<string, { name: string; file: string; self: number }>();
+  const walk = (frame: Frame): void => {
+    const key = `${frame.name}\n${frame.file}`;
+    const known = sums.get(key) ?? { name: frame.name, file: shortFile(frame.file), self: 0 };
+    known.self += frame.self;
+    sums.set(key, known);
+    for (const child of frame.children.values()) walk(child);
+  };
+  walk(root);
+  return [...sums.values()]
+    .filter(({ self }) => self > 0)
+    .sort((a, b) => b.self - a.self)
+    .slice(0, TOP);
+}
+
+function shortFile(file: string): string {
+  return file.split("/").slice(-2).join("/");
+}
+
+function ours({ file }: Frame): boolean {
+  return file !== "" && !file.startsWith("node:") && !file.includes("node_modules");
+}
+
+function amountText(value: number, unit: string): string {
+  if (unit === "nanoseconds") return durationText(value / 1e6);
+  return unit === "bytes" ? bytesText(value) : String(value);
+}

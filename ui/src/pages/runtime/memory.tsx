@@ -1,0 +1,64 @@
+/**
+ * Memory of the process, of the heap by space, and of the gateway's parts.
+ */
+import { getJson } from "../../data/api.ts";
+import { createPoll, usePoll } from "../../data/poll.ts";
+import { bytesText } from "../../parts/format.ts";
+import { Json } from "../../parts/json.tsx";
+import { Panel, Skeleton } from "../../parts/panel.tsx";
+
+interface MemoryReport {
+  readonly process: { readonly rssBytes: number; readonly peakRssBytes: number };
+  readonly heap: {
+    readonly usedBytes: number;
+    readonly totalBytes: number;
+    readonly limitBytes: number;
+    readonly spaces: readonly { readonly name: string; readonly usedBytes: number; readonly sizeBytes: number }[];
+  };
+  readonly external: { readonly bytes: number; readonly arrayBufferBytes: number };
+  readonly parts: Readonly<Record<string, unknown>>;
+}
+
+const memory = createPoll(() => getJson<MemoryReport>("memory"), 3_000);
+
+export function Memory() {
+  const report = usePoll(memory);
+  if (!report) return <Panel title="Memory">{memory.error.value ?? <Skeleton lines={6} />}</Panel>;
+  const { process, heap, external } = report;
+  const spaces = heap.spaces.filter(({ sizeBytes }) => sizeBytes > 0);
+  return (
+    <Panel title="Memory" end={<span class="muted">peak {bytesText(process.peakRssBytes)}</span>}>
+      <div class="stack">
+        <table>
+          <tbody>
+            <Row name="process (RSS)" used={process.rssBytes} of={process.peakRssBytes} />
+            <Row name="heap" used={heap.usedBytes} of={heap.totalBytes} />
+            <Row name="outside the heap" used={external.bytes} of={process.rssBytes} />
+            {spaces.map(({ name, usedBytes, sizeBytes }) => (
+              <Row key={name} name={name.replaceAll("_", " ")} used={usedBytes} of={sizeBytes} isInner />
+            ))}
+          </tbody>
+        </table>
+        <details>
+          <summary>By part of the gateway</summary>
+          <Json value={report.parts} open={1} />
+        </details>
+      </div>
+    </Panel>
+  );
+}
+
+function Row({ name, used, of, isInner = false }: { name: string; used: number; of: number; isInner?: boolean }) {
+  return (
+    <tr>
+      <td class={isInner ? "muted" : ""}>{name}</td>
+      <td class="gauge-cell">
+        <span class="gauge" aria-hidden="true">
+          <span style={{ width: `${of === 0 ? 0 : Math.min(100, (used / of) * 100)}%` }} />
+        </span>
+      </td>
+      <td class="number">{bytesText(used)}</td>
+      <td class="number muted">{bytesText(of)}</td>
+    </tr>
+  );
+}

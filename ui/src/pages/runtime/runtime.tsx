@@ -1,0 +1,25 @@
+/**
+ * The process itself: log level, memory, what lives in it, and where its time goes.
+ */
+import { isReadOnly } from "../../data/about.ts";
+import { PageHead } from "../../parts/panel.tsx";
+import { LogLevel } from "./log-level.tsx";
+import { Memory } from "./memory.tsx";
+import { ProfilePanel } from "./profile-panel.tsx";
+import { TaskTree } from "./task-tree.tsx";
+
+export function Runtime() {
+  return (
+    <>
+      <PageHead title="Runtime" doc="Log level, memory, what lives in the process, and where its time goes." />
+      <div class="split two">
+        <div class="stack">
+          {isReadOnly.value ? null : <LogLevel />}
+          <TaskTree />
+        </div>
+        <Memory />
+      </div>
+      {isReadOnly.value ? null : <ProfilePanel />}
+    </>
+  );
+}

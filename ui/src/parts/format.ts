@@ -1,0 +1,64 @@
+/**
+ * Numbers, times and sizes as text, always in the same way.
+ */
+
+export function rateText(perSecond: number): string {
+  if (perSecond === 0) return "0/s";
+  if (perSecond < 0.1) return "<0.1/s";
+  if (perSecond < 10) return `${perSecond.toFixed(1)}/s`;
+  return `${wholeText(perSecond)}/s`;
+}
+
+export function wholeText(value: number): string {
+  return Math.round(value).toLocaleString("en-US");
+}
+
+/** Milliseconds, with a precision that fits. */
+export function durationText(ms: number | undefined): string {
+  if (ms === undefined || Number.isNaN(ms)) return "–";
+  if (ms < 1) return `${Math.round(ms * 1000)} µs`;
+  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+  return ageText(ms);
+}
+
+export function ageText(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d`;
+}
+
+export function bytesText(bytes: number): string {
+  if (bytes < 1024) return `${Math.round(bytes)} B`;
+  const units = ["KiB", "MiB", "GiB"];
+  let value = bytes;
+  let unit = "";
+  for (const one of units) {
+    if (value < 1024) break;
+    value /= 1024;
+    unit = one;
+  }
+  return `${value.toFixed(value < 10 ? 1 : 0)} ${unit}`;
+}
+
+export function percentText(share: number): string {
+  if (share <= 0) return "0 %";
+  const percent = share * 100;
+  return percent < 1 ? "<1 %" : `${Math.round(percent)} %`;
+}
+
+/**
+ * Text from traffic with control characters and direction marks made visible: they could otherwise hide what a
+ * name really is.
+ */
+export function visible(text: string): string {
+  return text.replace(/[\p{Cc}\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu, (char) => {
+    const code = char.codePointAt(0) ?? 0;
+    if (code < 0x20) return String.fromCodePoint(0x2400 + code);
+    return code === 0x7f ? "\u2421" : `\\u${code.toString(16).padStart(4, "0")}`;
+  });
+}

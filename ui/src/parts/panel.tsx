@@ -1,0 +1,62 @@
+/**
+ * A bordered part of a page with a heading; and what stands there while there is nothing to show.
+ */
+import type { ComponentChildren } from "preact";
+
+export function Panel({
+  title,
+  end,
+  children,
+  flush = false,
+  id,
+}: {
+  title: ComponentChildren;
+  end?: ComponentChildren;
+  children: ComponentChildren;
+  /** Without padding: for tables. */
+  flush?: boolean;
+  id?: string;
+}) {
+  return (
+    <section class="panel" id={id}>
+      <header>
+        <h2>{title}</h2>
+        {end === undefined ? null : <div class="end">{end}</div>}
+      </header>
+      <div class={flush ? "scroll-x" : "body"}>{children}</div>
+    </section>
+  );
+}
+
+/** Says what would be here, and how to bring it. */
+export function Empty({ title, children, yaml }: { title: string; children?: ComponentChildren; yaml?: string }) {
+  return (
+    <div class="empty">
+      <strong>{title}</strong>
+      {children}
+      {yaml === undefined ? null : <pre>{yaml}</pre>}
+    </div>
+  );
+}
+
+export function Skeleton({ lines = 4 }: { lines?: number }) {
+  const widths = ["72%", "48%", "64%", "36%"];
+  return (
+    <div class="skeleton" role="status" aria-label="loading">
+      {Array.from({ length: lines }, (_unused, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are all the same and never move
+        <span key={i} style={{ width: widths[i % widths.length] ?? "50%" }} />
+      ))}
+    </div>
+  );
+}
+
+export function PageHead({ title, doc, children }: { title: string; doc?: string; children?: ComponentChildren }) {
+  return (
+    <div class="page-head">
+      <h1>{title}</h1>
+      {doc === undefined ? null : <p>{doc}</p>}
+      {children === undefined ? null : <div class="end">{children}</div>}
+    </div>
+  );
+}

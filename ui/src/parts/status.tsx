@@ -1,0 +1,22 @@
+/**
+ * A status: a word with a shape and a colour, so that it can be read without seeing colours.
+ */
+import type { ComponentChildren } from "preact";
+
+export type Level = "ok" | "warn" | "bad" | "idle";
+
+export function Status({ level, children }: { level: Level; children: ComponentChildren }) {
+  return <span class={`status ${level}`}>{children}</span>;
+}
+
+export function levelOfStatus(status: number | undefined | null): Level {
+  if (status === undefined || status === null || status >= 500) return "bad";
+  if (status >= 400) return "warn";
+  return "ok";
+}
+
+/** Red from one error in twenty; amber for a single one, and for refusals, which are somebody's will. */
+export function levelOfRate({ errorShare, refusedShare }: { errorShare: number; refusedShare: number }): Level {
+  if (errorShare >= 0.05) return "bad";
+  return errorShare > 0 || refusedShare > 0 ? "warn" : "ok";
+}

@@ -1,0 +1,34 @@
+/**
+ * A moment, relative, with the exact time on hover. All of them tick together, once per second.
+ */
+import { signal } from "@preact/signals";
+import { ageText } from "./format.ts";
+
+const now = signal(Date.now());
+setInterval(() => {
+  if (document.visibilityState === "visible") now.value = Date.now();
+}, 1_000);
+
+export function Ago({ at }: { at: number | string | undefined }) {
+  if (at === undefined) return <span class="muted">–</span>;
+  const ms = typeof at === "number" ? at : Date.parse(at);
+  if (Number.isNaN(ms)) return <span>{String(at)}</span>;
+  const exact = new Date(ms).toISOString();
+  return (
+    <time dateTime={exact} title={exact}>
+      {now.value - ms < 1_500 ? "now" : `${ageText(now.value - ms)} ago`}
+    </time>
+  );
+}
+
+/** `14:03:07.120`: for tables, where a relative time would make every row change. */
+export function ClockTime({ at }: { at: number }) {
+  const date = new Date(at);
+  const two = (value: number): string => String(value).padStart(2, "0");
+  const text = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}.${String(date.getMilliseconds()).padStart(3, "0")}`;
+  return (
+    <time dateTime={date.toISOString()} title={date.toISOString()}>
+      {text}
+    </time>
+  );
+}
