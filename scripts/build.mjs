@@ -43,6 +43,7 @@ await build({
   logLevel: "warning",
 });
 for (const name of ["gateway.js", "gwctl.js"]) chmodSync(join(root, out, name), 0o755);
+if (out === "dist") await import("./build-ui.mjs");
 
 function withoutDevtools(bundler) {
   bundler.onResolve({ filter: /^react-devtools-core$/ }, ({ path }) => ({ path, namespace: "empty" }));

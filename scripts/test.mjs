@@ -15,6 +15,7 @@ const out = only.length > 0 ? `build-${process.pid}` : "build";
 if (only.length === 0) {
   rmSync(join(root, out), { recursive: true, force: true });
   step("types", bin("tsc"), ["-p", ".", "--outDir", out, "--tsBuildInfoFile", `${out}/.tsbuildinfo`]);
+  step("types of the web UI", bin("tsc"), ["-p", "ui", "--noEmit"]);
   step("lint", bin("biome"), ["check", "."]);
   step("bundle", process.execPath, ["scripts/build.mjs"]);
 } else {

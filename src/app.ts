@@ -29,7 +29,7 @@ import { type Prepared, prepareConfig } from "./config/prepare.ts";
 import { watchFiles } from "./config/watch.ts";
 import type { Exchange } from "./core/exchange.ts";
 import { createLimitRegistry } from "./core/limit-registry.ts";
-import { type Clock, wait } from "./lib/clock.ts";
+import type { Clock } from "./lib/clock.ts";
 import { openFetcher } from "./lib/fetch.ts";
 import { createIdSource } from "./lib/ids.ts";
 import { type LogFilter, parseLogFilter } from "./lib/log-filter.ts";
@@ -358,7 +358,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     admin?.close();
     stats?.close();
     // One turn, so that the answer to /quitquitquit and the last log lines get out.
-    await wait(clock, 0);
+    await new Promise((resolve) => setImmediate(resolve));
     resolveStopped();
   }
 

@@ -58,7 +58,10 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   let draining = false;
   let requests = 0;
   let connections = 0;
-  let drained: (() => void) | undefined;
+  let resolveDrained: () => void = ignore;
+  const drained = new Promise<void>((resolve) => {
+    resolveDrained = resolve;
+  });
   const scheme = at.tls ? "https" : "http";
   const idle = watchIdle(env.clock);
   const closing = new WeakSet<object>();
@@ -151,7 +154,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   function requestEnded(socket: Socket): void {
     requests -= 1;
     turns.next(socket);
-    if (draining && requests === 0) drained?.();
+    if (draining && requests === 0) resolveDrained();
   }
 
   server.on("request", (req, res) => onRequest(req, res, false));
@@ -215,10 +218,8 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
         drain() {
           draining = true;
           server.close();
-          return new Promise((ended) => {
-            drained = ended;
-            if (requests === 0) ended();
-          });
+          if (requests === 0) resolveDrained();
+          return drained;
         },
         destroy() {
           idle.stop();

@@ -200,7 +200,8 @@ function endTrace(exchange: Exchange, trace: Trace, outcome: Outcome): void {
   if (facts.llm !== undefined) trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...facts.llm } });
   const error = failure?.message ?? (outcome.end === "complete" ? null : outcome.end);
   const status = outcome.status ?? null;
-  const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
+  const failed = outcome.end !== "complete" || (status ?? 0) >= 500;
+  const severity = failed ? "error" : error !== null || (status ?? 0) >= 400 ? "warn" : "info";
   trace.point({ type: "requestFinished", status, error }, severity);
   trace.finish();
 }

@@ -69,8 +69,8 @@ export class NativeAnswer implements Answer {
 
   fail(error: unknown): void {
     this.#settle(false);
-    if (this.#isEventStream) this.#call.data(brokenStreamEvent(this.#format));
-    this.#call.fail(error);
+    if (this.#isEventStream) failAfter(this.#call, brokenStreamEvent(this.#format), error);
+    else this.#call.fail(error);
   }
 
   abort(): void {
@@ -86,6 +86,12 @@ export class NativeAnswer implements Answer {
 
 export function isEventStream(contentType: string | undefined): boolean {
   return contentType?.startsWith("text/event-stream") === true;
+}
+
+/** A broken connection would take the last words with it if it came in the same turn. */
+export function failAfter(call: BackendCall, lastWords: Buffer, error: unknown): void {
+  call.data(lastWords);
+  setImmediate(() => call.fail(error));
 }
 
 /** The blank line in front ends whatever event was cut. */

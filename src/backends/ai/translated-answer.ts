@@ -17,7 +17,7 @@ import {
   UpstreamStreamError,
 } from "../../llm/translate/translation.ts";
 import { createUsageTap, type UsageTap } from "../../llm/usage-tap.ts";
-import { type Answer, brokenStreamEvent, isEventStream } from "./native-answer.ts";
+import { type Answer, brokenStreamEvent, failAfter, isEventStream } from "./native-answer.ts";
 import type { CallSettlement } from "./settlement.ts";
 import type { UpstreamPlan } from "./upstream-request.ts";
 
@@ -93,8 +93,8 @@ export class TranslatedAnswer implements Answer {
     if (this.#over) return;
     this.#over = true;
     this.#settle(false);
-    if (this.#stream) this.#call.data(brokenStreamEvent(this.#plan.clientFormat));
-    this.#call.fail(error);
+    if (this.#stream) failAfter(this.#call, brokenStreamEvent(this.#plan.clientFormat), error);
+    else this.#call.fail(error);
   }
 
   abort(): void {
@@ -140,8 +140,11 @@ export class TranslatedAnswer implements Answer {
       message: known ? error.message : "the provider's stream could not be read",
       code: "upstream_error",
     });
-    this.#call.data(Buffer.from(encodeSseEvent(said)));
-    this.#call.fail(new GatewayError("backend_response_invalid", { cause: error, detail: String(error) }));
+    failAfter(
+      this.#call,
+      Buffer.from(encodeSseEvent(said)),
+      new GatewayError("backend_response_invalid", { cause: error, detail: String(error) }),
+    );
   }
 
   #collect(events: readonly OutEvent[]): void {

@@ -4,15 +4,12 @@
  * attached closes its targets (500 `policy_invalid`): it never leaves them open.
  */
 
-import { nearestName, suggestion } from "../../cel/nearest-name.ts";
 import type { ConfigError } from "../../core/errors.ts";
-import type { PolicyDefinition, Scope } from "../../core/policy.ts";
-import { validate } from "../problems.ts";
-import { type Path, pathText } from "../yaml-source.ts";
+import type { Path } from "../yaml-source.ts";
+import { checkParts } from "./check-parts.ts";
 import {
   type Attachment,
   type Closure,
-  GATEWAY_API_GROUP,
   type ObjectReference,
   POLICY_API_GROUP,
   POLICY_API_VERSION,
@@ -21,18 +18,13 @@ import {
   type ResourceMetadata,
   type TargetName,
 } from "./documents.ts";
-import { findParts, isObject, type Part, STACKING_KINDS } from "./parts.ts";
-import { fullName, identityOf, listOf, type ProblemList, referenceText, textOf } from "./problem-list.ts";
-import { ACCEPTED, statusOf, type TargetOutcome, type Verdict } from "./status.ts";
-import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
+import { isObject, type Part, STACKING_KINDS } from "./parts.ts";
+import { type ResolvedTarget, resolveTargets, type Targets } from "./policy-targets.ts";
+import { fullName, identityOf, type ProblemList, referenceText } from "./problem-list.ts";
+import { ACCEPTED, statusOf, type Verdict } from "./status.ts";
 
-/** The Gateway API allows no more. */
-const MAX_TARGETS = 16;
-
-export interface PolicyContext {
+export interface PolicyContext extends Targets {
   readonly parts: readonly Part[];
-  readonly gateways: TargetTable<GatewayTarget>;
-  readonly routes: TargetTable<RouteTarget>;
   /** The policy kinds that stand on a target already, with who put them there. */
   takenKinds(target: TargetName): Map<string, string>;
   readonly nowMs: number;
@@ -47,23 +39,6 @@ export interface TranslatedPolicy {
   readonly resource: PolicyResource;
   readonly attachments: readonly Attachment[];
   readonly closures: readonly Closure[];
-}
-
-/** One valid part, as the policies that it stands for. */
-interface ValidPart {
-  readonly path: Path;
-  readonly isSecurity: boolean;
-  readonly policies: readonly {
-    readonly definition: PolicyDefinition;
-    readonly written: unknown;
-    readonly config: unknown;
-  }[];
-}
-
-interface ResolvedTarget {
-  readonly reference: ObjectReference;
-  readonly scope: Extract<Scope, "gateway" | "route">;
-  readonly names: readonly string[];
 }
 
 export function translatePolicy(
@@ -146,158 +121,6 @@ export function translatePolicy(
     attachments,
     closures,
   };
-}
-
-type Fault = (path: Path, message: string, isSecurity: boolean) => void;
-
-function checkParts(
-  spec: Readonly<Record<string, unknown>>,
-  parts: readonly Part[],
-  document: ResourceDocument,
-  fault: Fault,
-): ValidPart[] {
-  const { found, unknown } = findParts(spec, parts);
-  for (const { path, value, known } of unknown) {
-    const field = String(path.at(-1));
-    fault(path, `unknown field${suggestion(field, known)}`, mayProtect(field, value, known));
-  }
-  if (found.length === 0 && unknown.length === 0)
-    fault(["spec"], "one of `traffic`, `backend` is needed, with at least one policy", false);
-
-  const valid: ValidPart[] = [];
-  for (const { part, path, value } of found) {
-    const checked = validate(part.schema, document, value, path);
-    if (!checked.ok) {
-      for (const problem of checked.problems) fault(pathBelow(path, problem.path), problem.message, part.isSecurity);
-      continue;
-    }
-    const policies: ValidPart["policies"][number][] = [];
-    for (const { definition, written } of part.toPolicies(value)) {
-      const parsed = definition.schema.safeParse(written);
-      if (parsed.success) policies.push({ definition, written, config: parsed.data });
-      else for (const issue of parsed.error.issues) fault(path, issue.message, part.isSecurity);
-    }
-    if (policies.length > 0) valid.push({ path, isSecurity: part.isSecurity, policies });
-  }
-  return valid;
-}
-
-/** The validator names the whole path as a text; below the part it is kept as one last step. */
-function pathBelow(path: Path, text: string): Path {
-  const prefix = pathText(path);
-  const rest = text.startsWith(prefix) ? text.slice(prefix.length).replace(/^\./, "") : "";
-  return rest === ""
-    ? path
-    : [
-        ...path,
-        ...rest
-          .split(/[.[\]]+/)
-          .filter((step) => step !== "")
-          .map((step) => (/^\d+$/.test(step) ? Number(step) : step)),
-      ];
-}
-
-/** A misspelt field that was to protect its targets: judged by its name, its nearest neighbour, and what it holds. */
-function mayProtect(field: string, value: unknown, known: readonly string[]): boolean {
-  if (/auth/i.test(field) || /auth/i.test(nearestName(field, known) ?? "")) return true;
-  return isObject(value) && Object.entries(value).some(([name, inner]) => mayProtect(name, inner, []));
-}
-
-function resolveTargets(
-  spec: Readonly<Record<string, unknown>>,
-  namespace: string,
-  context: PolicyContext,
-  problems: ProblemList,
-): { outcomes: TargetOutcome[]; targets: ResolvedTarget[] } {
-  const outcomes: TargetOutcome[] = [];
-  const targets: ResolvedTarget[] = [];
-  const refs = listOf(spec.targetRefs);
-  if (refs.length > MAX_TARGETS)
-    problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are taken, the others are left out`);
-
-  for (const [i, ref] of refs.slice(0, MAX_TARGETS).entries()) {
-    const fields = isObject(ref) ? ref : {};
-    const reference: ObjectReference = {
-      group: textOf(fields.group) ?? "",
-      kind: textOf(fields.kind) ?? "",
-      namespace: textOf(fields.namespace) ?? namespace,
-      name: textOf(fields.name) ?? "",
-    };
-    const path = ["spec", "targetRefs", i];
-    const wrong = wrongReference(reference, namespace);
-    if (wrong) {
-      problems.add([...path, wrong.field], wrong.message);
-      const message = `${pathText([...path, wrong.field])}: ${wrong.message}`;
-      const invalid: Verdict = { isTrue: false, reason: "Invalid", message };
-      outcomes.push({
-        reference,
-        gateways: [],
-        accepted: invalid,
-        missing: { ...invalid, reason: "TargetNotSupported" },
-      });
-      continue;
-    }
-    const found = lookUp(reference, textOf(fields.sectionName), context);
-    if (typeof found === "string") {
-      problems.add(path, found);
-      const reason = found.endsWith("not found") ? "TargetNotFound" : "TargetNotAttached";
-      outcomes.push({ reference, gateways: [], missing: { isTrue: false, reason, message: found } });
-      continue;
-    }
-    targets.push(found.target);
-    outcomes.push({ reference, gateways: found.gateways, missing: undefined });
-  }
-  return { outcomes, targets };
-}
-
-function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {
-  if (reference.kind !== "Gateway" && reference.kind !== "HTTPRoute") {
-    const shown = reference.kind === "" ? "the kind is missing" : `the kind ${reference.kind} is not supported`;
-    return { field: "kind", message: `${shown}: use Gateway or HTTPRoute` };
-  }
-  if (reference.group !== GATEWAY_API_GROUP) return { field: "group", message: `expected ${GATEWAY_API_GROUP}` };
-  if (reference.name === "") return { field: "name", message: "required field is missing" };
-  if (reference.namespace !== namespace)
-    return { field: "namespace", message: "a policy reaches targets of its own namespace only" };
-  return undefined;
-}
-
-function lookUp(
-  reference: ObjectReference,
-  sectionName: string | undefined,
-  context: PolicyContext,
-): { target: ResolvedTarget; gateways: readonly ObjectReference[] } | string {
-  const isInSection = (section: { sectionName: string | undefined }): boolean =>
-    sectionName === undefined || section.sectionName === sectionName;
-  const { namespace, name } = reference;
-  const shown = `${referenceText(reference)}${sectionName === undefined ? "" : ` section ${sectionName}`}`;
-  if (reference.kind === "Gateway") {
-    const found = context.gateways.find(namespace, name);
-    const names = [...new Set((found?.listeners ?? []).filter(isInSection).map(({ gateway }) => gateway))];
-    if (!found || (sectionName !== undefined && names.length === 0)) return `${shown} was not found`;
-    if (names.length === 0) return `${shown} has no listener that can be served`;
-    return {
-      target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names },
-      gateways: [found.reference],
-    };
-  }
-  const found = context.routes.find(namespace, name);
-  const names = (found?.rules ?? []).filter(isInSection).map(({ route }) => route);
-  if (!found || (sectionName !== undefined && names.length === 0)) return `${shown} was not found`;
-  if (found.gateways.length === 0 || names.length === 0) return `${shown} is not attached to any Gateway`;
-  return {
-    target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "route", names },
-    gateways: found.gateways,
-  };
-}
-
-/** Budgets belong to what was named: the whole target, or one section of it. */
-function ownerOf(
-  found: { readonly reference: ObjectReference },
-  sectionName: string | undefined,
-): { namespace: string; name: string } {
-  const { namespace, name } = found.reference;
-  return { namespace, name: sectionName === undefined ? name : `${name}/${sectionName}` };
 }
 
 function closuresOf(targets: readonly ResolvedTarget[], because: ConfigError): Closure[] {

@@ -25,11 +25,7 @@ export interface AnswerHandlers {
   readonly signal?: AbortSignal;
 }
 
-type Line =
-  | { status: number; headers: [string, string][] }
-  | { text: string }
-  | { end: true }
-  | { error: string };
+type Line = { status: number; headers: [string, string][] } | { text: string } | { end: true } | { error: string };
 
 export async function callListener(request: ListenerRequest, handlers: AnswerHandlers = {}): Promise<ListenerAnswer> {
   let status = 0;

@@ -11,9 +11,7 @@ const MAX_SHORT = 40;
 
 export function Json({ value, open = OPEN_DEPTH }: { value: unknown; open?: number }) {
   return (
-    <div class="json">
-      {isBranch(value) ? <Entries value={value} depth={0} open={open} /> : <Leaf value={value} />}
-    </div>
+    <div class="json">{isBranch(value) ? <Entries value={value} depth={0} open={open} /> : <Leaf value={value} />}</div>
   );
 }
 
@@ -22,7 +20,13 @@ function Entries({ value, depth, open }: { value: object; depth: number; open: n
   return (
     <>
       {entries.slice(0, MAX_ENTRIES).map(([key, item]) => (
-        <Entry key={key} name={Array.isArray(value) ? "–" : `${visible(key)}:`} value={item} depth={depth} open={open} />
+        <Entry
+          key={key}
+          name={Array.isArray(value) ? "–" : `${visible(key)}:`}
+          value={item}
+          depth={depth}
+          open={open}
+        />
       ))}
       {entries.length > MAX_ENTRIES ? <div class="muted">{entries.length - MAX_ENTRIES} more</div> : null}
     </>

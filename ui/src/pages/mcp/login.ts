@@ -25,9 +25,18 @@ export const LOGIN_CHANNEL = "gateway-login";
 const CALLBACK = "/ui/callback";
 
 /** Resolves with the access token. */
-export async function login(endpoint: Endpoint, authenticate: string | undefined, report: Report, signal: AbortSignal): Promise<string> {
+export async function login(
+  endpoint: Endpoint,
+  authenticate: string | undefined,
+  report: Report,
+  signal: AbortSignal,
+): Promise<string> {
   const legs: Leg[] = [];
-  async function leg<Value>(title: string, run: () => Promise<Value>, shown: (value: Value) => unknown = (value) => value): Promise<Value> {
+  async function leg<Value>(
+    title: string,
+    run: () => Promise<Value>,
+    shown: (value: Value) => unknown = (value) => value,
+  ): Promise<Value> {
     const index = legs.push({ title, state: "running", detail: undefined }) - 1;
     report([...legs]);
     try {
@@ -43,7 +52,9 @@ export async function login(endpoint: Endpoint, authenticate: string | undefined
   }
 
   const metadataUrl = /resource_metadata="([^"]+)"/.exec(authenticate ?? "")?.[1];
-  const resourcePath = metadataUrl ? new URL(metadataUrl).pathname : `/.well-known/oauth-protected-resource${endpoint.path}`;
+  const resourcePath = metadataUrl
+    ? new URL(metadataUrl).pathname
+    : `/.well-known/oauth-protected-resource${endpoint.path}`;
   const resource = await leg("Protected resource metadata", () => getJson(endpoint, resourcePath));
   const server = await leg("Authorization server metadata", () => serverMetadata(endpoint));
   const redirectUri = location.origin + CALLBACK;
@@ -61,7 +72,11 @@ export async function login(endpoint: Endpoint, authenticate: string | undefined
     ...(scopes.length > 0 ? { scope: scopes.join(" ") } : {}),
     ...(typeof resource.resource === "string" ? { resource: resource.resource } : {}),
   });
-  const code = await leg(`Sign in at ${new URL(url).origin}`, () => authorize(url, state, signal), () => "a code came back");
+  const code = await leg(
+    `Sign in at ${new URL(url).origin}`,
+    () => authorize(url, state, signal),
+    () => "a code came back",
+  );
   const token = await leg(
     "Token",
     () =>
@@ -136,7 +151,8 @@ async function requestToken(endpoint: Endpoint, form: Record<string, string>): P
     resourcePath: endpoint.path,
     form,
   });
-  if (status !== 200 || typeof body.access_token !== "string") throw new Error(`the token endpoint answered ${status}: ${JSON.stringify(body)}`);
+  if (status !== 200 || typeof body.access_token !== "string")
+    throw new Error(`the token endpoint answered ${status}: ${JSON.stringify(body)}`);
   return body;
 }
 
@@ -147,7 +163,8 @@ function hostOf({ host }: Endpoint): Record<string, string> {
 function authorizationUrl(base: string, parameters: Record<string, string>): string {
   const url = new URL(base);
   // Whatever the metadata says, the window never runs a script of somebody else as ours.
-  if (url.protocol !== "https:" && url.protocol !== "http:") throw new Error("the authorization endpoint is no web address");
+  if (url.protocol !== "https:" && url.protocol !== "http:")
+    throw new Error("the authorization endpoint is no web address");
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
   return url.href;
 }
@@ -161,5 +178,8 @@ async function challengeOf(verifier: string): Promise<string> {
 }
 
 function base64Url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+  return btoa(String.fromCharCode(...bytes))
+    .replaceAll("+", "-")
+    .replaceAll("/", "_")
+    .replaceAll("=", "");
 }

@@ -123,14 +123,17 @@ export class McpClient {
         requestId = headers.get("x-request-id");
         this.#sessionId = headers.get("mcp-session-id") ?? this.#sessionId;
       };
-      this.#post({ id, method, params }, { receive, onHead, ...(options.signal ? { signal: options.signal } : {}) }).then(
-        (answer) => {
-          if (reply === undefined) reject(new McpError(problemOf(answer), answer));
-        },
-        reject,
-      );
+      this.#post(
+        { id, method, params },
+        { receive, onHead, ...(options.signal ? { signal: options.signal } : {}) },
+      ).then((answer) => {
+        if (reply === undefined) reject(new McpError(problemOf(answer), answer));
+      }, reject);
       options.signal?.addEventListener("abort", () => {
-        this.#post({ method: "notifications/cancelled", params: { requestId: id, reason: "cancelled by the user" } }).catch(() => undefined);
+        this.#post({
+          method: "notifications/cancelled",
+          params: { requestId: id, reason: "cancelled by the user" },
+        }).catch(() => undefined);
         reject(new McpError("cancelled"));
       });
     });
@@ -138,21 +141,32 @@ export class McpClient {
 
   async close(): Promise<void> {
     if (this.#sessionId === undefined) return;
-    await callListener({ listener: this.#endpoint.listener, method: "DELETE", path: this.#endpoint.path, headers: this.#headers() });
+    await callListener({
+      listener: this.#endpoint.listener,
+      method: "DELETE",
+      path: this.#endpoint.path,
+      headers: this.#headers(),
+    });
     this.#sessionId = undefined;
   }
 
   async #answer(message: Message): Promise<void> {
-    const reply = (body: object): Promise<unknown> => this.#post({ id: message.id ?? null, ...body }).catch(() => undefined);
+    const reply = (body: object): Promise<unknown> =>
+      this.#post({ id: message.id ?? null, ...body }).catch(() => undefined);
     if (message.method === "ping") await reply({ result: {} });
     else if (message.method === "roots/list") await reply({ result: { roots: [] } });
-    else if (message.method === "elicitation/create") await reply({ result: await this.#askUser(message.params ?? {}) });
+    else if (message.method === "elicitation/create")
+      await reply({ result: await this.#askUser(message.params ?? {}) });
     else await reply({ error: { code: -32601, message: "this client does not offer that" } });
   }
 
   async #post(
     message: object,
-    handlers: { receive?(message: Message): void; onHead?(headers: ReadonlyMap<string, string>): void; signal?: AbortSignal } = {},
+    handlers: {
+      receive?(message: Message): void;
+      onHead?(headers: ReadonlyMap<string, string>): void;
+      signal?: AbortSignal;
+    } = {},
   ): Promise<ListenerAnswer> {
     let isStream = false;
     const read = createEventReader((data) => {
@@ -197,7 +211,10 @@ export class McpClient {
 
 function problemOf({ status, text }: ListenerAnswer): string {
   const body = parse(text) as { error?: string | { message?: string }; error_description?: string } | undefined;
-  const said = body?.error_description ?? (typeof body?.error === "object" ? body.error.message : body?.error) ?? text.slice(0, 300);
+  const said =
+    body?.error_description ??
+    (typeof body?.error === "object" ? body.error.message : body?.error) ??
+    text.slice(0, 300);
   return `the gateway answered ${status}${said === "" ? "" : `: ${said}`}`;
 }
 

@@ -1,4 +1,160 @@
-/** To come. */
+/**
+ * MCP: the servers behind the gateway, and a client that connects like any other to try their tools.
+ */
+import { isReadOnly } from "../../data/about.ts";
+import { type DumpBackend, dump, listOf, targetText, textOf } from "../../data/dump.ts";
+import { type Endpoint, endpointsOf } from "../../data/endpoints.ts";
+import { usePoll } from "../../data/poll.ts";
+import { tasks, tasksOfKind } from "../../data/tasks.ts";
+import { param, setParams } from "../../frame/router.ts";
+import { visible } from "../../parts/format.ts";
+import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
+import { Branch } from "../runtime/task-tree.tsx";
+import { Credential, LoginPanel } from "./credential.tsx";
+import { Playground } from "./playground.tsx";
+import { connect, connection, disconnect } from "./session.ts";
+
 export function Mcp() {
-  return <h1>mcp</h1>;
+  const loaded = usePoll(dump);
+  if (!loaded) return <Skeleton lines={6} />;
+  const endpoints = endpointsOf(loaded, "mcp");
+  const backends = loaded.backends.filter(({ type }) => type === "mcp");
+  if (backends.length === 0)
+    return (
+      <>
+        <PageHead title="MCP" doc="Servers, tools, and a place to call them." />
+        <Empty title="No MCP server is configured" yaml={EXAMPLE}>
+          <p>
+            Ten lines put a server behind the gateway; every MCP client can then connect to http://localhost:3000/mcp:
+          </p>
+        </Empty>
+      </>
+    );
+  const current = connection.value;
+  const chosen =
+    endpoints.find(({ id }) => id === param("at")) ??
+    (current.state === "none" ? undefined : current.endpoint) ??
+    endpoints[0];
+  return (
+    <>
+      <PageHead title="MCP" doc="Servers, tools, and a place to call them.">
+        {isReadOnly.value || !chosen ? null : <Connecting endpoints={endpoints} chosen={chosen} />}
+      </PageHead>
+      {current.state === "failed" ? <LoginPanel endpoint={current.endpoint} problem={current.problem} /> : null}
+      {current.state === "connecting" ? (
+        <Panel title="Connecting">
+          <Skeleton lines={2} />
+        </Panel>
+      ) : null}
+      {current.state === "open" ? <Playground open={current} /> : null}
+      <Targets backends={backends} />
+      <Sessions />
+    </>
+  );
 }
+
+function Connecting({ endpoints, chosen }: { endpoints: readonly Endpoint[]; chosen: Endpoint }) {
+  const isOpen = connection.value.state === "open";
+  return (
+    <>
+      <Credential />
+      <select
+        class="input"
+        aria-label="Endpoint"
+        value={chosen.id}
+        onChange={(event) => setParams({ at: event.currentTarget.value, tool: "" })}
+      >
+        {endpoints.map(({ id, port, path, route }) => (
+          <option key={id} value={id}>
+            {visible(`:${port}${path} (${route})`)}
+          </option>
+        ))}
+      </select>
+      {isOpen ? (
+        <button type="button" class="button" onClick={disconnect}>
+          Disconnect
+        </button>
+      ) : (
+        <button
+          type="button"
+          class="button primary"
+          disabled={connection.value.state === "connecting"}
+          onClick={() => connect(chosen)}
+        >
+          Connect
+        </button>
+      )}
+    </>
+  );
+}
+
+function Targets({ backends }: { backends: readonly DumpBackend[] }) {
+  const rows = backends.flatMap((backend) => listOf(backend.targets).map((target) => ({ backend, target })));
+  return (
+    <Panel title="Servers" flush>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">name</th>
+            <th scope="col">backend</th>
+            <th scope="col">reached by</th>
+            <th scope="col">state</th>
+            <th scope="col">last error</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ backend, target }) => (
+            <tr key={`${backend.name} ${textOf(target.name)}`}>
+              <td class="mono">{visible(textOf(target.name))}</td>
+              <td class="mono muted">{visible(backend.name)}</td>
+              <td class="mono wrap">{visible(targetText(target))}</td>
+              <td>
+                <Status level={target.lastError ? "warn" : "ok"}>
+                  {visible(textOf(target.state ?? (target.lastError ? "failing" : "configured")))}
+                </Status>
+                {target.protocolVersion === undefined ? null : (
+                  <span class="muted"> {textOf(target.protocolVersion)}</span>
+                )}
+              </td>
+              <td class="wrap">
+                {visible(textOf(target.lastError))}
+                {Array.isArray(target.stderr) && target.stderr.length > 0 ? (
+                  <details>
+                    <summary>stderr</summary>
+                    <pre class="code">{target.stderr.map((line) => visible(textOf(line))).join("\n")}</pre>
+                  </details>
+                ) : null}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Panel>
+  );
+}
+
+function Sessions() {
+  const report = usePoll(tasks);
+  const backends = tasksOfKind(report?.tasks ?? [], ({ kind }) => kind === "mcp backend");
+  const sessions = backends.flatMap(({ children }) => children ?? []);
+  return (
+    <Panel title="Sessions and their processes" end={<span class="muted">{sessions.length} open</span>}>
+      {sessions.length === 0 ? (
+        <p class="muted">
+          None is open. Each client that connects gets one, with a process of its own where the server runs over stdio.
+        </p>
+      ) : (
+        <Branch list={backends} />
+      )}
+    </Panel>
+  );
+}
+
+const EXAMPLE = `mcp:
+  port: 3000
+  targets:
+    - name: everything
+      stdio:
+        cmd: npx
+        args: ["-y", "@modelcontextprotocol/server-everything"]`;

@@ -20,7 +20,9 @@ export function SchemaForm({
   onChange(value: Fields): void;
   root?: JsonSchema;
 }) {
-  const properties = Object.entries(Object.assign({}, ...branches(schema, root).map((one) => one.properties ?? {})) as Record<string, JsonSchema>);
+  const properties = Object.entries(
+    Object.assign({}, ...branches(schema, root).map((one) => one.properties ?? {})) as Record<string, JsonSchema>,
+  );
   const required = new Set(branches(schema, root).flatMap((one) => one.required ?? []));
   if (properties.length === 0) return <p class="muted">No arguments.</p>;
   return (
@@ -67,7 +69,11 @@ function Property({ name, schema, root, isRequired, value, onChange }: PropertyP
   );
   if (values.length > 0)
     return label(
-      <select class="input" value={value === undefined ? "" : JSON.stringify(value)} onChange={(event) => onChange(parsed(event.currentTarget.value))}>
+      <select
+        class="input"
+        value={value === undefined ? "" : JSON.stringify(value)}
+        onChange={(event) => onChange(parsed(event.currentTarget.value))}
+      >
         <option value="">{isRequired ? "choose one" : "leave out"}</option>
         {values.map((one) => (
           <option key={String(one)} value={JSON.stringify(one)}>
@@ -78,7 +84,11 @@ function Property({ name, schema, root, isRequired, value, onChange }: PropertyP
     );
   if (type === "boolean")
     return label(
-      <select class="input" value={value === undefined ? "" : String(value)} onChange={(event) => onChange(parsed(event.currentTarget.value))}>
+      <select
+        class="input"
+        value={value === undefined ? "" : String(value)}
+        onChange={(event) => onChange(parsed(event.currentTarget.value))}
+      >
         <option value="">leave out</option>
         <option value="true">true</option>
         <option value="false">false</option>
@@ -93,7 +103,9 @@ function Property({ name, schema, root, isRequired, value, onChange }: PropertyP
         required={isRequired}
         value={value === undefined ? "" : String(value)}
         placeholder={placeholderOf(all)}
-        onInput={(event) => onChange(Number.isNaN(event.currentTarget.valueAsNumber) ? undefined : event.currentTarget.valueAsNumber)}
+        onInput={(event) =>
+          onChange(Number.isNaN(event.currentTarget.valueAsNumber) ? undefined : event.currentTarget.valueAsNumber)
+        }
       />,
     );
   if (type === "string")
@@ -111,14 +123,29 @@ function Property({ name, schema, root, isRequired, value, onChange }: PropertyP
     return (
       <fieldset class="stack">
         <legend class="mono">{visible(name)}</legend>
-        <SchemaForm schema={schema} root={root} value={(value as Fields | undefined) ?? {}} onChange={(next) => onChange(Object.keys(next).length === 0 ? undefined : next)} />
+        <SchemaForm
+          schema={schema}
+          root={root}
+          value={(value as Fields | undefined) ?? {}}
+          onChange={(next) => onChange(Object.keys(next).length === 0 ? undefined : next)}
+        />
       </fieldset>
     );
   return label(<JsonField value={value} onChange={onChange} placeholder={type === "array" ? "[ … ]" : "JSON"} />);
 }
 
 /** What is no JSON yet is kept as it is being typed, and not sent. */
-export function JsonField({ value, onChange, placeholder, rows = 2 }: { value: unknown; onChange(value: unknown): void; placeholder: string; rows?: number }) {
+export function JsonField({
+  value,
+  onChange,
+  placeholder,
+  rows = 2,
+}: {
+  value: unknown;
+  onChange(value: unknown): void;
+  placeholder: string;
+  rows?: number;
+}) {
   const [text, setText] = useState(value === undefined ? "" : JSON.stringify(value, null, 2));
   const isWrong = text.trim() !== "" && parsed(text) === undefined;
   return (

@@ -1,0 +1,27 @@
+/**
+ * The server behind every contestant: answers `initialize`, and every tool call with a short text, as fast as
+ * possible. It does nothing else, so that what is measured is in front of it.
+ */
+let rest = "";
+process.stdin.setEncoding("utf8").on("data", (chunk) => {
+  const lines = (rest + chunk).split("\n");
+  rest = lines.pop();
+  let out = "";
+  for (const line of lines) {
+    const { id, method, params } = JSON.parse(line);
+    if (id === undefined) continue;
+    const result =
+      method === "initialize"
+        ? {
+            protocolVersion: params.protocolVersion,
+            capabilities: { tools: {} },
+            serverInfo: { name: "echo", version: "1" },
+          }
+        : method === "tools/call"
+          ? { content: [{ type: "text", text: "x".repeat(128) }] }
+          : {};
+    out += `${JSON.stringify({ result, jsonrpc: "2.0", id })}\n`;
+  }
+  if (out !== "") process.stdout.write(out);
+});
+process.stdin.on("end", () => process.exit(0));

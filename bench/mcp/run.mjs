@@ -1,0 +1,151 @@
+/**
+ * MCP over stdio: tool calls through the gateway, a bare bridge, and the peers, in front of the same server. CPU of
+ * the process in front per call, memory per idle session, and the time until `initialize` answers.
+ */
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { performance } from "node:perf_hooks";
+import { fileURLToPath } from "node:url";
+import { compare, median } from "../support/compare.mjs";
+import { residentBytes } from "../support/cpu.mjs";
+import { freePort, start } from "../support/process.mjs";
+import { makeCalls, openSession, post } from "./calls.mjs";
+import { peers } from "./peers.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = join(here, "../..");
+const server = [process.execPath, join(here, "echo-server.mjs")];
+const IDLE_SESSIONS = 200;
+
+export async function benchMcp({ quick = false } = {}) {
+  // A certificate bundle costs every start of Node tens of milliseconds.
+  delete process.env.NODE_EXTRA_CA_CERTS;
+  const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
+  const running = [];
+  try {
+    const contestants = [];
+    const add = async (name, args, port) => {
+      try {
+        const started = await start(process.execPath, args, port);
+        running.push(started);
+        contestants.push({ name, ...started, sessions: [] });
+      } catch (error) {
+        console.log(`${name} did not start: ${error.message}`);
+      }
+    };
+    const barePort = await freePort();
+    await add("bare bridge", [join(here, "bare-bridge.mjs"), String(barePort), ...server], barePort);
+    for (const [name, level] of [
+      ["gateway, access log off", "warn,access=off"],
+      ["gateway, access log on", "info"],
+    ]) {
+      const port = await freePort();
+      const file = join(folder, `${level.length}.yaml`);
+      writeFileSync(file, config(port, level));
+      await add(name, [join(root, process.env.BENCH_DIST ?? "dist", "gateway.js"), "-f", file], port);
+    }
+    if (!quick) {
+      for (const peer of peers()) {
+        const port = await freePort();
+        await add(peer.name, peer.args(port, server), port);
+      }
+    }
+
+    for (const contestant of contestants) {
+      for (let i = 0; i < 8; i++) contestant.sessions.push(await openSession(contestant.port));
+    }
+    const workloads = [
+      ["tools/call, 1 in flight", 1, 1, 1500],
+      ["tools/call, 1 session × 64 in flight", 1, 64, 3000],
+      ["tools/call, 8 sessions × 8 in flight", 8, 64, 3000],
+    ];
+    for (const [title, sessions, connections, perRound] of workloads) {
+      await compare({
+        title,
+        contestants,
+        warmUp: quick ? 3000 : 8000,
+        rounds: quick ? 3 : 7,
+        perRound,
+        run: (contestant, count) =>
+          makeCalls({ port: contestant.port, sessions: contestant.sessions.slice(0, sessions), connections, count }),
+        baseline: "bare bridge",
+      });
+    }
+    await timeToFirstByte(contestants, quick ? 10 : 40);
+    await idleMemory(contestants);
+  } finally {
+    for (const one of running) await one.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function timeToFirstByte(contestants, count) {
+  console.log("\ninitialize, ms to the first byte of the answer (median)");
+  const alone = [];
+  for (let i = 0; i < count; i++) alone.push(await childAlone());
+  console.log(`  the child alone            ${median(alone).toFixed(1)}`);
+  for (const { name, port } of contestants) {
+    const times = [];
+    for (let i = 0; i < count; i++) {
+      const startMs = performance.now();
+      const response = await post(port, initialize());
+      await response.body.getReader().read();
+      times.push(performance.now() - startMs);
+      const sessionId = response.headers.get("mcp-session-id");
+      if (sessionId)
+        await fetch(`http://127.0.0.1:${port}/mcp`, { method: "DELETE", headers: { "mcp-session-id": sessionId } });
+    }
+    console.log(`  ${name.padEnd(26)} ${median(times).toFixed(1)}`);
+  }
+}
+
+function childAlone() {
+  return new Promise((resolve) => {
+    const startMs = performance.now();
+    const child = spawn(server[0], server.slice(1), { stdio: ["pipe", "pipe", "inherit"] });
+    child.stdout.once("data", () => {
+      resolve(performance.now() - startMs);
+      child.stdin.end();
+    });
+    child.stdin.write(`${JSON.stringify(initialize())}\n`);
+  });
+}
+
+function initialize() {
+  return {
+    jsonrpc: "2.0",
+    id: 0,
+    method: "initialize",
+    params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "bench", version: "1" } },
+  };
+}
+
+async function idleMemory(contestants) {
+  console.log(`\nKB of the process in front per idle session (${IDLE_SESSIONS} opened)`);
+  for (const { name, port, pid } of contestants) {
+    const before = residentBytes(pid);
+    for (let i = 0; i < IDLE_SESSIONS; i += 10) {
+      await Promise.all(Array.from({ length: 10 }, () => openSession(port)));
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2000));
+    console.log(`  ${name.padEnd(26)} ${((residentBytes(pid) - before) / 1024 / IDLE_SESSIONS).toFixed(0)}`);
+  }
+}
+
+function config(port, level) {
+  return JSON.stringify({
+    config: { adminAddr: "off", logging: { level } },
+    gateways: { default: { port, address: "127.0.0.1" } },
+    routes: [
+      {
+        backends: [
+          {
+            mcp: { maxChildren: 10_000, targets: [{ name: "echo", stdio: { cmd: server[0], args: server.slice(1) } }] },
+          },
+        ],
+      },
+    ],
+  });
+}

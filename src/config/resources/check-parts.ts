@@ -1,0 +1,76 @@
+/**
+ * The parts of a policy's spec, held against their schemas. A field that nobody knows may have been meant to protect:
+ * such a mistake counts as one of security.
+ */
+import { nearestName, suggestion } from "../../cel/nearest-name.ts";
+import type { PolicyDefinition } from "../../core/policy.ts";
+import { validate } from "../problems.ts";
+import { type Path, pathText } from "../yaml-source.ts";
+import type { ResourceDocument } from "./documents.ts";
+import { findParts, isObject, type Part } from "./parts.ts";
+
+/** One valid part, as the policies that it stands for. */
+export interface ValidPart {
+  readonly path: Path;
+  readonly isSecurity: boolean;
+  readonly policies: readonly {
+    readonly definition: PolicyDefinition;
+    readonly written: unknown;
+    readonly config: unknown;
+  }[];
+}
+
+export type Fault = (path: Path, message: string, isSecurity: boolean) => void;
+
+export function checkParts(
+  spec: Readonly<Record<string, unknown>>,
+  parts: readonly Part[],
+  document: ResourceDocument,
+  fault: Fault,
+): ValidPart[] {
+  const { found, unknown } = findParts(spec, parts);
+  for (const { path, value, known } of unknown) {
+    const field = String(path.at(-1));
+    fault(path, `unknown field${suggestion(field, known)}`, mayProtect(field, value, known));
+  }
+  if (found.length === 0 && unknown.length === 0)
+    fault(["spec"], "one of `traffic`, `backend` is needed, with at least one policy", false);
+
+  const valid: ValidPart[] = [];
+  for (const { part, path, value } of found) {
+    const checked = validate(part.schema, document, value, path);
+    if (!checked.ok) {
+      for (const problem of checked.problems) fault(pathBelow(path, problem.path), problem.message, part.isSecurity);
+      continue;
+    }
+    const policies: ValidPart["policies"][number][] = [];
+    for (const { definition, written } of part.toPolicies(value)) {
+      const parsed = definition.schema.safeParse(written);
+      if (parsed.success) policies.push({ definition, written, config: parsed.data });
+      else for (const issue of parsed.error.issues) fault(path, issue.message, part.isSecurity);
+    }
+    if (policies.length > 0) valid.push({ path, isSecurity: part.isSecurity, policies });
+  }
+  return valid;
+}
+
+/** The validator names the whole path as a text; below the part it is kept as one last step. */
+function pathBelow(path: Path, text: string): Path {
+  const prefix = pathText(path);
+  const rest = text.startsWith(prefix) ? text.slice(prefix.length).replace(/^\./, "") : "";
+  return rest === ""
+    ? path
+    : [
+        ...path,
+        ...rest
+          .split(/[.[\]]+/)
+          .filter((step) => step !== "")
+          .map((step) => (/^\d+$/.test(step) ? Number(step) : step)),
+      ];
+}
+
+/** A misspelt field that was to protect its targets: judged by its name, its nearest neighbour, and what it holds. */
+function mayProtect(field: string, value: unknown, known: readonly string[]): boolean {
+  if (/auth/i.test(field) || /auth/i.test(nearestName(field, known) ?? "")) return true;
+  return isObject(value) && Object.entries(value).some(([name, inner]) => mayProtect(name, inner, []));
+}

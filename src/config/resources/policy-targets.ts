@@ -1,0 +1,121 @@
+/**
+ * The entries of a policy's targetRefs → the gateways and routes that they stand for, or why they stand for none.
+ */
+import type { Scope } from "../../core/policy.ts";
+import { pathText } from "../yaml-source.ts";
+import { GATEWAY_API_GROUP, type ObjectReference } from "./documents.ts";
+import { isObject } from "./parts.ts";
+import { listOf, type ProblemList, referenceText, textOf } from "./problem-list.ts";
+import type { TargetOutcome, Verdict } from "./status.ts";
+import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
+
+/** The Gateway API allows no more. */
+const MAX_TARGETS = 16;
+
+export interface Targets {
+  readonly gateways: TargetTable<GatewayTarget>;
+  readonly routes: TargetTable<RouteTarget>;
+}
+
+export interface ResolvedTarget {
+  readonly reference: ObjectReference;
+  readonly scope: Extract<Scope, "gateway" | "route">;
+  readonly names: readonly string[];
+}
+
+export function resolveTargets(
+  spec: Readonly<Record<string, unknown>>,
+  namespace: string,
+  context: Targets,
+  problems: ProblemList,
+): { outcomes: TargetOutcome[]; targets: ResolvedTarget[] } {
+  const outcomes: TargetOutcome[] = [];
+  const targets: ResolvedTarget[] = [];
+  const refs = listOf(spec.targetRefs);
+  if (refs.length > MAX_TARGETS)
+    problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are taken, the others are left out`);
+
+  for (const [i, ref] of refs.slice(0, MAX_TARGETS).entries()) {
+    const fields = isObject(ref) ? ref : {};
+    const reference: ObjectReference = {
+      group: textOf(fields.group) ?? "",
+      kind: textOf(fields.kind) ?? "",
+      namespace: textOf(fields.namespace) ?? namespace,
+      name: textOf(fields.name) ?? "",
+    };
+    const path = ["spec", "targetRefs", i];
+    const wrong = wrongReference(reference, namespace);
+    if (wrong) {
+      problems.add([...path, wrong.field], wrong.message);
+      const message = `${pathText([...path, wrong.field])}: ${wrong.message}`;
+      const invalid: Verdict = { isTrue: false, reason: "Invalid", message };
+      outcomes.push({
+        reference,
+        gateways: [],
+        accepted: invalid,
+        missing: { ...invalid, reason: "TargetNotSupported" },
+      });
+      continue;
+    }
+    const found = lookUp(reference, textOf(fields.sectionName), context);
+    if (typeof found === "string") {
+      problems.add(path, found);
+      const reason = found.endsWith("not found") ? "TargetNotFound" : "TargetNotAttached";
+      outcomes.push({ reference, gateways: [], missing: { isTrue: false, reason, message: found } });
+      continue;
+    }
+    targets.push(found.target);
+    outcomes.push({ reference, gateways: found.gateways, missing: undefined });
+  }
+  return { outcomes, targets };
+}
+
+function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {
+  if (reference.kind !== "Gateway" && reference.kind !== "HTTPRoute") {
+    const shown = reference.kind === "" ? "the kind is missing" : `the kind ${reference.kind} is not supported`;
+    return { field: "kind", message: `${shown}: use Gateway or HTTPRoute` };
+  }
+  if (reference.group !== GATEWAY_API_GROUP) return { field: "group", message: `expected ${GATEWAY_API_GROUP}` };
+  if (reference.name === "") return { field: "name", message: "required field is missing" };
+  if (reference.namespace !== namespace)
+    return { field: "namespace", message: "a policy reaches targets of its own namespace only" };
+  return undefined;
+}
+
+function lookUp(
+  reference: ObjectReference,
+  sectionName: string | undefined,
+  context: Targets,
+): { target: ResolvedTarget; gateways: readonly ObjectReference[] } | string {
+  const isInSection = (section: { sectionName: string | undefined }): boolean =>
+    sectionName === undefined || section.sectionName === sectionName;
+  const { namespace, name } = reference;
+  const shown = `${referenceText(reference)}${sectionName === undefined ? "" : ` section ${sectionName}`}`;
+  if (reference.kind === "Gateway") {
+    const found = context.gateways.find(namespace, name);
+    const names = [...new Set((found?.listeners ?? []).filter(isInSection).map(({ gateway }) => gateway))];
+    if (!found || (sectionName !== undefined && names.length === 0)) return `${shown} was not found`;
+    if (names.length === 0) return `${shown} has no listener that can be served`;
+    return {
+      target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names },
+      gateways: [found.reference],
+    };
+  }
+  const found = context.routes.find(namespace, name);
+  const names = (found?.rules ?? []).filter(isInSection).map(({ route }) => route);
+  if (!found || (sectionName !== undefined && names.length === 0)) return `${shown} was not found`;
+  if (found.gateways.length === 0 || names.length === 0) return `${shown} is not attached to any Gateway`;
+  return {
+    target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "route", names },
+    gateways: found.gateways,
+  };
+}
+
+/** Budgets belong to what was named: the whole target, or one section of it. */
+function ownerOf(
+  found: { readonly reference: ObjectReference },
+  sectionName: string | undefined,
+): { namespace: string; name: string } {
+  const { namespace, name } = found.reference;
+  return { namespace, name: sectionName === undefined ? name : `${name}/${sectionName}` };
+}

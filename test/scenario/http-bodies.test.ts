@@ -1,0 +1,310 @@
+/**
+ * Bodies through the gateway: streamed both ways, never collected, never cut short in silence.
+ */
+import assert from "node:assert/strict";
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { test } from "node:test";
+import { openRawClient, rawRequest, requestText } from "../support/raw-client.ts";
+import { backendFor, behindGateway, eventually, gatewayFor } from "../support/scenario.ts";
+
+const MIB = 1024 * 1024;
+
+test("GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS go through with their bodies", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]) {
+    const body = method === "GET" || method === "OPTIONS" ? undefined : `body of ${method}`;
+    const response = await fetch(`${gateway.url()}/x?a=1&b=%20`, { method, ...(body ? { body } : {}) });
+    assert.equal(response.status, 200, method);
+    await response.text();
+    const seen = backend.received.at(-1);
+    assert.deepEqual([seen?.method, seen?.url, seen?.body], [method, "/x?a=1&b=%20", body ?? ""]);
+  }
+  const head = await fetch(`${gateway.url()}/h`, { method: "HEAD" });
+  assert.equal(head.status, 200);
+  assert.equal(await head.text(), "");
+  assert.equal(backend.received.at(-1)?.method, "HEAD");
+});
+
+test("a POST without a body, an empty body and a body on GET keep their framing", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  const cases: [text: string, length: string | undefined, body: string][] = [
+    [requestText("POST / HTTP/1.1"), "0", ""],
+    [requestText("POST / HTTP/1.1", ["Content-Length: 0"]), "0", ""],
+    [requestText("POST / HTTP/1.1", ["Transfer-Encoding: chunked"], "0\r\n\r\n"), undefined, ""],
+    [requestText("GET / HTTP/1.1", ["Content-Length: 3"], "abc"), "3", "abc"],
+    [requestText("GET / HTTP/1.1", ["Transfer-Encoding: chunked"], "3\r\nabc\r\n0\r\n\r\n"), undefined, "abc"],
+    [requestText("DELETE / HTTP/1.1", ["Content-Length: 3"], "abc"), "3", "abc"],
+    [requestText("GET / HTTP/1.1"), undefined, ""],
+  ];
+  for (const [text, length, body] of cases) {
+    assert.equal((await rawRequest(gateway.port(), text)).status, 200, text);
+    const seen = backend.received.at(-1);
+    assert.equal(seen?.body, body);
+    assert.equal(seen?.headers["content-length"], length, text);
+  }
+});
+
+test("HEAD keeps the length that the body would have, 204 and 304 have none", async (t) => {
+  const { gateway } = await behindGateway(t, (req, res) => {
+    if (req.url === "/head") res.writeHead(200, { "content-length": "12345" });
+    else if (req.url === "/304") res.writeHead(304, { etag: '"x"' });
+    else res.writeHead(204);
+    res.end();
+  });
+  const head = await fetch(`${gateway.url()}/head`, { method: "HEAD" });
+  assert.equal(head.headers.get("content-length"), "12345");
+  const nothing = await rawRequest(gateway.port(), requestText("GET /204 HTTP/1.1"));
+  assert.doesNotMatch(nothing.text, /content-length|transfer-encoding/i);
+  const unchanged = await rawRequest(gateway.port(), requestText("GET /304 HTTP/1.1"));
+  assert.equal(unchanged.status, 304);
+  assert.doesNotMatch(unchanged.text, /transfer-encoding/i);
+});
+
+test("200 MB down and 200 MB up pass with memory bounded", async (t) => {
+  const total = 200 * MIB;
+  const chunk = Buffer.alloc(256 * 1024, 7);
+  let uploaded = 0;
+  const { gateway } = await behindGateway(t, (req, res) => {
+    if (req.method === "POST") {
+      req.on("data", (part: Buffer) => {
+        uploaded += part.length;
+      });
+      req.on("end", () => res.end(String(uploaded)));
+      return;
+    }
+    let left = total;
+    const more = (): void => {
+      while (left > 0) {
+        left -= chunk.length;
+        if (!res.write(chunk)) {
+          res.once("drain", more);
+          return;
+        }
+      }
+      res.end();
+    };
+    more();
+  });
+  const before = process.memoryUsage().rss;
+  let peak = before;
+  const watch = setInterval(() => {
+    peak = Math.max(peak, process.memoryUsage().rss);
+  }, 20);
+  t.after(() => clearInterval(watch));
+
+  let downloaded = 0;
+  const down = await send(gateway.port(), "GET", "/down");
+  for await (const part of down) downloaded += (part as Buffer).length;
+  assert.equal(downloaded, total);
+
+  const up = httpRequest({ port: gateway.port(), method: "POST", path: "/up" });
+  const answered = new Promise<IncomingMessage>((resolve, reject) =>
+    up.once("response", resolve).once("error", reject),
+  );
+  for (let left = total; left > 0; left -= chunk.length) {
+    if (!up.write(chunk)) await new Promise((resolve) => up.once("drain", resolve));
+  }
+  up.end();
+  assert.equal(await textOf(await answered), String(total));
+  // Client, gateway and backend share this process; what one of them would collect shows all the same.
+  const grown = (peak - before) / MIB;
+  t.diagnostic(`RSS grew by ${grown.toFixed(0)} MB`);
+  assert.ok(grown < 100, `RSS grew by ${grown.toFixed(0)} MB`);
+});
+
+test("a client that does not read holds the backend back instead of filling memory", async (t) => {
+  let written = 0;
+  const chunk = Buffer.alloc(64 * 1024, 1);
+  const { gateway } = await behindGateway(t, (_req, res) => {
+    const more = (): void => {
+      while (written < 200 * MIB) {
+        written += chunk.length;
+        if (!res.write(chunk)) {
+          res.once("drain", more);
+          return;
+        }
+      }
+    };
+    more();
+  });
+  const client = openRawClient(gateway.port());
+  client.socket.pause();
+  client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  let last = -1;
+  await eventually("the backend waits", async () => {
+    const now = written;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const isStill = now > 0 && now === written && last === now;
+    last = now;
+    return isStill;
+  });
+  assert.ok(written < 30 * MIB, `the backend could write ${written / MIB} MiB`);
+  client.close();
+});
+
+test("each event of a stream arrives when it is sent, and the head before the first", async (t) => {
+  let send: ((text: string) => void) | undefined;
+  let end: (() => void) | undefined;
+  const { gateway } = await behindGateway(t, (_req, res) => {
+    res.writeHead(200, { "content-type": "text/event-stream" });
+    res.flushHeaders();
+    send = (text) => void res.write(text);
+    end = () => void res.end();
+  });
+  const response = await fetch(`${gateway.url()}/events`);
+  assert.equal(response.headers.get("content-type"), "text/event-stream");
+  const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+  for (let i = 0; i < 5; i++) {
+    send?.(`data: ${i}\n\n`);
+    assert.equal(Buffer.from((await reader.read()).value ?? []).toString(), `data: ${i}\n\n`);
+  }
+  end?.();
+  assert.equal((await reader.read()).done, true);
+});
+
+test("a client that leaves ends the backend's request, before and after the head", async (t) => {
+  let closed = 0;
+  const started: (() => void)[] = [];
+  const { gateway } = await behindGateway(t, (req, res) => {
+    res.on("close", () => {
+      closed += 1;
+    });
+    if (req.url === "/late") res.write("some");
+    started.shift()?.();
+  });
+  for (const path of ["/early", "/late"]) {
+    const before = closed;
+    const arrived = new Promise<void>((resolve) => started.push(resolve));
+    const client = openRawClient(gateway.port());
+    client.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
+    await arrived;
+    if (path === "/late") await client.until("some");
+    client.close();
+    await eventually(`the backend's request to ${path} is closed`, () => closed > before);
+  }
+});
+
+test("a client that leaves in the middle of its body is no defect of ours", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  for (const length of [1000, 1_000_000]) {
+    const client = openRawClient(gateway.port());
+    client.write(`POST /cut HTTP/1.1\r\nHost: a\r\nContent-Length: ${length}\r\n\r\nonly this`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    client.reset();
+    await gateway.logged("end=aborted");
+    gateway.log().length = 0;
+  }
+  assert.equal(backend.received.length, 0);
+  assert.equal((await fetch(gateway.url())).status, 200);
+  assert.ok(!gateway.log().some((line) => line.includes("defect")), gateway.log().join("\n"));
+});
+
+for (const [name, head, body, cut] of [
+  ["a chunked answer", "Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n", false],
+  ["an answer of known length", "Content-Length: 100\r\n", "hello", false],
+  ["an answer that is cut by a reset", "Content-Length: 100\r\n", "hello", true],
+] as const) {
+  test(`${name} that the backend breaks off is broken off to the client too`, async (t) => {
+    const backend = await backendFor(t);
+    backend.server.removeAllListeners("request");
+    backend.server.on("request", (req) => {
+      req.socket.write(`HTTP/1.1 200 OK\r\n${head}\r\n${body}`, () => {
+        if (cut) setTimeout(() => req.socket.resetAndDestroy(), 20);
+        else req.socket.end();
+      });
+    });
+    const gateway = await gatewayFor(
+      t,
+      `gateways: { default: { port: 0 } }\nroutes: [{ backends: [{ host: "${backend.host}" }] }]`,
+    );
+    const response = await fetch(gateway.url());
+    assert.equal(response.status, 200);
+    await assert.rejects(response.text(), "the client must notice");
+    const line = await gateway.logged("end=failed");
+    assert.match(line, /error=backend_response_invalid source=upstream/);
+    // An HTTP/1.0 client has no length to compare: only a reset tells it.
+    const old = openRawClient(gateway.port());
+    const failed = new Promise<NodeJS.ErrnoException>((resolve) => old.socket.once("error", resolve));
+    old.write("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+    if (!head.startsWith("Content-Length")) assert.equal((await failed).code, "ECONNRESET");
+    else old.close();
+  });
+}
+
+test("trailers of an answer reach the client, and those that would frame it do not", async (t) => {
+  const backend = await backendFor(t, (_req, res) => {
+    res.writeHead(200, { trailer: "x-checksum" });
+    res.write("body");
+    res.addTrailers({ "x-checksum": "abc", "content-length": "3" });
+    res.end();
+  });
+  const gateway = await gatewayFor(
+    t,
+    `gateways: { default: { port: 0 } }\nroutes: [{ backends: [{ host: "${backend.host}" }] }]`,
+  );
+  const response = await send(gateway.port(), "GET", "/");
+  assert.equal(await textOf(response), "body");
+  assert.deepEqual({ ...response.trailers }, { "x-checksum": "abc" });
+});
+
+test("trailers of a request do not reach the backend as headers", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  const text = requestText(
+    "POST / HTTP/1.1",
+    ["Transfer-Encoding: chunked", "Trailer: x-role"],
+    "2\r\nab\r\n0\r\nx-role: admin\r\n\r\n",
+  );
+  assert.equal((await rawRequest(gateway.port(), text)).status, 200);
+  assert.equal(backend.received[0]?.headers["x-role"], undefined);
+});
+
+test("a big upload to a backend that refuses it early or cannot be reached gets a readable answer", async (t) => {
+  const backend = await backendFor(t, (_req, res) => {
+    res.writeHead(413, { connection: "close" });
+    res.end("too much");
+  });
+  const gateway = await gatewayFor(
+    t,
+    `gateways: { default: { port: 0 } }
+routes:
+  - { matches: [{ path: { pathPrefix: /gone } }], backends: [{ host: "127.0.0.1:1" }] }
+  - { backends: [{ host: "${backend.host}" }] }`,
+  );
+  for (const [path, status] of [
+    ["/early", 413],
+    ["/gone", 502],
+  ] as const) {
+    const client = openRawClient(gateway.port());
+    client.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n`);
+    client.write(Buffer.alloc(3_000_000));
+    const answer = await client.ended();
+    assert.deepEqual(answer.statuses, [status], answer.text);
+  }
+});
+
+test("a body that is longer than announced or badly framed never becomes a second request", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  await rawRequest(
+    gateway.port(),
+    "POST /one HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET /two HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+  );
+  assert.deepEqual(
+    backend.received.map(({ url, body }) => [url, body]),
+    [
+      ["/one", "hello"],
+      ["/two", ""],
+    ],
+  );
+});
+
+function send(port: number, method: string, path: string): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    httpRequest({ port, method, path }, resolve).once("error", reject).end();
+  });
+}
+
+async function textOf(response: IncomingMessage): Promise<string> {
+  let text = "";
+  for await (const part of response) text += String(part);
+  return text;
+}

@@ -1,0 +1,187 @@
+/**
+ * One call: a form (or raw JSON), progress and log messages while it runs, the result, and the way to its trace.
+ */
+import { useRef, useState } from "preact/hooks";
+import { pageHref } from "../../frame/router.ts";
+import { durationText, visible } from "../../parts/format.ts";
+import { Json } from "../../parts/json.tsx";
+import { Panel } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
+import { Tabs } from "../../parts/tabs.tsx";
+import type { JsonSchema } from "../config/schema-doc.ts";
+import { ContentView } from "./content-view.tsx";
+import { type McpClient, McpError, type Notification } from "./mcp-client.ts";
+import { JsonField, SchemaForm } from "./schema-form.tsx";
+import { question } from "./session.ts";
+
+export interface Callable {
+  readonly name: string;
+  readonly doc: string;
+  readonly schema: JsonSchema;
+  readonly method: string;
+  readonly verb: string;
+  params(args: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>>;
+}
+
+interface Run {
+  readonly state: "running" | "done" | "failed";
+  readonly startedMs: number;
+  readonly endedMs?: number;
+  readonly notes: readonly Notification[];
+  readonly progress?: { readonly done: number; readonly total: number | undefined; readonly message: string };
+  readonly result?: unknown;
+  readonly requestId?: string | undefined;
+  readonly error?: string;
+}
+
+export function CallPanel({ callable, client }: { callable: Callable; client: McpClient }) {
+  const [view, setView] = useState<"form" | "json">("form");
+  const [args, setArgs] = useState<Readonly<Record<string, unknown>>>({});
+  const [run, setRun] = useState<Run | undefined>(undefined);
+  const stop = useRef<AbortController | undefined>(undefined);
+
+  const start = async (): Promise<void> => {
+    stop.current = new AbortController();
+    const startedMs = performance.now();
+    setRun({ state: "running", startedMs, notes: [] });
+    try {
+      const params = { ...callable.params(args), _meta: { progressToken: `ui-${Math.round(startedMs)}` } };
+      const { result, requestId } = await client.request(callable.method, params, {
+        signal: stop.current.signal,
+        onNotification: (note) => setRun((before) => before && withNote(before, note)),
+      });
+      setRun((before) => before && { ...before, state: "done", endedMs: performance.now(), result, requestId });
+    } catch (error) {
+      const requestId = error instanceof McpError ? error.requestId : undefined;
+      setRun(
+        (before) =>
+          before && {
+            ...before,
+            state: "failed",
+            endedMs: performance.now(),
+            error: (error as Error).message,
+            requestId,
+          },
+      );
+    }
+  };
+  return (
+    <Panel title={<span class="mono">{visible(callable.name)}</span>}>
+      <form
+        class="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          start();
+        }}
+      >
+        {callable.doc === "" ? null : <p class="wrap">{visible(callable.doc)}</p>}
+        <Tabs<"form" | "json">
+          label="Arguments"
+          tabs={[
+            { name: "form", title: "Form" },
+            { name: "json", title: "JSON" },
+          ]}
+          selected={view}
+          onSelect={setView}
+        />
+        {view === "form" ? (
+          <SchemaForm schema={callable.schema} value={args} onChange={setArgs} />
+        ) : (
+          <JsonField
+            value={args}
+            placeholder="Arguments as JSON"
+            rows={6}
+            onChange={(next) => setArgs((next as Record<string, unknown> | undefined) ?? {})}
+          />
+        )}
+        <div class="row">
+          <button type="submit" class="button primary" disabled={run?.state === "running"}>
+            {callable.verb}
+          </button>
+          {run?.state === "running" ? (
+            <button type="button" class="button" onClick={() => stop.current?.abort()}>
+              Cancel
+            </button>
+          ) : null}
+        </div>
+      </form>
+      {question.value === undefined ? null : <Asked />}
+      {run === undefined ? null : <RunView run={run} />}
+    </Panel>
+  );
+}
+
+function RunView({ run }: { run: Run }) {
+  const words = {
+    running: <Status level="warn">running</Status>,
+    done: <Status level="ok">done</Status>,
+    failed: <Status level="bad">failed</Status>,
+  };
+  const failedInside = (run.result as { isError?: boolean } | undefined)?.isError === true;
+  return (
+    <div class="stack result" role="status">
+      <div class="row">
+        {failedInside ? <Status level="bad">the tool reported an error</Status> : words[run.state]}
+        {run.endedMs === undefined ? null : <span class="muted">{durationText(run.endedMs - run.startedMs)}</span>}
+        {run.requestId === undefined ? null : <a href={pageHref("requests", { id: run.requestId })}>trace</a>}
+      </div>
+      {run.progress ? (
+        <div class="row">
+          <progress max={run.progress.total ?? 100} value={run.progress.done} aria-label="progress" />
+          <span class="muted">
+            {run.progress.done}
+            {run.progress.total === undefined ? "" : ` of ${run.progress.total}`} {visible(run.progress.message)}
+          </span>
+        </div>
+      ) : null}
+      {run.notes.map((note, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: messages are only ever added at the end
+        <div key={i} class="note small">
+          <span class="mono">{visible(note.method)}</span> <Json value={note.params ?? {}} open={0} />
+        </div>
+      ))}
+      {run.error === undefined ? null : <p class="note bad wrap">{visible(run.error)}</p>}
+      {run.result === undefined ? null : <ContentView result={run.result} />}
+    </div>
+  );
+}
+
+/** The server asks the user something while the call runs. */
+function Asked() {
+  const [content, setContent] = useState<Readonly<Record<string, unknown>>>({});
+  const asked = question.value;
+  if (!asked) return null;
+  return (
+    <form
+      class="note warn stack"
+      onSubmit={(event) => {
+        event.preventDefault();
+        asked.answer("accept", content);
+      }}
+    >
+      <strong>{visible(asked.message)}</strong>
+      <SchemaForm schema={asked.schema} value={content} onChange={setContent} />
+      <div class="row">
+        <button type="submit" class="button primary">
+          Answer
+        </button>
+        <button type="button" class="button" onClick={() => asked.answer("decline")}>
+          Decline
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function withNote(run: Run, note: Notification): Run {
+  if (note.method !== "notifications/progress") return { ...run, notes: [...run.notes, note] };
+  const { progress, total, message } = note.params ?? {};
+  return {
+    ...run,
+    progress: {
+      done: Number(progress ?? 0),
+      total: typeof total === "number" ? total : undefined,
+      message: String(message ?? ""),
+    },
+  };
+}

@@ -1,0 +1,92 @@
+/**
+ * What the playground sends to prove who it is: typed in, or won by a login that shows each of its legs.
+ */
+import type { Endpoint } from "../../data/endpoints.ts";
+import { pageHref } from "../../frame/router.ts";
+import { visible } from "../../parts/format.ts";
+import { Json } from "../../parts/json.tsx";
+import { Panel } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
+import { McpError } from "./mcp-client.ts";
+import { connect, credential, loginLegs, needsLogin, signIn } from "./session.ts";
+
+export function Credential() {
+  const { header, value } = credential.value;
+  return (
+    <details class="popover">
+      <summary class="button">{value === "" ? "No credential" : `Sends ${header}`}</summary>
+      <div class="stack">
+        <label class="field">
+          <span>Header</span>
+          <input
+            class="input mono"
+            value={header}
+            onInput={(event) => {
+              credential.value = { header: event.currentTarget.value.toLowerCase(), value };
+            }}
+          />
+        </label>
+        <label class="field">
+          <span>Value, for example Bearer and a token; kept in this page only</span>
+          <input
+            class="input mono"
+            type="password"
+            autocomplete="off"
+            value={value}
+            onInput={(event) => {
+              credential.value = { header, value: event.currentTarget.value };
+            }}
+          />
+        </label>
+      </div>
+    </details>
+  );
+}
+
+export function LoginPanel({ endpoint, problem }: { endpoint: Endpoint; problem: Error }) {
+  const requestId = problem instanceof McpError ? problem.requestId : undefined;
+  return (
+    <Panel
+      title="Not connected"
+      end={
+        <>
+          {requestId === undefined ? null : <a href={pageHref("requests", { id: requestId })}>why</a>}
+          <button type="button" class="button" onClick={() => connect(endpoint)}>
+            Try again
+          </button>
+          {needsLogin(problem) ? (
+            <button type="button" class="button primary" onClick={() => signIn(endpoint, problem.authenticate)}>
+              Sign in
+            </button>
+          ) : null}
+        </>
+      }
+    >
+      <div class="stack">
+        <p class="note bad">{visible(problem.message)}</p>
+        {needsLogin(problem) ? (
+          <p class="muted">The route asks for a token. Sign in at its identity provider, or give a credential above.</p>
+        ) : null}
+        <Legs />
+      </div>
+    </Panel>
+  );
+}
+
+function Legs() {
+  const levels = { running: "warn", done: "ok", failed: "bad" } as const;
+  return (
+    <ol class="stack">
+      {loginLegs.value.map(({ title, state, detail }) => (
+        <li key={title}>
+          <details open={state === "failed"}>
+            <summary>
+              <Status level={levels[state]}>{visible(title)}</Status>
+            </summary>
+            {detail === undefined ? null : <Json value={detail} />}
+          </details>
+        </li>
+      ))}
+    </ol>
+  );
+}

@@ -1,0 +1,131 @@
+/**
+ * The playground's connection: one at a time, kept while other pages are open, closed when another is chosen.
+ */
+import { signal } from "@preact/signals";
+import type { Endpoint } from "../../data/endpoints.ts";
+import { knownTools } from "../../data/tools.ts";
+import type { JsonSchema } from "../config/schema-doc.ts";
+import { type Leg, login } from "./login.ts";
+import { McpClient, McpError, type ServerInfo } from "./mcp-client.ts";
+
+export interface Tool {
+  readonly name: string;
+  readonly title?: string;
+  readonly description?: string;
+  readonly inputSchema?: JsonSchema;
+  readonly annotations?: Readonly<Record<string, unknown>>;
+}
+
+export interface Prompt {
+  readonly name: string;
+  readonly description?: string;
+  readonly arguments?: readonly { readonly name: string; readonly description?: string; readonly required?: boolean }[];
+}
+
+export interface Resource {
+  readonly uri?: string;
+  readonly uriTemplate?: string;
+  readonly name: string;
+  readonly description?: string;
+  readonly mimeType?: string;
+}
+
+export type Connection =
+  | { readonly state: "none" }
+  | { readonly state: "connecting"; readonly endpoint: Endpoint }
+  | { readonly state: "failed"; readonly endpoint: Endpoint; readonly problem: McpError | Error }
+  | {
+      readonly state: "open";
+      readonly endpoint: Endpoint;
+      readonly client: McpClient;
+      readonly info: ServerInfo;
+      readonly tools: readonly Tool[];
+      readonly prompts: readonly Prompt[];
+      readonly resources: readonly Resource[];
+    };
+
+/** A question that the server asks the user while a call runs. */
+export interface Question {
+  readonly message: string;
+  readonly schema: JsonSchema;
+  answer(action: "accept" | "decline" | "cancel", content?: unknown): void;
+}
+
+export const connection = signal<Connection>({ state: "none" });
+export const credential = signal<{ readonly header: string; readonly value: string }>({
+  header: "authorization",
+  value: "",
+});
+export const loginLegs = signal<readonly Leg[]>([]);
+export const question = signal<Question | undefined>(undefined);
+
+export async function connect(endpoint: Endpoint): Promise<void> {
+  disconnect();
+  connection.value = { state: "connecting", endpoint };
+  const { header, value } = credential.value;
+  const client = new McpClient(endpoint, value === "" ? {} : { [header]: value }, askUser);
+  try {
+    const info = await client.connect();
+    const can = info.capabilities ?? {};
+    const tools = can.tools ? await client.list<Tool>("tools/list", "tools") : [];
+    const prompts = can.prompts ? await client.list<Prompt>("prompts/list", "prompts") : [];
+    const resources = can.resources ? await resourcesOf(client) : [];
+    connection.value = { state: "open", endpoint, client, info, tools, prompts, resources };
+    knownTools.value = tools.map(({ name }) => ({ name, endpoint: endpoint.id }));
+  } catch (error) {
+    connection.value = { state: "failed", endpoint, problem: error as Error };
+  }
+}
+
+export function disconnect(): void {
+  const open = connection.value;
+  connection.value = { state: "none" };
+  knownTools.value = [];
+  if (open.state === "open") open.client.close().catch(() => undefined);
+}
+
+let loginAttempt: AbortController | undefined;
+
+/** Signs in where the route asks for it, then connects. */
+export async function signIn(endpoint: Endpoint, authenticate: string | undefined): Promise<void> {
+  loginAttempt?.abort();
+  loginAttempt = new AbortController();
+  try {
+    const token = await login(
+      endpoint,
+      authenticate,
+      (legs) => {
+        loginLegs.value = legs;
+      },
+      loginAttempt.signal,
+    );
+    credential.value = { header: "authorization", value: `Bearer ${token}` };
+    await connect(endpoint);
+  } catch {
+    // The leg that failed says why.
+  }
+}
+
+export function needsLogin(problem: Error): problem is McpError {
+  return problem instanceof McpError && problem.status === 401;
+}
+
+/** Servers that have templates but do not list them, or the other way round, are common. */
+async function resourcesOf(client: McpClient): Promise<Resource[]> {
+  const listed = await client.list<Resource>("resources/list", "resources").catch(() => []);
+  const templates = await client.list<Resource>("resources/templates/list", "resourceTemplates").catch(() => []);
+  return [...listed, ...templates];
+}
+
+function askUser(params: Readonly<Record<string, unknown>>): Promise<unknown> {
+  return new Promise((resolve) => {
+    question.value = {
+      message: String(params.message ?? "The server asks:"),
+      schema: (params.requestedSchema as JsonSchema | undefined) ?? {},
+      answer(action, content) {
+        question.value = undefined;
+        resolve(action === "accept" ? { action, content } : { action });
+      },
+    };
+  });
+}
