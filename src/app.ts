@@ -29,7 +29,7 @@ import { type Prepared, prepareConfig } from "./config/prepare.ts";
 import { watchFiles } from "./config/watch.ts";
 import type { Exchange } from "./core/exchange.ts";
 import { createLimitRegistry } from "./core/limit-registry.ts";
-import type { Clock } from "./lib/clock.ts";
+import { type Clock, wait } from "./lib/clock.ts";
 import { openFetcher } from "./lib/fetch.ts";
 import { createIdSource } from "./lib/ids.ts";
 import { type LogFilter, parseLogFilter } from "./lib/log-filter.ts";
@@ -56,6 +56,9 @@ export class StartError extends Error {
     this.lines = lines;
   }
 }
+
+/** Longer than the grace that children get. */
+const CLOSE_LIMIT_MS = 8_000;
 
 export interface AppOptions {
   /** Paths of `-f`, or one built-in text. */
@@ -351,8 +354,12 @@ export async function startApp(options: AppOptions): Promise<App> {
     if (!draining) logger.info("draining", { limitMs, ...listeners.active() });
     draining = true;
     watch?.stop();
+    for (const { routes } of current.topology.listeners) {
+      for (const { backends } of routes) for (const { backend } of backends) backend.drain?.();
+    }
     await listeners.close(limitMs);
-    living.closeAll();
+    // Children are asked, then told, then made to end: that takes a few seconds at most.
+    await Promise.race([living.closeAll(), wait(clock, CLOSE_LIMIT_MS)]);
     fetcher.close();
     heap.stop();
     admin?.close();

@@ -17,7 +17,7 @@ export interface UiConfigOptions {
   read(): readonly SourceText[];
   readonly preview: PreviewConfig;
   readonly redaction: Redaction;
-  /** Whether `ui.mayEdit` is set. */
+  /** Whether `config.allowConfigEdit` is set. */
   readonly mayEdit: boolean;
 }
 
@@ -61,10 +61,13 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
     },
     {
       path: "/ui/api/save",
-      doc: "POST: writes an edited text to its file, where `ui.mayEdit` allows it.",
+      doc: "POST: writes an edited text to its file, where `config.allowConfigEdit` allows it.",
       async POST(request) {
         if (!options.mayEdit)
-          return textAnswer(403, "writing the configuration is not allowed; set `ui.mayEdit: true` to allow it\n");
+          return textAnswer(
+            403,
+            "writing the configuration is not allowed; set `config.allowConfigEdit: true` to allow it\n",
+          );
         const edit = await readEdit(request, options);
         if ("refusal" in edit) return textAnswer(edit.status, `${edit.refusal}\n`);
         const judged = judge(edit, options);

@@ -216,7 +216,6 @@ function useSize(): { columns: number; rows: number } {
   const { stdout } = useStdout();
   const read = () => ({ columns: stdout.columns || DEFAULT_COLUMNS, rows: stdout.rows || DEFAULT_ROWS });
   const [size, setSize] = useState(read);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the stream stays the same for the life of the screen
   useEffect(() => {
     const resized = (): void => setSize(read());
     stdout.on("resize", resized);

@@ -5,11 +5,13 @@
 import type { z } from "zod";
 import type { ConfigError } from "../core/errors.ts";
 import { policies } from "../policies/index.ts";
+import type { Redaction } from "../trace/redact.ts";
+import type { ResourceFailure } from "./compile.ts";
 import { type NormalConfig, type NormalGateway, type NormalRoute, normalRoute } from "./normalize.ts";
-import type { PolicyResource } from "./resources/documents.ts";
+import { DEFAULT_NAMESPACE, type PolicyResource } from "./resources/documents.ts";
 import { translateResources } from "./resources/translate.ts";
 import { routeSchema } from "./schema.ts";
-import type { SourceDocument } from "./yaml-source.ts";
+import { pathText, type SourceDocument } from "./yaml-source.ts";
 
 export interface AttachedResources {
   readonly resources: readonly PolicyResource[];
@@ -22,6 +24,7 @@ export function attachResources(
   documents: readonly SourceDocument[],
   nowMs: number,
   previous: readonly PolicyResource[] | undefined,
+  redaction: Redaction,
 ): AttachedResources {
   if (documents.length === 0) return { resources: [], problems: [] };
   const result = translateResources({
@@ -41,6 +44,7 @@ export function attachResources(
     },
     policies,
     routeSchema,
+    redaction,
     nowMs,
     ...(previous ? { previous } : {}),
   });
@@ -55,13 +59,47 @@ export function attachResources(
     config.routes.push(closed === undefined ? normal : { ...normal, closed });
   }
   for (const { target, kind, config: value, written, owner, document, path } of result.attachments) {
-    targetOf(config, target)?.policies.push({ kind, config: value, written, owner, place: { document, path } });
+    targetOf(config, target)?.policies.push({
+      kind,
+      config: value,
+      written,
+      owner,
+      isResource: true,
+      place: { document, path },
+    });
   }
   for (const { target, reason } of result.closures) {
     const found = targetOf(config, target);
     if (found) found.closed = reason;
   }
   return { resources: result.policies, problems: result.problems };
+}
+
+/** A policy that looked right and could not be compiled is no longer accepted; its message says why. */
+export function withFailures(
+  resources: readonly PolicyResource[],
+  failures: readonly ResourceFailure[],
+): PolicyResource[] {
+  return resources.map((resource) => {
+    const own = failures.filter(({ policy }) => isFrom(policy.place.document, resource));
+    if (own.length === 0) return resource;
+    const message = own.map(({ policy, message: reason }) => `${pathText(policy.place.path)}: ${reason}`).join("\n");
+    const ancestors = resource.status.ancestors.map((ancestor) => ({
+      ...ancestor,
+      conditions: ancestor.conditions.map((condition) => ({
+        ...condition,
+        status: "False" as const,
+        reason: "Invalid",
+        message,
+      })),
+    }));
+    return { ...resource, status: { ancestors } };
+  });
+}
+
+function isFrom(document: SourceDocument, { metadata }: PolicyResource): boolean {
+  const found = (document.value as { metadata?: { name?: unknown; namespace?: unknown } }).metadata;
+  return found?.name === metadata.name && (found.namespace ?? DEFAULT_NAMESPACE) === metadata.namespace;
 }
 
 function targetOf(

@@ -8,7 +8,7 @@ import { backends } from "../backends/index.ts";
 import { compileExpression } from "../cel/expression.ts";
 import type { BackendEnv } from "../core/backend.ts";
 import { ConfigError, GatewayError } from "../core/errors.ts";
-import type { CompileEnv, LimitRegistry, PolicyDefinition, Settings } from "../core/policy.ts";
+import type { CompileEnv, Hooks, LimitRegistry, PolicyDefinition, Settings } from "../core/policy.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../core/traced-expression.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -51,9 +51,16 @@ export interface CompileContext {
   fileRead(path: string): void;
 }
 
+/** A policy of a resource document that could not be compiled: a status and a warning, never a reason not to start. */
+export interface ResourceFailure {
+  readonly policy: PlacedPolicy;
+  readonly message: string;
+}
+
 export interface Compiled {
   readonly topology: Topology;
   readonly problems: readonly ConfigError[];
+  readonly failures: readonly ResourceFailure[];
   readonly warnings: readonly string[];
 }
 
@@ -61,11 +68,13 @@ export function compileConfig(config: NormalConfig, context: CompileContext): Co
   const compiler = createCompiler(context);
   claimExtraMatches(config);
   const listeners = config.gateways.map((gateway) => compiler.listener(gateway, config.routes));
-  return { topology: { listeners }, problems: compiler.problems, warnings: compiler.warnings };
+  const { problems, failures, warnings } = compiler;
+  return { topology: { listeners }, problems, failures, warnings };
 }
 
 function createCompiler(context: CompileContext) {
   const problems: ConfigError[] = [];
+  const failures: ResourceFailure[] = [];
   const warnings: string[] = [];
   const complained = new Set<string>();
 
@@ -148,11 +157,15 @@ function createCompiler(context: CompileContext) {
     closed: string | undefined,
   ): CompiledScope {
     const compiled = new Map<PlacedPolicy, CompiledPolicy>();
+    let closedBy = closed;
     for (const policy of placed) {
-      const hooks = guarded(policy, () =>
-        definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes)),
-      );
+      const compile = (): Hooks =>
+        definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes));
+      const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
       if (hooks) compiled.set(policy, { kind: policy.kind, hooks });
+      // Left open, a protection that could not be understood would be no protection.
+      else if (policy.isResource && definitionOf(policy.kind).role === "security")
+        closedBy ??= `${policy.owner}: ${policy.kind}`;
     }
     const inOrder = (list: readonly PolicyDefinition[]): CompiledPolicy[] =>
       list.flatMap(({ kind }) =>
@@ -160,7 +173,7 @@ function createCompiler(context: CompileContext) {
       );
     const all = inOrder(policies);
     const open = inOrder(accessPolicies).filter(({ hooks }) => hooks.request);
-    const access = closed === undefined ? open : [closedPolicy(closed)];
+    const access = closedBy === undefined ? open : [closedPolicy(closedBy)];
     const shape = inOrder(shapePolicies).filter(({ hooks }) => hooks.request);
     const readsRequestBody = all.some(({ hooks }) => hooks.reads?.requestBody);
     return {
@@ -207,6 +220,16 @@ function createCompiler(context: CompileContext) {
     };
   }
 
+  function compileResource(policy: PlacedPolicy, compile: () => Hooks): Hooks | undefined {
+    try {
+      return compile();
+    } catch (error) {
+      const { message } = error as Error;
+      if (!failures.some((known) => known.policy === policy)) failures.push({ policy, message });
+      return undefined;
+    }
+  }
+
   /** Runs a part of the compilation; a failure is reported once, at the place it was written. */
   function guarded<Result>({ place }: { place: PlacedPolicy["place"] }, compile: () => Result): Result | undefined {
     try {
@@ -233,7 +256,7 @@ function createCompiler(context: CompileContext) {
     return cert === undefined || key === undefined ? undefined : { cert, key };
   }
 
-  return { listener, problems, warnings };
+  return { listener, problems, failures, warnings };
 }
 
 /**

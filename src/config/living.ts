@@ -4,7 +4,12 @@
  */
 
 export interface Generation {
-  keep<Thing>(key: string, definition: unknown, open: () => Thing, close?: (thing: Thing) => void): Thing;
+  keep<Thing>(
+    key: string,
+    definition: unknown,
+    open: () => Thing,
+    close?: (thing: Thing) => void | Promise<void>,
+  ): Thing;
   /** The new configuration serves: what only the old one used is closed. */
   commit(): void;
   /** The new configuration is not used: what was opened for it is closed. */
@@ -13,20 +18,21 @@ export interface Generation {
 
 export interface LivingThings {
   begin(): Generation;
-  closeAll(): void;
+  /** Resolves when everything is closed: children have ended, channels are shut. */
+  closeAll(): Promise<void>;
 }
 
 interface Entry {
   readonly thing: unknown;
-  close(): void;
+  close(): void | Promise<void>;
 }
 
 export function createLivingThings(onCloseError: (key: string, error: unknown) => void): LivingThings {
   let current = new Map<string, Entry>();
 
-  function close(key: string, entry: Entry): void {
+  async function close(key: string, entry: Entry): Promise<void> {
     try {
-      entry.close();
+      await entry.close();
     } catch (error) {
       onCloseError(key, error);
     }
@@ -48,17 +54,18 @@ export function createLivingThings(onCloseError: (key: string, error: unknown) =
           return thing;
         },
         commit() {
-          for (const [key, entry] of current) if (!next.has(key)) close(key, entry);
+          for (const [key, entry] of current) if (!next.has(key)) void close(key, entry);
           current = next;
         },
         discard() {
-          for (const [key, entry] of next) if (!current.has(key)) close(key, entry);
+          for (const [key, entry] of next) if (!current.has(key)) void close(key, entry);
         },
       };
     },
-    closeAll() {
-      for (const [key, entry] of current) close(key, entry);
+    async closeAll() {
+      const closing = [...current].map(([key, entry]) => close(key, entry));
       current = new Map();
+      await Promise.all(closing);
     },
   };
 }

@@ -21,6 +21,8 @@ export interface PlacedPolicy {
   readonly config: unknown;
   /** As it would be written under `policies`, where the place in the file says it otherwise. */
   readonly written?: unknown;
+  /** It comes from a resource document: a failure becomes that document's status. */
+  readonly isResource?: boolean;
   /** What it stands on, for example `route tools`: the key of what it keeps across reloads. */
   readonly owner: string;
   readonly place: Place;

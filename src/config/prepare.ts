@@ -2,17 +2,18 @@
  * From texts to something that can serve: load, attach resource documents, compile. Nothing is opened to the
  * outside, so that a reload can be prepared beside the running configuration and thrown away.
  */
-import type { ConfigError } from "../core/errors.ts";
+import { ConfigError } from "../core/errors.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
 import { createRedaction } from "../trace/redact.ts";
-import { attachResources } from "./attach-resources.ts";
-import { type CompileContext, compileConfig } from "./compile.ts";
+import { attachResources, withFailures } from "./attach-resources.ts";
+import { type CompileContext, compileConfig, type ResourceFailure } from "./compile.ts";
 import type { Environment } from "./env.ts";
 import { loadConfig, type SourceText } from "./load.ts";
 import type { NormalConfig } from "./normalize.ts";
 import type { PolicyResource } from "./resources/documents.ts";
 import type { WrittenProcess } from "./schema.ts";
+import { pathText } from "./yaml-source.ts";
 
 export type Prepared =
   | {
@@ -43,6 +44,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     loaded.resources,
     context.clock.now(),
     before?.ok ? before.resources : undefined,
+    redaction,
   );
   const compiled = compileConfig(config, { ...context, redaction });
   if (compiled.problems.length > 0) return refused(compiled.problems);
@@ -50,11 +52,19 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     ok: true,
     topology: compiled.topology,
     process: config.process,
-    resources: attached.resources,
+    resources: withFailures(attached.resources, compiled.failures),
     services: config.services,
-    warnings: [...attached.problems.map((problem) => problem.toLine()), ...compiled.warnings],
+    warnings: [
+      ...attached.problems.map((problem) => problem.toLine()),
+      ...compiled.failures.map(failureLine),
+      ...compiled.warnings,
+    ],
     security: securityOf(config),
   };
+}
+
+function failureLine({ policy: { place }, message }: ResourceFailure): string {
+  return new ConfigError(place.document.position(place.path), pathText(place.path), message).toLine();
 }
 
 function refused(problems: readonly ConfigError[]): Prepared {

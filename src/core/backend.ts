@@ -35,6 +35,8 @@ export interface Backend {
   /** Before the call: the place to read the request's body and to choose a target. May answer or refuse. */
   prepare?(exchange: Exchange): HookResult;
   call(exchange: Exchange, call: BackendCall): BackendRun;
+  /** The gateway is about to stop: streams that would stay open for ever end now, calls in flight go on. */
+  drain?(): void;
   /** For `/config_dump`; without secrets. */
   describe(): Record<string, unknown>;
 }

@@ -90,7 +90,12 @@ export interface CompileEnv {
    * Hands over a living thing (buckets, key sets, pools, sessions) across a reload when its definition is the
    * same; what a new configuration does not claim is closed.
    */
-  keep<Living>(key: string, definition: unknown, open: () => Living, close?: (living: Living) => void): Living;
+  keep<Living>(
+    key: string,
+    definition: unknown,
+    open: () => Living,
+    close?: (living: Living) => void | Promise<void>,
+  ): Living;
   /** Something that works but is probably not meant; shown at load and in the admin interface. */
   warn(message: string): void;
 }

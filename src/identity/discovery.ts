@@ -84,7 +84,9 @@ export async function fetchMetadata(
   for (const url of options.urls) {
     try {
       const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
-      if (response.status !== 200) throw invalidProviderAnswer(`${url} answered with status ${response.status}`);
+      if (response.status !== 200) {
+        throw invalidProviderAnswer(`${url} answered with status ${response.status} ${show(response.body.toString("utf8"))}`);
+      }
       const document = checkMetadata(response.body.toString("utf8"), options.issuer, url);
       return { document, url, ttlMs: lifetimeMs(response, options.clock.now()) };
     } catch (error) {

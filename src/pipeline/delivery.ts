@@ -72,13 +72,17 @@ export class Delivery {
     this.#heldBytes = 0;
     this.#bodyEnded = true;
     this.#replyBody = reply.body;
-    reply.headers.set("content-length", String(reply.body?.length ?? 0));
+    // RFC 9110 section 8.6: a 204 has no length, a 304 that of what is not sent.
+    const hasLength = reply.status !== 204 && reply.status !== 304;
+    if (hasLength) reply.headers.set("content-length", String(reply.body?.length ?? 0));
     this.#respond({ status: reply.status, headers: reply.headers, source: "gateway" }, reply.body);
   }
 
   /** The head of a backend's answer; `data` and `end` follow. */
   head(status: number, headers: HeaderList): void {
     headers.removeHopByHop();
+    // Only we say that we answered.
+    headers.delete("x-gateway-error");
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
     this.#exchange.observeResponse?.(response);

@@ -19,6 +19,21 @@ const SMALL_BODY_BYTES = 64 * 1024;
 /** Up to this, copying a body into a string costs less than a second write. */
 const ONE_WRITE_BYTES = 16 * 1024;
 
+/** What frames or routes a message, or changes the client's state, comes too late in a trailer (RFC 9110 section 6.5.1). */
+const NO_TRAILERS = new Set([
+  "connection",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "host",
+  "keep-alive",
+  "set-cookie",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
 export interface SinkOptions {
   readonly draining: boolean;
   readonly expectsContinue: boolean;
@@ -258,6 +273,8 @@ function hasBody(req: IncomingMessage): boolean {
 
 function pairsOf(flat: readonly string[]): [string, string][] {
   const pairs: [string, string][] = [];
-  for (let i = 0; i + 1 < flat.length; i += 2) pairs.push([flat[i] as string, flat[i + 1] as string]);
+  for (let i = 0; i + 1 < flat.length; i += 2) {
+    if (!NO_TRAILERS.has(flat[i] as string)) pairs.push([flat[i] as string, flat[i + 1] as string]);
+  }
   return pairs;
 }

@@ -2,7 +2,7 @@
  * `ai`: LLM providers as a backend. It reads the request, finds out what it asks for, and sends it on in the
  * client's own words where the provider speaks the same dialect, else in translation.
  */
-import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
+import { type Backend, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
 import { type Exchange, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
@@ -14,16 +14,20 @@ import { attachLlmCall, llmCallOf } from "../../llm/llm-call.ts";
 import { createLlmMetrics } from "../../llm/llm-metrics.ts";
 import { parsePriceCatalogue } from "../../llm/prices.ts";
 import { scanRequest } from "../../llm/scan-request.ts";
+import { applyPolicies } from "./apply-policies.ts";
 import { compileModels } from "./compile-models.ts";
 import { forwardPlain } from "./forward-plain.ts";
+import { GuardedCall } from "./guarded-call.ts";
 import type { ModelTable } from "./model-table.ts";
 import { modelsReply } from "./models-list.ts";
 import { readBody } from "./read-body.ts";
 import { AiRun, sendJson } from "./run.ts";
 import { type AiConfig, aiSchema } from "./schema.ts";
 import { Settlement } from "./settlement.ts";
+import { PlanError } from "./upstream-request.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
+const NOTHING_RUNS: BackendRun = { abort: () => undefined, resume: () => undefined };
 
 export const ai = defineBackend({
   key: "ai",
@@ -55,17 +59,35 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
       const llm = llmCallOf(exchange);
       if (llm === undefined) return forwardPlain(table, exchange, call, running);
       const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect.free);
-      const model = llm.dialect.pathModel ?? llm.scan.model;
-      const candidates = table.candidates(model);
-      if (candidates === undefined) {
+      const refuse = (error: LlmError): BackendRun => {
         settlement.nothing();
-        const error = modelNotFound(model);
         sendJson(call, error.status, errorBody(llm.dialect.format, error));
-        return { abort: () => undefined, resume: () => undefined };
+        return NOTHING_RUNS;
+      };
+      try {
+        const policed = applyPolicies(llm, running);
+        const candidates = table.candidates(policed.model);
+        if (candidates === undefined) return refuse(modelNotFound(policed.model));
+        const guards = policed.rules.responseGuards;
+        if (
+          guards &&
+          (llm.dialect.format === "converse" || llm.dialect.format === "invoke") &&
+          llm.dialect.pathStream === true
+        ) {
+          return refuse({
+            status: 400,
+            message: "response guards cannot read this kind of stream; ask without streaming",
+            code: "unsupported_format",
+          });
+        }
+        const guarded = guards ? new GuardedCall(call, guards, llm.dialect.format) : call;
+        const run = new AiRun(running, exchange, guarded, policed.llm, candidates, settlement);
+        run.start();
+        return run;
+      } catch (error) {
+        if (error instanceof PlanError) return refuse(error.error);
+        throw error;
       }
-      const run = new AiRun(running, exchange, call, llm, candidates, settlement);
-      run.start();
-      return run;
     },
     describe: () => ({
       models: table.names,

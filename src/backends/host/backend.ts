@@ -41,7 +41,7 @@ export const host = defineBackend({
     const pool = env.keep(
       `http-pool ${config}`,
       target,
-      () => openHttpPool(target),
+      () => openHttpPool(target, env.clock),
       (open) => open.close(),
     );
     return {
@@ -59,6 +59,8 @@ function sendTo(pool: HttpPool, display: string, exchange: Exchange, call: Backe
   const upgrade = websocketUpgrade(request);
   headers.removeHopByHop(KEPT);
   forward(exchange, headers);
+  // One id in the client's answer, our log and the backend's.
+  headers.set("x-request-id", exchange.id);
   // HTTP/1.0 clients need not say whom they ask; the backend must be told all the same.
   headers.set("host", request.host === "" ? display.replace(/^unix:.*/, "localhost") : request.host);
   call.attempt(display);

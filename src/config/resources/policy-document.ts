@@ -62,7 +62,7 @@ export function translatePolicy(
   if (context.isDuplicate) fault(["metadata", "name"], "another GatewayPolicy has this name", false);
   const isRefused = faults.length > 0;
 
-  const { outcomes, targets } = resolveTargets(spec, namespace, context, problems);
+  const { outcomes, targets, meant } = resolveTargets(spec, namespace, context, problems);
   if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is needed", false);
   const validParts = checkParts(spec, context.parts, document, fault);
 
@@ -103,7 +103,13 @@ export function translatePolicy(
   // A document that does not count as a whole may hold a protection too: its targets wait, closed, until it does.
   if (isRefused && securityFault === undefined && validParts.some(({ isSecurity }) => isSecurity))
     securityFault = faults[0];
-  const closures = securityFault === undefined ? [] : closuresOf(targets, securityFault);
+  const isProtection = securityFault !== undefined || validParts.some(({ isSecurity }) => isSecurity);
+  const closures = [
+    ...(securityFault === undefined ? [] : closuresOf(targets, securityFault)),
+    ...(isProtection && meant.length > 0
+      ? closuresOf(meant, problems.add(["spec", "targetRefs"], "a protected target is named wrongly"))
+      : []),
+  ];
 
   const shownSpec = context.shown(value.spec);
   const metadata = metadataOf(value, { namespace, name }, shownSpec, context.previous);

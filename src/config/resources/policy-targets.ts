@@ -23,14 +23,22 @@ export interface ResolvedTarget {
   readonly names: readonly string[];
 }
 
+export interface ResolvedTargets {
+  readonly outcomes: readonly TargetOutcome[];
+  readonly targets: readonly ResolvedTarget[];
+  /** Targets of references that are wrong in another field: surely meant, but not reached. */
+  readonly meant: readonly ResolvedTarget[];
+}
+
 export function resolveTargets(
   spec: Readonly<Record<string, unknown>>,
   namespace: string,
   context: Targets,
   problems: ProblemList,
-): { outcomes: TargetOutcome[]; targets: ResolvedTarget[] } {
+): ResolvedTargets {
   const outcomes: TargetOutcome[] = [];
   const targets: ResolvedTarget[] = [];
+  const meant: ResolvedTarget[] = [];
   const refs = listOf(spec.targetRefs);
   if (refs.length > MAX_TARGETS)
     problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are taken, the others are left out`);
@@ -55,6 +63,8 @@ export function resolveTargets(
         accepted: invalid,
         missing: { ...invalid, reason: "TargetNotSupported" },
       });
+      const guess = wrong.field === "kind" ? "" : lookUp(reference, textOf(fields.sectionName), context);
+      if (typeof guess !== "string") meant.push(guess.target);
       continue;
     }
     const found = lookUp(reference, textOf(fields.sectionName), context);
@@ -67,7 +77,7 @@ export function resolveTargets(
     targets.push(found.target);
     outcomes.push({ reference, gateways: found.gateways, missing: undefined });
   }
-  return { outcomes, targets };
+  return { outcomes, targets, meant };
 }
 
 function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {

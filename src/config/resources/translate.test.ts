@@ -284,6 +284,16 @@ test("a misspelt section that holds a security part closes its targets", () => {
   assert.equal(result.closures.length, 1);
 });
 
+test("a protection whose target is named with a wrong group closes that target", () => {
+  const ref = "targetRefs: [{ group: apps, kind: HTTPRoute, name: web }]";
+  const result = translate(policy(`${ref}\ntraffic: { authorization: { rules: [jwt.sub] } }`));
+  assert.deepEqual(
+    result.closures.map(({ target }) => target),
+    [{ kind: "route", name: "web" }],
+  );
+  assert.deepEqual(translate(policy(`${ref}\n${LIMIT}`)).closures, [], "a limit does not");
+});
+
 test("an invalid limit leaves the valid authorization beside it standing", () => {
   const result = translate(policy(`${WEB}\ntraffic: { rateLimit: {}, authorization: { rules: [jwt.sub] } }`));
   assert.deepEqual(

@@ -7,14 +7,11 @@ import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { httpUrl, secret } from "../../core/schema.ts";
 import { authenticationMode, createBearerAuthentication } from "../../identity/bearer-authentication.ts";
+import { createProvider } from "../../identity/create-provider.ts";
 import { BEARER_LOCATION } from "../../identity/credential-location.ts";
-import { idpRealm } from "../../identity/idp-realm.ts";
-import { idpTenant } from "../../identity/idp-tenant.ts";
 import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/key-source.ts";
 import { createLoginEndpoints } from "../../identity/login-endpoints.ts";
 import { createLoginLimit } from "../../identity/login-limit.ts";
-import { plain } from "../../identity/plain.ts";
-import type { IdentityProvider } from "../../identity/provider.ts";
 import { resourceDocument } from "../../identity/resource-metadata.ts";
 import { loginEndpoints, resourceMetadataUrl } from "../../identity/well-known.ts";
 
@@ -90,7 +87,7 @@ export const mcpAuthentication = definePolicy({
   },
 
   compile(config, env) {
-    const provider = providerOf(config);
+    const provider = createProvider(config);
     const discovery = keepDiscovery(provider, env);
     const verifier = keepVerifier(keySourceOf(config.jwks, provider), discovery, env);
     const { resource } = config.resourceMetadata;
@@ -125,12 +122,6 @@ export const mcpAuthentication = definePolicy({
     };
   },
 });
-
-function providerOf({ provider, issuer, clientId, clientSecret }: Config): IdentityProvider {
-  if (provider?.idp_realm) return idpRealm({ issuer });
-  if (provider?.idp_tenant) return idpTenant({ issuer, clientId, clientSecret });
-  return plain({ issuer });
-}
 
 function endpointsOf(config: Config): ReturnType<typeof loginEndpoints> {
   return loginEndpoints(config.resourceMetadata.resource, config.provider?.idp_tenant !== undefined);

@@ -41,7 +41,7 @@ export function App() {
       </a>
       <Rail />
       <main class="page" id="page" tabIndex={-1}>
-        <CurrentPage />
+        <CurrentPage name={page.value} />
       </main>
       {isPaletteOpen.value ? <Palette /> : null}
     </div>
@@ -80,19 +80,18 @@ function Rail() {
   );
 }
 
-function CurrentPage() {
-  const current = page.value;
-  const Page = loaded.value[current];
+function CurrentPage({ name }: { name: string }) {
+  const Page = loaded.value[name];
   useEffect(() => {
-    const title = PAGES.find((one) => one.name === current)?.title ?? current;
+    const title = PAGES.find((one) => one.name === name)?.title ?? name;
     document.title = `${title} · gateway`;
-    if (loaded.peek()[current]) return;
-    loaders[current]?.().then((component) => {
-      loaded.value = { ...loaded.peek(), [current]: component };
+    if (loaded.peek()[name]) return;
+    loaders[name]?.().then((component) => {
+      loaded.value = { ...loaded.peek(), [name]: component };
     });
-  }, [current]);
+  }, [name]);
   if (Page) return <Page />;
-  if (loaders[current]) return <Skeleton />;
+  if (loaders[name]) return <Skeleton />;
   return (
     <Empty title="There is no such page">
       <a href={pageHref("overview")}>Overview</a>

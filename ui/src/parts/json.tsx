@@ -62,7 +62,6 @@ function Leaf({ value }: { value: unknown }) {
       <span>
         [
         {value.map((item, i) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: a value has no other identity
           <span key={i}>
             {i > 0 ? ", " : ""}
             <Leaf value={item} />

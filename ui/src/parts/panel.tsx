@@ -44,7 +44,6 @@ export function Skeleton({ lines = 4 }: { lines?: number }) {
   return (
     <div class="skeleton" role="status" aria-label="loading">
       {Array.from({ length: lines }, (_unused, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are all the same and never move
         <span key={i} style={{ width: widths[i % widths.length] ?? "50%" }} />
       ))}
     </div>

@@ -13,7 +13,7 @@ export function DiffView({ before, after }: { before: string; after: string }) {
     <pre class="diff">
       {lines.map((line, i) =>
         isNear(i) ? (
-          <span key={`${line.before}-${line.after}-${line.kind}`} class={line.kind}>
+          <span key={`${line.before}-${line.after}-${line.kind}`} class={`diff-line ${line.kind}`}>
             <span class="place">{String(line.after ?? line.before ?? "").padStart(4)}</span>
             {line.kind === "added" ? "+ " : line.kind === "removed" ? "− " : "  "}
             {line.text}

@@ -41,7 +41,6 @@ export function YamlEditor({
         {lines.map((_text, i) => {
           const mark = marks.find((one) => one.line === i + 1);
           return (
-            // biome-ignore lint/suspicious/noArrayIndexKey: a line number is its index
             <span key={i} class={`${mark ? mark.level : ""}${line === i + 1 ? " here" : ""}`} title={mark?.message}>
               {i + 1}
             </span>
@@ -51,7 +50,6 @@ export function YamlEditor({
       <div class="sheet">
         <pre aria-hidden="true">
           {lines.map((content, i) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: a line has no other identity
             <Line key={i} text={content} mark={marks.find((one) => one.line === i + 1)} isHere={line === i + 1} />
           ))}
         </pre>
@@ -86,7 +84,6 @@ function Line({ text, mark, isHere }: { text: string; mark: LineMark | undefined
   return (
     <span class={`line${mark ? ` ${mark.level}` : ""}${isHere ? " here" : ""}`}>
       {tokens(text).map(({ kind, text: part }, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: parts of a line have no other identity
         <span key={i} class={kind}>
           {part}
         </span>

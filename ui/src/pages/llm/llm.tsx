@@ -1,4 +1,94 @@
-/** To come. */
+/**
+ * LLM: a chat through the gateway, the models and providers behind it, and what was used.
+ */
+import { isReadOnly } from "../../data/about.ts";
+import { type DumpBackend, dump, listOf, textOf } from "../../data/dump.ts";
+import { endpointsOf } from "../../data/endpoints.ts";
+import { usePoll } from "../../data/poll.ts";
+import { visible } from "../../parts/format.ts";
+import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
+import { Chat } from "./chat.tsx";
+import { UsagePanel } from "./usage.tsx";
+
 export function Llm() {
-  return <h1>llm</h1>;
+  const loaded = usePoll(dump);
+  if (!loaded) return <Skeleton lines={6} />;
+  const backends = loaded.backends.filter(({ type }) => type === "ai");
+  const endpoints = endpointsOf(loaded, "ai");
+  if (backends.length === 0)
+    return (
+      <>
+        <PageHead title="LLM" doc="Models, chat, and usage." />
+        <Empty title="No model is configured" yaml={EXAMPLE}>
+          <p>
+            One provider, several of them as fallbacks, or a list of models; OpenAI and Anthropic clients can use each.
+            A demo needs no key:
+          </p>
+        </Empty>
+      </>
+    );
+  return (
+    <>
+      <PageHead title="LLM" doc="Models, chat, and usage." />
+      <div class="split chat-and-usage">
+        {isReadOnly.value || endpoints.length === 0 ? null : (
+          <Chat endpoints={endpoints} models={modelNames(backends)} />
+        )}
+        <div class="stack">
+          <UsagePanel />
+          <Providers backends={backends} />
+        </div>
+      </div>
+    </>
+  );
 }
+
+function Providers({ backends }: { backends: readonly DumpBackend[] }) {
+  return (
+    <Panel title="Models and providers" flush>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">provider</th>
+            <th scope="col">reached at</th>
+            <th scope="col">state</th>
+          </tr>
+        </thead>
+        <tbody>
+          {backends.flatMap((backend) =>
+            listOf(backend.targets).map((target) => (
+              <tr key={`${backend.name} ${textOf(target.name)}`}>
+                <td class="mono">{visible(textOf(target.name ?? target.provider))}</td>
+                <td class="mono wrap">{visible(textOf(target.target))}</td>
+                <td>
+                  <Status level={target.ejected === true || target.healthy === false ? "bad" : "ok"}>
+                    {target.ejected === true || target.healthy === false ? "set aside" : "in use"}
+                  </Status>
+                </td>
+              </tr>
+            )),
+          )}
+        </tbody>
+      </table>
+      <p class="models">
+        {modelNames(backends).map((name) => (
+          <span class="chip mono" key={name}>
+            {visible(name)}
+          </span>
+        ))}
+      </p>
+    </Panel>
+  );
+}
+
+function modelNames(backends: readonly DumpBackend[]): string[] {
+  const names = backends.flatMap(({ models }) => (Array.isArray(models) ? models.map(textOf) : []));
+  return [...new Set(names)].filter((name) => name !== "");
+}
+
+const EXAMPLE = `llm:
+  port: 4000
+  models:
+    - name: demo
+      provider: { demo: {} }`;

@@ -135,7 +135,6 @@ function RunView({ run }: { run: Run }) {
         </div>
       ) : null}
       {run.notes.map((note, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: messages are only ever added at the end
         <div key={i} class="note small">
           <span class="mono">{visible(note.method)}</span> <Json value={note.params ?? {}} open={0} />
         </div>

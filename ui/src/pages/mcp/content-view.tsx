@@ -38,7 +38,6 @@ export function ContentView({ result }: { result: unknown }) {
       {view === "content" ? (
         <>
           {parts.map((part, i) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: a part has no other identity
             <PartView key={i} part={part} />
           ))}
           {structured === undefined ? null : <Json value={structured} open={4} />}

@@ -117,7 +117,6 @@ export function WithCode({ text }: { text: string }) {
   return (
     <>
       {parts.map((part, i) =>
-        // biome-ignore lint/suspicious/noArrayIndexKey: parts of a fixed sentence never move
         i % 2 === 1 ? <code key={i}>{visible(part)}</code> : <span key={i}>{visible(part)}</span>,
       )}
     </>

@@ -31,7 +31,7 @@ export function Flame({ profile }: { profile: Profile }) {
           <button
             key={`${depth} ${left} ${frame.name}`}
             type="button"
-            class={ours(frame) ? "own" : ""}
+            class={ours(frame) ? "cell own" : "cell"}
             style={{ left: `${left * 100}%`, width: `${share * 100}%`, top: `${depth * ROW_HEIGHT}px` }}
             title={`${visible(frame.name)}\n${visible(frame.file)}\n${amountText(frame.total, profile.unit)}, ${percentText(frame.total / profile.root.total)}`}
             onClick={() => setFocus(frame === focus ? profile.root : frame)}

@@ -29,7 +29,6 @@ export function Branch({ list }: { list: readonly Task[] }) {
   return (
     <ul class="tree">
       {list.map((task, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: two tasks may be alike in every field
         <li key={`${task.kind} ${task.name} ${i}`}>
           <div class="row">
             <span class="muted">{task.kind}</span>

@@ -1,0 +1,17 @@
+/**
+ * The adapter for a configured provider; without one, a provider that follows the standards.
+ */
+import { idpRealm } from "./idp-realm.ts";
+import { idpTenant } from "./idp-tenant.ts";
+import { plain } from "./plain.ts";
+import type { IdentityProvider, ProviderOptions } from "./provider.ts";
+
+export interface ProviderChoice extends ProviderOptions {
+  readonly provider?: { readonly idp_realm?: object | undefined; readonly idp_tenant?: object | undefined } | undefined;
+}
+
+export function createProvider({ provider, ...options }: ProviderChoice): IdentityProvider {
+  if (provider?.idp_realm) return idpRealm(options);
+  if (provider?.idp_tenant) return idpTenant(options);
+  return plain(options);
+}

@@ -1,0 +1,124 @@
+/**
+ * `ai`: what happens to prompts and answers of LLM calls: defaults and overrides of request members, messages put
+ * around a prompt, other names for models, and guards over the texts in both directions. It only says what is
+ * wanted; the `ai` backend, which knows the dialects, does it.
+ */
+import { z } from "zod";
+import { definePolicy } from "../../core/policy.ts";
+import { exactlyOneOf } from "../../core/schema.ts";
+import { llmCallOf, type PromptRules, type TextGuard } from "../../llm/llm-call.ts";
+import { compileTextGuard } from "../../llm/text-guard.ts";
+
+const message = z.strictObject({
+  role: z.enum(["system", "developer", "user", "assistant"]).describe("Who says it."),
+  content: z.string().min(1).describe("The text."),
+});
+
+const rule = exactlyOneOf(
+  z.strictObject({
+    builtin: z
+      .enum(["ssn", "creditCard", "phoneNumber", "email", "caSin"])
+      .optional()
+      .describe("A pattern that the gateway knows."),
+    pattern: z.string().min(1).max(4096).optional().describe("A regular expression in RE2 syntax."),
+  }),
+  ["builtin", "pattern"],
+);
+
+const guard = z.strictObject({
+  regex: z
+    .strictObject({
+      action: z
+        .enum(["mask", "reject"])
+        .default("mask")
+        .describe("Replace what matches, or refuse the whole. Default: mask."),
+      rules: z.array(rule).min(1).describe("What to look for."),
+    })
+    .describe("Regular expressions, matched in linear time."),
+  rejection: z
+    .strictObject({
+      status: z.int().min(400).max(599).default(403).describe("The status. Default: 403."),
+      body: z.string().min(1).default("The request was rejected due to inappropriate content").describe("The message."),
+    })
+    .optional()
+    .describe("What a refused client is told."),
+});
+
+const DEFAULT_REJECTION = { status: 403, body: "The request was rejected due to inappropriate content" };
+
+export const ai = definePolicy({
+  kind: "ai",
+  doc: "Defaults, overrides, prompts, model aliases and guards for LLM calls.",
+  scopes: ["gateway", "route", "backend"],
+  schema: z.strictObject({
+    defaults: z
+      .record(z.string(), z.unknown())
+      .optional()
+      .describe("Members of the request body, set where the client gave none."),
+    overrides: z
+      .record(z.string(), z.unknown())
+      .optional()
+      .describe("Members of the request body, set whatever the client gave."),
+    prompts: z
+      .strictObject({
+        prepend: z.array(message).min(1).optional().describe("Messages before those of the client."),
+        append: z.array(message).min(1).optional().describe("Messages behind those of the client."),
+      })
+      .optional()
+      .describe("Messages around every prompt."),
+    modelAliases: z
+      .record(
+        z.string().refine((name) => name.split("*").length <= 2, "at most one * is possible"),
+        z.string().min(1),
+      )
+      .optional()
+      .describe("Other names of models; a `*` in the name matches anything, a `*` in the value stands for it."),
+    promptGuard: z
+      .strictObject({
+        request: z.array(guard).min(1).optional().describe("Look at the texts of a request."),
+        response: z.array(guard).min(1).optional().describe("Look at the texts of an answer, also while it streams."),
+      })
+      .optional()
+      .describe("Mask or refuse texts that match."),
+  }),
+
+  compile(config): { llmRequest(exchange: Parameters<typeof llmCallOf>[0]): undefined } {
+    const rules: PromptRules = {
+      defaults: config.defaults,
+      overrides: config.overrides,
+      prepend: config.prompts?.prepend,
+      append: config.prompts?.append,
+      aliases: config.modelAliases && compileAliases(config.modelAliases),
+      requestGuards: config.promptGuard?.request?.map(compileGuard),
+      responseGuards: config.promptGuard?.response?.map(compileGuard),
+    };
+    return {
+      llmRequest(exchange) {
+        llmCallOf(exchange)?.rules.push(rules);
+        return undefined;
+      },
+    };
+  },
+});
+
+function compileGuard(config: z.output<typeof guard>): TextGuard {
+  const { status, body } = config.rejection ?? DEFAULT_REJECTION;
+  return compileTextGuard(config.regex.action, config.regex.rules, { status, message: body });
+}
+
+/** Exact names first, then patterns in the order of the file. */
+function compileAliases(aliases: Readonly<Record<string, string>>): (model: string) => string | undefined {
+  const exact = new Map(Object.entries(aliases).filter(([name]) => !name.includes("*")));
+  const patterns = Object.entries(aliases)
+    .filter(([name]) => name.includes("*"))
+    .map(([name, to]) => ({ prefix: name.slice(0, name.indexOf("*")), suffix: name.slice(name.indexOf("*") + 1), to }));
+  return (model) => {
+    const known = exact.get(model);
+    if (known !== undefined) return known;
+    const found = patterns.find(
+      ({ prefix, suffix }) =>
+        model.length >= prefix.length + suffix.length && model.startsWith(prefix) && model.endsWith(suffix),
+    );
+    return found?.to.replace("*", model.slice(found.prefix.length, model.length - found.suffix.length));
+  };
+}

@@ -1,0 +1,347 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { parse } from "yaml";
+import type { TraceEvent } from "../../src/trace/events.ts";
+import { startBackend, type TestBackend } from "../support/backend.ts";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { type GwctlOptions, gwctl, startGwctl } from "../support/gwctl.ts";
+
+let backend: TestBackend;
+let gateway: TestGateway;
+let port: string;
+let folder: string;
+before(async () => {
+  backend = await startBackend();
+  gateway = await startGateway(`
+gateways: { default: { port: 0 } }
+routes:
+  - name: echo
+    matches: [{ path: { pathPrefix: /echo } }]
+    backends: [{ host: "${backend.host}" }]
+    policies: { requestHeaderModifier: { set: { x-route: "yes", authorization: "Bearer s3cret-key" } } }
+  - name: down
+    matches: [{ path: { pathPrefix: /down } }]
+    backends: [{ host: "127.0.0.1:1" }]
+`);
+  port = new URL(gateway.adminUrl).port;
+  folder = mkdtempSync(join(tmpdir(), "gwctl-test-"));
+});
+after(async () => {
+  await gateway.close();
+  await backend.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const local = (args: readonly string[], options: GwctlOptions = {}) =>
+  gwctl([...args, "--local", "-p", port], { cwd: folder, ...options });
+const eventsOf = (stdout: string): TraceEvent[] =>
+  stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as TraceEvent);
+
+test("version, help and completion need no gateway", async () => {
+  assert.match((await gwctl(["version"])).stdout, /^gwctl \d/);
+  assert.match((await gwctl(["--version"])).stdout, /^gwctl \d/);
+  const help = await gwctl(["proxy", "trace", "--help"]);
+  assert.equal(help.code, 0);
+  assert.match(help.stdout, /experimental/);
+  for (const shell of ["bash", "zsh", "fish"]) {
+    const { code, stdout } = await gwctl(["completion", shell]);
+    assert.equal(code, 0);
+    assert.match(stdout, /gwctl/);
+    assert.match(stdout, /explain/);
+  }
+});
+
+const misuse = [
+  ["nonsense"],
+  ["proxy", "trace", "--port", "3000"],
+  ["proxy", "trace", "--", "http://a.test"],
+  ["proxy", "trace", "--port", "99999", "--", "http://a.test"],
+  ["proxy", "trace", "--port", "3000", "--", "ftp://a.test"],
+  ["proxy", "trace", "--port", "3000", "--", "http://a.test", "-x", "http://proxy"],
+  ["proxy", "trace", "--count", "0"],
+  ["proxy", "trace", "gateway/x", "--local"],
+  ["proxy", "trace", "--file", "x", "--local"],
+  ["proxy", "profile", "cpu", "--seconds", "301"],
+  ["proxy", "profile", "cpu", "--frequency", "100"],
+  ["proxy", "config", "all", "-o", "xml"],
+  ["proxy", "log", "--level", "info", "--set", "mcp=trace"],
+  ["requests", "--limit", "0"],
+  ["version", "--", "x"],
+  ["completion", "tcsh"],
+  ["explain"],
+];
+for (const args of misuse) {
+  test(`gwctl ${args.join(" ")} is wrong usage: exit code 2 and a line that says so`, async () => {
+    const { code, stdout, stderr } = await gwctl(args);
+    assert.equal(code, 2, stderr);
+    assert.equal(stdout, "");
+    assert.doesNotMatch(stderr, /\n\s+at /);
+  });
+}
+
+test("a gateway that does not run is one line with what to do, and exit code 1", async () => {
+  const { code, stderr } = await gwctl(["requests", "-p", "1"]);
+  assert.equal(code, 1);
+  assert.match(stderr, /^gwctl: no gateway answers at 127\.0\.0\.1:1: is it running\?[^\n]*-p <port>[^\n]*\n$/);
+  const socket = await gwctl(["requests", "--admin-socket", join(folder, "none.sock")]);
+  assert.equal(socket.code, 1);
+  assert.match(socket.stderr, /no gateway answers at unix:/);
+});
+
+test("watch mode waits for the next request and prints JSON lines", async () => {
+  const watching = startGwctl(["proxy", "trace", "--local", "--raw", "-p", port]);
+  await watching.said("waiting for the next request");
+  await fetch(`${gateway.url()}/echo/watched`).then((response) => response.text());
+  const { code, stdout } = await watching.result;
+  assert.equal(code, 0);
+  const types = eventsOf(stdout).map(({ message }) => message.type);
+  assert.equal(types[0], "requestStarted");
+  assert.equal(types.at(-1), "requestFinished");
+});
+
+test("without a terminal and without --raw it prints a list", async () => {
+  const watching = startGwctl(["proxy", "trace", "--local", "-p", port]);
+  await watching.said("waiting for the next request");
+  await fetch(`${gateway.url()}/echo/listed`).then((response) => response.text());
+  const { stdout } = await watching.result;
+  for (const label of [
+    "Request Start",
+    "Snapshot",
+    "Route",
+    "Policies",
+    "Backend Start",
+    "Backend Result",
+    "Request Done",
+  ])
+    assert.ok(stdout.includes(label), label);
+});
+
+test("a saved trace opens again with --file, from a file and from standard input", async () => {
+  const watching = startGwctl(["proxy", "trace", "--local", "--raw", "-p", port]);
+  await watching.said("waiting for the next request");
+  await fetch(`${gateway.url()}/echo/saved`).then((response) => response.text());
+  const saved = (await watching.result).stdout;
+  const file = join(folder, "trace.jsonl");
+  writeFileSync(file, saved);
+  const fromFile = await gwctl(["proxy", "trace", "--file", file]);
+  assert.match(fromFile.stdout, /Request Done {3}request finished status=200/);
+  const fromInput = await gwctl(["proxy", "trace", "--file", "-", "--raw"], { input: saved });
+  assert.equal(fromInput.stdout, saved);
+  writeFileSync(file, "not a trace");
+  assert.equal((await gwctl(["proxy", "trace", "--file", file])).code, 1);
+});
+
+test("inject mode sends the request to the listener with the URL's host, and traces that one", async () => {
+  const received = backend.received.length;
+  const { code, stdout, stderr } = await gwctl([
+    "proxy",
+    "trace",
+    "--local",
+    "--raw",
+    "-p",
+    port,
+    "--port",
+    String(gateway.port()),
+    "--",
+    "http://name.invalid/echo/injected?x=1",
+    "-X",
+    "PUT",
+    "-H",
+    "content-type: text/plain",
+    "-d",
+    "hello",
+  ]);
+  assert.equal(code, 0, stderr);
+  const request = backend.received[received];
+  assert.equal(request?.method, "PUT");
+  assert.equal(request?.headers.host, "name.invalid");
+  assert.equal(request?.body, "hello");
+  const [, snapshot] = eventsOf(stdout);
+  assert.equal(
+    snapshot?.message.type === "requestSnapshot" && (snapshot.message.requestState.request as { host: string }).host,
+    "name.invalid",
+  );
+});
+
+test("inject mode is not disturbed by other requests that come first", async () => {
+  let busy = true;
+  const noise = (async () => {
+    while (busy) await fetch(`${gateway.url()}/echo/noise`).then((response) => response.text());
+  })();
+  const { stdout } = await gwctl([
+    "proxy",
+    "trace",
+    "--raw",
+    "-p",
+    port,
+    "--port",
+    String(gateway.port()),
+    "--",
+    "http://a.test/echo/mine",
+  ]);
+  busy = false;
+  await noise;
+  assert.match(stdout, /"path":"\/echo\/mine"/);
+  assert.doesNotMatch(stdout, /"path":"\/echo\/noise"/);
+});
+
+test("inject mode ignores proxies of the environment", async () => {
+  let hits = 0;
+  const sink = createServer((_req, res) => {
+    hits += 1;
+    res.end();
+  });
+  await new Promise<void>((resolve) => sink.listen(0, "127.0.0.1", resolve));
+  const proxy = `http://127.0.0.1:${(sink.address() as AddressInfo).port}`;
+  const { code } = await gwctl(
+    ["proxy", "trace", "--raw", "-p", port, "--port", String(gateway.port()), "--", "http://a.test/echo/direct"],
+    { environment: { http_proxy: proxy, HTTP_PROXY: proxy, ALL_PROXY: proxy, all_proxy: proxy } },
+  );
+  assert.equal(code, 0);
+  assert.equal(hits, 0);
+  sink.close();
+});
+
+test("without curl, inject mode says what to do", async () => {
+  const { code, stderr } = await gwctl(
+    ["proxy", "trace", "--raw", "-p", port, "--port", String(gateway.port()), "--", "http://a.test/echo"],
+    { environment: { PATH: folder } },
+  );
+  assert.equal(code, 1);
+  assert.match(stderr, /curl is not installed; install it, or leave out the URL/);
+});
+
+test("a listener port that is none is named", async () => {
+  const { code, stderr } = await gwctl(["proxy", "trace", "--raw", "-p", port, "--port", "1", "--", "http://a.test/"]);
+  assert.equal(code, 1);
+  assert.match(stderr, /curl failed with exit code 7.*is --port 1 a listener\?/s);
+});
+
+test("explain tells the story of one request by its id", async () => {
+  const response = await fetch(`${gateway.url()}/down`, { headers: { "x-request-id": "ticket-42" } });
+  await response.text();
+  const { code, stdout } = await local(["explain", response.headers.get("x-request-id") ?? ""]);
+  assert.equal(code, 0);
+  assert.match(
+    stdout,
+    /Route `down` matched\.\nBackend `down\/backend0` failed \(`backend_unavailable`, 502\): .*ECONNREFUSED/,
+  );
+  const unknown = await local(["explain", "never-seen"]);
+  assert.equal(unknown.code, 1);
+  assert.match(unknown.stderr, /no request "never-seen" among the last 500/);
+});
+
+test("requests lists the last ones; --failed only those that went wrong", async () => {
+  await fetch(`${gateway.url()}/echo/fine`).then((response) => response.text());
+  await fetch(`${gateway.url()}/down/again`).then((response) => response.text());
+  const all = await local(["requests"]);
+  assert.match(all.stdout, /GET \/echo\/fine/);
+  const failed = await local(["requests", "--failed"]);
+  assert.match(failed.stdout, /GET \/down\/again .*backend_unavailable/);
+  assert.doesNotMatch(failed.stdout, /GET \/echo\/fine/);
+  assert.equal((JSON.parse((await local(["requests", "-o", "json", "--limit", "1"])).stdout) as unknown[]).length, 1);
+});
+
+test("config all renders a running gateway and a saved dump, as YAML and JSON, without secrets", async () => {
+  const fromGateway = await local(["proxy", "config", "all", "-o", "yaml"]);
+  const dump = parse(fromGateway.stdout) as { routes: { name: string }[] };
+  assert.deepEqual(
+    dump.routes.map(({ name }) => name),
+    ["echo", "down"],
+  );
+  assert.doesNotMatch(fromGateway.stdout, /s3cret-key/);
+  const file = join(folder, "dump.json");
+  writeFileSync(file, JSON.stringify({ a: "yes", b: "!!js/function x", c: "no: \u001b[31m", d: [1, null] }));
+  const fromFile = await gwctl(["proxy", "config", "all", "--file", file, "-o", "yaml"]);
+  assert.deepEqual(parse(fromFile.stdout), { a: "yes", b: "!!js/function x", c: "no: \u001b[31m", d: [1, null] });
+  assert.ok(!fromFile.stdout.includes("\u001b"));
+  assert.match(fromFile.stdout, /^a: "yes"$/m);
+  const json = await gwctl(["proxy", "config", "all", "--file", "-", "-o", "json"], { input: '{"a":1}' });
+  assert.equal(json.stdout, '{\n  "a": 1\n}\n');
+  const broken = await gwctl(["proxy", "config", "all", "--file", "-"], { input: "{" });
+  assert.equal(broken.code, 1);
+  assert.match(broken.stderr, /failed to read config dump file -: not JSON/);
+});
+
+test("config routes, listeners and backends are tables; policies shows where each stands", async () => {
+  assert.match(
+    (await local(["proxy", "config", "routes"])).stdout,
+    /^echo +\* +\/echo\* +requestHeaderModifier +echo\/backend0$/m,
+  );
+  assert.match((await local(["proxy", "config", "listeners"])).stdout, /^default +\d+ +HTTP +echo, down$/m);
+  assert.match(
+    (await local(["proxy", "config", "backends"])).stdout,
+    /^down\/backend0 +static +http +127\.0\.0\.1:1$/m,
+  );
+  const policies = await local(["policies"]);
+  assert.match(policies.stdout, /^requestHeaderModifier +route\/echo/m);
+  assert.doesNotMatch(policies.stdout, /s3cret-key/);
+});
+
+test("log reads and sets the filter, as a whole and by module; a bad one changes nothing", async () => {
+  assert.equal((await local(["proxy", "log"])).stdout, "current log level is info\n");
+  assert.equal(
+    (await local(["proxy", "log", "--level", "warn,mcp=trace"])).stdout,
+    "current log level is warn,mcp=trace\n",
+  );
+  assert.equal(
+    (await local(["proxy", "log", "--set", "admin=debug"])).stdout,
+    "current log level is warn,admin=debug,mcp=trace\n",
+  );
+  const bad = await local(["proxy", "log", "--level", "loud"]);
+  assert.equal(bad.code, 1);
+  assert.match(bad.stderr, /"loud" is not a level/);
+  assert.equal((await local(["proxy", "log"])).stdout, "current log level is warn,admin=debug,mcp=trace\n");
+});
+
+test("profiles are written to the file that was named, or to one with a timestamp", {
+  skip: process.platform !== "linux",
+}, async () => {
+  const named = await local(["proxy", "profile", "cpu", "--seconds", "1", "-o", "mine.pb.gz"]);
+  assert.equal(named.code, 0, named.stderr);
+  assert.match(named.stdout, /^Wrote cpu profile to mine\.pb\.gz\n$/);
+  assert.deepEqual([...readFileSync(join(folder, "mine.pb.gz")).subarray(0, 2)], [0x1f, 0x8b]);
+  const unnamed = await local(["proxy", "profile", "heap"]);
+  assert.equal(unnamed.code, 0, unnamed.stderr);
+  assert.ok(readdirSync(folder).some((name) => /^gwctl-heap-\d{8}-\d{6}\.pb\.gz$/.test(name)));
+});
+
+test("memory, tasks and limits print what the admin interface says", async () => {
+  for (const what of ["memory", "tasks", "limits"])
+    assert.equal(typeof JSON.parse((await local(["proxy", what])).stdout), "object");
+});
+
+test("cel tries an expression on a recent request", async () => {
+  await fetch(`${gateway.url()}/echo/cel`, { headers: { "x-request-id": "cel-1" } }).then((response) =>
+    response.text(),
+  );
+  const { stdout } = await local([
+    "cel",
+    'request.path == "/echo/cel" && request.method == "POST"',
+    "--request",
+    "cel-1",
+  ]);
+  assert.match(stdout, /^false\n/);
+  assert.match(stdout, /request\.method => "GET"/);
+});
+
+test("the admin interface on a unix socket is reached with --admin-socket", async () => {
+  const socket = join(folder, "admin.sock");
+  const other = await startGateway(`
+config: { adminAddr: "unix:${socket}" }
+gateways: { default: { port: 0 } }
+routes: [{ name: only, policies: { directResponse: { status: 200 } } }]
+`);
+  const { code, stdout } = await gwctl(["proxy", "config", "routes", "--admin-socket", socket]);
+  await other.close();
+  assert.equal(code, 0);
+  assert.match(stdout, /^only /m);
+});

@@ -1,0 +1,393 @@
+/**
+ * Backends that are gone, slow, broken or hostile: the client gets an answer that says whose fault it is, and never
+ * somebody else's answer.
+ */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { rmSync } from "node:fs";
+import { createServer as createHttpServer, type RequestListener } from "node:http";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { type TestContext, test } from "node:test";
+import { fakeClock } from "../support/fake-clock.ts";
+import { openRawClient, rawRequest, requestText } from "../support/raw-client.ts";
+import { backendFor, behindGateway, eventually, gatewayFor } from "../support/scenario.ts";
+
+const OK = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/** A server that answers each request, or each connection, with the bytes that the test says. */
+async function rawBackend(
+  t: TestContext,
+  onRequest: (socket: Socket, count: number) => void,
+): Promise<{ host: string; connections: Socket[] }> {
+  const connections: Socket[] = [];
+  let count = 0;
+  const server: Server = createServer((socket) => {
+    connections.push(socket);
+    socket.on("error", () => undefined);
+    let held = "";
+    socket.on("data", (chunk) => {
+      held += chunk.toString("latin1");
+      for (let end = held.indexOf("\r\n\r\n"); end >= 0; end = held.indexOf("\r\n\r\n")) {
+        held = held.slice(end + 4);
+        onRequest(socket, count++);
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    for (const socket of connections) socket.destroy();
+    server.close();
+  });
+  const { port } = server.address() as { port: number };
+  return { host: `127.0.0.1:${port}`, connections };
+}
+
+const config = (host: string, more = ""): string =>
+  `gateways: { default: { port: 0 } }\nroutes: [{ backends: [{ host: "${host}" }]${more === "" ? "" : `, ${more}`} }]\n`;
+
+test("a backend that refuses connections is 502 backend_unavailable, at once and without a repetition", async (t) => {
+  const gateway = await gatewayFor(t, config("127.0.0.1:1"));
+  const response = await fetch(gateway.url(), { method: "POST", body: "x" });
+  assert.equal(response.status, 502);
+  assert.equal(response.headers.get("x-gateway-error"), "backend_unavailable");
+  assert.equal(await response.text(), "the backend could not be reached");
+  assert.match(await gateway.logged("error=backend_unavailable"), /reason=.*ECONNREFUSED/);
+});
+
+test("a backend that never answers is 504 backend_timeout after the default of 60 s, and its connection is closed", async (t) => {
+  const clock = fakeClock();
+  let closed = false;
+  const arrived = withResolvers();
+  const backend = await backendFor(t, (req) => {
+    req.socket.on("close", () => {
+      closed = true;
+    });
+    arrived.resolve(undefined);
+  });
+  const gateway = await gatewayFor(t, config(backend.host), { clock });
+  const answer = fetch(gateway.url());
+  await arrived.promise;
+  await clock.advance(59_999);
+  assert.equal(closed, false);
+  await clock.advance(2);
+  const response = await answer;
+  assert.equal(response.status, 504);
+  assert.equal(response.headers.get("x-gateway-error"), "backend_timeout");
+  await eventually("the backend's connection is closed", () => closed);
+});
+
+test("a backend that neither accepts nor refuses a connection is 504 after 10 s", async (t) => {
+  const clock = fakeClock();
+  const gateway = await gatewayFor(t, config(`127.0.0.1:${await blackHole(t)}`), { clock });
+  const idle = clock.pending();
+  const answer = fetch(gateway.url());
+  await eventually("the attempt is under way", () => clock.pending() > idle + 1);
+  await clock.advance(10_001);
+  const response = await answer;
+  assert.equal(response.status, 504);
+  assert.equal(response.headers.get("x-gateway-error"), "backend_timeout");
+});
+
+const broken: [name: string, bytes: string][] = [
+  ["no HTTP at all", "SSH-2.0-OpenSSH\r\n\r\n"],
+  [
+    "a content-length and chunks",
+    "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+  ],
+  ["two content-lengths", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok"],
+  ["a content-length that is no number", "HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok"],
+  ["a coding that we do not know", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok"],
+  ["a header with a NUL", "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 2\r\n\r\nok"],
+  ["a header with a control character", "HTTP/1.1 200 OK\r\nX: a\x01b\r\nContent-Length: 2\r\n\r\nok"],
+  ["a header without a colon", "HTTP/1.1 200 OK\r\nnonsense\r\n\r\n"],
+  ["a folded header", "HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok"],
+  ["a head of 40 KB", `HTTP/1.1 200 OK\r\nX: ${"a".repeat(40_000)}\r\n\r\n`],
+  ["an upgrade that nobody asked for", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
+  ["an endless row of interim answers", "HTTP/1.1 100 Continue\r\n\r\n".repeat(200)],
+  ["a status of two digits", "HTTP/1.1 20 OK\r\n\r\n"],
+  ["HTTP/2.0", "HTTP/2.0 200 OK\r\n\r\n"],
+];
+for (const [name, bytes] of broken) {
+  test(`a backend that answers with ${name} is 502 backend_response_invalid`, async (t) => {
+    const backend = await rawBackend(t, (socket) => socket.write(Buffer.from(bytes, "latin1")));
+    const gateway = await gatewayFor(t, config(backend.host));
+    const response = await fetch(gateway.url());
+    assert.equal(response.status, 502);
+    assert.equal(response.headers.get("x-gateway-error"), "backend_response_invalid");
+    assert.ok(!gateway.log().some((line) => line.includes("defect")));
+  });
+}
+
+test("a backend that closes without an answer is 502", async (t) => {
+  const backend = await rawBackend(t, (socket) => socket.end());
+  const gateway = await gatewayFor(t, config(backend.host));
+  assert.equal(
+    (await fetch(gateway.url(), { method: "POST", body: "x" })).headers.get("x-gateway-error"),
+    "backend_response_invalid",
+  );
+});
+
+test("interim answers of the backend stay between it and us", async (t) => {
+  const backend = await rawBackend(t, (socket) =>
+    socket.write(`HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n${OK}`),
+  );
+  const gateway = await gatewayFor(t, config(backend.host));
+  const answer = await rawRequest(gateway.port(), requestText("GET / HTTP/1.1"));
+  assert.deepEqual(answer.statuses, [200]);
+  assert.match(answer.text, /ok$/);
+});
+
+test("an answer that ends with the connection is passed on whole", async (t) => {
+  const backend = await rawBackend(t, (socket) => socket.end("HTTP/1.0 200 OK\r\nX-Old: 1\r\n\r\nuntil the end"));
+  const gateway = await gatewayFor(t, config(backend.host));
+  const response = await fetch(gateway.url());
+  assert.equal(response.headers.get("x-old"), "1");
+  assert.equal(await response.text(), "until the end");
+});
+
+test("bytes that nobody asked for never become the answer to another request", async (t) => {
+  const backend = await rawBackend(t, (socket, count) => {
+    // The first answer is followed by a second one, in the same packet and again later.
+    if (count === 0) {
+      socket.write(`${OK}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen`);
+      setTimeout(() => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen"), 20);
+    } else socket.write(OK);
+  });
+  const gateway = await gatewayFor(t, config(backend.host));
+  for (let i = 0; i < 5; i++) {
+    assert.equal(await (await fetch(`${gateway.url()}/${i}`)).text(), "ok");
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+});
+
+test("an encoded answer is passed on as it is, however deep its codings", async (t) => {
+  const coding = Array.from({ length: 1000 }, () => "gzip").join(",");
+  const backend = await rawBackend(t, (socket) =>
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Encoding: ${coding}\r\nContent-Length: 2\r\n\r\nok`),
+  );
+  const gateway = await gatewayFor(t, config(backend.host));
+  const answer = await rawRequest(gateway.port(), requestText("GET / HTTP/1.1"));
+  assert.match(answer.text, /ok$/);
+});
+
+for (const [method, status] of [
+  ["GET", 200],
+  ["POST", 502],
+] as const) {
+  test(`a kept connection that the backend has closed under us: ${method} ends with ${status}`, async (t) => {
+    // Every connection serves one request; the second one on it meets a closed door.
+    const served = new Set<Socket>();
+    let requests = 0;
+    const backend = await rawBackend(t, (socket) => {
+      requests += 1;
+      if (served.has(socket)) socket.destroy();
+      else socket.write(OK);
+      served.add(socket);
+    });
+    const gateway = await gatewayFor(t, config(backend.host));
+    assert.equal((await fetch(gateway.url())).status, 200);
+    const second = await fetch(gateway.url(), { method, ...(method === "POST" ? { body: "once" } : {}) });
+    assert.equal(second.status, status);
+    assert.equal(requests, method === "GET" ? 3 : 2, "a POST is never sent twice");
+  });
+}
+
+test("connections to a backend are kept and used again", async (t) => {
+  const backend = await rawBackend(t, (socket) => socket.write(OK));
+  const gateway = await gatewayFor(t, config(backend.host));
+  for (let i = 0; i < 10; i++) await (await fetch(gateway.url())).text();
+  assert.equal(backend.connections.length, 1);
+});
+
+test("a connection whose answer came before the whole request is not used again", async (t) => {
+  let early = true;
+  const backend = await backendFor(t, (req, res) => {
+    if (early && req.method === "POST") {
+      res.end("early");
+      return;
+    }
+    req.resume().on("end", () => res.end("late"));
+  });
+  const gateway = await gatewayFor(t, config(backend.host));
+  const client = openRawClient(gateway.port());
+  client.write(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n`);
+  await client.until("early");
+  client.close();
+  early = false;
+  assert.equal(await (await fetch(gateway.url())).text(), "late");
+});
+
+test("a unix socket is a backend", async (t) => {
+  const path = `/tmp/gateway-test-${process.pid}.sock`;
+  rmSync(path, { force: true });
+  const answer: RequestListener = (req, res) => void res.end(`${req.headers.host} ${req.url}`);
+  const server = createHttpServer(answer);
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const gateway = await gatewayFor(t, config(`unix:${path}`));
+  const answered = await rawRequest(gateway.port(), requestText("GET /x HTTP/1.1"));
+  assert.match(answered.text, /gateway\.test \/x/);
+  const old = await rawRequest(gateway.port(), "GET /y HTTP/1.0\r\n\r\n");
+  assert.match(old.text, /localhost \/y/);
+});
+
+test("a unix socket that is not there is 502", async (t) => {
+  const gateway = await gatewayFor(t, config("unix:/tmp/no-such-socket"));
+  assert.equal((await fetch(gateway.url())).headers.get("x-gateway-error"), "backend_unavailable");
+});
+
+test("no route is 404 route_not_found, and the log says what was tried", async (t) => {
+  const gateway = await gatewayFor(
+    t,
+    `gateways: { default: { port: 0 } }\nroutes: [{ name: only, matches: [{ path: { exact: /a } }] }]\n`,
+  );
+  const response = await fetch(`${gateway.url()}/b`);
+  assert.equal(response.status, 404);
+  assert.equal(response.headers.get("x-gateway-error"), "route_not_found");
+  assert.match(await gateway.logged("error=route_not_found"), /only/);
+});
+
+test("weights share the requests, and a weight of 0 gets none", async (t) => {
+  const counts = [0, 0, 0];
+  const hosts: string[] = [];
+  for (const i of [0, 1, 2]) {
+    const backend = await backendFor(t, (_req, res) => {
+      counts[i] = (counts[i] ?? 0) + 1;
+      res.end();
+    });
+    hosts.push(backend.host);
+  }
+  let turn = 0;
+  const gateway = await gatewayFor(
+    t,
+    `gateways: { default: { port: 0 } }
+routes: [{ backends: [{ host: "${hosts[0]}", weight: 3 }, { host: "${hosts[1]}" }, { host: "${hosts[2]}", weight: 0 }] }]`,
+    { random: () => (turn++ % 4) / 4 },
+  );
+  for (let i = 0; i < 20; i++) await (await fetch(gateway.url())).text();
+  assert.deepEqual(counts, [15, 5, 0]);
+});
+
+test("all weights 0, or no backend, is 500 no_backend", async (t) => {
+  const gateway = await gatewayFor(
+    t,
+    `gateways: { default: { port: 0 } }
+routes: [{ matches: [{ path: { exact: /zero } }], backends: [{ host: "127.0.0.1:1", weight: 0 }] }, {}]`,
+  );
+  for (const path of ["/zero", "/none"])
+    assert.equal((await fetch(gateway.url() + path)).headers.get("x-gateway-error"), "no_backend");
+});
+
+test("what goes to the backend: hop-by-hop headers removed, forwarding headers ours, Host kept, an id given", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  const answer = await rawRequest(
+    gateway.port(),
+    "GET / HTTP/1.1\r\nHost: Gateway.test:8080\r\nConnection: close, X-Secret-Hop, X-Forwarded-For, Host, Cookie\r\nKeep-Alive: 1\r\nTE: trailers\r\nProxy-Connection: x\r\n" +
+      "X-Secret-Hop: 1\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Prefix: /evil\r\nForwarded: for=6.6.6.6\r\n" +
+      "Cookie: a=1\r\nX-Kept: yes\r\nX-Kept: twice\r\nX-Request-Id: mine-1\r\n\r\n",
+  );
+  assert.equal(answer.status, 200);
+  assert.match(answer.text, /^x-request-id: mine-1\r$/m);
+  const { headers } = backend.received[0] ?? { headers: {} };
+  assert.deepEqual(headers, {
+    host: "Gateway.test:8080",
+    cookie: "a=1",
+    "x-kept": "yes, twice",
+    "x-request-id": "mine-1",
+    "x-forwarded-for": "127.0.0.1",
+    "x-forwarded-proto": "http",
+    "x-forwarded-host": "Gateway.test:8080",
+    connection: "keep-alive",
+  });
+});
+
+test("an id that is not of the allowed form is replaced, for the client and the backend", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  const response = await fetch(gateway.url(), { headers: { "x-request-id": "bad id!" } });
+  const id = response.headers.get("x-request-id") ?? "";
+  assert.match(id, /^[0-9a-f]{16}$/);
+  assert.equal(backend.received[0]?.headers["x-request-id"], id);
+});
+
+test("a trusted proxy's forwarding headers are believed and extended", async (t) => {
+  const backend = await backendFor(t);
+  const gateway = await gatewayFor(t, `config: { trustedProxies: ["127.0.0.0/8"] }\n${config(backend.host)}`);
+  await fetch(gateway.url(), {
+    headers: { "x-forwarded-for": "9.9.9.9", "x-forwarded-proto": "https", "x-forwarded-host": "outer" },
+  });
+  const headers = backend.received[0]?.headers ?? {};
+  assert.deepEqual(
+    [headers["x-forwarded-for"], headers["x-forwarded-proto"], headers["x-forwarded-host"]],
+    ["9.9.9.9, 127.0.0.1", "https", "outer"],
+  );
+});
+
+test("a client cannot strip a header that a policy adds by naming it in connection", async (t) => {
+  const { gateway, backend } = await behindGateway(
+    t,
+    undefined,
+    'policies: { requestHeaderModifier: { set: { x-user: "from the gateway" } } }',
+  );
+  await rawRequest(gateway.port(), "GET / HTTP/1.1\r\nHost: a\r\nConnection: close, x-user\r\nX-User: forged\r\n\r\n");
+  assert.equal(backend.received[0]?.headers["x-user"], "from the gateway");
+});
+
+test("hop-by-hop headers of the backend's answer stay behind, and its claim to be us too", async (t) => {
+  const backend = await rawBackend(t, (socket) =>
+    socket.write(
+      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=1\r\nX-Gateway-Error: bad_request\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Kept: 1\r\n\r\nok",
+    ),
+  );
+  const gateway = await gatewayFor(t, config(backend.host));
+  const response = await fetch(gateway.url());
+  assert.equal(response.headers.get("x-hop"), null);
+  assert.equal(response.headers.get("x-kept"), "1");
+  assert.equal(response.headers.get("x-gateway-error"), null);
+  assert.deepEqual(response.headers.getSetCookie(), ["a=1", "b=2"]);
+});
+
+test("an upgrade offer other than WebSocket is ignored, with and without a body", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  const offer = [
+    "Connection: Upgrade, HTTP2-Settings, close",
+    "Upgrade: h2c",
+    "HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA",
+  ];
+  const got = await rawRequest(gateway.port(), `GET /h2c HTTP/1.1\r\nHost: a\r\n${offer.join("\r\n")}\r\n\r\n`);
+  assert.deepEqual(got.statuses, [200]);
+  const posted = await rawRequest(
+    gateway.port(),
+    `POST /h2c HTTP/1.1\r\nHost: a\r\n${offer.join("\r\n")}\r\nContent-Length: 5\r\n\r\nhello`,
+  );
+  assert.deepEqual(posted.statuses, [200]);
+  assert.equal(backend.received.at(-1)?.body, "hello");
+  assert.equal(backend.received.at(-1)?.headers.upgrade, undefined);
+  assert.equal(backend.received.at(-1)?.headers["http2-settings"], undefined);
+});
+
+/** A port whose listener is stopped while its queue is full: connections to it hang. */
+async function blackHole(t: TestContext): Promise<number> {
+  const script =
+    'const s = require("net").createServer().listen({ port: 0, host: "127.0.0.1", backlog: 1 }, () => console.log(s.address().port))';
+  const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "ignore"] });
+  t.after(() => void child.kill("SIGKILL"));
+  const port = Number(await new Promise((resolve) => child.stdout.once("data", resolve)));
+  child.kill("SIGSTOP");
+  for (let i = 0; i < 5; i++) {
+    const filler = connect(port, "127.0.0.1").on("error", () => undefined);
+    t.after(() => void filler.destroy());
+  }
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  return port;
+}
+
+function withResolvers(): { promise: Promise<unknown>; resolve(value: unknown): void } {
+  let resolve: (value: unknown) => void = () => undefined;
+  const promise = new Promise((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+}

@@ -1,0 +1,51 @@
+/**
+ * A chart of several series over time. The library is loaded only when there is something to draw.
+ */
+import UPlot from "uplot";
+
+export type DrawChart = (times: readonly number[], series: ReadonlyMap<string, readonly number[]>) => void;
+
+const HEIGHT = 140;
+const COLOURS = ["--accent", "--ok", "--code-number", "--warn", "--bad", "--muted"];
+
+export function createChart(place: HTMLElement): DrawChart {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const axis = {
+    stroke: colour("--muted"),
+    grid: { stroke: colour("--line"), width: 1 },
+    ticks: { stroke: colour("--line"), width: 1 },
+  };
+  let chart: UPlot | undefined;
+  let shownNames = "";
+  return (times, series) => {
+    const names = [...series.keys()].join("\n");
+    const data: UPlot.AlignedData = [[...times], ...[...series.values()].map((values) => [...values])];
+    if (chart && names === shownNames) {
+      chart.setData(data);
+      return;
+    }
+    chart?.destroy();
+    shownNames = names;
+    chart = new UPlot(
+      {
+        width: place.clientWidth,
+        height: HEIGHT,
+        legend: { show: false },
+        cursor: { show: false },
+        axes: [axis, { ...axis, size: 56 }],
+        series: [
+          {},
+          ...[...series.keys()].map((label, i) => ({
+            label,
+            stroke: colour(COLOURS[i % COLOURS.length] ?? "--accent"),
+            width: 1.5,
+            points: { show: false },
+          })),
+        ],
+      },
+      data,
+      place,
+    );
+  };
+}

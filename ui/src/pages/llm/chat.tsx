@@ -1,0 +1,270 @@
+/**
+ * The chat: streamed answers, each with what it took and what is left; a refusal leads to its trace and its rule.
+ */
+import { signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Endpoint } from "../../data/endpoints.ts";
+import { pageHref, param, setParams } from "../../frame/router.ts";
+import { durationText, visible, wholeText } from "../../parts/format.ts";
+import { Panel } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
+import { Credential } from "../mcp/credential.tsx";
+import { credential } from "../mcp/session.ts";
+import { type ChatMessage, chat, chatPath, costOf, type Turn } from "./chat-client.ts";
+
+interface Exchange {
+  readonly question: string;
+  readonly text: string;
+  readonly turn?: Turn;
+  readonly problem?: string;
+}
+
+/** Kept while other pages are open: one goes to look at a trace and comes back. */
+const exchanges = signal<readonly Exchange[]>([]);
+
+export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; models: readonly string[] }) {
+  const endpoint = endpoints.find(({ id }) => id === param("at")) ?? endpoints[0];
+  const model = param("model") === "" ? (models[0] ?? "") : param("model");
+  const [draft, setDraft] = useState("");
+  const [system, setSystem] = useState("");
+  const [temperature, setTemperature] = useState("");
+  const [maxTokens, setMaxTokens] = useState("");
+  const running = useRef<AbortController | undefined>(undefined);
+  const [isRunning, setIsRunning] = useState(false);
+  const log = useRef<HTMLDivElement>(null);
+  const shown = exchanges.value;
+  useEffect(() => log.current?.scrollTo({ top: log.current.scrollHeight }), [shown]);
+  if (!endpoint) return null;
+
+  const send = async (): Promise<void> => {
+    const question = draft.trim();
+    if (question === "" || running.current) return;
+    const before = exchanges.value;
+    const update = (change: Partial<Exchange>): void => {
+      exchanges.value = [...before, { question, text: "", ...exchanges.value[before.length], ...change }];
+    };
+    update({});
+    setDraft("");
+    running.current = new AbortController();
+    setIsRunning(true);
+    try {
+      const turn = await chat(
+        endpoint,
+        messagesOf(system, before, question),
+        {
+          model,
+          temperature: numberOf(temperature),
+          maxTokens: numberOf(maxTokens),
+          credential: credential.value.value === "" ? {} : { [credential.value.header]: credential.value.value },
+        },
+        (text) => update({ text }),
+        running.current.signal,
+      );
+      update({ text: turn.text, turn });
+      const cost = await costOf(turn.requestId);
+      if (cost !== undefined) update({ turn: { ...turn, cost } });
+    } catch (error) {
+      update({ problem: (error as Error).name === "AbortError" ? "stopped" : (error as Error).message });
+    }
+    running.current = undefined;
+    setIsRunning(false);
+  };
+  return (
+    <Panel
+      title="Chat"
+      end={
+        <>
+          <Credential />
+          <button type="button" class="button" disabled={shown.length === 0} onClick={() => (exchanges.value = [])}>
+            Clear
+          </button>
+        </>
+      }
+    >
+      <div class="stack">
+        <div class="row">
+          {endpoints.length > 1 ? (
+            <select
+              class="input grow"
+              aria-label="Endpoint"
+              value={endpoint.id}
+              onChange={(event) => setParams({ at: event.currentTarget.value })}
+            >
+              {endpoints.map(({ id, port, route }) => (
+                <option key={id} value={id}>
+                  {visible(`:${port} (${route})`)}
+                </option>
+              ))}
+            </select>
+          ) : null}
+          <input
+            class="input mono grow"
+            aria-label="Model"
+            placeholder="Model"
+            list="models"
+            value={model}
+            onInput={(event) => setParams({ model: event.currentTarget.value }, { replace: true })}
+          />
+          <datalist id="models">
+            {models.map((name) => (
+              <option key={name} value={name} />
+            ))}
+          </datalist>
+        </div>
+        <details>
+          <summary>System prompt and parameters</summary>
+          <div class="stack settings">
+            <label class="field">
+              <span>System prompt</span>
+              <textarea
+                class="input"
+                rows={2}
+                value={system}
+                onInput={(event) => setSystem(event.currentTarget.value)}
+              />
+            </label>
+            <div class="row">
+              <label class="field">
+                <span>Temperature</span>
+                <input
+                  class="input"
+                  type="number"
+                  step="0.1"
+                  min="0"
+                  max="2"
+                  value={temperature}
+                  onInput={(event) => setTemperature(event.currentTarget.value)}
+                />
+              </label>
+              <label class="field">
+                <span>Most tokens</span>
+                <input
+                  class="input"
+                  type="number"
+                  min="1"
+                  value={maxTokens}
+                  onInput={(event) => setMaxTokens(event.currentTarget.value)}
+                />
+              </label>
+            </div>
+          </div>
+        </details>
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keys */}
+        <div class="chat-log" role="log" aria-label="Conversation" tabIndex={0} ref={log}>
+          {shown.length === 0 ? (
+            <p class="muted">
+              Sends to{" "}
+              <code>
+                :{endpoint.port}
+                {visible(chatPath(endpoint))}
+              </code>{" "}
+              like any OpenAI client. Ask something.
+            </p>
+          ) : null}
+          {shown.map((exchange, i) => (
+            <ExchangeView key={i} exchange={exchange} />
+          ))}
+        </div>
+        <form
+          class="row"
+          onSubmit={(event) => {
+            event.preventDefault();
+            send();
+          }}
+        >
+          <textarea
+            class="input grow"
+            rows={2}
+            aria-label="Message"
+            placeholder="Message; Enter sends, Shift-Enter breaks the line"
+            value={draft}
+            onInput={(event) => setDraft(event.currentTarget.value)}
+            onKeyDown={(event) => {
+              if (event.key !== "Enter" || event.shiftKey) return;
+              event.preventDefault();
+              send();
+            }}
+          />
+          {isRunning ? (
+            <button type="button" class="button" onClick={() => running.current?.abort()}>
+              Stop
+            </button>
+          ) : (
+            <button type="submit" class="button primary" disabled={draft.trim() === ""}>
+              Send
+            </button>
+          )}
+        </form>
+      </div>
+    </Panel>
+  );
+}
+
+function ExchangeView({ exchange }: { exchange: Exchange }) {
+  const { question, text, turn, problem } = exchange;
+  return (
+    <div class="exchange">
+      <p class="question wrap">{question}</p>
+      {text === "" && turn === undefined && problem === undefined ? (
+        <p class="muted">…</p>
+      ) : (
+        <p class="answer wrap">{text}</p>
+      )}
+      {problem === undefined ? null : <p class="note warn">{visible(problem)}</p>}
+      {turn?.error === undefined ? null : (
+        <p class={turn.status === 429 ? "note warn" : "note bad"}>
+          <strong>{turn.status}</strong> {visible(turn.error)}{" "}
+          {turn.requestId === undefined ? null : <a href={pageHref("requests", { id: turn.requestId })}>See why</a>}
+          {turn.status === 429 ? (
+            <>
+              {" "}
+              · <a href={pageHref("limits")}>see the rule</a>
+            </>
+          ) : null}
+        </p>
+      )}
+      {turn === undefined ? null : <Took turn={turn} />}
+    </div>
+  );
+}
+
+function Took({ turn }: { turn: Turn }) {
+  const { usage, firstTokenMs, totalMs, limit, requestId, cost } = turn;
+  const streamedMs = totalMs - (firstTokenMs ?? 0);
+  return (
+    <p class="took">
+      {usage ? (
+        <span>
+          {wholeText(usage.input)} in{usage.cached > 0 ? ` (${wholeText(usage.cached)} cached)` : ""},{" "}
+          {wholeText(usage.output)} out
+        </span>
+      ) : null}
+      {cost === undefined ? null : <span>${cost.toFixed(cost < 0.01 ? 6 : 4)}</span>}
+      {firstTokenMs === undefined ? null : <span>first token {durationText(firstTokenMs)}</span>}
+      {usage && streamedMs > 20 ? <span>{wholeText((usage.output * 1000) / streamedMs)} tokens/s</span> : null}
+      {limit ? (
+        <Status level={Number(limit.remaining) > 0 ? "ok" : "bad"}>
+          {limit.remaining} of {limit.limit} left, reset in {limit.reset} s
+        </Status>
+      ) : null}
+      {requestId === undefined ? null : <a href={pageHref("requests", { id: requestId })}>trace</a>}
+    </p>
+  );
+}
+
+function messagesOf(system: string, before: readonly Exchange[], question: string): ChatMessage[] {
+  return [
+    ...(system.trim() === "" ? [] : [{ role: "system" as const, content: system }]),
+    ...before
+      .filter(({ text }) => text !== "")
+      .flatMap(({ question: asked, text }) => [
+        { role: "user" as const, content: asked },
+        { role: "assistant" as const, content: text },
+      ]),
+    { role: "user" as const, content: question },
+  ];
+}
+
+function numberOf(text: string): number | undefined {
+  return text.trim() === "" || Number.isNaN(Number(text)) ? undefined : Number(text);
+}
