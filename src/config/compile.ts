@@ -11,6 +11,7 @@ import { ConfigError, GatewayError } from "../core/errors.ts";
 import type { CompileEnv, Hooks, LimitRegistry, PolicyDefinition, Settings } from "../core/policy.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../core/traced-expression.ts";
+import { checkCertificates } from "../lib/certificates.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Fetch } from "../lib/fetch.ts";
 import type { Logger } from "../lib/logger.ts";
@@ -253,7 +254,11 @@ function createCompiler(context: CompileContext) {
       );
     const cert = read("cert");
     const key = read("key");
-    return cert === undefined || key === undefined ? undefined : { cert, key };
+    if (cert === undefined || key === undefined) return undefined;
+    return guarded({ place: { document: place.document, path: [...place.path, "tls"] } }, () => {
+      checkCertificates({ cert, key });
+      return { cert, key };
+    });
   }
 
   return { listener, problems, failures, warnings };

@@ -59,7 +59,7 @@ export function resolveMarks(text: string, placeholders: readonly Placeholder[],
     const placeholder = placeholders[indexOf(found)];
     if (!placeholder) return found;
     if (placeholder.kind === "literal") return placeholder.text;
-    const value = environment[placeholder.name];
+    const value = Object.hasOwn(environment, placeholder.name) ? environment[placeholder.name] : undefined;
     // As in a shell, the default also stands in for an empty value.
     if (placeholder.fallback !== undefined && (value === undefined || value === "")) return placeholder.fallback;
     if (value === undefined) missing.push(placeholder.name);

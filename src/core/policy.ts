@@ -36,9 +36,9 @@ export interface Hooks {
    * The request is authenticated and authorised. Returns a charge that is applied only after every admit hook of
    * every scope agreed, so that a request refused by one limit costs nothing in the others.
    */
-  admit?(exchange: Exchange): Charge | undefined | Promise<Charge | undefined>;
+  admit?(exchange: Exchange): Charge | undefined;
   /** The body was parsed as an LLM request; the same two steps as `admit`, for token limits. */
-  llmRequest?(exchange: Exchange): Charge | undefined | Promise<Charge | undefined>;
+  llmRequest?(exchange: Exchange): Charge | undefined;
   /** The response head is ready; headers may be changed. A GatewayError thrown here replaces the response. */
   response?(exchange: Exchange): void | Promise<void>;
   /** The response ended, failed, or the client left. Runs exactly once for each scope that was entered. */
@@ -49,7 +49,12 @@ export interface Hooks {
   readonly settings?: Settings;
 }
 
-export type Charge = () => void;
+/** What an admission hook does once all agreed. It may still refuse, if others took the last in the meantime. */
+export interface Charge {
+  (): void;
+  /** Asks a service that counts with its answer: after every local check, before any local charge. */
+  readonly confirm?: () => Promise<void>;
+}
 
 export interface Settings {
   /** From the request's arrival to the response head, over all attempts. */

@@ -19,16 +19,19 @@ export interface Clock {
   every(intervalMs: number, callback: () => void): Timer;
 }
 
+/** Node takes longer delays for one millisecond; 24 days are as good as never. */
+const MAX_DELAY_MS = 2 ** 31 - 1;
+
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonicMs: () => performance.now(),
   after(delayMs, callback) {
-    const handle = setTimeout(callback, delayMs);
+    const handle = setTimeout(callback, Math.min(delayMs, MAX_DELAY_MS));
     handle.unref();
     return { cancel: () => clearTimeout(handle) };
   },
   every(intervalMs, callback) {
-    const handle = setInterval(callback, intervalMs);
+    const handle = setInterval(callback, Math.min(intervalMs, MAX_DELAY_MS));
     handle.unref();
     return { cancel: () => clearInterval(handle) };
   },

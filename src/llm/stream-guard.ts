@@ -22,6 +22,8 @@ const HELD_CHARACTERS = 128;
 interface Slot {
   readonly key: string;
   readonly text: string;
+  /** The same event says that the text is over: nothing is held back any more. */
+  readonly final?: boolean;
   put(text: string): Members;
 }
 
@@ -57,7 +59,7 @@ export function createStreamGuard(guards: readonly TextGuard[]): StreamGuard {
       channel.last = { event, slot };
       channels.set(slot.key, channel);
       const text = guardText(channel.held + slot.text, guards);
-      const cut = Math.max(0, text.length - HELD_CHARACTERS);
+      const cut = slot.final === true ? text.length : Math.max(0, text.length - HELD_CHARACTERS);
       channel.held = text.slice(cut);
       return [...before, { ...event, data: JSON.stringify(slot.put(text.slice(0, cut))) }];
     },
@@ -94,11 +96,11 @@ function chatSlot(event: Members): Slot | undefined {
   const name = ["content", "reasoning_content", "refusal"].find(
     (one) => typeof delta[one] === "string" && delta[one] !== "",
   );
-  const finished = typeof choice.finish_reason === "string";
-  if (name === undefined || finished) return undefined;
+  if (name === undefined) return undefined;
   return {
     key: `${name} ${choice.index}`,
     text: String(delta[name]),
+    final: typeof choice.finish_reason === "string",
     put: (text) => ({ ...event, choices: [{ ...choice, delta: { ...delta, [name]: text } }] }),
   };
 }
@@ -107,11 +109,11 @@ function geminiSlot(event: Members): Slot | undefined {
   const candidate = onlyItem(event.candidates);
   const content = isMembers(candidate?.content) ? candidate.content : undefined;
   const part = onlyItem(content?.parts);
-  if (!candidate || !content || typeof part?.text !== "string" || typeof candidate.finishReason === "string")
-    return undefined;
+  if (!candidate || !content || typeof part?.text !== "string") return undefined;
   return {
     key: `text ${candidate.index} ${part.thought === true}`,
     text: part.text,
+    final: typeof candidate.finishReason === "string",
     put: (text) => ({ ...event, candidates: [{ ...candidate, content: { ...content, parts: [{ ...part, text }] } }] }),
   };
 }

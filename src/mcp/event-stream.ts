@@ -28,6 +28,8 @@ export interface StreamOwner {
   readonly sessionHeader: string | undefined;
   readonly primesStreams: boolean;
   opened(stream: EventStream): void;
+  /** A client may come back for the rest of it. */
+  resumable(stream: EventStream): void;
   /** No client is connected to it any more, or it is complete. */
   closed(stream: EventStream): void;
   congested(isCongested: boolean): void;
@@ -41,6 +43,8 @@ export class EventStream implements BackendRun {
   #sink: BackendCall | undefined = undefined;
   #hasHead = false;
   #isComplete = false;
+  /** Whether a client may know an event of it, or one waits for it. */
+  #isResumable = false;
   #lastEvent = 0;
   /** The last event that a client got, or that waits for it. */
   #lastSent = 0;
@@ -89,6 +93,8 @@ export class EventStream implements BackendRun {
     else {
       this.#lastEvent += 1;
       this.#lastSent = this.#lastEvent;
+      this.#isResumable = true;
+      this.#owner.resumable(this);
       this.#write(Buffer.from(`id: ${eventId(this.number, this.#lastEvent)}\nretry: ${RETRY_MS}\ndata: \n\n`));
     }
   }
@@ -99,14 +105,31 @@ export class EventStream implements BackendRun {
   }
 
   event(json: string): void {
-    this.#lastEvent += 1;
-    const bytes = Buffer.from(
-      `event: message\nid: ${eventId(this.number, this.#lastEvent)}\ndata: ${singleLine(json)}\n\n`,
-    );
-    this.#owner.log.append({ stream: this.number, number: this.#lastEvent, bytes, atMs: this.#owner.nowMs });
+    const bytes = this.#encode(json);
+    this.#log(bytes);
     if (this.#sink === undefined) return;
     this.#lastSent = this.#lastEvent;
     this.#write(bytes);
+  }
+
+  /** The last event. One that is also the first goes out with its head at once, and nobody could ask for it again. */
+  last(json: string): void {
+    this.#isComplete = true;
+    const bytes = this.#encode(json);
+    if (this.#lastEvent > 1 || this.#sink === undefined || this.#hasHead) {
+      this.#log(bytes);
+      this.#lastSent = this.#lastEvent;
+      this.#write(bytes);
+      this.#finish();
+      return;
+    }
+    const sink = this.#detach() as BackendCall;
+    this.#hasHead = true;
+    const headers = eventStreamHeaders(this.#owner.sessionHeader);
+    headers.add("content-length", String(bytes.length));
+    sink.head(200, headers);
+    sink.data(bytes);
+    sink.end();
   }
 
   /** Nothing more will come. */
@@ -143,6 +166,19 @@ export class EventStream implements BackendRun {
     this.#owner.congested(false);
     for (const bytes of queue) this.#write(bytes);
     if (this.#isComplete) this.#finish();
+  }
+
+  #encode(json: string): Buffer {
+    this.#lastEvent += 1;
+    return Buffer.from(`event: message\nid: ${eventId(this.number, this.#lastEvent)}\ndata: ${singleLine(json)}\n\n`);
+  }
+
+  #log(bytes: Buffer): void {
+    this.#owner.log.append({ stream: this.number, number: this.#lastEvent, bytes, atMs: this.#owner.nowMs });
+    if (!this.#isResumable) {
+      this.#isResumable = true;
+      this.#owner.resumable(this);
+    }
   }
 
   #write(bytes: Buffer): void {

@@ -4,7 +4,12 @@
  * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting); a server's
  * is only looked at on its top level, because results can be large and are not ours to judge.
  */
-import { elements, inspectDocument, type Member, members, skipSpace } from "./json-text.ts";
+import { elements, inspectDocument, type Member, skipSpace, stringEnd, valueEnd } from "./json-text.ts";
+
+const QUOTE = 34;
+const COMMA = 44;
+const COLON = 58;
+const OPEN_OBJECT = 123;
 
 /** Nested further than any real message, and far below what makes a parser slow or a serialiser throw. */
 const MAX_DEPTH = 64;
@@ -90,36 +95,52 @@ export function parseClientMessage(text: string): ClientMessage {
   const id = idMember && idText(text, idMember, message.id);
   if (message.jsonrpc !== "2.0")
     throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "jsonrpc" must be "2.0"', id);
-  const place = { text, idStart: idMember?.start ?? 0, idEnd: idMember?.end ?? 0 };
-  if (typeof message.method === "string") {
+  const idStart = idMember?.start ?? 0;
+  const idEnd = idMember?.end ?? 0;
+  const { method } = message;
+  if (typeof method === "string") {
     const params = paramsOf(message.params, id);
-    return id === undefined
-      ? { ...place, kind: "notification", method: message.method, params }
-      : { ...place, kind: "request", id, method: message.method, params };
+    if (id === undefined) return { kind: "notification", text, idStart, idEnd, method, params };
+    return { kind: "request", text, idStart, idEnd, id, method, params };
   }
   if (id !== undefined && message.method === undefined && ("result" in message || "error" in message)) {
-    return { ...place, kind: "response", id };
+    return { kind: "response", text, idStart, idEnd, id };
   }
   throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
 }
 
-/** One line or event of a server. Undefined if it is no JSON-RPC message. */
+/**
+ * One line or event of a server, or a part of one. Undefined if it is no JSON-RPC message. Every answer passes
+ * here: it looks for three members and skips the rest.
+ */
 export function parseServerMessage(text: string): ServerMessage | undefined {
-  let id: Member | undefined;
-  let method: Member | undefined;
+  let idStart = 0;
+  let idEnd = 0;
+  let method: string | undefined;
   let outcome: "result" | "error" | undefined;
-  for (const one of members(text, 0)) {
-    if (one.key === "id") id = one;
-    else if (one.key === "method") method = one;
-    else if (one.key === "result" || one.key === "error") outcome = one.key;
+  let i = skipSpace(text, 0);
+  if (text.charCodeAt(i) !== OPEN_OBJECT) return undefined;
+  i = skipSpace(text, i + 1);
+  while (text.charCodeAt(i) === QUOTE) {
+    const keyStart = i;
+    const keyEnd = stringEnd(text, i);
+    i = skipSpace(text, keyEnd);
+    if (text.charCodeAt(i) !== COLON) return undefined;
+    const start = skipSpace(text, i + 1);
+    const end = valueEnd(text, start);
+    if (end === start) return undefined;
+    if (isKey(text, keyStart, keyEnd, "id")) {
+      idStart = start;
+      idEnd = end;
+    } else if (isKey(text, keyStart, keyEnd, "result")) outcome = "result";
+    else if (isKey(text, keyStart, keyEnd, "error")) outcome = "error";
+    else if (isKey(text, keyStart, keyEnd, "method")) method = stringValue(text, start, end);
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) !== COMMA) break;
+    i = skipSpace(text, i + 1);
   }
-  const place = { text, idStart: id?.start ?? 0, idEnd: id?.end ?? 0 };
-  if (method !== undefined) {
-    const name = stringValue(text, method);
-    if (name === undefined) return undefined;
-    return { ...place, kind: id === undefined ? "notification" : "request", method: name };
-  }
-  return outcome === undefined ? undefined : { ...place, kind: outcome, method: undefined };
+  if (method !== undefined) return { text, idStart, idEnd, kind: idEnd === 0 ? "notification" : "request", method };
+  return outcome === undefined ? undefined : { text, idStart, idEnd, kind: outcome, method };
 }
 
 /** The messages of a server's line; servers of the 2025-03-26 revision may send batches. */
@@ -197,12 +218,16 @@ function paramsOf(value: unknown, id: string | undefined): Params {
   throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
 }
 
-function stringValue(text: string, span: Member): string | undefined {
-  if (text.charCodeAt(span.start) !== 34) return undefined;
-  const raw = text.slice(span.start + 1, span.end - 1);
+function isKey(text: string, start: number, end: number, key: string): boolean {
+  return end - start === key.length + 2 && text.startsWith(key, start + 1);
+}
+
+function stringValue(text: string, start: number, end: number): string | undefined {
+  if (text.charCodeAt(start) !== QUOTE) return undefined;
+  const raw = text.slice(start + 1, end - 1);
   if (!raw.includes("\\")) return raw;
   try {
-    return JSON.parse(text.slice(span.start, span.end)) as string;
+    return JSON.parse(text.slice(start, end)) as string;
   } catch {
     return undefined;
   }

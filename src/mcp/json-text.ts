@@ -171,32 +171,30 @@ export interface Inspection {
 /**
  * One pass over text that may be anything: refuses nesting that would make the parser slow or the serialiser
  * throw, and repeated keys, which two parsers may read differently. What it finds holds only if the text then
- * also parses. Empty frames of arrays are undefined in the stack.
+ * also parses. The keys of all open objects stand in one list, so that nothing is allocated per object.
  */
 export function inspectDocument(text: string, maxDepth: number): Inspection {
   const top: Member[] = [];
-  const frames: (Keys | undefined)[] = [];
-  let frame: Keys | undefined;
+  const keys: string[] = [];
+  /** For each open object the number of keys before it; -1 for an array. */
+  const frames: number[] = [];
+  const large = new LargeObjects();
+  let frame = -1;
   let wantsKey = false;
   let key = "";
   let keyStart = 0;
   let valueStart = 0;
-  let i = 0;
-  const endTopMember = (): void => {
-    if (frames.length !== 1 || frame === undefined || valueStart === 0) return;
-    let end = i;
-    while (end > valueStart && text.charCodeAt(end - 1) <= 32) end -= 1;
-    top.push({ key, keyStart, start: valueStart, end });
-    valueStart = 0;
-  };
-  for (; i < text.length; i++) {
+  for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
       const end = stringEnd(text, i);
-      if (frame !== undefined && wantsKey) {
-        const name = keyOf(text, i, end);
-        if (!frame.add(name)) return { top, problem: `the key ${JSON.stringify(name.slice(0, 64))} is repeated` };
+      if (wantsKey) {
         wantsKey = false;
+        const name = keyOf(text, i, end);
+        const isKnown =
+          keys.length - frame > FEW_KEYS ? large.has(frames.length, keys, frame, name) : isAmong(keys, frame, name);
+        if (isKnown) return { top, problem: `the key ${JSON.stringify(name.slice(0, 64))} is repeated` };
+        keys.push(name);
         if (frames.length === 1) {
           key = name;
           keyStart = i;
@@ -205,41 +203,56 @@ export function inspectDocument(text: string, maxDepth: number): Inspection {
       i = end - 1;
     } else if (code === OPEN_OBJECT || code === OPEN_ARRAY) {
       if (frames.length >= maxDepth) return { top, problem: `nested deeper than ${maxDepth} levels` };
-      frame = code === OPEN_OBJECT ? new Keys() : undefined;
       wantsKey = code === OPEN_OBJECT;
+      frame = wantsKey ? keys.length : -1;
       frames.push(frame);
-    } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY) {
-      endTopMember();
-      frames.pop();
-      frame = frames[frames.length - 1];
-      wantsKey = false;
-    } else if (code === COMMA) {
-      endTopMember();
-      wantsKey = frame !== undefined;
-    } else if (code === COLON && frames.length === 1 && frame !== undefined && valueStart === 0) {
+    } else if (code === CLOSE_OBJECT || code === CLOSE_ARRAY || code === COMMA) {
+      if (frames.length === 1 && valueStart > 0) {
+        top.push({ key, keyStart, start: valueStart, end: trimmedEnd(text, valueStart, i) });
+        valueStart = 0;
+      }
+      if (code !== COMMA) {
+        if (frame >= 0) keys.length = frame;
+        frames.pop();
+        frame = frames.length === 0 ? -1 : (frames[frames.length - 1] as number);
+      }
+      wantsKey = code === COMMA && frame >= 0;
+    } else if (code === COLON && frames.length === 1 && frame >= 0 && valueStart === 0) {
       valueStart = skipSpace(text, i + 1);
     }
   }
   return { top, problem: undefined };
 }
 
-/** The keys of one object: a list while there are few, because building a set costs more than looking through eight. */
-class Keys {
-  #few: string[] = [];
-  #many: Set<string> | undefined = undefined;
+/** Looking through so many is cheaper than building a set. */
+const FEW_KEYS = 32;
 
-  /** False if it was there already. */
-  add(key: string): boolean {
-    if (this.#many) {
-      if (this.#many.has(key)) return false;
-      this.#many.add(key);
-      return true;
+function isAmong(keys: readonly string[], from: number, name: string): boolean {
+  for (let i = from; i < keys.length; i++) if (keys[i] === name) return true;
+  return false;
+}
+
+/** Sets for the few objects that have many keys, by depth. */
+class LargeObjects {
+  #sets: Map<number, { readonly from: number; readonly keys: Set<string>; taken: number }> | undefined = undefined;
+
+  has(depth: number, keys: readonly string[], from: number, name: string): boolean {
+    this.#sets ??= new Map();
+    let set = this.#sets.get(depth);
+    // Fewer keys than were taken: this is another object at the same depth.
+    if (set === undefined || set.from !== from || set.taken > keys.length) {
+      set = { from, keys: new Set(), taken: from };
+      this.#sets.set(depth, set);
     }
-    if (this.#few.includes(key)) return false;
-    this.#few.push(key);
-    if (this.#few.length > 8) this.#many = new Set(this.#few);
-    return true;
+    for (; set.taken < keys.length; set.taken++) set.keys.add(keys[set.taken] as string);
+    return set.keys.has(name);
   }
+}
+
+function trimmedEnd(text: string, start: number, end: number): number {
+  let at = end;
+  while (at > start && text.charCodeAt(at - 1) <= 32) at -= 1;
+  return at;
 }
 
 function keyOf(text: string, start: number, end: number): string {

@@ -65,7 +65,10 @@ export class RequestCall implements Call {
     this.#isOver = true;
     this.#session.finished(this);
     this.#group.left -= 1;
-    if (text !== undefined) this.#stream.event(text);
-    if (this.#group.left === 0) this.#stream.complete();
+    const isLast = this.#group.left === 0;
+    if (text === undefined) {
+      if (isLast) this.#stream.complete();
+    } else if (isLast) this.#stream.last(text);
+    else this.#stream.event(text);
   }
 }

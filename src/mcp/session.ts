@@ -95,13 +95,11 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
         this.#state = "open";
         this.version = outcome.version;
         this.lastUsedMs = this.#env.nowMs();
-        stream.event(withId(outcome.answer, request.id));
-        stream.complete();
+        stream.last(withId(outcome.answer, request.id));
         return;
       }
       if (stream.hasHead) {
-        stream.event(outcome.text(request.id));
-        stream.complete();
+        stream.last(outcome.text(request.id));
       } else {
         stream.abort();
         outcome.refuse(sink, request.id);
@@ -284,7 +282,10 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
 
   opened(stream: EventStream): void {
     this.#env.streamOpened(stream);
-    if (stream.number === GENERAL_STREAM) return;
+  }
+
+  resumable(stream: EventStream): void {
+    if (stream.number === GENERAL_STREAM || stream.isComplete) return;
     this.#streams ??= new Map();
     this.#streams.set(stream.number, stream);
   }

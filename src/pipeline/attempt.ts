@@ -125,8 +125,13 @@ export class Attempt implements BackendCall, BackendRun {
     const wasAnswering = this.#state === "answering";
     this.#state = "over";
     this.#timer?.cancel();
+    const failure = backendError(error);
+    // The head may still be held back for an expression that reads the body: then the client can be told.
+    if (wasAnswering && this.#delivery.canReplace) {
+      this.#owner.attemptFailed(failure, false);
+      return;
+    }
     if (wasAnswering) {
-      const failure = backendError(error);
       this.#exchange.failure ??= {
         code: failure.code,
         source: failure.source,
@@ -136,7 +141,6 @@ export class Attempt implements BackendCall, BackendRun {
       this.#delivery.breakOff();
       return;
     }
-    const failure = backendError(error);
     this.#result(null, failure.detail ?? failure.message);
     this.#owner.attemptFailed(
       failure,

@@ -66,8 +66,8 @@ export class Delivery {
     return this.#state === "done";
   }
 
-  /** An answer of the gateway itself. */
-  reply(reply: Reply): void {
+  /** An answer of the gateway itself; without response hooks where one of them failed. */
+  reply(reply: Reply, withHooks = true): void {
     this.#held = [];
     this.#heldBytes = 0;
     this.#bodyEnded = true;
@@ -75,7 +75,14 @@ export class Delivery {
     // RFC 9110 section 8.6: a 204 has no length, a 304 that of what is not sent.
     const hasLength = reply.status !== 204 && reply.status !== 304;
     if (hasLength) reply.headers.set("content-length", String(reply.body?.length ?? 0));
-    this.#respond({ status: reply.status, headers: reply.headers, source: "gateway" }, reply.body);
+    const response: GatewayResponse = { status: reply.status, headers: reply.headers, source: "gateway" };
+    if (withHooks) {
+      this.#respond(response, reply.body);
+      return;
+    }
+    this.#state = "hooks";
+    this.#exchange.response = response;
+    this.#sendHead(response);
   }
 
   /** The head of a backend's answer; `data` and `end` follow. */
@@ -178,7 +185,8 @@ export class Delivery {
   }
 
   #sendHead(response: GatewayResponse): void {
-    if (this.#state !== "hooks") return;
+    // Hooks that waited may come back after the response was replaced.
+    if (this.#state !== "hooks" || response !== this.#exchange.response) return;
     const { headers } = response;
     if (response.replacement !== undefined) {
       headers.set("content-length", String(response.replacement.length));
@@ -188,9 +196,9 @@ export class Delivery {
     headers.set("x-request-id", this.#exchange.id);
     this.#snapshot("final response");
     if (this.#exchange.trace !== undefined) this.#capture = new BodyCapture();
-    this.#state = "streaming";
     this.#remaining = lengthOf(headers);
     this.#sink.head(response.status, headers);
+    this.#state = "streaming";
     if (response.replacement !== undefined) this.#sendReplacement(response.replacement);
     else if (this.#replyBody !== undefined) this.#end(this.#replyBody);
     else this.#flushHeld();

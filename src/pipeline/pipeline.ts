@@ -31,6 +31,11 @@ const MAX_HELD_BODY_BYTES = 2 * 1024 * 1024;
 /** A kept connection that was closed under us is worth one more try, whatever the retry policy says. */
 const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
 
+/** `0s` in a timeout, as in the Gateway API. */
+const UNLIMITED = 0;
+/** A failure, and one while answering it; after that there is no sane answer. */
+const MAX_FAILURES = 2;
+
 export interface PipelineEnv {
   readonly clock: Clock;
   readonly redaction: Redaction;
@@ -298,12 +303,12 @@ class Flow implements AttemptOwner {
 
   /** What is left of the whole request's time, or one attempt's own limit, whichever ends first. */
   #timeoutMs(settings: Settings, chosen: WeightedBackend): number {
+    const { requestTimeoutMs, backendTimeoutMs } = settings;
     const perAttempt =
-      settings.backendTimeoutMs ??
-      (settings.requestTimeoutMs === undefined ? chosen.backend.defaultTimeoutMs : Number.POSITIVE_INFINITY);
-    if (settings.requestTimeoutMs === undefined) return perAttempt;
-    const left = settings.requestTimeoutMs - (this.clock.monotonicMs() - this.exchange.startedMs);
-    return Math.min(perAttempt, Math.max(1, left));
+      backendTimeoutMs ?? (requestTimeoutMs === undefined ? chosen.backend.defaultTimeoutMs : UNLIMITED);
+    if (requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED) return perAttempt;
+    const left = Math.max(1, requestTimeoutMs - (this.clock.monotonicMs() - this.exchange.startedMs));
+    return perAttempt === UNLIMITED ? left : Math.min(perAttempt, left);
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
@@ -330,14 +335,21 @@ class Flow implements AttemptOwner {
     this.#delivery.run?.abort();
     this.#delivery.run = undefined;
     if (!this.#delivery.canReplace) this.#delivery.breakOff();
-    else if (this.#failedOnce) this.#delivery.breakOff();
-    else {
-      this.#failedOnce = true;
-      this.#delivery.reply(errorReply(error));
-    }
+    else if (this.#failures < MAX_FAILURES) {
+      this.#failures += 1;
+      this.#answer(error);
+    } else this.#delivery.breakOff();
   };
-  /** A response hook that throws replaces the response once; if it throws again, there is no sane answer. */
-  #failedOnce = false;
+  #failures = 0;
+
+  /** The second failure came of a response hook: it would fail again, so the answer goes out without them. */
+  #answer(error: GatewayError): void {
+    try {
+      this.#delivery.reply(errorReply(error), this.#failures === 1);
+    } catch (thrown) {
+      this.fail(thrown);
+    }
+  }
 
   #enter(scope: CompiledScope): void {
     // Entered before its first hook: its response hooks then also see the answers that refuse.

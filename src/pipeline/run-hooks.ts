@@ -65,47 +65,62 @@ export interface ScopedPolicy {
   readonly policy: CompiledPolicy;
 }
 
-/** Admission: every hook is asked first; only when all agreed are the charges applied, so a refusal costs nothing. */
+interface Admitted extends ScopedPolicy {
+  readonly charge: Charge;
+}
+
+/**
+ * Admission in three steps, so that a refusal costs nothing anywhere: every hook is asked, then outside services are
+ * (they count with their answer), then everything that is counted here is charged.
+ */
 export function runAdmission(
   run: HookRun,
   hook: "admit" | "llmRequest",
   policies: readonly ScopedPolicy[],
   done: () => void,
-  from = 0,
-  charges: Charge[] = [],
 ): void {
-  for (let i = from; i < policies.length; i++) {
-    const { phase, policy } = policies[i] as ScopedPolicy;
+  const admitted: Admitted[] = [];
+  for (const { phase, policy } of policies) {
     const startedMs = run.clock.monotonicMs();
-    let result: Charge | undefined | Promise<Charge | undefined>;
     try {
-      result = policy.hooks[hook]?.(run.exchange);
+      const charge = policy.hooks[hook]?.(run.exchange);
+      if (charge) admitted.push({ phase, policy, charge });
     } catch (error) {
       note(run, phase, policy.kind, hook, startedMs, "refused", error);
       run.fail(error);
       return;
     }
-    if (result instanceof Promise) {
-      result
-        .then(
-          (charge) => {
-            note(run, phase, policy.kind, hook, startedMs, "passed");
-            if (charge) charges.push(charge);
-            runAdmission(run, hook, policies, done, i + 1, charges);
-          },
-          (error) => {
-            note(run, phase, policy.kind, hook, startedMs, "refused", error);
-            run.fail(error);
-          },
-        )
-        .catch(run.fail);
-      return;
-    }
     note(run, phase, policy.kind, hook, startedMs, "passed");
-    if (result) charges.push(result);
   }
-  for (const charge of charges) charge();
-  done();
+  confirm(run, hook, admitted, 0, () => {
+    for (const { charge } of admitted) charge();
+    done();
+  });
+}
+
+function confirm(
+  run: HookRun,
+  hook: "admit" | "llmRequest",
+  admitted: readonly Admitted[],
+  from: number,
+  done: () => void,
+): void {
+  const next = admitted.findIndex(({ charge }, i) => i >= from && charge.confirm !== undefined);
+  if (next < 0) {
+    done();
+    return;
+  }
+  const { phase, policy, charge } = admitted[next] as Admitted;
+  const startedMs = run.clock.monotonicMs();
+  (charge.confirm as () => Promise<void>)()
+    .then(
+      () => confirm(run, hook, admitted, next + 1, done),
+      (error) => {
+        note(run, phase, policy.kind, hook, startedMs, "refused", error);
+        run.fail(error);
+      },
+    )
+    .catch(run.fail);
 }
 
 /** Response hooks change headers in place; `done` runs after the last. */
@@ -119,7 +134,14 @@ export function runResponseHooks(
   for (let i = from; i < policies.length; i++) {
     const { kind, hooks } = policies[i] as CompiledPolicy;
     const startedMs = run.exchange.trace === undefined ? 0 : run.clock.monotonicMs();
-    const result = hooks.response?.(run.exchange);
+    let result: void | Promise<void>;
+    try {
+      result = hooks.response?.(run.exchange);
+    } catch (error) {
+      show(run, phase, kind, "response", startedMs, "refused", error);
+      run.fail(error);
+      return;
+    }
     if (result instanceof Promise) {
       result
         .then(() => {

@@ -32,8 +32,8 @@ routes:
   folder = mkdtempSync(join(tmpdir(), "gwctl-test-"));
 });
 after(async () => {
-  await gateway.close();
-  await backend.close();
+  await gateway?.close();
+  await backend?.close();
   rmSync(folder, { recursive: true, force: true });
 });
 

@@ -142,3 +142,27 @@ test("when the service is away the gateway answers 500, or lets pass, as configu
   assert.equal((await fetch(open.url())).status, 200);
   await closed.logged("the rate limit service did not answer");
 });
+
+test("a request that a local limit refuses is not counted by the service of an outer scope", {
+  skip: external !== undefined,
+}, async (t) => {
+  const onEnd = closing(t);
+  const service = await startService(onEnd);
+  const backend = await startBackend();
+  onEnd(backend.close);
+  const gateway = await startGateway(`
+gateways:
+  default:
+    port: 0
+    policies:
+      rateLimit: { global: { host: "${service.host}", domain: gateway, descriptors: [{ entries: [{ key: user, value: '"u"' }] }] } }
+routes:
+  - backends: [{ host: "${backend.host}" }]
+    policies: { rateLimit: { local: [{ requests: 1, unit: Hours }] } }
+`);
+  onEnd(gateway.close);
+  const statuses: number[] = [];
+  for (let i = 0; i < 4; i++) statuses.push((await fetch(gateway.url())).status);
+  assert.deepEqual(statuses, [200, 429, 429, 429]);
+  assert.equal(service.calls.length, 1);
+});

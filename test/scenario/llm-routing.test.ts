@@ -134,7 +134,7 @@ test("the list of models has public names only", async () => {
 });
 
 const refused: [name: string, body: unknown, status: number, code: string][] = [
-  ["no model", { messages: [] }, 404, "model_not_found"],
+  ["no model", { messages: [] }, 400, "missing_model"],
   ["no JSON", "hello", 400, "invalid_request_body"],
   ["a list", [], 400, "invalid_request_body"],
   ["two models", '{"model":"fast","model":"smart"}', 400, "invalid_request_body"],

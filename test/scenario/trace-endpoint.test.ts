@@ -17,8 +17,8 @@ routes: [{ name: all, backends: [{ host: "${backend.host}" }] }]
 `);
 });
 after(async () => {
-  await gateway.close();
-  await backend.close();
+  await gateway?.close();
+  await backend?.close();
 });
 
 const get = (path: string) => fetch(`${gateway.url()}${path}`).then((response) => response.text());

@@ -61,7 +61,7 @@ routes:
 `);
 });
 after(async () => {
-  await gateway.close();
+  await gateway?.close();
   for (const one of [backend, flaky, breaking]) await one.close();
 });
 

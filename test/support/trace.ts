@@ -73,7 +73,7 @@ export function pathOf(events: readonly TraceEvent[]): string | undefined {
 
 /** Times, ports, ids and dates differ from run to run; everything else must not. */
 export function normalised(events: readonly TraceEvent[]): unknown {
-  const text = JSON.stringify(events)
+  const text = JSON.stringify(events.map(withReadableBody))
     .replace(/"eventStart":\d+/g, '"eventStart":1')
     .replace(/"eventEnd":\d+/g, '"eventEnd":1')
     .replace(/(127\.0\.0\.1|localhost):\d+/g, "$1:<port>")
@@ -84,8 +84,15 @@ export function normalised(events: readonly TraceEvent[]): unknown {
     .replace(/"mcp-session-id":"[^"]*"/g, '"mcp-session-id":"<session>"')
     .replace(/"sessionId":"[^"]*"/g, '"sessionId":"<session>"')
     .replace(/"user-agent":"[^"]*"/g, '"user-agent":"<agent>"')
-    .replace(/"(x-ratelimit-reset|retry-after)":"\d+"/g, '"$1":"<seconds>"');
+    .replace(/"(x-ratelimit-reset|retry-after)":"\d+"/g, '"$1":"<seconds>"')
+    .replace(/(\\"created\\":)\d+/g, "$10");
   return JSON.parse(text);
+}
+
+/** A golden file is read by people: bodies stand in it as text. */
+function withReadableBody(event: TraceEvent): TraceEvent {
+  if (event.message.type !== "bodySnapshot") return event;
+  return { ...event, message: { ...event.message, body: Buffer.from(event.message.body, "base64").toString() } };
 }
 
 /** Compares with test/golden/traces/<name>.json; a missing file is written and must be looked at. */

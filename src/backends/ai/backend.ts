@@ -66,6 +66,8 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
       };
       try {
         const policed = applyPolicies(llm, running);
+        if (policed.model === undefined && llm.dialect.format !== "opaque" && !table.hasFixedModels)
+          return refuse(MISSING_MODEL);
         const candidates = table.candidates(policed.model);
         if (candidates === undefined) return refuse(modelNotFound(policed.model));
         const guards = policed.rules.responseGuards;
@@ -127,32 +129,31 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
   // Forms with files (audio, image edits) have no JSON to read.
   if (format === "opaque" && request.headers.get("content-type")?.startsWith("application/json") !== true)
     return undefined;
-  if (body.kind === "bytes") return understand(exchange, body.bytes, table);
-  if (body.kind === "none") return understand(exchange, Buffer.alloc(0), table);
-  return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes, table));
+  if (body.kind === "bytes") return understand(exchange, body.bytes);
+  if (body.kind === "none") return understand(exchange, Buffer.alloc(0));
+  return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes));
 }
 
-function understand(exchange: Exchange, bytes: Buffer, table: ModelTable): Reply | undefined {
+function understand(exchange: Exchange, bytes: Buffer): Reply | undefined {
   const dialect = dialectOf(exchange.request.path);
   const scanned = scanRequest(bytes);
   exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
   if (!scanned.ok)
     return refusal(dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
   const model = dialect.pathModel ?? scanned.scan.model;
-  if (model === undefined && table.targets.every((target) => target.model === undefined)) {
-    return refusal(dialect.format, {
-      status: 400,
-      message: "the body has no 'model'",
-      code: "missing_model",
-      param: "model",
-    });
-  }
   const facts = createLlmFacts(model, dialect.pathStream ?? scanned.scan.stream ?? false, bytes);
   if (dialect.free) facts.estimatedTokens = 0;
   attachLlmCall(facts, { dialect, bytes, scan: scanned.scan, rules: [] });
   exchange.facts.llm = facts;
   return undefined;
 }
+
+const MISSING_MODEL: LlmError = {
+  status: 400,
+  message: "the body has no 'model'",
+  code: "missing_model",
+  param: "model",
+};
 
 function modelNotFound(model: string | undefined): LlmError {
   return {

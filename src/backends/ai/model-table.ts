@@ -35,6 +35,8 @@ export interface ModelTable {
   readonly names: readonly string[];
   /** Whether it knows every name by itself: then it answers `/v1/models`. */
   readonly isClosed: boolean;
+  /** Whether every target knows its model: then clients need not name one. */
+  readonly hasFixedModels: boolean;
   readonly targets: readonly Target[];
 }
 
@@ -50,12 +52,14 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
       else if (!exact.has(name)) exact.set(name, compiled);
     }
   }
+  const targets = [
+    ...new Set(entries.flatMap(({ groups }) => groups.flatMap((group) => group.targets.map(({ target }) => target)))),
+  ];
   return {
     isClosed,
+    hasFixedModels: !isClosed && targets.every(({ model }) => model !== undefined),
     names: [...exact.keys()],
-    targets: [
-      ...new Set(entries.flatMap(({ groups }) => groups.flatMap(({ targets }) => targets.map(({ target }) => target)))),
-    ],
+    targets,
     candidates(model) {
       const name = model ?? "";
       const known = exact.get(name);

@@ -27,8 +27,8 @@ import type { Session } from "../../mcp/session.ts";
 import { ownerOf } from "../../mcp/session-owner.ts";
 import { type McpConfig, mcpSchema } from "../../mcp/target-config.ts";
 
-/** Until the response head; a stream that has begun has no limit (decisions.md). */
-const DEFAULT_TIMEOUT_MS = 300_000;
+/** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */
+const DEFAULT_TIMEOUT_MS = 0;
 
 /** Where clients look: the endpoint, and the event stream of the old transport. */
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
+import { checkCertificates } from "../../lib/certificates.ts";
 
 export const backendTls = definePolicy({
   kind: "backendTLS",
@@ -28,15 +29,21 @@ export const backendTls = definePolicy({
       message: "cert and key belong together",
     }),
 
-  compile: (config, env) => ({
-    settings: {
-      backendTls: {
-        ...(config.root === undefined ? {} : { ca: env.readFile(config.root) }),
-        ...(config.cert === undefined ? {} : { cert: env.readFile(config.cert) }),
-        ...(config.key === undefined ? {} : { key: env.readFile(config.key) }),
-        ...(config.hostname === undefined ? {} : { servername: config.hostname }),
-        ...(config.insecure === undefined ? {} : { insecure: config.insecure }),
+  compile(config, env) {
+    const ca = config.root === undefined ? undefined : env.readFile(config.root);
+    const cert = config.cert === undefined ? undefined : env.readFile(config.cert);
+    const key = config.key === undefined ? undefined : env.readFile(config.key);
+    checkCertificates({ ca, cert, key });
+    return {
+      settings: {
+        backendTls: {
+          ...(ca === undefined ? {} : { ca }),
+          ...(cert === undefined ? {} : { cert }),
+          ...(key === undefined ? {} : { key }),
+          ...(config.hostname === undefined ? {} : { servername: config.hostname }),
+          ...(config.insecure === undefined ? {} : { insecure: config.insecure }),
+        },
       },
-    },
-  }),
+    };
+  },
 });

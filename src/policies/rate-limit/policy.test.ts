@@ -352,7 +352,7 @@ test("a key of a megabyte costs no more than any other", async () => {
 
 test("32 concurrent clients whose admission waits never get more than the budget", async () => {
   const env = limitEnv();
-  const waits: Hooks = { admit: async () => undefined };
+  const waits: Hooks = { admit: () => Object.assign(() => undefined, { confirm: async () => undefined }) };
   const scopes = [compile(env, { requests: 100, unit: "Hours" }), waits];
   const results = await Promise.all(Array.from({ length: 32 }, () => admitted(scopes, 10)));
   assert.equal(

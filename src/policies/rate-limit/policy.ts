@@ -26,20 +26,21 @@ export const rateLimit = definePolicy({
     const debits = new WeakMap<Exchange, readonly Debit[]>();
     const nowMs = (): number => Math.floor(env.clock.monotonicMs());
 
-    /** What costs nothing is asked first: the service counts with its answer. */
-    function admit(exchange: Exchange): Charge | Promise<Charge> {
+    function admit(exchange: Exchange): Charge {
       const keys = keysOf(requestLimits, exchange);
       ask(requestLimits, keys, exchange, nowMs());
       const charge = (): void => void take(requestLimits, keys, 1, exchange, nowMs());
-      return global?.counts.requests ? global.admitRequest(exchange).then(() => charge) : charge;
+      return global?.counts.requests ? Object.assign(charge, { confirm: () => global.admitRequest(exchange) }) : charge;
     }
 
-    function llmRequest(exchange: Exchange): Charge | Promise<Charge> {
+    function llmRequest(exchange: Exchange): Charge {
       const keys = keysOf(tokenLimits, exchange);
       ask(tokenLimits, keys, exchange, nowMs());
       const estimate = estimatedTokens(exchange.facts.llm);
       const charge = (): void => void debits.set(exchange, take(tokenLimits, keys, estimate, exchange, nowMs()));
-      return global?.counts.tokens ? global.admitTokens(exchange, estimate).then(() => charge) : charge;
+      return global?.counts.tokens
+        ? Object.assign(charge, { confirm: () => global.admitTokens(exchange, estimate) })
+        : charge;
     }
 
     function settleTokens(exchange: Exchange, outcome: Outcome): void {

@@ -34,11 +34,17 @@ export const requestRedirect = definePolicy({
         const query = request.query === "" ? "" : `?${request.query}`;
         // Two leading slashes would make a browser read the rest as a host name.
         const safePath = path.replace(/^\/{2,}/, "/");
-        const authority = config.authority ?? request.host;
-        return emptyReply(config.status, {
-          location: `${config.scheme ?? request.scheme}://${authority}${safePath}${query}`,
-        });
+        const scheme = config.scheme ?? request.scheme;
+        const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
+        // An HTTP/1.0 client need not name a host: then the target is relative to whatever it asked.
+        const origin = authority === "" ? "" : `${scheme}://${authority}`;
+        return emptyReply(config.status, { location: `${origin}${safePath}${query}` });
       },
     };
   },
 });
+
+/** The port belongs to the scheme that the client used; the other scheme is at its own default. */
+function withoutPort(authority: string): string {
+  return authority.replace(/:\d+$/, "");
+}

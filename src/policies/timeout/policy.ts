@@ -14,10 +14,10 @@ export const timeout = definePolicy({
   schema: z.strictObject({
     requestTimeout: duration()
       .optional()
-      .describe("From the request's arrival to the response head, over all attempts."),
+      .describe("From the request's arrival to the response head, over all attempts. `0s`: no limit."),
     backendRequestTimeout: duration()
       .optional()
-      .describe("The same for each attempt. Default: 60s for HTTP, 300s for LLM and MCP backends."),
+      .describe("The same for each attempt; `0s`: no limit. Default: 60s for HTTP, 300s for LLM and MCP backends."),
   }),
 
   compile: (config) => ({

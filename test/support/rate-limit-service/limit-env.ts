@@ -140,9 +140,9 @@ export function settleAll(scopes: readonly Hooks[], exchange: Exchange, outcome:
 async function admission(scopes: readonly Hooks[], exchange: Exchange, hook: "admit" | "llmRequest"): Promise<void> {
   const charges: Charge[] = [];
   for (const hooks of scopes) {
-    const result = hooks[hook]?.(exchange);
-    const charge = result instanceof Promise ? await result : result;
+    const charge = hooks[hook]?.(exchange);
     if (charge) charges.push(charge);
   }
+  for (const charge of charges) await charge.confirm?.();
   for (const charge of charges) charge();
 }

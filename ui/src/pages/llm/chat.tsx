@@ -247,7 +247,9 @@ function Took({ turn }: { turn: Turn }) {
           {limit.remaining} of {limit.limit} left, reset in {limit.reset} s
         </Status>
       ) : null}
-      {requestId === undefined ? null : <a href={pageHref("requests", { id: requestId })}>trace</a>}
+      {requestId === undefined || turn.error !== undefined ? null : (
+        <a href={pageHref("requests", { id: requestId })}>trace</a>
+      )}
     </p>
   );
 }

@@ -5,6 +5,7 @@ import { isReadOnly } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, textOf } from "../../data/dump.ts";
 import { endpointsOf } from "../../data/endpoints.ts";
 import { usePoll } from "../../data/poll.ts";
+import { requestList } from "../../data/requests.ts";
 import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
@@ -33,7 +34,7 @@ export function Llm() {
       <PageHead title="LLM" doc="Models, chat, and usage." />
       <div class="split chat-and-usage">
         {isReadOnly.value || endpoints.length === 0 ? null : (
-          <Chat endpoints={endpoints} models={modelNames(backends)} />
+          <Chat endpoints={endpoints} models={chatModels(backends)} />
         )}
         <div class="stack">
           <UsagePanel />
@@ -80,6 +81,15 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
       </p>
     </Panel>
   );
+}
+
+/** A provider that takes any name is asked for its own. */
+function chatModels(backends: readonly DumpBackend[]): string[] {
+  const names = modelNames(backends);
+  if (names.length > 0) return names;
+  const seen = (requestList.value.value ?? []).flatMap(({ llm }) => llm?.model ?? []);
+  const providers = backends.flatMap(({ targets }) => listOf(targets).map(({ provider }) => textOf(provider)));
+  return [...new Set([...seen, ...providers])];
 }
 
 function modelNames(backends: readonly DumpBackend[]): string[] {

@@ -23,10 +23,7 @@ export function UsagePanel() {
   const [by, setBy] = useState<By>("model");
   const used = totals(rows, by);
   return (
-    <Panel
-      title="Usage"
-      end={<span class="muted">the last 500 requests; the picture is of the last five minutes</span>}
-    >
+    <Panel title="Usage" end={<span class="muted">of the last 500 requests</span>}>
       <div class="stack">
         <TokenChart />
         <Tabs<By>

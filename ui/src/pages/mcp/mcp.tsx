@@ -89,6 +89,31 @@ function Connecting({ endpoints, chosen }: { endpoints: readonly Endpoint[]; cho
   );
 }
 
+interface Living {
+  readonly up: number;
+  readonly failing: number;
+  readonly lastError: string;
+  readonly stderr: readonly string[];
+}
+
+/** What the open sessions know of a server: a server without a session has no state to speak of. */
+function livingOf(backend: string, target: string): Living {
+  const own = tasksOfKind(
+    tasks.value.value?.tasks ?? [],
+    ({ kind, name }) => kind === "mcp backend" && name === backend,
+  );
+  const seen = tasksOfKind(own, ({ detail }) => Array.isArray(detail?.targets))
+    .flatMap(({ detail }) => listOf(detail?.targets))
+    .filter((one) => one.target === target);
+  const up = seen.filter(({ state }) => state === "up").length;
+  return {
+    up,
+    failing: seen.length - up,
+    lastError: seen.map(({ lastError }) => textOf(lastError)).find((text) => text !== "") ?? "",
+    stderr: seen.flatMap(({ stderr }) => (Array.isArray(stderr) ? stderr.map(textOf) : [])).slice(-20),
+  };
+}
+
 function Targets({ backends }: { backends: readonly DumpBackend[] }) {
   const rows = backends.flatMap((backend) => listOf(backend.targets).map((target) => ({ backend, target })));
   return (
@@ -105,32 +130,43 @@ function Targets({ backends }: { backends: readonly DumpBackend[] }) {
         </thead>
         <tbody>
           {rows.map(({ backend, target }) => (
-            <tr key={`${backend.name} ${textOf(target.name)}`}>
-              <td class="mono">{visible(textOf(target.name))}</td>
-              <td class="mono muted">{visible(backend.name)}</td>
-              <td class="mono wrap">{visible(targetText(target))}</td>
-              <td>
-                <Status level={target.lastError ? "warn" : "ok"}>
-                  {visible(textOf(target.state ?? (target.lastError ? "failing" : "configured")))}
-                </Status>
-                {target.protocolVersion === undefined ? null : (
-                  <span class="muted"> {textOf(target.protocolVersion)}</span>
-                )}
-              </td>
-              <td class="wrap">
-                {visible(textOf(target.lastError))}
-                {Array.isArray(target.stderr) && target.stderr.length > 0 ? (
-                  <details>
-                    <summary>stderr</summary>
-                    <pre class="code">{target.stderr.map((line) => visible(textOf(line))).join("\n")}</pre>
-                  </details>
-                ) : null}
-              </td>
-            </tr>
+            <TargetRow key={`${backend.name} ${textOf(target.name)}`} backend={backend.name} target={target} />
           ))}
         </tbody>
       </table>
     </Panel>
+  );
+}
+
+function TargetRow({ backend, target }: { backend: string; target: Record<string, unknown> }) {
+  const name = textOf(target.name);
+  const living = livingOf(backend, name);
+  const error = living.lastError === "" ? textOf(target.lastError) : living.lastError;
+  const isFailing = living.failing > 0 || error !== "";
+  return (
+    <tr>
+      <td class="mono">{visible(name)}</td>
+      <td class="mono muted">{visible(backend)}</td>
+      <td class="mono wrap">{visible(targetText(target))}</td>
+      <td>
+        <Status level={isFailing ? "bad" : living.up > 0 ? "ok" : "idle"}>
+          {isFailing
+            ? "failing"
+            : living.up > 0
+              ? `up in ${living.up} ${living.up === 1 ? "session" : "sessions"}`
+              : "starts with a session"}
+        </Status>
+      </td>
+      <td class="wrap">
+        {visible(error)}
+        {living.stderr.length === 0 ? null : (
+          <details>
+            <summary>stderr</summary>
+            <pre class="code">{living.stderr.map(visible).join("\n")}</pre>
+          </details>
+        )}
+      </td>
+    </tr>
   );
 }
 

@@ -4,7 +4,7 @@
 import { usePoll } from "../../data/poll.ts";
 import { type Task, tasks } from "../../data/tasks.ts";
 import { pageHref } from "../../frame/router.ts";
-import { ageText, bytesText, visible } from "../../parts/format.ts";
+import { ageText, bytesText, durationText, visible } from "../../parts/format.ts";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
 
 export function TaskTree() {
@@ -34,14 +34,9 @@ export function Branch({ list }: { list: readonly Task[] }) {
             <span class="muted">{task.kind}</span>
             <TaskName task={task} />
             <span class="muted">{ageText(task.ageMs)}</span>
-            {Object.entries(task.detail ?? {})
-              .filter(([, value]) => value !== null && value !== undefined)
-              .map(([key, value]) => (
-                <span key={key} class="muted small">
-                  {key} <span class="mono">{detailText(key, value)}</span>
-                </span>
-              ))}
+            <Details detail={task.detail ?? {}} />
           </div>
+          <InnerLists detail={task.detail ?? {}} />
           {task.children && task.children.length > 0 ? <Branch list={task.children} /> : null}
         </li>
       ))}
@@ -58,7 +53,47 @@ function TaskName({ task }: { task: Task }) {
   );
 }
 
+type Detail = Readonly<Record<string, unknown>>;
+
+function Details({ detail }: { detail: Detail }) {
+  return (
+    <>
+      {Object.entries(detail)
+        .filter(([, value]) => value !== null && value !== undefined && !Array.isArray(value))
+        .map(([key, value]) => (
+          <span key={key} class="muted small">
+            {key.replace(/(?:Bytes|Ms)$/, "")} <span class="mono">{detailText(key, value)}</span>
+          </span>
+        ))}
+    </>
+  );
+}
+
+/** A list within the details, such as the targets of a session with their processes. */
+function InnerLists({ detail }: { detail: Detail }) {
+  const lists = Object.entries(detail).filter((entry): entry is [string, unknown[]] => Array.isArray(entry[1]));
+  return (
+    <>
+      {lists.map(([key, items]) => (
+        <ul class="tree" key={key}>
+          {items.map((item, i) => (
+            <li key={`${key} ${i}`} class="row">
+              <span class="muted">{key.replace(/s$/, "")}</span>
+              {typeof item === "object" && item !== null ? (
+                <Details detail={item as Detail} />
+              ) : (
+                <span class="mono">{visible(String(item))}</span>
+              )}
+            </li>
+          ))}
+        </ul>
+      ))}
+    </>
+  );
+}
+
 function detailText(key: string, value: unknown): string {
   if (key.endsWith("Bytes") && typeof value === "number") return bytesText(value);
+  if (key.endsWith("Ms") && typeof value === "number") return durationText(value);
   return visible(typeof value === "object" ? JSON.stringify(value) : String(value));
 }
