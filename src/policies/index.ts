@@ -3,6 +3,7 @@
  * Everything else derives from it: validation, the JSON schema, docs/, effectivePolicy, the config dump.
  */
 import type { PolicyDefinition } from "../core/policy.ts";
+import { ai } from "./ai/policy.ts";
 import { apiKey } from "./api-key/policy.ts";
 import { authorization } from "./authorization/policy.ts";
 import { backendAuth } from "./backend-auth/policy.ts";
@@ -36,6 +37,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
 
 /** What becomes of a request that was admitted. */
 export const shapePolicies: readonly PolicyDefinition[] = [
+  ai, // only says what is wanted of prompts and answers; the backend, which knows the dialects, does it
   backendAuth, // the backend's credential; a transformation may still build on it
   transformations, // may read what authentication found, and feeds the modifiers below
   requestHeaderModifier, // fixed headers win over computed ones

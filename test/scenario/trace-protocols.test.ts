@@ -126,7 +126,7 @@ test("an MCP call shows its method, its tool and the process that it goes to", a
   const session = { "mcp-session-id": opened.headers.get("mcp-session-id") ?? "" };
   await post({ method: "notifications/initialized" }, session).then((response) => response.text());
   const events = await traceOf(gateway, () =>
-    post({ id: 2, method: "tools/call", params: { name: "echo", arguments: { text: "hi" } } }, session).then(
+    post({ id: 2, method: "tools/call", params: { name: "echo", arguments: { message: "hi" } } }, session).then(
       (response) => response.text(),
     ),
   );
