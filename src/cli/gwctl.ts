@@ -71,6 +71,15 @@ Most used:
     .action(async (expression, flags) => (await import("./inspect-command.ts")).cel(expression, flags, terminal));
 
   program
+    .command("auth")
+    .description("logins of a configuration")
+    .command("check")
+    .description("try every login of a configuration against its identity provider, leg by leg")
+    .requiredOption("-f, --file <path...>", "configuration files or folders, as for the gateway; - for standard input")
+    .option("--token-file <file>", "also check this access token of a real login; - for standard input")
+    .action(async (flags) => (await import("./auth-check-command.ts")).authCheck(flags, terminal));
+
+  program
     .command("version")
     .description("prints the version")
     .action(() => terminal.out(`gwctl ${VERSION}\n`));

@@ -150,6 +150,8 @@ export class Exchange {
   readonly startedMs: number;
   /** The authority that the client asked for, before any rewrite. */
   readonly originalHost: string;
+  /** The path that the client asked for. */
+  readonly originalPath: string;
   request: GatewayRequest;
   response: GatewayResponse | undefined = undefined;
   route: string | undefined = undefined;
@@ -181,6 +183,7 @@ export class Exchange {
     this.source = start.source;
     this.request = start.request;
     this.originalHost = start.request.host;
+    this.originalPath = start.request.path;
     this.startedAt = start.startedAt;
     this.startedMs = start.startedMs;
   }

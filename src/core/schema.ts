@@ -71,6 +71,17 @@ export function changeableHeaderName() {
   return headerName().refine((name) => !FRAMING.has(name), "this header frames the message and cannot be changed");
 }
 
+const AUTHORITY = /^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$/;
+
+export function isAuthority(text: string): boolean {
+  return AUTHORITY.test(text);
+}
+
+/** What may stand in Host: a name or address, optionally with a port. */
+export function authority() {
+  return z.string().refine(isAuthority, "expected a host name, optionally with a port");
+}
+
 export function port() {
   return z.int().min(0).max(65_535);
 }

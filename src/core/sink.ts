@@ -16,6 +16,8 @@ export interface ClientSink {
   upgrade(status: number, headers: HeaderList, socket: Duplex): void;
   /** Tells a client that waits for `100 Continue` to send its body. */
   askForBody(): void;
+  /** The request's body is on its way: bytes came since the last look, or all that came was taken. */
+  isUploading(): boolean;
   onDrain: (() => void) | undefined;
   /** The client stopped sending its body before anything was answered. */
   onStalled: (() => void) | undefined;

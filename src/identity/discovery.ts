@@ -85,7 +85,9 @@ export async function fetchMetadata(
     try {
       const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
       if (response.status !== 200) {
-        throw invalidProviderAnswer(`${url} answered with status ${response.status} ${show(response.body.toString("utf8"))}`);
+        throw invalidProviderAnswer(
+          `${url} answered with status ${response.status} ${show(response.body.toString("utf8"))}`,
+        );
       }
       const document = checkMetadata(response.body.toString("utf8"), options.issuer, url);
       return { document, url, ttlMs: lifetimeMs(response, options.clock.now()) };

@@ -136,21 +136,31 @@ export function legacyPost(
   parsed: ClientMessage | readonly ClientMessage[],
   sessions: SessionFinder,
 ): Demand {
-  const first = Array.isArray(parsed) ? undefined : (parsed as ClientMessage);
-  const id = first !== undefined && first.kind === "request" ? first.id : undefined;
+  if (isBatch(parsed)) return legacyBatch(request, parsed, sessions);
+  const id = parsed.kind === "request" ? parsed.id : undefined;
   checkVersionHeader(request, id);
-  const sessionId = request.headers.get("mcp-session-id");
-  if (first?.kind === "request" && first.method === "initialize") {
-    if (sessionId === undefined) return { kind: "initialize", request: first };
+  if (parsed.kind === "request" && parsed.method === "initialize") {
+    if (!request.headers.has("mcp-session-id")) return { kind: "initialize", request: parsed };
     requireSession(request, sessions, id);
     throw new Refused(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", { id });
   }
   const session = requireSession(request, sessions, id);
-  const messages: readonly ClientMessage[] = first ? [first] : (parsed as readonly ClientMessage[]);
-  if (first === undefined) checkBatch(messages, session);
+  return parsed.kind === "request"
+    ? { kind: "requests", session, requests: [parsed], notes: [] }
+    : { kind: "notes", session, notes: [parsed] };
+}
+
+function legacyBatch(request: GatewayRequest, messages: readonly ClientMessage[], sessions: SessionFinder): Demand {
+  checkVersionHeader(request, undefined);
+  const session = requireSession(request, sessions, undefined);
+  checkBatch(messages, session);
   const requests = messages.filter((message) => message.kind === "request");
   const notes = messages.filter((message) => message.kind !== "request");
   return requests.length === 0 ? { kind: "notes", session, notes } : { kind: "requests", session, requests, notes };
+}
+
+export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parsed is readonly ClientMessage[] {
+  return Array.isArray(parsed);
 }
 
 /** A GET or DELETE of the legacy era. */

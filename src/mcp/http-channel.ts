@@ -186,7 +186,7 @@ export class HttpChannel implements Channel {
   }
 
   #message(exchange: Exchange, text: string): void {
-    for (const message of parseServerMessages(text) ?? []) {
+    for (const message of parseServerMessages(text)) {
       if ((message.kind === "result" || message.kind === "error") && idOf(message) === String(exchange.wireId))
         exchange.isAnswered = true;
       this.#handlers.message(message, exchange.wireId);

@@ -9,6 +9,7 @@ import { elements, inspectDocument, type Member, skipSpace, stringEnd, valueEnd 
 const QUOTE = 34;
 const COMMA = 44;
 const COLON = 58;
+const OPEN_ARRAY = 91;
 const OPEN_OBJECT = 123;
 
 /** Nested further than any real message, and far below what makes a parser slow or a serialiser throw. */
@@ -76,7 +77,7 @@ const NO_PARAMS: Params = Object.freeze({});
 /** One message, or the messages of a batch. Throws JsonRpcProblem. */
 export function parseClientMessages(text: string): ClientMessage | readonly ClientMessage[] {
   const start = skipSpace(text, text.charCodeAt(0) === 0xfeff ? 1 : 0);
-  if (text.charCodeAt(start) !== 0x5b) return parseClientMessage(text);
+  if (text.charCodeAt(start) !== OPEN_ARRAY) return parseClientMessage(text);
   const { problem } = inspectDocument(text, MAX_DEPTH);
   if (problem !== undefined) throw new JsonRpcProblem(PARSE_ERROR, `Parse error: ${problem}`);
   parseJson(text);
@@ -143,15 +144,17 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
   return outcome === undefined ? undefined : { text, idStart, idEnd, kind: outcome, method };
 }
 
-/** The messages of a server's line; servers of the 2025-03-26 revision may send batches. */
-export function parseServerMessages(text: string): readonly ServerMessage[] | undefined {
+/** Servers of the 2025-03-26 revision may send batches. Undefined if it is none. */
+export function parseServerBatch(text: string): readonly ServerMessage[] | undefined {
   const start = skipSpace(text, 0);
-  if (text.charCodeAt(start) !== 0x5b) {
-    const one = parseServerMessage(text);
-    return one && [one];
-  }
+  if (text.charCodeAt(start) !== OPEN_ARRAY) return undefined;
   const all = elements(text, start).map((span) => parseServerMessage(text.slice(span.start, span.end)));
   return all.includes(undefined) ? undefined : (all as ServerMessage[]);
+}
+
+export function parseServerMessages(text: string): readonly ServerMessage[] {
+  const one = parseServerMessage(text);
+  return one ? [one] : (parseServerBatch(text) ?? []);
 }
 
 /** The message with another id. Only for messages that have one. */
@@ -161,6 +164,19 @@ export function withId(message: Common, id: string): string {
 
 export function idOf(message: ServerMessage): string | undefined {
   return message.idEnd === 0 ? undefined : message.text.slice(message.idStart, message.idEnd);
+}
+
+/** A response's id as one of ours; 0 if it is none. No text is made for it: every answer passes here. */
+export function wireIdOf(message: ServerMessage): number {
+  const { text, idStart, idEnd } = message;
+  if (idEnd - idStart > 15) return 0;
+  let id = 0;
+  for (let i = idStart; i < idEnd; i++) {
+    const digit = text.charCodeAt(i) - 48;
+    if (digit < 0 || digit > 9) return 0;
+    id = id * 10 + digit;
+  }
+  return id;
 }
 
 export function requestText(id: string, method: string, params: string): string {

@@ -4,7 +4,7 @@
  * one while the server acts by the other would be no guard at all.
  */
 import type { GatewayRequest } from "../core/exchange.ts";
-import { Refused } from "./downstream.ts";
+import { isBatch, Refused } from "./downstream.ts";
 import {
   CLIENT_CAPABILITIES,
   HEADER_MISMATCH,
@@ -26,8 +26,7 @@ const MIRRORED: Readonly<Record<string, "name" | "uri">> = {
 /** Whether a message is of the modern era: its body claims so, or its header names such a version. */
 export function isModern(request: GatewayRequest, message: ClientMessage | readonly ClientMessage[]): boolean {
   if (isModernVersion(request.headers.get("mcp-protocol-version") ?? "")) return true;
-  if (Array.isArray(message)) return (message as readonly ClientMessage[]).some(claims);
-  return claims(message as ClientMessage);
+  return isBatch(message) ? message.some(claims) : claims(message);
 }
 
 /** The request if it may be served; undefined for a notification, which is accepted and dropped. Throws Refused. */
@@ -35,18 +34,17 @@ export function modernPost(
   request: GatewayRequest,
   message: ClientMessage | readonly ClientMessage[],
 ): ClientRequest | undefined {
-  if (Array.isArray(message))
+  if (isBatch(message))
     throw new Refused(400, INVALID_REQUEST, "Invalid Request: this protocol version has no batches");
-  const one = message as ClientMessage;
-  if (one.kind === "response")
+  if (message.kind === "response")
     throw new Refused(400, INVALID_REQUEST, "Invalid Request: this protocol version has no responses of clients", {
-      id: one.id,
+      id: message.id,
     });
-  if (one.kind === "notification") return undefined;
-  checkEnvelope(one);
-  checkVersion(request, one);
-  checkMirrors(request, one);
-  return one;
+  if (message.kind === "notification") return undefined;
+  checkEnvelope(message);
+  checkVersion(request, message);
+  checkMirrors(request, message);
+  return message;
 }
 
 function claims(message: ClientMessage): boolean {

@@ -3,7 +3,7 @@
  * stream and names the endpoint for messages, which is the same path with the session in its query.
  */
 import type { GatewayRequest } from "../core/exchange.ts";
-import { Refused } from "./downstream.ts";
+import { isBatch, Refused } from "./downstream.ts";
 import { type ClientMessage, INVALID_REQUEST } from "./json-rpc.ts";
 import type { Session } from "./session.ts";
 
@@ -33,6 +33,6 @@ export function requireStream(request: GatewayRequest, find: (id: string) => Ses
 
 /** That transport has no batches. Throws Refused. */
 export function singleMessage(parsed: ClientMessage | readonly ClientMessage[]): ClientMessage {
-  if (Array.isArray(parsed)) throw new Refused(400, INVALID_REQUEST, "Invalid Request: this transport has no batches");
-  return parsed as ClientMessage;
+  if (isBatch(parsed)) throw new Refused(400, INVALID_REQUEST, "Invalid Request: this transport has no batches");
+  return parsed;
 }

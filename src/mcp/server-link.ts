@@ -10,7 +10,15 @@ import type { Logger } from "../lib/logger.ts";
 import type { Call, Failure, Question, Running } from "./call.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
 import { type Era, SUBSCRIPTION_ID } from "./era.ts";
-import { INTERNAL_ERROR, idOf, notificationText, requestText, type ServerMessage, withId } from "./json-rpc.ts";
+import {
+  INTERNAL_ERROR,
+  idOf,
+  notificationText,
+  requestText,
+  type ServerMessage,
+  wireIdOf,
+  withId,
+} from "./json-rpc.ts";
 import { type Edit, find, slice, splice } from "./json-text.ts";
 
 const FIRST_PAUSE_MS = 100;
@@ -286,9 +294,9 @@ export class ServerLink {
 
   #received(message: ServerMessage, about: number | undefined): void {
     if (message.kind === "result" || message.kind === "error") {
-      const pending = this.#pending.get(Number(idOf(message)));
+      const pending = this.#pending.get(wireIdOf(message));
       // An answer that nobody asked for, or a second one, is dropped.
-      if (pending === undefined || idOf(message) !== String(pending.wireId)) return;
+      if (pending === undefined) return;
       this.#pending.delete(pending.wireId);
       pending.isOver = true;
       pending.call.answered(message);

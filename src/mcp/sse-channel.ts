@@ -101,7 +101,7 @@ export function openSseChannel(
         opened(channel);
       }
     } else if (type === "message")
-      for (const message of parseServerMessages(data) ?? []) handlers.message(message, undefined);
+      for (const message of parseServerMessages(data)) handlers.message(message, undefined);
   };
   stream = server.send(
     { method: "GET", headers: ["accept", "text/event-stream"] },

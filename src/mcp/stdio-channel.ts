@@ -4,7 +4,7 @@
  */
 import type { Logger } from "../lib/logger.ts";
 import type { Channel, ChannelHandlers } from "./channel.ts";
-import { parseServerMessages } from "./json-rpc.ts";
+import { parseServerBatch, parseServerMessage } from "./json-rpc.ts";
 import { StdioProcess, type StdioProcessOptions } from "./stdio-process.ts";
 
 export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, gone: () => void): Channel {
@@ -14,14 +14,19 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   const child = new StdioProcess(options, {
     line(text) {
       if (isClosed) return;
-      const messages = parseServerMessages(text);
-      if (messages === undefined) {
+      const message = parseServerMessage(text);
+      if (message !== undefined) {
+        handlers.message(message, undefined);
+        return;
+      }
+      const batch = parseServerBatch(text);
+      if (batch === undefined) {
         ignoredLines += 1;
         if (ignoredLines <= 10)
           logger.debug("a line on stdout is no JSON-RPC message", { target: options.name, line: text.slice(0, 200) });
         return;
       }
-      for (const message of messages) handlers.message(message, undefined);
+      for (const one of batch) handlers.message(one, undefined);
     },
     exited(reason) {
       void child.stop().then(gone);

@@ -25,7 +25,7 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     src: `${exchange.source.address}:${exchange.source.port}`,
     method: request.method,
     host: exchange.originalHost,
-    path: request.path,
+    path: exchange.originalPath,
     status: outcome.status,
     durationMs: Math.round(durationMs * 1000) / 1000,
     bytes: outcome.responseBytes,

@@ -26,6 +26,8 @@ export interface AttemptOwner {
   readonly redaction: Redaction;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
   attemptFailed(error: GatewayError, mayRetry: boolean): void;
+  /** The client's body is still arriving. */
+  isUploading(): boolean;
 }
 
 export class Attempt implements BackendCall, BackendRun {
@@ -56,9 +58,10 @@ export class Attempt implements BackendCall, BackendRun {
     this.#startedMs = owner.clock.monotonicMs();
   }
 
-  start(chosen: WeightedBackend, timeoutMs: number): void {
+  /** `isDefault`: nobody chose the limit, so it does not count while the client's body is still arriving. */
+  start(chosen: WeightedBackend, timeoutMs: number, isDefault: boolean): void {
     this.#exchange.upstreamStartedMs = this.#startedMs;
-    if (timeoutMs > 0) this.#timer = this.#owner.clock.after(timeoutMs, () => this.#timedOut(timeoutMs));
+    if (timeoutMs > 0) this.#arm(timeoutMs, isDefault && this.#exchange.request.body.kind === "stream");
     const run = chosen.backend.call(this.#exchange, this);
     // A backend may have answered while it was called; then there is nothing left to hold on to.
     if (this.#state === "over") return;
@@ -171,6 +174,14 @@ export class Attempt implements BackendCall, BackendRun {
       error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
     // The operator named the status: the backend refused the request, it did not lose it.
     return connectFailed || (nothingSent && error === undefined);
+  }
+
+  #arm(timeoutMs: number, wasUploading: boolean): void {
+    this.#timer = this.#owner.clock.after(timeoutMs, () => {
+      // After an upload the backend gets the whole time, counted from the first look that finds it done.
+      if (wasUploading) this.#arm(timeoutMs, this.#owner.isUploading());
+      else this.#timedOut(timeoutMs);
+    });
   }
 
   #timedOut(timeoutMs: number): void {

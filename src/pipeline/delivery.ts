@@ -160,10 +160,10 @@ export class Delivery {
   }
 
   #mustHold(headers: HeaderList): boolean {
-    for (const scope of this.entered) {
-      if (scope.readsResponseBody) return headers.get("content-type")?.startsWith("text/event-stream") !== true;
-    }
-    return false;
+    if (!this.entered.some((scope) => scope.readsResponseBody)) return false;
+    // Bytes of a coding are no text to an expression: it finds no body rather than nonsense.
+    const isEncoded = headers.has("content-encoding") && headers.get("content-encoding") !== "identity";
+    return !isEncoded && headers.get("content-type")?.startsWith("text/event-stream") !== true;
   }
 
   #respond(response: GatewayResponse, body: Buffer | undefined): void {

@@ -276,7 +276,8 @@ class Flow implements AttemptOwner {
     const timeoutMs = this.#timeoutMs(settings, chosen);
     const attempt = new Attempt(this, this.exchange, this.#delivery, settings.retry, isLast);
     if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
-    attempt.start(chosen, timeoutMs);
+    const isDefault = settings.requestTimeoutMs === undefined && settings.backendTimeoutMs === undefined;
+    attempt.start(chosen, timeoutMs, isDefault);
   }
 
   /** The attempt failed before its head: another follows if it may, else the error becomes the answer. */
@@ -286,6 +287,10 @@ class Flow implements AttemptOwner {
     const isLast = this.#attempts > retry.attempts;
     if (mayRetry && wanted && !isLast && this.#route && this.#delivery.canReplace) this.#again(this.#route, retry);
     else this.fail(error);
+  }
+
+  isUploading(): boolean {
+    return this.#sink.isUploading();
   }
 
   #again(route: Route, retry: RetrySettings): void {

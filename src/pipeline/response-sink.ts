@@ -57,6 +57,9 @@ export class ResponseSink implements ClientSink, Watched {
   #mustAskForBody: boolean;
   #wrote = false;
   #endsWithConnection = false;
+  #awaitsDrain = false;
+  #isStalled = false;
+  #lastBytesRead = 0;
   #closed = false;
   #watched = false;
 
@@ -90,7 +93,14 @@ export class ResponseSink implements ClientSink, Watched {
     this.#wrote = true;
     if (this.#res.write(chunk)) return true;
     this.#watch();
-    this.#res.once("drain", () => this.onDrain?.());
+    // Several chunks of one read may meet a full buffer; one wait is enough.
+    if (!this.#awaitsDrain) {
+      this.#awaitsDrain = true;
+      this.#res.once("drain", () => {
+        this.#awaitsDrain = false;
+        this.onDrain?.();
+      });
+    }
     return false;
   }
 
@@ -153,6 +163,14 @@ export class ResponseSink implements ClientSink, Watched {
     this.#endAndLinger(reply.body);
   }
 
+  isUploading(): boolean {
+    if (this.#req.complete) return false;
+    const { bytesRead } = this.#req.socket;
+    const hasMoved = bytesRead !== this.#lastBytesRead;
+    this.#lastBytesRead = bytesRead;
+    return hasMoved || this.#req.readableLength === 0;
+  }
+
   progress(): number {
     const { socket } = this.#req;
     return (socket?.bytesRead ?? 0) + (socket?.bytesWritten ?? 0);
@@ -165,6 +183,7 @@ export class ResponseSink implements ClientSink, Watched {
 
   /** Nothing moved for too long. A client that owes us its body is told so, one that does not read is cut off. */
   expire(): void {
+    this.#isStalled = true;
     if (this.#res.headersSent || this.#req.complete) this.destroy();
     else this.onStalled?.();
   }
@@ -177,7 +196,7 @@ export class ResponseSink implements ClientSink, Watched {
   get #bodyUnread(): boolean {
     if (this.#req.complete || this.#options.upgrade) return false;
     const length = Number(this.#req.headers["content-length"] ?? Number.POSITIVE_INFINITY);
-    if (this.#mustAskForBody) return true;
+    if (this.#mustAskForBody || this.#isStalled) return true;
     return length > SMALL_BODY_BYTES && hasBody(this.#req);
   }
 

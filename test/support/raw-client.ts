@@ -21,7 +21,7 @@ export interface RawClient {
   /** Resolves when what has arrived contains the text. */
   until(text: string): Promise<string>;
   /** Resolves when the server closed the connection. */
-  ended(): Promise<RawAnswer>;
+  ended(patienceMs?: number): Promise<RawAnswer>;
   /** What has arrived so far. */
   received(): string;
   /** Ends with a reset instead of a clean close. */
@@ -51,12 +51,12 @@ export function openRawClient(port: number, host = "127.0.0.1"): RawClient {
     changed();
   });
 
-  function wait<Result>(what: string, ready: () => Result | undefined): Promise<Result> {
+  function wait<Result>(what: string, ready: () => Result | undefined, patienceMs = PATIENCE_MS): Promise<Result> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         waiting.delete(look);
         reject(new Error(`waited in vain for ${what}; received so far: ${JSON.stringify(text.slice(0, 500))}`));
-      }, PATIENCE_MS);
+      }, patienceMs);
       const look = (): void => {
         const result = ready();
         if (result === undefined) return;
@@ -78,11 +78,11 @@ export function openRawClient(port: number, host = "127.0.0.1"): RawClient {
         if (isClosed) throw new Error(`closed before ${JSON.stringify(wanted)} came: ${JSON.stringify(text)}`);
         return undefined;
       }),
-    ended: () => {
+    ended: (patienceMs) => {
       // Our own half is closed only when the server has closed its half: it must not need us to.
       socket.once("end", () => socket.end());
       if (socket.readableEnded) socket.end();
-      return wait("the end of the connection", () => (isClosed ? answerOf(text) : undefined));
+      return wait("the end of the connection", () => (isClosed ? answerOf(text) : undefined), patienceMs);
     },
     received: () => text,
     reset: () => void socket.resetAndDestroy(),

@@ -4,13 +4,13 @@
  */
 import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { HookResult } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/headers.ts";
 import {
   checkContentType,
   checkPostHead,
   type Demand,
+  isBatch,
   legacyOther,
   legacyPost,
   parseBody,
@@ -32,6 +32,8 @@ const DEFAULT_TIMEOUT_MS = 0;
 
 /** Where clients look: the endpoint, and the event stream of the old transport. */
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
+
+const MAX_PREPARED = 10_000;
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -67,10 +69,10 @@ function createBackend(config: McpConfig, hub: Hub, env: BackendEnv): Backend {
   const trusted = trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
   const targetNames = config.targets.map(({ name }) => name);
   const address = hub.targets[0]?.address ?? `internal:${env.name}`;
-  const demands = new WeakMap<Exchange, Demand>();
+  const demands = new Demands();
 
   function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
-    const message = Array.isArray(parsed) ? undefined : (parsed as ClientMessage | undefined);
+    const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
     exchange.facts.mcp = factsOf(message, exchange.request.headers.get("mcp-session-id"), targetNames, hub.names);
   }
 
@@ -115,11 +117,15 @@ function createBackend(config: McpConfig, hub: Hub, env: BackendEnv): Backend {
 
     prepare(exchange) {
       guardOrigin(exchange, trusted);
-      return refusalsAsAnswers(() => prepare(exchange));
+      try {
+        return prepare(exchange)?.then(() => undefined, asReply);
+      } catch (error) {
+        return asReply(error);
+      }
     },
 
     call(exchange, call) {
-      const demand = demands.get(exchange);
+      const demand = demands.take(exchange);
       if (demand === undefined) throw new Error("the request was not prepared");
       const target = exchange.facts.mcp?.target;
       call.attempt(hub.targets.find(({ name }) => name === target)?.address ?? address);
@@ -189,15 +195,31 @@ function empty(call: BackendCall, status: number): BackendRun {
 }
 
 /** Refusals of the protocol are answers, not errors of the gateway. */
-function refusalsAsAnswers(prepare: () => undefined | Promise<void>): HookResult {
-  const asReply = (error: unknown): Reply => {
-    if (error instanceof Refused) return error.reply;
-    throw error;
-  };
-  try {
-    return prepare()?.then(() => undefined, asReply);
-  } catch (error) {
-    return asReply(error);
+function asReply(error: unknown): Reply {
+  if (error instanceof Refused) return error.reply;
+  throw error;
+}
+
+/**
+ * What requests want, between their preparation and their call. A client may leave in between: the oldest entries
+ * of a list that should be empty are such, and go. (A WeakMap would do it by itself, at the price of the collector's.)
+ */
+class Demands {
+  readonly #waiting = new Map<Exchange, Demand>();
+
+  set(exchange: Exchange, demand: Demand): void {
+    this.#waiting.set(exchange, demand);
+    if (this.#waiting.size <= MAX_PREPARED) return;
+    for (const oldest of this.#waiting.keys()) {
+      this.#waiting.delete(oldest);
+      break;
+    }
+  }
+
+  take(exchange: Exchange): Demand | undefined {
+    const demand = this.#waiting.get(exchange);
+    this.#waiting.delete(exchange);
+    return demand;
   }
 }
 

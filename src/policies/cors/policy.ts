@@ -7,6 +7,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { duration } from "../../core/schema.ts";
+import { isHeaderName } from "../../lib/headers.ts";
 import { compileOrigins } from "./origins.ts";
 
 /** Enough for MCP clients in a browser (decisions.md); other routes name their own. */
@@ -23,16 +24,13 @@ export const cors = definePolicy({
         .array(z.string().min(1))
         .min(1)
         .describe('Allowed origins: exact, with a wildcard host (`https://*.example.com`), or `"*"` for any.'),
-      allowHeaders: z
-        .array(z.string().min(1))
-        .optional()
-        .describe('Request headers that a page may send; `"*"` allows any.'),
+      allowHeaders: z.array(token()).optional().describe('Request headers that a page may send; `"*"` allows any.'),
       allowMethods: z
-        .array(z.string().min(1))
+        .array(token())
         .optional()
         .describe("Methods that a page may use. Default: GET, POST, DELETE, OPTIONS."),
       exposeHeaders: z
-        .array(z.string().min(1))
+        .array(token())
         .optional()
         .describe("Response headers that a page may read, for example `Mcp-Session-Id`."),
       allowCredentials: z
@@ -48,8 +46,13 @@ export const cors = definePolicy({
       path: ["allowCredentials"],
     }),
 
-  compile(config) {
+  compile(config, env) {
     const origins = compileOrigins(config.allowOrigins);
+    for (const origin of config.allowOrigins)
+      if (origin !== "*" && !/^[a-z][a-z0-9+.-]*:\/\/[^/]+\/?$/i.test(origin))
+        env.warn(
+          `${JSON.stringify(origin)} can never match: an origin is written with its scheme, as https://example.com`,
+        );
     const methods = config.allowMethods ?? DEFAULT_METHODS;
     const anyHeader = config.allowHeaders?.includes("*") === true;
     const expose = config.exposeHeaders?.join(", ");
@@ -103,6 +106,11 @@ export const cors = definePolicy({
     };
   },
 });
+
+/** Names of headers and methods go into a header: they may not end its line. `*` is one too. */
+function token() {
+  return z.string().refine(isHeaderName, "expected a name, or *");
+}
 
 function addVary(headers: { get(name: string): string | undefined; set(name: string, value: string): void }): void {
   const vary = headers.get("vary");

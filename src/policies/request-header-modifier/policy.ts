@@ -4,6 +4,7 @@
 
 import { headerChanges } from "../../core/header-changes.ts";
 import { definePolicy } from "../../core/policy.ts";
+import { isAuthority } from "../../core/schema.ts";
 
 export const requestHeaderModifier = definePolicy({
   kind: "requestHeaderModifier",
@@ -18,7 +19,7 @@ export const requestHeaderModifier = definePolicy({
         apply(exchange.request.headers);
         // Host is also the authority that is sent on.
         const host = config.set?.host;
-        if (host !== undefined) exchange.request.host = host;
+        if (host !== undefined && isAuthority(host)) exchange.request.host = host;
         return undefined;
       },
     };

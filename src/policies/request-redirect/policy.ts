@@ -6,6 +6,7 @@ import { z } from "zod";
 import { pathChange } from "../../core/path-change.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
+import { authority } from "../../core/schema.ts";
 
 const DEFAULT_STATUS = 302;
 
@@ -15,11 +16,7 @@ export const requestRedirect = definePolicy({
   scopes: ["route"],
   schema: z.strictObject({
     scheme: z.enum(["http", "https"]).optional().describe("Default: that of the request."),
-    authority: z
-      .string()
-      .regex(/^[A-Za-z0-9._~:[\]-]+$/, "expected a host name, optionally with a port")
-      .optional()
-      .describe("Default: that of the request."),
+    authority: authority().optional().describe("Default: that of the request."),
     path: pathChange.schema.optional(),
     status: z
       .union([z.literal(301), z.literal(302), z.literal(303), z.literal(307), z.literal(308)])
@@ -35,9 +32,9 @@ export const requestRedirect = definePolicy({
         // Two leading slashes would make a browser read the rest as a host name.
         const safePath = path.replace(/^\/{2,}/, "/");
         const scheme = config.scheme ?? request.scheme;
-        const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
+        const target = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
         // An HTTP/1.0 client need not name a host: then the target is relative to whatever it asked.
-        const origin = authority === "" ? "" : `${scheme}://${authority}`;
+        const origin = target === "" ? "" : `${scheme}://${target}`;
         return emptyReply(config.status, { location: `${origin}${safePath}${query}` });
       },
     };

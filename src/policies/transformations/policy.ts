@@ -6,7 +6,7 @@ import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
-import { celSource, changeableHeaderName } from "../../core/schema.ts";
+import { celSource, changeableHeaderName, isAuthority } from "../../core/schema.ts";
 import { type HeaderList, isHeaderValue } from "../../lib/headers.ts";
 
 const changes = z.strictObject({
@@ -28,6 +28,7 @@ export const transformations = definePolicy({
   compile(config, env) {
     const request = config.request ? compileChanges(config.request, env) : undefined;
     const response = config.response ? compileChanges(config.response, env) : undefined;
+    const setsHost = config.request?.set?.host !== undefined;
     const all = [...(request?.expressions ?? []), ...(response?.expressions ?? [])];
     return {
       reads: {
@@ -38,6 +39,9 @@ export const transformations = definePolicy({
         ? {
             request(exchange: Exchange) {
               request.applyTo(exchange.request.headers, exchange);
+              // Host is also the authority that is sent on.
+              const host = setsHost ? exchange.request.headers.get("host") : undefined;
+              if (host !== undefined && isAuthority(host)) exchange.request.host = host;
               const body = request.body(exchange);
               if (body !== undefined) {
                 exchange.request.body = { kind: "bytes", bytes: body };

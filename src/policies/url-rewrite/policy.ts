@@ -5,17 +5,14 @@
 import { z } from "zod";
 import { pathChange } from "../../core/path-change.ts";
 import { definePolicy } from "../../core/policy.ts";
+import { authority } from "../../core/schema.ts";
 
 export const urlRewrite = definePolicy({
   kind: "urlRewrite",
   doc: "Rewrites the path or the authority (Host) of the request before it goes to the backend.",
   scopes: ["route", "backend"],
   schema: z.strictObject({
-    authority: z
-      .string()
-      .regex(/^[A-Za-z0-9._~:[\]-]+$/, "expected a host name, optionally with a port")
-      .optional()
-      .describe("Sent as Host instead of the one that the client asked for."),
+    authority: authority().optional().describe("Sent as Host instead of the one that the client asked for."),
     path: pathChange.schema.optional(),
   }),
 

@@ -3,7 +3,7 @@
  */
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { about, ready, state } from "../data/about.ts";
 import { dump } from "../data/dump.ts";
 import { usePoll } from "../data/poll.ts";
@@ -51,6 +51,13 @@ export function App() {
 function Rail() {
   const current = page.value;
   const gateway = about.value.value;
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a narrow screen the rail is a line that scrolls.
+    nav.current
+      ?.querySelector(`[href="${pageHref(current)}"]`)
+      ?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [current]);
   return (
     <div class="rail">
       <div class="brand">
@@ -60,7 +67,7 @@ function Rail() {
           <Status level={state.value.level}>{state.value.text}</Status>
         </span>
       </div>
-      <nav aria-label="Pages">
+      <nav aria-label="Pages" ref={nav}>
         {PAGES.map(({ name, title, key }) => (
           <a key={name} href={pageHref(name)} aria-current={current === name ? "page" : undefined}>
             {title}

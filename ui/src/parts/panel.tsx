@@ -2,6 +2,7 @@
  * A bordered part of a page with a heading; and what stands there while there is nothing to show.
  */
 import type { ComponentChildren } from "preact";
+import { ScrollX } from "./scroll-x.tsx";
 
 export function Panel({
   title,
@@ -23,7 +24,7 @@ export function Panel({
         <h2>{title}</h2>
         {end === undefined ? null : <div class="end">{end}</div>}
       </header>
-      <div class={flush ? "scroll-x" : "body"}>{children}</div>
+      {flush ? <ScrollX>{children}</ScrollX> : <div class="body">{children}</div>}
     </section>
   );
 }

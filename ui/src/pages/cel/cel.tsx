@@ -10,6 +10,7 @@ import { param, setParams } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Empty, PageHead, Panel } from "../../parts/panel.tsx";
+import { ScrollX } from "../../parts/scroll-x.tsx";
 
 interface Result {
   readonly value?: unknown;
@@ -145,7 +146,7 @@ function Shown({ result }: { result: Result }) {
         <p class="note bad wrap">{visible(result.error)}</p>
       )}
       {result.clauses && result.clauses.length > 1 ? (
-        <div class="scroll-x">
+        <ScrollX>
           <table>
             <thead>
               <tr>
@@ -170,7 +171,7 @@ function Shown({ result }: { result: Result }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </ScrollX>
       ) : null}
       {result.reads && result.reads.length > 0 ? (
         <p class="muted">

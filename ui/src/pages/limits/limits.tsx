@@ -91,7 +91,9 @@ function RulePanel({ rule }: { rule: Rule }) {
           <span>
             key <code>{key === undefined ? "none: one bucket for all" : visible(String(key))}</code>
           </span>
-          <span class="muted">{wholeText(rule.bucketsInUse)} buckets in use</span>
+          <span class="muted">
+            {rule.bucketsInUse === 1 ? "1 bucket" : `${wholeText(rule.bucketsInUse)} buckets`} in use
+          </span>
           <Status level={perMinute > 0 ? "warn" : "ok"}>
             {wholeText(rule.refusals)} refused, {wholeText(perMinute)} in the last minute
           </Status>

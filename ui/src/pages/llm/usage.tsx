@@ -9,6 +9,7 @@ import { type RequestRow, requestList } from "../../data/requests.ts";
 import { theme } from "../../frame/theme.ts";
 import { visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
+import { ScrollX } from "../../parts/scroll-x.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
 import type { DrawChart } from "./chart.ts";
 
@@ -39,7 +40,7 @@ export function UsagePanel() {
         {used.length === 0 ? (
           <p class="muted">No LLM call has been made yet.</p>
         ) : (
-          <div class="scroll-x">
+          <ScrollX>
             <table>
               <thead>
                 <tr>
@@ -70,7 +71,7 @@ export function UsagePanel() {
                 ))}
               </tbody>
             </table>
-          </div>
+          </ScrollX>
         )}
       </div>
     </Panel>

@@ -4,7 +4,7 @@
 import { ready } from "../../data/about.ts";
 import { type Dump, leavesOf } from "../../data/dump.ts";
 import { growthBy } from "../../data/history.ts";
-import { type Task, tasks, tasksOfKind } from "../../data/tasks.ts";
+import { tasks, tasksOfKind } from "../../data/tasks.ts";
 import { pageHref } from "../../frame/router.ts";
 import { ageText, bytesText, visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
@@ -72,8 +72,11 @@ function LastReload({ dump: { reload } }: { dump: Dump }) {
 function Living() {
   const report = tasks.value.value;
   if (!report) return <Panel title="Process">…</Panel>;
-  const sessions = countOf(report.tasks, "session");
-  const children = tasksOfKind(report.tasks, (task) => task.detail?.pid !== undefined).length;
+  const sessions = tasksOfKind(report.tasks, ({ kind }) => kind.includes("session")).length;
+  const children = tasksOfKind(report.tasks, ({ detail }) => typeof detail?.children === "number").reduce(
+    (sum, { detail }) => sum + Number(detail?.children),
+    0,
+  );
   return (
     <Panel title="Process" end={<a href={pageHref("runtime")}>open</a>}>
       <dl class="facts">
@@ -90,10 +93,6 @@ function Living() {
       </dl>
     </Panel>
   );
-}
-
-function countOf(list: readonly Task[], word: string): number {
-  return tasksOfKind(list, ({ kind }) => kind.includes(word)).length;
 }
 
 /** The most urgent first. */

@@ -12,6 +12,7 @@ import { Empty, PageHead, Skeleton } from "../../parts/panel.tsx";
 import { Flow } from "./flow.tsx";
 import { NodePanel } from "./node-panel.tsx";
 import { Now } from "./now.tsx";
+import { Recent } from "./recent.tsx";
 
 export function Overview() {
   const loaded = usePoll(dump);
@@ -37,6 +38,7 @@ export function Overview() {
           <Flow dump={loaded} selected={selected} />
           {selected === "" ? null : <NodePanel dump={loaded} id={selected} />}
           <Now dump={loaded} />
+          <Recent dump={loaded} />
         </>
       )}
     </>

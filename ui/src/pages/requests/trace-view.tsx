@@ -6,6 +6,7 @@ import type { TraceEvent } from "../../data/trace.ts";
 import { param, setParams } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
+import { ScrollX } from "../../parts/scroll-x.tsx";
 import { type Tab, Tabs } from "../../parts/tabs.tsx";
 import { differences } from "./differences.ts";
 import { barOf, labelOf } from "./trace-bars.ts";
@@ -57,7 +58,7 @@ export function Difference({ before, after }: { before: unknown; after: unknown 
   const list = differences(before, after);
   if (list.length === 0) return <p class="muted">Nothing changed since the snapshot before.</p>;
   return (
-    <div class="scroll-x">
+    <ScrollX>
       <table class="difference">
         <thead>
           <tr>
@@ -79,7 +80,7 @@ export function Difference({ before, after }: { before: unknown; after: unknown 
           ))}
         </tbody>
       </table>
-    </div>
+    </ScrollX>
   );
 }
 

@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import {
+  type ClientRequest,
+  errorText,
+  JsonRpcProblem,
+  parseClientMessage,
+  parseClientMessages,
+  parseServerBatch,
+  parseServerMessage,
+  wireIdOf,
+  withId,
+} from "./json-rpc.ts";
+
+const ids = [
+  "1",
+  "0",
+  "-1",
+  "1.0",
+  "1e3",
+  "1.5",
+  "9007199254740993",
+  "1e999",
+  '"a"',
+  '""',
+  '"é\\u00e9\\n"',
+  '"1"',
+  "123456789012345678901234567890",
+];
+for (const id of ids) {
+  test(`the id ${id} comes back as it was written`, () => {
+    const message = parseClientMessage(`{"jsonrpc":"2.0", "id" : ${id} ,"method":"ping"}`) as ClientRequest;
+    assert.equal(message.kind, "request");
+    assert.equal(message.id, id);
+    const answer = parseServerMessage(`{"result":{"id":7},"jsonrpc":"2.0","id":42}`);
+    assert.ok(answer);
+    assert.equal(withId(answer, message.id), `{"result":{"id":7},"jsonrpc":"2.0","id":${id}}`);
+  });
+}
+
+const refused = [
+  { name: "no JSON", text: "{", code: -32700 },
+  { name: "an empty body", text: "", code: -32700 },
+  { name: "JSON and more", text: '{"jsonrpc":"2.0","method":"a"} x', code: -32700 },
+  { name: "a repeated key", text: '{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}', code: -32700 },
+  { name: "a number", text: "1", code: -32600 },
+  { name: "null", text: "null", code: -32600 },
+  { name: "no version", text: '{"id":1,"method":"a"}', code: -32600, id: "1" },
+  { name: "another version", text: '{"jsonrpc":"1.0","id":1,"method":"a"}', code: -32600, id: "1" },
+  { name: "an id that is null", text: '{"jsonrpc":"2.0","id":null,"method":"a"}', code: -32600 },
+  { name: "an id that is an object", text: '{"jsonrpc":"2.0","id":{},"method":"a"}', code: -32600 },
+  { name: "an id that is a truth value", text: '{"jsonrpc":"2.0","id":true,"method":"a"}', code: -32600 },
+  { name: "an id of a megabyte", text: `{"jsonrpc":"2.0","id":"${"x".repeat(1e6)}","method":"a"}`, code: -32600 },
+  { name: "a method that is no string", text: '{"jsonrpc":"2.0","id":1,"method":1}', code: -32600, id: "1" },
+  {
+    name: "parameters that are a string",
+    text: '{"jsonrpc":"2.0","id":1,"method":"a","params":"b"}',
+    code: -32600,
+    id: "1",
+  },
+  {
+    name: "parameters that are a list",
+    text: '{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}',
+    code: -32600,
+    id: "1",
+  },
+  { name: "neither method nor result", text: '{"jsonrpc":"2.0","id":1}', code: -32600, id: "1" },
+  { name: "a result without an id", text: '{"jsonrpc":"2.0","result":{}}', code: -32600 },
+];
+for (const { name, text, code, id } of refused) {
+  test(`refuses ${name}`, () => {
+    assert.throws(
+      () => parseClientMessages(text),
+      (error) => error instanceof JsonRpcProblem && error.code === code && error.id === id,
+    );
+  });
+}
+
+test("a notification has no id, a response no method", () => {
+  assert.equal(parseClientMessage('{"jsonrpc":"2.0","method":"notifications/initialized"}').kind, "notification");
+  assert.equal(parseClientMessage('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}').kind, "response");
+});
+
+test("a batch is its messages, and one bad message spoils it", () => {
+  const batch = parseClientMessages('[{"jsonrpc":"2.0","id":1,"method":"a"}, {"jsonrpc":"2.0","method":"b"}]');
+  assert.ok(Array.isArray(batch));
+  assert.deepEqual(
+    batch.map((one) => one.kind),
+    ["request", "notification"],
+  );
+  assert.throws(() => parseClientMessages('[{"jsonrpc":"2.0","id":1,"method":"a"}, 1]'), { code: -32600 });
+});
+
+const lines = [
+  { text: '{"jsonrpc":"2.0","id":5,"result":{}}', kind: "result" },
+  { text: '{"result":{"content":[{"text":"\\"id\\":9"}]},"jsonrpc":"2.0","id":5}', kind: "result" },
+  { text: '{"jsonrpc":"2.0","id":5,"error":{"code":1,"message":"x"}}', kind: "error" },
+  { text: '{"jsonrpc":"2.0","id":"q","method":"roots/list"}', kind: "request" },
+  { text: '{"jsonrpc":"2.0","method":"notifications/x","params":{"id":1}}', kind: "notification" },
+];
+for (const { text, kind } of lines) {
+  test(`a server's line ${text} is a ${kind}`, () => {
+    assert.equal(parseServerMessage(text)?.kind, kind);
+  });
+}
+
+for (const text of ["", "hello", "{", "{}", '{"jsonrpc":"2.0"}', "[]", "null", '{"method":1}', '{"a" 1}']) {
+  test(`a server's line ${JSON.stringify(text)} is no message`, () => {
+    assert.equal(parseServerMessage(text), undefined);
+  });
+}
+
+test("a server's batch is its messages", () => {
+  const batch = parseServerBatch('[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"x"}]');
+  assert.deepEqual(
+    batch?.map((one) => one.kind),
+    ["result", "notification"],
+  );
+  assert.equal(parseServerBatch('[{"jsonrpc":"2.0","id":1,"result":{}},1]'), undefined);
+});
+
+for (const id of ['"5"', "5.0", "-5", "null", "12345678901234567890", "[5]"]) {
+  test(`the id ${id} is none of ours`, () => {
+    const message = parseServerMessage(`{"jsonrpc":"2.0","id":${id},"result":{}}`);
+    assert.equal(message && wireIdOf(message), 0);
+  });
+}
+
+test("an error without an id says null", () => {
+  assert.deepEqual(JSON.parse(errorText(undefined, -32700, "x")), {
+    jsonrpc: "2.0",
+    id: null,
+    error: { code: -32700, message: "x" },
+  });
+});
+
+test("any message of any content is recognised, and its id can be replaced", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.oneof(fc.integer(), fc.string()), fc.boolean(), (value, id, isIdFirst) => {
+      const body = isIdFirst ? { jsonrpc: "2.0", id, result: value } : { result: value, jsonrpc: "2.0", id };
+      const message = parseServerMessage(JSON.stringify(body));
+      assert.equal(message?.kind, "result");
+      assert.deepEqual(
+        JSON.parse(withId(message as NonNullable<typeof message>, "99")),
+        JSON.parse(JSON.stringify({ ...body, id: 99 })),
+      );
+    }),
+  );
+});

@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { elements, find, insertMembers, inspectDocument, members, removeMembers, slice, splice } from "./json-text.ts";
+
+test("finds the members of an object, whatever stands between them", () => {
+  const text = ' { "a" : [1, {"x": "}"}] ,\n"b\\u0063":"\\"",  "d":-1.5e3 } ';
+  const found = members(text, 0).map((one) => [one.key, slice(text, one)]);
+  assert.deepEqual(found, [
+    ["a", '[1, {"x": "}"}]'],
+    ["bc", '"\\""'],
+    ["d", "-1.5e3"],
+  ]);
+});
+
+test("finds the elements of an array", () => {
+  const text = '[ 1 , "a,]" , {"b":[2]} , [] , null ]';
+  const found = elements(text, 0).map((one) => slice(text, one));
+  assert.deepEqual(found, ["1", '"a,]"', '{"b":[2]}', "[]", "null"]);
+});
+
+test("finds a value along a path, and nothing where there is none", () => {
+  const text = '{"params":{"_meta":{"io.x/y":"z"},"name":"n"}}';
+  assert.equal(slice(text, find(text, 0, "params", "_meta", "io.x/y") ?? { start: 0, end: 0 }), '"z"');
+  assert.equal(find(text, 0, "params", "missing", "y"), undefined);
+  assert.equal(find(text, 0, "params", "name", "deeper"), undefined);
+});
+
+const insertions = [
+  { into: "{}", result: '{"a":1}' },
+  { into: "{ }", result: '{"a":1 }' },
+  { into: '{"b":2}', result: '{"a":1,"b":2}' },
+];
+for (const { into, result } of insertions) {
+  test(`puts a member into ${into}`, () => {
+    assert.equal(splice(into, [insertMembers(into, 0, '"a":1')]), result);
+  });
+}
+
+const removals = [
+  { from: '{"a":1,"b":2,"c":3}', result: '{"a":1,"c":3}' },
+  { from: '{"b":2}', result: "{}" },
+  { from: '{"a":1}', result: '{"a":1}' },
+  { from: '{ "a" : 1 , "b" : [2] }', result: '{ "a" : 1 }' },
+];
+for (const { from, result } of removals) {
+  test(`takes b out of ${from}`, () => {
+    assert.equal(
+      splice(
+        from,
+        removeMembers(from, 0, (key) => key === "b"),
+      ),
+      result,
+    );
+  });
+}
+
+const hostile = [
+  { name: "a repeated key", text: '{"a":1,"a":2}', problem: /"a" is repeated/ },
+  { name: "a repeated key in a nested object", text: '{"p":{"x":[{"k":1,"k":1}]}}', problem: /"k" is repeated/ },
+  {
+    name: "a key that is repeated in another spelling",
+    text: '{"name":1,"n\\u0061me":2}',
+    problem: /"name" is repeated/,
+  },
+  { name: "deep nesting", text: `${"[".repeat(65)}1${"]".repeat(65)}`, problem: /nested deeper than 64/ },
+  { name: "deep nesting that does not even close", text: "[".repeat(100_000), problem: /nested deeper/ },
+  {
+    name: "a repeated key among thousands",
+    text: `{${Array.from({ length: 5000 }, (_, i) => `"k${i}":1`).join(",")},"k7":2}`,
+    problem: /"k7" is repeated/,
+  },
+];
+for (const { name, text, problem } of hostile) {
+  test(`refuses ${name}`, () => {
+    assert.match(inspectDocument(text, 64).problem ?? "", problem);
+  });
+}
+
+const harmless = [
+  { name: "the same key in different objects", text: '{"a":{"k":1},"b":{"k":2},"c":[{"k":3},{"k":4}]}' },
+  { name: "nesting at the limit", text: `${"[".repeat(64)}1${"]".repeat(64)}` },
+  { name: "brackets and quotes inside strings", text: '{"a":"{\\"a\\":[[[","b":"\\\\"}' },
+  {
+    name: "large objects after each other",
+    text: `[${["a", "b"].map((p) => `{${Array.from({ length: 100 }, (_, i) => `"${p}${i}":1`).join(",")}}`).join(",")}]`,
+  },
+];
+for (const { name, text } of harmless) {
+  test(`accepts ${name}`, () => {
+    assert.equal(inspectDocument(text, 64).problem, undefined);
+  });
+}
+
+test("a body of two megabytes with two hundred thousand keys is looked through in time", () => {
+  const text = `{${Array.from({ length: 200_000 }, (_, i) => `"${i}":1`).join(",")}}`;
+  assert.equal(inspectDocument(text, 64).problem, undefined);
+});
+
+const json = fc.jsonValue({ maxDepth: 6 });
+
+test("what is found is what a parser finds, for any JSON", () => {
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), json), fc.constantFrom(undefined, 1, "\t"), (value, space) => {
+      const text = JSON.stringify(value, null, space);
+      const parsed = JSON.parse(text) as Record<string, unknown>;
+      const spans = inspectDocument(text, 64).top;
+      assert.deepEqual(
+        spans.map((one) => [one.key, JSON.parse(slice(text, one))]),
+        Object.entries(parsed),
+      );
+      assert.deepEqual(
+        members(text, 0).map((one) => [one.key, JSON.parse(slice(text, one))]),
+        Object.entries(parsed),
+      );
+    }),
+  );
+});
+
+test("an edit changes nothing but its place, for any JSON", () => {
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), json), fc.string(), json, (value, key, added) => {
+      fc.pre(!Object.hasOwn(value, key) && key !== "__proto__");
+      const text = JSON.stringify(value);
+      const changed = splice(text, [insertMembers(text, 0, `${JSON.stringify(key)}:${JSON.stringify(added)}`)]);
+      assert.deepEqual(JSON.parse(changed), JSON.parse(JSON.stringify({ ...value, [key]: added })));
+      const back = splice(
+        changed,
+        removeMembers(changed, 0, (one) => one === key),
+      );
+      assert.deepEqual(JSON.parse(back), JSON.parse(text));
+    }),
+  );
+});
+
+test("text that is no JSON ends every function", () => {
+  fc.assert(
+    fc.property(fc.string(), (text) => {
+      members(text, 0);
+      elements(text, 0);
+      inspectDocument(text, 8);
+      find(text, 0, "a", "b");
+    }),
+  );
+});

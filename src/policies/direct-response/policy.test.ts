@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { anExchange, testEnv } from "../../../test/support/exchange.ts";
+import type { Reply } from "../../core/reply.ts";
+import { directResponse } from "./policy.ts";
+
+function answer(config: object): Reply {
+  return directResponse.compile(directResponse.schema.parse(config), testEnv).request?.(anExchange()) as Reply;
+}
+
+test("answers with status, body and headers; plain text unless it says otherwise", () => {
+  const plain = answer({ body: "hello" });
+  assert.equal(plain.status, 200);
+  assert.equal(plain.body?.toString(), "hello");
+  assert.equal(plain.headers.get("content-type"), "text/plain; charset=utf-8");
+  const json = answer({ status: 418, body: "{}", headers: { "Content-Type": "application/json", "x-a": "1" } });
+  assert.equal(json.status, 418);
+  assert.deepEqual({ ...json.headers.toObject() }, { "content-type": "application/json", "x-a": "1" });
+});
+
+test("every answer has headers of its own, because later hooks change them", () => {
+  const hooks = directResponse.compile(directResponse.schema.parse({ headers: { "x-a": "1" } }), testEnv);
+  const [first, second] = [1, 2].map(() => hooks.request?.(anExchange()) as Reply);
+  first?.headers.set("x-a", "changed");
+  assert.equal(second?.headers.get("x-a"), "1");
+});
+
+for (const config of [
+  { status: 100 },
+  { status: 600 },
+  { status: "200" },
+  { headers: { "x y": "1" } },
+  { headers: { x: "a\nb" } },
+  { headers: { "content-length": "5" } },
+  { body: 1 },
+]) {
+  test(`rejects the config ${JSON.stringify(config)}`, () => {
+    assert.equal(directResponse.schema.safeParse(config).success, false);
+  });
+}

@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { anAnsweredExchange, anExchange, testEnv } from "../../../test/support/exchange.ts";
+import { responseHeaderModifier } from "./policy.ts";
+
+test("removes, sets and adds headers of the response, and of nothing else", () => {
+  const exchange = anAnsweredExchange({
+    headers: { server: "client's" },
+    responseHeaders: { server: "x", "x-a": "0" },
+  });
+  responseHeaderModifier
+    .compile({ remove: ["server"], set: { "x-a": "1" }, add: { "x-b": "2" } }, testEnv)
+    .response?.(exchange);
+  assert.deepEqual({ ...exchange.response?.headers.toObject() }, { "x-a": "1", "x-b": "2" });
+  assert.equal(exchange.request.headers.get("server"), "client's");
+});
+
+test("without a response there is nothing to do", () => {
+  const exchange = anExchange();
+  responseHeaderModifier.compile({ set: { "x-a": "1" } }, testEnv).response?.(exchange);
+  assert.equal(exchange.response, undefined);
+});

@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { anAnsweredExchange, anExchange, testEnv } from "../../../test/support/exchange.ts";
+import { transformations } from "./policy.ts";
+
+function compile(config: object) {
+  return transformations.compile(transformations.schema.parse(config), testEnv);
+}
+
+const headers: [name: string, source: string, value: string | undefined][] = [
+  ["a text", '"a" + "b"', "ab"],
+  ["a number", "1 + 2", "3"],
+  ["a truth value", "request.method == 'GET'", "true"],
+  ["a list as JSON", "[1, 'a']", '[1,"a"]'],
+  ["a claim", "jwt.sub", "alice"],
+  ["a header of the request", 'request.headers["x-in"]', "in"],
+  ["what is absent leaves the header as it was", "jwt.none", "before"],
+  ["null leaves the header as it was", "null", "before"],
+  ["a value with a line break leaves the header as it was", '"a\\r\\nx-evil: 1"', "before"],
+  ["a value that is no latin1 leaves the header as it was", '"\\u20ac"', "before"],
+];
+for (const [name, source, value] of headers) {
+  test(`sets a header from ${name}`, () => {
+    const exchange = anExchange({ headers: { "x-out": "before", "x-in": "in" }, jwt: { sub: "alice" } });
+    compile({ request: { set: { "x-out": source } } }).request?.(exchange);
+    assert.equal(exchange.request.headers.get("x-out"), value);
+  });
+}
+
+test("removes, then sets, then adds", () => {
+  const exchange = anExchange({ headers: { "x-a": "0", "x-b": "0" } });
+  compile({ request: { remove: ["x-a"], set: { "x-b": '"1"' }, add: { "x-b": '"2"' } } }).request?.(exchange);
+  assert.deepEqual({ ...exchange.request.headers.toObject() }, { "x-b": ["1", "2"] });
+});
+
+test("setting Host changes the authority that is sent on, if it is one", () => {
+  const exchange = anExchange({ headers: { "x-tenant": "blue", host: "gateway.test" } });
+  compile({ request: { set: { host: 'request.headers["x-tenant"] + ".inner.test"' } } }).request?.(exchange);
+  assert.equal(exchange.request.host, "blue.inner.test");
+  const hostile = anExchange({ headers: { "x-tenant": "evil.test/", host: "gateway.test" } });
+  compile({ request: { set: { host: 'request.headers["x-tenant"] + ".inner.test"' } } }).request?.(hostile);
+  assert.equal(hostile.request.host, "gateway.test");
+});
+
+test("bodies come from texts or as JSON, and say that they must be read if they read one", () => {
+  const exchange = anExchange({ method: "POST", body: '{"a":1}', headers: { "content-encoding": "x" } });
+  const hooks = compile({ request: { body: '{"b": json(request.body).a + 1}' } });
+  hooks.request?.(exchange);
+  assert.deepEqual(exchange.request.body, { kind: "bytes", bytes: Buffer.from('{"b":2}') });
+  assert.equal(exchange.request.headers.get("content-encoding"), undefined);
+  assert.deepEqual(hooks.reads, { requestBody: true, responseBody: false });
+  assert.deepEqual(compile({ response: { set: { "x-a": "size(response.body)" } } }).reads, {
+    requestBody: false,
+    responseBody: true,
+  });
+});
+
+test("a body that cannot be evaluated stays as it was", () => {
+  const exchange = anExchange({ method: "POST", body: "no json" });
+  compile({ request: { body: "json(request.body).a" } }).request?.(exchange);
+  assert.deepEqual(exchange.request.body, { kind: "bytes", bytes: Buffer.from("no json") });
+});
+
+test("responses are changed from what the response says", () => {
+  const exchange = anAnsweredExchange({ status: 404, responseHeaders: { server: "x" } });
+  compile({ response: { set: { "x-code": "response.code" }, remove: ["server"], body: '"gone"' } }).response?.(
+    exchange,
+  );
+  assert.deepEqual({ ...exchange.response?.headers.toObject() }, { "x-code": "404" });
+  assert.equal(exchange.response?.replacement?.toString(), "gone");
+});
+
+for (const config of [
+  { request: { set: { "x-a": "1 +" } } },
+  { request: { set: { "x-a": "nosuch(1)" } } },
+  { request: { set: { "content-length": "1" } } },
+  { request: { set: { "x y": "1" } } },
+  { request: { delete: ["x"] } },
+  { requests: {} },
+]) {
+  test(`rejects the config ${JSON.stringify(config)}`, () => {
+    assert.equal(transformations.schema.safeParse(config).success, false);
+  });
+}

@@ -1,0 +1,130 @@
+/**
+ * Clients that send or read too slowly (rows L9 and L10 of the threat table): they are told or cut off, and they
+ * are not blamed for a slow backend.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../support/fake-clock.ts";
+import { openRawClient } from "../support/raw-client.ts";
+import { behindGateway, eventually } from "../support/scenario.ts";
+
+for (const length of [100, 1_000_000]) {
+  test(`a client that stops in the middle of a body of ${length} bytes is told after 60 s`, async (t) => {
+    const clock = fakeClock();
+    const { gateway, backend } = await behindGateway(t, undefined, 'policies: { cors: { allowOrigins: ["*"] } }', {
+      clock,
+    });
+    const client = openRawClient(gateway.port());
+    client.write(`POST / HTTP/1.1\r\nHost: a\r\nOrigin: http://x\r\nContent-Length: ${length}\r\n\r\nsome`);
+    await eventually("the request is under way", () => clock.pending() > 2);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    await clock.advance(50_000);
+    assert.equal(client.received(), "");
+    await clock.advance(20_000);
+    await client.until("408");
+    await clock.advance(2_000);
+    const answer = await client.ended();
+    assert.deepEqual(answer.statuses, [408]);
+    assert.deepEqual(answer.errors, ["request_timeout"]);
+    assert.match(answer.text, /access-control-allow-origin: \*/);
+    assert.match(await gateway.logged("error=request_timeout"), /status=408/);
+    assert.equal(backend.received.length, 0);
+  });
+}
+
+test("a client whose body waits for a slow backend is not blamed", async (t) => {
+  const clock = fakeClock();
+  let answer: (() => void) | undefined;
+  const { gateway } = await behindGateway(
+    t,
+    (req, res) => {
+      req.pause();
+      answer = () => {
+        req.resume().on("end", () => res.end("at last"));
+      };
+    },
+    "policies: { timeout: { requestTimeout: 10m } }",
+    { clock },
+  );
+  const client = openRawClient(gateway.port());
+  client.write("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 20000000\r\n\r\n");
+  client.write(Buffer.alloc(20_000_000));
+  await eventually("the backend has it", () => answer !== undefined);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  await clock.advance(300_000);
+  assert.equal(client.received(), "");
+  answer?.();
+  await client.until("at last");
+});
+
+test("a client that stops reading is cut off after 60 s", async (t) => {
+  const clock = fakeClock();
+  let closed = false;
+  const { gateway } = await behindGateway(
+    t,
+    (_req, res) => {
+      res.on("close", () => {
+        closed = true;
+      });
+      const more = (): void => {
+        while (res.write(Buffer.alloc(65_536)));
+        res.once("drain", more);
+      };
+      more();
+    },
+    "",
+    { clock },
+  );
+  const client = openRawClient(gateway.port());
+  client.socket.pause();
+  client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  await clock.advance(50_000);
+  assert.equal(closed, false);
+  await clock.advance(30_000);
+  await eventually("the backend is let go", () => closed);
+  client.close();
+});
+
+test("a slow but steady upload is not cut by the backend's default limit, which counts from its end", async (t) => {
+  const clock = fakeClock();
+  let received = 0;
+  const { gateway } = await behindGateway(
+    t,
+    (req, res) => {
+      req.on("data", (chunk: Buffer) => {
+        received += chunk.length;
+      });
+      if (req.url === "/answers") req.on("end", () => res.end("thanks"));
+    },
+    "",
+    { clock },
+  );
+  for (const path of ["/answers", "/hangs"]) {
+    received = 0;
+    const client = openRawClient(gateway.port());
+    client.write(`PUT ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n`);
+    for (let sent = 10_000; sent <= 100_000; sent += 10_000) {
+      client.write(Buffer.alloc(10_000));
+      await eventually("the piece arrived", () => received === sent);
+      await clock.advance(50_000);
+    }
+    if (path === "/answers") await client.until("thanks");
+    else {
+      await clock.advance(120_000);
+      await client.until("504");
+    }
+    client.close();
+  }
+});
+
+test("a client that does not finish its head is told within 11 s", async (t) => {
+  const { gateway } = await behindGateway(t);
+  const client = openRawClient(gateway.port());
+  client.write("GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ");
+  const began = performance.now();
+  const answer = await client.ended(20_000);
+  assert.equal(answer.status, 408);
+  const seconds = (performance.now() - began) / 1000;
+  assert.ok(seconds > 9 && seconds < 13, `${seconds} s`);
+});

@@ -1,0 +1,104 @@
+/**
+ * Requests and traces: live rows, filters that stand in the address, refusals in words, a trace of the next request,
+ * and names from traffic that stay text.
+ */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import type { Browser } from "playwright-core";
+import type { TestGateway } from "../support/gateway.ts";
+import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
+import { EVIL_SHOWN, SECRET, sendTraffic, startDemo } from "./demo-gateway.ts";
+
+let gateway: TestGateway;
+let browser: Browser;
+
+before(async () => {
+  if (skip !== false) return;
+  gateway = await startDemo();
+  browser = await openBrowser();
+  await sendTraffic(gateway);
+});
+after(async () => {
+  await browser?.close();
+  await gateway?.close();
+});
+
+test("filters by text, status and CEL stand in the address", { skip }, async () => {
+  const { page } = await openPage(browser, `${gateway.adminUrl}/ui/requests?text=hello`);
+  const rows = page.locator("table.requests tbody tr");
+  await page.getByText("2 of 6 requests").waitFor();
+  await page.getByLabel("Search text").fill("");
+  await page.getByRole("button", { name: "4xx" }).click();
+  await page.getByText("3 of 6 requests").waitFor();
+  assert.match(page.url(), /status=4xx/);
+  await page.getByRole("button", { name: "4xx" }).click();
+  await page.getByLabel("CEL filter").fill('request.path == "/closed"');
+  await page.getByLabel("CEL filter").press("Enter");
+  await page.getByText("1 of 6 requests").waitFor();
+  assert.equal(await rows.count(), 1);
+  await page.getByLabel("CEL filter").fill("request.path ==");
+  await page.getByLabel("CEL filter").press("Enter");
+  await page.locator(".note.warn").waitFor();
+  await page.close();
+});
+
+test("a refusal is one sentence, with the rule and the value it saw", { skip }, async () => {
+  const { page } = await openPage(browser, `${gateway.adminUrl}/ui/requests?route=closed`);
+  await page.getByRole("link", { name: "GET /closed" }).click();
+  const sentence = page.locator(".sentence");
+  await sentence.waitFor();
+  assert.match((await sentence.textContent()) ?? "", /Denied by authorization of route closed.*x-role/s);
+  assert.match(page.url(), /id=/);
+  await page.screenshot({ path: join(ARTIFACTS, "refusal.png") });
+  await page.close();
+});
+
+test("the next request that matches is traced, with snapshots and their difference", { skip }, async () => {
+  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/requests`);
+  await page.getByLabel(/Trace the next request/).fill('request.path == "/hello/traced"');
+  await page.getByRole("button", { name: "Trace the next" }).click();
+  await page.getByText("waiting for a request").waitFor();
+  await fetch(`${gateway.url("default")}/hello`);
+  await fetch(`${gateway.url("default")}/hello/traced`, { headers: { authorization: `Bearer ${SECRET}` } });
+  await page.getByText("complete").waitFor();
+  await page.getByRole("button", { name: "Snapshot: route policies" }).click();
+  await page.getByRole("tab", { name: "Difference" }).click();
+  await page.getByText("request.headers.x-added").waitFor();
+  await page.screenshot({ path: join(ARTIFACTS, "trace-difference.png") });
+  assert.ok(!(await page.content()).includes(SECRET), "a secret is in the page");
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+test("while paused nothing moves, and afterwards nothing is lost", { skip }, async () => {
+  const { page } = await openPage(browser, `${gateway.adminUrl}/ui/requests?text=pause-test`);
+  await page.getByText("requests").first().waitFor();
+  await page.getByRole("button", { name: "Pause" }).click();
+  const rows = page.locator("table.requests tbody tr");
+  for (let i = 0; i < 3; i++) await fetch(`${gateway.url("default")}/hello/pause-test-${i}`);
+  assert.equal(await rows.count(), 0);
+  await page.getByRole("button", { name: "Paused" }).click();
+  await rows.nth(2).waitFor();
+  await page.close();
+});
+
+test("names made of markup and control characters are text on every page", { skip }, async () => {
+  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/`);
+  let dialogs = 0;
+  page.on("dialog", () => {
+    dialogs += 1;
+  });
+  for (const name of ["overview", "requests", "policies", "config"]) {
+    await page.goto(`${gateway.adminUrl}/ui/${name}`);
+    const shown = name === "config" ? "<img src=x" : EVIL_SHOWN;
+    await page.getByText(shown, { exact: false }).first().waitFor();
+    assert.equal(await page.locator("main img").count(), 0);
+  }
+  await page.goto(`${gateway.adminUrl}/ui/overview?node=${encodeURIComponent("route:<img src=x onerror=alert(1)>")}`);
+  await page.getByRole("heading", { name: /^route </ }).waitFor();
+  assert.equal(dialogs, 0);
+  assert.notEqual(await page.title(), "1");
+  assert.deepEqual(errors, []);
+  await page.close();
+});

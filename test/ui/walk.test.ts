@@ -1,0 +1,105 @@
+/**
+ * Every page as a user would open it: in both themes, at 1280 and 400 pixels, with data, without a script error, a
+ * violated security policy, a sideways scroll bar or a serious accessibility defect. Screenshots are kept.
+ */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import type { TestGateway } from "../support/gateway.ts";
+import { ARTIFACTS, documentationImage, openBrowser, openPage, skip } from "./browser.ts";
+import { sendTraffic, startDemo } from "./demo-gateway.ts";
+
+/** A page and a text that appears once its data is there. */
+const PAGES = [
+  { name: "overview", text: "Right now" },
+  { name: "requests", text: "requests" },
+  { name: "mcp", text: "Servers" },
+  { name: "llm", text: "Models and providers" },
+  { name: "limits", text: "150 tokens per minute" },
+  { name: "policies", text: "stands on" },
+  { name: "config", text: "Kept: a comment" },
+  { name: "runtime", text: "process (RSS)" },
+  { name: "cel", text: "Attributes" },
+];
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+let gateway: TestGateway;
+let browser: Browser;
+
+before(async () => {
+  if (skip !== false) return;
+  gateway = await startDemo();
+  browser = await openBrowser();
+  await sendTraffic(gateway);
+});
+after(async () => {
+  await browser?.close();
+  await gateway?.close();
+});
+
+for (const theme of ["light", "dark"] as const)
+  for (const width of [1280, 400])
+    for (const { name, text } of PAGES)
+      test(`${name} is whole in the ${theme} theme at ${width} pixels`, { skip }, async () => {
+        const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/${name}`, { theme, width });
+        await page.getByText(text).first().waitFor();
+        await page.getByText("serving").first().waitFor();
+        await page.screenshot({ path: join(ARTIFACTS, `${name}-${theme}-${width}.png`) });
+        if (name === "overview" && theme === "light" && width === 1280)
+          await documentationImage(page, "ui-overview.png");
+        assert.deepEqual(await defects(page), []);
+        assert.ok((await sidewaysOverflow(page)) <= 0, "the page scrolls sideways");
+        assert.deepEqual(errors, []);
+        await page.close();
+      });
+
+test("keys open pages, and the palette finds a route by its name", { skip }, async () => {
+  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/`);
+  await page.getByText("serving").waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("l");
+  await page.getByRole("heading", { name: "LLM", level: 1 }).waitFor();
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: /Go to/ }).fill("route closed");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "route closed" }).waitFor();
+  assert.match(page.url(), /node=route%3Aclosed/);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+test("the theme switch holds over a reload", { skip }, async () => {
+  const { page } = await openPage(browser, `${gateway.adminUrl}/ui/`, { theme: "light" });
+  const background = (): Promise<unknown> =>
+    page.evaluate("getComputedStyle(document.body.parentElement).backgroundColor");
+  const light = await background();
+  await page.getByRole("button", { name: /Theme/ }).click();
+  await page.getByRole("button", { name: /Theme/ }).click();
+  const dark = await background();
+  assert.notEqual(dark, light);
+  await page.reload();
+  await page.getByText("serving").waitFor();
+  assert.equal(await background(), dark);
+  await page.close();
+});
+
+/** Serious and critical findings of axe, in one line each. It runs outside of the page's own security policy. */
+async function defects(page: Page): Promise<string[]> {
+  await page.evaluate(axeSource);
+  const found = (await page.evaluate(
+    "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical').map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)).join(' | ')))",
+  )) as string[];
+  return found;
+}
+
+async function sidewaysOverflow(page: Page): Promise<number> {
+  return (await page.evaluate(
+    "Math.max(document.documentElement.scrollWidth - window.innerWidth, (document.querySelector('main')?.scrollWidth ?? 0) - (document.querySelector('main')?.clientWidth ?? 0))",
+  )) as number;
+}
