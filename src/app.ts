@@ -150,7 +150,9 @@ export async function startApp(options: AppOptions): Promise<App> {
   });
 
   const first = living.begin();
-  const prepared = prepareConfig(read(), context(first, undefined));
+  const sourcesAtStart = read();
+  const prepared = prepareConfig(sourcesAtStart, context(first, undefined));
+  const loaded = contentOf(sourcesAtStart, readFiles);
   if (!prepared.ok) {
     first.discard();
     fetcher.close();
@@ -277,16 +279,18 @@ export async function startApp(options: AppOptions): Promise<App> {
             .flatMap((path) => [path, ...filesOf(path)]),
           ...readFiles,
         ],
-        read: () =>
-          read()
-            .map(({ file, text }) => `${file}\n${text}`)
-            .join("\n") + fileContents(readFiles),
-        onChange: () => {
+        loaded,
+        read: () => contentOf(read(), readFiles),
+        onChange: () =>
           reloadOnce().catch((error) =>
             logger.error("reload failed", { error: (error as Error).stack ?? String(error) }),
-          );
-        },
+          ),
         onUnreadable: (error) => refuse([error.message]),
+        onRestored() {
+          const { refused: _, ...rest } = reload;
+          reload = rest;
+          logger.for("config").info("the configuration can be read again and is the running one");
+        },
       })
     : undefined;
 
@@ -395,6 +399,11 @@ function sourceReader({ sources, readStdin }: Pick<AppOptions, "sources" | "read
 
 function sourceNames({ sources }: Pick<AppOptions, "sources">): readonly string[] {
   return Array.isArray(sources) ? sources : ["<default>"];
+}
+
+/** All that a configuration is made of, as one text to compare. */
+function contentOf(sources: readonly SourceText[], files: ReadonlySet<string>): string {
+  return sources.map(({ file, text }) => `${file}\n${text}`).join("\n") + fileContents(files);
 }
 
 /** What key files, certificates and the like contain now: a change in them is a change of the configuration. */

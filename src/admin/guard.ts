@@ -18,7 +18,7 @@ export function refusalOf(request: GuardedRequest): string | undefined {
     if (!isLoopbackName(name) && name !== unmapped(request.localAddress))
       return "the Host header must be a loopback name or the address of the admin interface itself";
   }
-  if (request.fetchSite === "cross-site" || request.fetchSite === "same-site")
+  if (request.fetchSite !== undefined && request.fetchSite !== "none" && request.fetchSite !== "same-origin")
     return "requests from other sites are not allowed";
   if (request.origin !== undefined && originHost(request.origin) !== request.host)
     return "requests from another origin are not allowed";

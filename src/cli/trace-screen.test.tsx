@@ -81,6 +81,12 @@ test("arrows and j/k move, and stop at both ends", async () => {
   screen.unmount();
 });
 
+test("keys that are typed fast and come together all count", async () => {
+  const { press, screen } = open();
+  assert.equal(selectedRow(await press("gjj")), "3");
+  screen.unmount();
+});
+
 test("the detail pane shows the event, the snapshot, the changes and the waterfall", async () => {
   const { press, screen } = open();
   assert.match(await press("g"), /type: requestStarted/);

@@ -17,6 +17,10 @@ const DEFAULT_ROWS = 24;
 /** Title, two lines of help, and the frames of the panes. */
 const CHROME_ROWS = 5;
 
+/** The alternate screen; emptied before it is left, because terminals that were resized bring parts of it along. */
+const ENTER_SCREEN = "\u001b[?1049h\u001b[H";
+const LEAVE_SCREEN = "\u001b[2J\u001b[H\u001b[?1049l";
+
 type Mode = "event" | "snapshot" | "diff" | "waterfall";
 type Pane = "events" | "detail";
 
@@ -85,21 +89,30 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
   const top = Math.min(view.scroll, maxScroll);
   const visible = details.slice(top, top + paneRows).map((line, i) => ({ row: top + i, line }));
 
-  useInput((input, key) => {
-    const move = (by: number): void => act({ move: by, last, maxScroll });
-    if (input === "q" || key.escape) exit();
-    else if (key.tab) act("pane");
-    else if (key.upArrow || input === "k") move(-1);
-    else if (key.downArrow || input === "j") move(1);
-    else if (key.pageUp) move(-paneRows);
-    else if (key.pageDown || input === " ") move(paneRows);
-    else if (input === "g") move(-Number.MAX_SAFE_INTEGER);
-    else if (input === "G") move(Number.MAX_SAFE_INTEGER);
-    else if (input === "f") act("format");
+  const move = (by: number): void => act({ move: by, last, maxScroll });
+  const typed = (character: string): void => {
+    if (character === "q") exit();
+    else if (character === "k") move(-1);
+    else if (character === "j") move(1);
+    else if (character === " ") move(paneRows);
+    else if (character === "g") move(-Number.MAX_SAFE_INTEGER);
+    else if (character === "G") move(Number.MAX_SAFE_INTEGER);
+    else if (character === "f") act("format");
     else {
-      const next = MODE_KEYS[input];
+      const next = MODE_KEYS[character];
       if (next !== undefined) act({ mode: next });
     }
+  };
+
+  useInput((input, key) => {
+    if (key.escape) exit();
+    else if (key.tab) act("pane");
+    else if (key.upArrow) move(-1);
+    else if (key.downArrow) move(1);
+    else if (key.pageUp) move(-paneRows);
+    else if (key.pageDown) move(paneRows);
+    // Characters that were typed fast come together.
+    else for (const character of input) typed(character);
   });
 
   const event = events[selected];
@@ -236,9 +249,9 @@ export interface OpenScreen extends TraceView {
 /** Takes over the terminal until `q` is pressed; the screen that was there before comes back. */
 export function openTraceScreen({ title, hasColor }: { title: string; hasColor: boolean }): OpenScreen {
   const store = createTraceStore();
-  process.stdout.write("\u001b[?1049h\u001b[H");
+  process.stdout.write(ENTER_SCREEN);
   const app = render(<TraceScreen title={title} store={store} hasColor={hasColor} />, { patchConsole: false });
-  const closed = app.waitUntilExit().then(() => void process.stdout.write("\u001b[?1049l"));
+  const closed = app.waitUntilExit().then(() => void process.stdout.write(LEAVE_SCREEN));
   return {
     event: store.add,
     status: store.status,

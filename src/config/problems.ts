@@ -22,7 +22,7 @@ export function validate<Schema extends z.ZodType>(
   const parsed = schema.safeParse(value);
   if (parsed.success) return { ok: true, value: parsed.data };
   const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, schema, document, base, value));
-  return { ok: false, problems: unique(problems) };
+  return { ok: false, problems: unique(problems).sort(byPlace) };
 }
 
 function problemsOf(
@@ -168,6 +168,11 @@ export function unwrap(schema: z.ZodType): z.ZodType[] {
   if (schema instanceof z.ZodUnion) return schema.options.flatMap((option) => unwrap(option as z.ZodType));
   if (schema instanceof z.ZodLazy) return unwrap(schema.unwrap() as z.ZodType);
   return [schema];
+}
+
+/** In the order of the file: whoever mends it goes from the top down. */
+function byPlace({ position: a }: ConfigError, { position: b }: ConfigError): number {
+  return a && b ? a.line - b.line || a.column - b.column : 0;
 }
 
 function unique(problems: readonly ConfigError[]): ConfigError[] {

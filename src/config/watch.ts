@@ -20,16 +20,20 @@ export interface WatchOptions {
   paths(): readonly string[];
   /** The whole content that matters, or throws when it cannot be read. */
   read(): string;
-  /** The content that is in use; a change back to it is no change. */
-  onChange(): void;
+  /** What `read` gave when the running configuration was loaded: a change since then counts too. */
+  readonly loaded: string;
+  /** The content is another one. The next change waits until this one is dealt with. */
+  onChange(): Promise<void>;
   /** The files cannot be read; said once until they can again. */
   onUnreadable(error: Error): void;
+  /** They can be read again, and are what is in use. */
+  onRestored(): void;
 }
 
 export function watchFiles(options: WatchOptions): Watch {
   const { clock } = options;
-  let lastLook = look(options.paths);
-  let inUse = digestOf(options);
+  let lastLook = "not looked yet";
+  let inUse: string | undefined = hash(options.loaded);
   let settling = false;
   let complained = false;
 
@@ -50,22 +54,32 @@ export function watchFiles(options: WatchOptions): Watch {
         compareTwice(now);
         return;
       }
-      settling = false;
       lastLook = now;
-      if (second === undefined) return;
-      complained = false;
-      if (second === inUse) return;
-      inUse = second;
-      options.onChange();
-      // Loading may have read other files (keys, certificates): from now on they count too.
-      lastLook = look(options.paths);
-      inUse = digestOf(options);
+      void settle(second).finally(() => {
+        settling = false;
+      });
     });
+  }
+
+  async function settle(found: string | undefined): Promise<void> {
+    if (found === undefined) return;
+    const wasUnreadable = complained;
+    complained = false;
+    if (found === inUse) {
+      if (wasUnreadable) options.onRestored();
+      return;
+    }
+    inUse = found;
+    const dealtWith = options.onChange();
+    // Loading may have read other files (keys, certificates): from now on they count too.
+    lastLook = look(options.paths);
+    inUse = digestOf(options);
+    await dealtWith;
   }
 
   function digestOf({ read }: WatchOptions): string | undefined {
     try {
-      return createHash("sha256").update(read()).digest("hex");
+      return hash(read());
     } catch (error) {
       if (!complained) options.onUnreadable(error as Error);
       complained = true;
@@ -74,6 +88,10 @@ export function watchFiles(options: WatchOptions): Watch {
   }
 
   return { stop: () => timer.cancel() };
+}
+
+function hash(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
 }
 
 /** Cheap marks of every file: a swapped link has another inode, a rewritten file another time or size. */

@@ -24,6 +24,9 @@ const MAX_DEPTH = 64;
 /** Aliases that may be expanded in one file: a handful is convenience, thousands are a bomb. */
 const MAX_ALIASES = 100;
 
+/** A file that is no YAML at all would otherwise fill the screen. */
+const MAX_PROBLEMS = 100;
+
 export type Path = readonly (string | number)[];
 
 export interface SourceDocument {
@@ -67,9 +70,16 @@ export function parseSource(file: string, text: string, environment: Environment
     if (document.errors.length > 0) continue;
     const found = resolveDocument(document, marked.placeholders, environment, at);
     problems.push(...found);
-    if (found.length === 0) documents.push(sourceDocument(file, document, at));
+    if (found.length > 0) continue;
+    try {
+      documents.push(sourceDocument(file, document, at));
+    } catch (error) {
+      // Aliases of aliases that would grow without end, or an alias inside of what it stands for.
+      const reason = `the aliases cannot be expanded: ${(error as Error).message}`;
+      problems.push(new ConfigError(at(startOf(document.contents)), "", reason));
+    }
   }
-  return { documents, problems };
+  return { documents, problems: problems.slice(0, MAX_PROBLEMS) };
 }
 
 function parseYaml(text: string, lineCounter: LineCounter): readonly (Document.Parsed | "too deep")[] {
@@ -77,7 +87,8 @@ function parseYaml(text: string, lineCounter: LineCounter): readonly (Document.P
     const parsed = parseAllDocuments(text, {
       lineCounter,
       prettyErrors: false,
-      uniqueKeys: true,
+      // Checked by ourselves: the library compares every key with every other.
+      uniqueKeys: false,
       merge: false,
       version: "1.2",
       stringKeys: true,
@@ -100,6 +111,12 @@ function resolveDocument(
   const problems: ConfigError[] = [];
   let aliases = 0;
   visit(document, {
+    Map(_key, node) {
+      for (const pair of repeatedKeys(node.items))
+        problems.push(
+          new ConfigError(at(startOf(pair.key)), "", "duplicate key: it is given twice in the same object"),
+        );
+    },
     Alias(_key, node) {
       aliases += 1;
       if (aliases <= MAX_ALIASES) return undefined;
@@ -111,7 +128,7 @@ function resolveDocument(
         problems.push(new ConfigError(at(startOf(node)), "", `nested deeper than ${MAX_DEPTH} levels`));
         return visit.BREAK;
       }
-      resolveScalar(node, pathText(pathOf(path, node)), document, placeholders, environment, at, problems);
+      resolveScalar(node, () => pathText(pathOf(path, node)), document, placeholders, environment, at, problems);
       return undefined;
     },
   });
@@ -120,7 +137,8 @@ function resolveDocument(
 
 function resolveScalar(
   node: Scalar,
-  path: string,
+  /** Costly in a long list: asked only for a message. */
+  path: () => string,
   document: Document.Parsed,
   placeholders: readonly Placeholder[],
   environment: Environment,
@@ -133,7 +151,7 @@ function resolveScalar(
     problems.push(
       new ConfigError(
         at(startOf(node)),
-        path,
+        path(),
         "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${",
       ),
     );
@@ -142,7 +160,7 @@ function resolveScalar(
   const resolved = resolveMarks(node.value, placeholders, environment);
   if (!resolved.changed) return;
   for (const name of resolved.missing)
-    problems.push(new ConfigError(at(startOf(node)), path, `environment variable not found: ${name}`));
+    problems.push(new ConfigError(at(startOf(node)), path(), `environment variable not found: ${name}`));
   // A plain scalar gets its type from what it says now: `port: ${PORT}` is a number.
   node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
 }
@@ -159,9 +177,11 @@ function retyped(text: string, document: Document.Parsed): unknown {
 }
 
 function sourceDocument(file: string, document: Document.Parsed, at: (offset: number) => Position): SourceDocument {
+  const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES });
+  refuseCycles(value);
   return {
     file,
-    value: document.toJS({ maxAliasCount: MAX_ALIASES }),
+    value,
     position(path, what = "value") {
       let node: unknown = document.contents;
       let start = startOf(node);
@@ -181,6 +201,23 @@ function sourceDocument(file: string, document: Document.Parsed, at: (offset: nu
       return at(start);
     },
   };
+}
+
+/** An alias inside of what it stands for would make every walk over the value endless. */
+function refuseCycles(value: unknown, above: ReadonlySet<unknown> = new Set()): void {
+  if (typeof value !== "object" || value === null) return;
+  if (above.has(value)) throw new Error("one stands inside of what it repeats");
+  const path = new Set(above).add(value);
+  for (const inner of Object.values(value)) refuseCycles(inner, path);
+}
+
+/** Every pair whose key stands earlier in the same object. */
+function repeatedKeys(pairs: readonly Pair[]): Pair[] {
+  const seen = new Set<string>();
+  return pairs.filter((pair) => {
+    const key = keyOf(pair);
+    return seen.has(key) || !seen.add(key);
+  });
 }
 
 /** `routes[0].backends`: how a place in the configuration is written in messages. */
@@ -210,8 +247,8 @@ function startOf(node: unknown, otherwise = 0): number {
 }
 
 function yamlMessage(code: string, message: string): string {
-  if (code === "DUPLICATE_KEY") return "duplicate key: it is given twice in the same object";
   if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
+  if (message.includes("call stack")) return `nested deeper than ${MAX_DEPTH} levels`;
   return message.split("\n", 1)[0] ?? message;
 }
 

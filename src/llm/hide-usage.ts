@@ -3,7 +3,7 @@
  * choices. Every other byte goes on as it came; only the unfinished tail of an event is held until it is whole.
  */
 import { isMembers, parseMembers } from "./json.ts";
-import { mayHoldUsage } from "./stream-event.ts";
+import { bytesMayHoldUsage, endsEvent, mayHoldUsage } from "./stream-event.ts";
 
 export interface UsageHider {
   /** What may go to the client now; undefined if nothing. */
@@ -24,6 +24,8 @@ export function createUsageHider(): UsageHider {
   let tail: Buffer = Buffer.alloc(0);
   return {
     pass(chunk) {
+      // The usual chunk: whole events, none of them with usage.
+      if (held === undefined && !insideLong && endsEvent(chunk) && !bytesMayHoldUsage(chunk)) return chunk;
       const bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
       held = undefined;
       let from = 0;

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { JsonScanner } from "./json-scanner.ts";
+import { JsonScanner, jsonKeys } from "./json-scanner.ts";
 
 const KEYS = ["model", "usage", "message.usage", "message.model"];
 
 function scan(pieces: readonly Buffer[], keys = KEYS, maxValueBytes = 1000) {
   const found: [string, string | undefined, number][] = [];
   const scanner = new JsonScanner({
-    keys,
+    keys: jsonKeys(...keys),
     maxValueBytes,
     maxDepth: 128,
     value: (key, span, bytes) => found.push([key, bytes?.toString(), span.end - span.start]),

@@ -24,9 +24,20 @@ export interface JsonSpan {
   readonly end: number;
 }
 
+/** Which values are wanted; made once and shared by all scans. */
+export interface JsonKeys {
+  readonly wanted: ReadonlySet<string>;
+  readonly parents: ReadonlySet<string>;
+}
+
+/** Keys of the outermost object, or `parent.key` one level below. */
+export function jsonKeys(...keys: readonly string[]): JsonKeys {
+  const nested = keys.filter((key) => key.includes("."));
+  return { wanted: new Set(keys), parents: new Set(nested.map((key) => key.slice(0, key.indexOf(".")))) };
+}
+
 export interface JsonScannerOptions {
-  /** Keys of the outermost object, or `parent.key` one level below. */
-  readonly keys: readonly string[];
+  readonly keys: JsonKeys;
   /** Called when a value is complete. `bytes` is undefined if it was larger than `maxValueBytes`. */
   value(key: string, span: JsonSpan, bytes: Buffer | undefined): void;
   readonly maxValueBytes: number;
@@ -67,10 +78,8 @@ export class JsonScanner {
 
   constructor(options: JsonScannerOptions) {
     this.#options = options;
-    this.#wanted = new Set(options.keys);
-    this.#parents = new Set(
-      options.keys.filter((key) => key.includes(".")).map((key) => key.slice(0, key.indexOf("."))),
-    );
+    this.#wanted = options.keys.wanted;
+    this.#parents = options.keys.parents;
   }
 
   push(chunk: Buffer): void {

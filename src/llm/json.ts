@@ -18,3 +18,13 @@ export function parseMembers(text: string): Members | undefined {
     return undefined;
   }
 }
+
+/** Any JSON value; undefined if the bytes are absent or no JSON. */
+export function parseValue(bytes: Buffer | undefined): unknown {
+  if (bytes === undefined) return undefined;
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,8 +1,7 @@
 /**
  * An LLM request as the `ai` backend holds it between reading the body and calling a provider, where the `ai`
- * policies of all scopes find it. It hangs on the exchange's LLM facts, where CEL does not see it.
+ * policies of all scopes find it (`LlmRequestFacts.callOf`).
  */
-import type { Exchange, LlmFacts } from "../core/exchange.ts";
 import type { Dialect } from "./dialect.ts";
 import type { Members } from "./json.ts";
 import type { RequestScan } from "./scan-request.ts";
@@ -37,16 +36,4 @@ export interface TextGuard {
   readonly rejection: { readonly status: number; readonly message: string };
   matches(text: string): boolean;
   mask(text: string): string;
-}
-
-const CALL = Symbol("llm call");
-
-type FactsWithCall = LlmFacts & { [CALL]?: LlmCall };
-
-export function attachLlmCall(facts: LlmFacts, call: LlmCall): void {
-  Object.defineProperty(facts, CALL, { value: call, enumerable: false, configurable: true });
-}
-
-export function llmCallOf(exchange: Exchange): LlmCall | undefined {
-  return (exchange.facts.llm as FactsWithCall | undefined)?.[CALL];
 }

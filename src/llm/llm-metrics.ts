@@ -4,7 +4,7 @@
  * names fills one series, not the memory.
  */
 import type { LlmFacts } from "../core/exchange.ts";
-import type { Metrics } from "../lib/metrics.ts";
+import type { Histogram, Metrics } from "../lib/metrics.ts";
 
 export interface LlmTimes {
   readonly durationMs: number;
@@ -16,6 +16,7 @@ export interface LlmMetrics {
   record(facts: LlmFacts, times: LlmTimes): void;
 }
 
+const MAX_KNOWN_SERIES = 1000;
 /** As the conventions advise. */
 const TOKEN_BUCKETS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304];
 const DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -43,17 +44,45 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
     "Cost of calls by the price catalogue, in US dollars.",
     labels,
   );
+
+  /** A series is looked up once per provider and model: making its labels anew would cost more than counting. */
+  const known = new Map<string, Series>();
+  const seriesOf = (provider: string, model: string): Series => {
+    const key = `${provider} ${model}`;
+    const found = known.get(key);
+    if (found) return found;
+    const made: Series = {
+      duration: duration.labels(provider, model, ""),
+      firstByte: firstByte.labels(provider, model),
+      input: tokens.labels("input", provider, model),
+      output: tokens.labels("output", provider, model),
+    };
+    if (known.size < MAX_KNOWN_SERIES) known.set(key, made);
+    return made;
+  };
+
   return {
     record(facts, times) {
       const provider = facts.provider ?? "";
       const model = facts.responseModel ?? "";
-      duration.labels(provider, model, times.failed ? "provider" : "").observe(times.durationMs / 1000);
-      if (times.failed) return;
-      if (times.firstByteMs !== undefined) firstByte.labels(provider, model).observe(times.firstByteMs / 1000);
-      if (facts.inputTokens !== undefined) tokens.labels("input", provider, model).observe(facts.inputTokens);
-      if (facts.outputTokens !== undefined) tokens.labels("output", provider, model).observe(facts.outputTokens);
+      if (times.failed) {
+        duration.labels(provider, model, "provider").observe(times.durationMs / 1000);
+        return;
+      }
+      const series = seriesOf(provider, model);
+      series.duration.observe(times.durationMs / 1000);
+      if (times.firstByteMs !== undefined) series.firstByte.observe(times.firstByteMs / 1000);
+      if (facts.inputTokens !== undefined) series.input.observe(facts.inputTokens);
+      if (facts.outputTokens !== undefined) series.output.observe(facts.outputTokens);
       if (facts.cachedInputTokens) tokens.labels("input_cached", provider, model).observe(facts.cachedInputTokens);
       if (facts.cost !== undefined) cost.labels(provider, model).add(facts.cost);
     },
   };
+}
+
+interface Series {
+  readonly duration: Histogram;
+  readonly firstByte: Histogram;
+  readonly input: Histogram;
+  readonly output: Histogram;
 }

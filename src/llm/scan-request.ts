@@ -4,8 +4,8 @@
  * behind us might read it otherwise than we did.
  */
 import { isUtf8 } from "node:buffer";
-import { parseMembers } from "./json.ts";
-import { JsonScanner, type JsonSpan } from "./json-scanner.ts";
+import { parseValue } from "./json.ts";
+import { JsonScanner, type JsonSpan, jsonKeys } from "./json-scanner.ts";
 
 export interface RequestScan {
   readonly model: string | undefined;
@@ -22,21 +22,33 @@ export type ScanResult =
   | { readonly ok: true; readonly scan: RequestScan }
   | { readonly ok: false; readonly reason: string };
 
+const KEYS = jsonKeys("model", "stream", "stream_options");
 const MAX_DEPTH = 128;
 const MAX_VALUE_BYTES = 16 * 1024;
 /** Names are short; this also bounds labels and keys that are made from them. */
 const MAX_MODEL_CHARS = 256;
 
 export function scanRequest(bytes: Buffer): ScanResult {
-  const spans = new Map<string, { span: JsonSpan; bytes: Buffer | undefined }>();
+  let model: Found | undefined;
+  let stream: Found | undefined;
+  let streamOptions: Found | undefined;
   let repeated: string | undefined;
   const scanner = new JsonScanner({
-    keys: ["model", "stream", "stream_options"],
+    keys: KEYS,
     maxValueBytes: MAX_VALUE_BYTES,
     maxDepth: MAX_DEPTH,
     value(key, span, valueBytes) {
-      if (spans.has(key)) repeated = key;
-      spans.set(key, { span, bytes: valueBytes });
+      const found = { span, bytes: valueBytes };
+      if (key === "model") {
+        if (model) repeated = key;
+        model = found;
+      } else if (key === "stream") {
+        if (stream) repeated = key;
+        stream = found;
+      } else {
+        if (streamOptions) repeated = key;
+        streamOptions = found;
+      }
     },
   });
   scanner.push(bytes);
@@ -45,35 +57,35 @@ export function scanRequest(bytes: Buffer): ScanResult {
   if (!isUtf8(bytes)) return refused("the body is not valid UTF-8");
   if (repeated !== undefined) return refused(`the body has more than one '${repeated}'`);
 
-  const model = parseValue(spans.get("model")?.bytes);
-  if (spans.has("model") && (typeof model !== "string" || model === "" || model.length > MAX_MODEL_CHARS)) {
+  const name = model && parseValue(model.bytes);
+  if (model && (typeof name !== "string" || name === "" || name.length > MAX_MODEL_CHARS)) {
     return refused("'model' must be a string of 1 to 256 characters");
   }
-  const stream = parseValue(spans.get("stream")?.bytes) ?? undefined;
-  if (stream !== undefined && typeof stream !== "boolean") return refused("'stream' must be true or false");
+  const streams = (stream && parseValue(stream.bytes)) ?? undefined;
+  if (streams !== undefined && typeof streams !== "boolean") return refused("'stream' must be true or false");
   return {
     ok: true,
     scan: {
-      model: typeof model === "string" ? model : undefined,
-      stream,
-      modelSpan: spans.get("model")?.span,
-      streamSpan: spans.get("stream")?.span,
-      streamOptionsSpan: spans.get("stream_options")?.span,
+      model: typeof name === "string" ? name : undefined,
+      stream: streams,
+      modelSpan: model?.span,
+      streamSpan: stream?.span,
+      streamOptionsSpan: streamOptions?.span,
       bodyStart: scanner.bodyStart,
       isEmpty: isBraceNext(bytes, scanner.bodyStart),
     },
   };
 }
 
+interface Found {
+  readonly span: JsonSpan;
+  readonly bytes: Buffer | undefined;
+}
+
 function isBraceNext(bytes: Buffer, from: number): boolean {
   let i = from;
   while ((bytes[i] as number) <= 32) i += 1;
   return bytes[i] === 125;
-}
-
-function parseValue(bytes: Buffer | undefined): unknown {
-  if (bytes === undefined) return undefined;
-  return parseMembers(`{"value":${bytes.toString("utf8")}}`)?.value;
 }
 
 function refused(reason: string): ScanResult {

@@ -11,30 +11,46 @@ export function mayHoldUsage(data: string): boolean {
   return MAY_HOLD_USAGE.test(data);
 }
 
+const NAME = Buffer.from('"usage');
+const METRICS_NAME = Buffer.from('"amazon-bedrock-invocationMetrics"');
+const OPEN_BRACE = 123;
+/** From the name to the brace: the rest of the longest name, its quote, a colon and some white space. */
+const NAME_TO_BRACE_BYTES = 24;
+
+/** The same test on bytes, without making a text of them: nearly every chunk of a stream fails it. */
+export function bytesMayHoldUsage(bytes: Buffer): boolean {
+  for (let at = bytes.indexOf(NAME); at >= 0; at = bytes.indexOf(NAME, at + NAME.length)) {
+    const from = at + NAME.length;
+    const stop = Math.min(bytes.length, from + NAME_TO_BRACE_BYTES);
+    for (let i = from; i < stop; i++) if (bytes[i] === OPEN_BRACE) return true;
+  }
+  return bytes.includes(METRICS_NAME);
+}
+
+const LF = 10;
+const CR = 13;
+
+/** Whether the bytes end with the blank line behind an event. */
+export function endsEvent(bytes: Buffer): boolean {
+  const { length } = bytes;
+  if (bytes[length - 1] !== LF) return false;
+  return bytes[length - 2] === LF || (bytes[length - 2] === CR && bytes[length - 3] === LF);
+}
+
 /** The provider's own usage object. */
 export function usageOf(event: Members): Members | undefined {
-  for (const candidate of [
-    event.usage,
-    event.usageMetadata,
-    event["amazon-bedrock-invocationMetrics"],
-    inner(event.message, "usage"),
-    inner(event.response, "usage"),
-  ]) {
-    if (isMembers(candidate)) return candidate;
-  }
-  return undefined;
+  const usage =
+    event.usage ??
+    event.usageMetadata ??
+    event["amazon-bedrock-invocationMetrics"] ??
+    inner(event.message, "usage") ??
+    inner(event.response, "usage");
+  return isMembers(usage) ? usage : undefined;
 }
 
 export function modelOf(event: Members): string | undefined {
-  for (const candidate of [
-    event.model,
-    event.modelVersion,
-    inner(event.message, "model"),
-    inner(event.response, "model"),
-  ]) {
-    if (typeof candidate === "string" && candidate !== "") return candidate;
-  }
-  return undefined;
+  const model = event.model ?? event.modelVersion ?? inner(event.message, "model") ?? inner(event.response, "model");
+  return typeof model === "string" && model !== "" ? model : undefined;
 }
 
 /** Everything the model wrote in this event: text, reasoning, arguments of tools. */

@@ -8,9 +8,9 @@ import { createSseParser } from "../lib/sse.ts";
 import { createEventStreamReader } from "./aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "./decode-answer.ts";
 import { estimateTextTokens } from "./estimate.ts";
-import { type Members, parseMembers } from "./json.ts";
-import { JsonScanner } from "./json-scanner.ts";
-import { mayHoldUsage, modelOf, textOf, usageOf } from "./stream-event.ts";
+import { isMembers, type Members, parseMembers, parseValue } from "./json.ts";
+import { JsonScanner, jsonKeys } from "./json-scanner.ts";
+import { bytesMayHoldUsage, endsEvent, modelOf, textOf, usageOf } from "./stream-event.ts";
 import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
 
 export interface UsageTap {
@@ -35,11 +35,12 @@ const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_VALUE_BYTES = 64 * 1024;
 /** Encoded answers are decoded at their end, up to this many bytes. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
-/** The first events are all read for their text, later ones by sample: reading each would cost a tenth of a stream. */
-const EVENTS_READ = 32;
-const SAMPLE_EVERY = 8;
+/** The first chunks are all read for their text, later ones by sample: reading each would cost a tenth of a stream. */
+const CHUNKS_READ = 8;
+const SAMPLE_EVERY = 16;
 /** Of a JSON answer that broke off nobody knows what is text: syntax and text together make about this. */
 const JSON_BYTES_PER_TOKEN = 5;
+const ANSWER_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
 
 /** `report` is called once, when the answer ends or breaks off. */
 export function createUsageTap(
@@ -69,7 +70,11 @@ export function settleUsage(facts: LlmFacts, report: TapReport): void {
   const { usage, uncountedTokens, complete } = report;
   if (usage !== undefined) {
     // A stream that ended has said its last count; one that broke off wrote more than it had counted.
-    const outputTokens = usage.outputTokens + (complete ? 0 : uncountedTokens);
+    if (complete || uncountedTokens === 0) {
+      writeUsage(facts, usage);
+      return;
+    }
+    const outputTokens = usage.outputTokens + uncountedTokens;
     writeUsage(facts, {
       ...usage,
       outputTokens,
@@ -95,10 +100,20 @@ function createReader(contentType = ""): AnswerReader {
 function createSseReader(): AnswerReader {
   const meter = createEventMeter();
   let readable = true;
+  let atBoundary = true;
+  let chunks = 0;
   const parser = createSseParser((event) => meter.event(event.data), MAX_EVENT_BYTES);
   return {
     data(chunk) {
       if (!readable) return;
+      const endsWhole = endsEvent(chunk);
+      chunks += 1;
+      // Whole events without usage need no reading, except for a sample of their text.
+      const skipped =
+        atBoundary && endsWhole && chunks > CHUNKS_READ && chunks % SAMPLE_EVERY !== 0 && !bytesMayHoldUsage(chunk);
+      atBoundary = endsWhole;
+      meter.bytes(chunk.length, !skipped);
+      if (skipped) return;
       try {
         parser.push(chunk);
       } catch {
@@ -117,6 +132,7 @@ function createAwsReader(): AnswerReader {
   return {
     data(chunk) {
       if (!readable) return;
+      meter.bytes(chunk.length, true);
       try {
         reader.push(chunk);
       } catch {
@@ -135,41 +151,38 @@ function awsEventText(payload: Buffer): string {
   return typeof wrapped === "string" ? Buffer.from(wrapped, "base64").toString("utf8") : text;
 }
 
+/** Adds up what events say; of the chunks that were not read it supposes what it saw in the others. */
 function createEventMeter() {
   let usage: Members | undefined;
   let model: string | undefined;
-  let events = 0;
-  let sampledEvents = 0;
-  let sampledTokens = 0;
+  let bytes = 0;
+  let bytesRead = 0;
+  let tokensRead = 0;
   return {
+    bytes(size: number, isRead: boolean): void {
+      bytes += size;
+      if (isRead) bytesRead += size;
+    },
     event(data: string): void {
-      const holdsUsage = mayHoldUsage(data);
-      events += 1;
-      const sampled = events <= EVENTS_READ || events % SAMPLE_EVERY === 0;
-      if (!holdsUsage && !sampled) return;
       const event = parseMembers(data);
-      if (event === undefined) {
-        // `[DONE]`, a ping: it carries no text.
-        events -= 1;
-        return;
-      }
+      if (event === undefined) return;
       model ??= modelOf(event);
-      const counted = holdsUsage ? usageOf(event) : undefined;
+      const counted = usageOf(event);
       if (counted !== undefined) usage = mergeUsage(usage, counted);
       if (counted !== undefined && countsOutput(counted)) {
-        events = 0;
-        sampledEvents = 0;
-        sampledTokens = 0;
-      } else if (sampled) {
-        sampledEvents += 1;
+        bytes = 0;
+        bytesRead = 0;
+        tokensRead = 0;
+      } else {
         const text = textOf(event);
-        if (text !== "") sampledTokens += estimateTextTokens(Buffer.from(text));
+        if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
       }
     },
     finish: () => ({
       usage: readUsage(usage),
       responseModel: model,
-      uncountedTokens: sampledEvents === 0 ? 0 : Math.ceil((sampledTokens * events) / sampledEvents),
+      // A chunk that holds usage is whole: what follows in it was read.
+      uncountedTokens: bytesRead === 0 ? tokensRead : Math.ceil((tokensRead * bytes) / bytesRead),
     }),
   };
 }
@@ -187,17 +200,14 @@ function createJsonReader(): AnswerReader {
   let model: string | undefined;
   let bytesSeen = 0;
   const scanner = new JsonScanner({
-    keys: ["usage", "usageMetadata", "model", "modelVersion"],
+    keys: ANSWER_KEYS,
     maxValueBytes: MAX_VALUE_BYTES,
     maxDepth: Number.MAX_SAFE_INTEGER,
     value(key, _span, bytes) {
-      if (bytes === undefined) return;
-      const parsed = parseMembers(`{"value":${bytes.toString("utf8")}}`);
-      if (parsed === undefined) return;
-      const event: Members = { [key]: parsed.value };
-      model ??= modelOf(event);
-      const counted = usageOf(event);
-      if (counted !== undefined) usage = mergeUsage(usage, counted);
+      const value = parseValue(bytes);
+      if (key === "model" || key === "modelVersion") {
+        if (typeof value === "string" && value !== "") model ??= value;
+      } else if (isMembers(value)) usage = mergeUsage(usage, value);
     },
   });
   return {

@@ -150,15 +150,13 @@ function sum(counts: {
   if (counts.input === undefined && counts.output === undefined && counts.total === undefined) return undefined;
   const inputTokens = counts.input ?? Math.max(0, (counts.total ?? 0) - (counts.output ?? 0));
   const outputTokens = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
-  return {
-    inputTokens,
-    outputTokens,
-    // Some servers leave reasoning out of the output and only their total is whole.
-    totalTokens: Math.max(inputTokens + outputTokens, counts.total ?? 0),
-    ...(counts.cached === undefined ? {} : { cachedInputTokens: counts.cached }),
-    ...(counts.written === undefined ? {} : { cacheCreationInputTokens: counts.written }),
-    ...(counts.reasoning === undefined ? {} : { reasoningTokens: counts.reasoning }),
-  };
+  // Some servers leave reasoning out of the output and only their total is whole.
+  const totalTokens = Math.max(inputTokens + outputTokens, counts.total ?? 0);
+  const usage: { -readonly [Name in keyof Usage]: Usage[Name] } = { inputTokens, outputTokens, totalTokens };
+  if (counts.cached !== undefined) usage.cachedInputTokens = counts.cached;
+  if (counts.written !== undefined) usage.cacheCreationInputTokens = counts.written;
+  if (counts.reasoning !== undefined) usage.reasoningTokens = counts.reasoning;
+  return usage;
 }
 
 /** A whole number from 0 to the limit; anything else is no count. */

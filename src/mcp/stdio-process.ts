@@ -52,6 +52,7 @@ export class StdioProcess {
   #timer: Timer | undefined = undefined;
   #whenGone: (() => void)[] | undefined = undefined;
   #isGone = false;
+  #wasKilled = false;
 
   constructor(options: StdioProcessOptions, handlers: StdioHandlers) {
     this.#options = options;
@@ -200,7 +201,8 @@ export class StdioProcess {
   /** The leader has exited: whatever it left behind in its group follows. */
   #sweepGroup(): void {
     this.#timer?.cancel();
-    if (!this.#signal("SIGTERM")) {
+    // After KILL there is nothing more to do; who is still listed waits for the system to clear him away.
+    if (this.#wasKilled || !this.#signal("SIGTERM")) {
       this.#gone();
       return;
     }
@@ -222,6 +224,7 @@ export class StdioProcess {
   #signal(signal: NodeJS.Signals): boolean {
     const pid = this.pid;
     if (pid === undefined || this.#isGone) return false;
+    if (signal === "SIGKILL") this.#wasKilled = true;
     try {
       if (process.platform === "win32") return this.#child?.kill(signal) ?? false;
       return process.kill(-pid, signal);

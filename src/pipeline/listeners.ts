@@ -27,6 +27,8 @@ interface Entry {
   names: string[];
 }
 
+const ADDRESS_ERRORS = new Set(["EADDRNOTAVAIL", "ENOTFOUND", "EAI_AGAIN", "EINVAL"]);
+
 export interface ListenersEnv extends ListenerEnv {
   readonly tasks: Tasks;
 }
@@ -42,9 +44,10 @@ export function createListeners(env: ListenersEnv): Listeners {
       const task = env.tasks.start("listener", listener.name, () => ({ port: open.port, ...open.active() }));
       return { open, isTls: listener.tls !== undefined, task, names: [listener.name] };
     } catch (error) {
-      throw new Error(
-        `gateways.${listener.name}.port: cannot listen on ${listener.address ?? "*"}:${listener.port}: ${explainBindError(error)}`,
-      );
+      const { code = "" } = error as NodeJS.ErrnoException;
+      const field = listener.address !== undefined && ADDRESS_ERRORS.has(code) ? "address" : "port";
+      const at = `${listener.address ?? "*"}:${listener.port}`;
+      throw new Error(`gateways.${listener.name}.${field}: cannot listen on ${at}: ${explainBindError(error)}`);
     }
   }
 
@@ -58,16 +61,31 @@ export function createListeners(env: ListenersEnv): Listeners {
     });
   }
 
+  /** The new configuration is not used: what was given up for it listens again. */
+  async function takeBack(keys: ReadonlySet<string>): Promise<void> {
+    for (const listener of wanted.filter((one) => keys.has(keyOf(one)))) {
+      try {
+        entries.set(keyOf(listener), await openOne(listener));
+      } catch (error) {
+        env.logger.error("no longer listening", { gateway: listener.name, error: (error as Error).message });
+      }
+    }
+  }
+
   return {
     async apply(topology) {
       const opened = new Map<string, Entry>();
+      const released = new Set<string>();
       const next = new Map(topology.listeners.map((listener) => [keyOf(listener), listener] as const));
       try {
         for (const [key, listener] of next) {
-          const known = entries.get(key);
-          if (known && known.isTls === (listener.tls !== undefined)) continue;
-          // The same port with or without TLS: the old socket must let go of it first.
-          if (known) retire(key, known);
+          if (entries.get(key)?.isTls === (listener.tls !== undefined)) continue;
+          // The same port at another address, or with TLS or without: the old socket must let go of it first.
+          for (const [oldKey, old] of [...entries]) {
+            if (oldKey !== key && (listener.port === 0 || old.open.port !== listener.port)) continue;
+            retire(oldKey, old);
+            released.add(oldKey);
+          }
           opened.set(key, await openOne(listener));
         }
       } catch (error) {
@@ -75,6 +93,7 @@ export function createListeners(env: ListenersEnv): Listeners {
           task.end();
           open.destroy();
         }
+        await takeBack(released);
         throw error;
       }
       wanted = topology.listeners;

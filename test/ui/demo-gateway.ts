@@ -31,6 +31,7 @@ routes:
   - name: chat
     gateways: llm
     policies:
+      requestHeaderModifier: { set: { x-added: "yes" } }
       rateLimit:
         local: [{ tokens: 150, unit: Minutes }]
     backends:
@@ -39,7 +40,7 @@ routes:
     gateways: default
     matches: [{ path: { pathPrefix: /hello } }]
     policies:
-      requestHeaderModifier: { set: { authorization: "Bearer ${SECRET}", x-added: "yes" } }
+      requestHeaderModifier: { set: { authorization: "Bearer ${SECRET}", x-secret: "1" } }
       directResponse: { status: 200, body: hello }
   - name: closed
     gateways: default
@@ -66,11 +67,15 @@ export async function sendTraffic(gateway: TestGateway): Promise<void> {
   const url = gateway.url("default");
   for (const path of ["/hello", "/hello/world?x=1", "/closed", "/evil/%3Cscript%3E", "/nowhere"])
     await drain(fetch(url + path));
+  await ask(gateway, "Hello!");
+}
+
+export async function ask(gateway: TestGateway, content: string, headers: Record<string, string> = {}): Promise<void> {
   await drain(
     fetch(`${gateway.url("llm")}/v1/chat/completions`, {
       method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "Hello!" }] }),
+      headers: { "content-type": "application/json", ...headers },
+      body: JSON.stringify({ model: "demo", messages: [{ role: "user", content }] }),
     }),
   );
 }

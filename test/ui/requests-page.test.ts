@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import type { Browser } from "playwright-core";
 import type { TestGateway } from "../support/gateway.ts";
 import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
-import { EVIL_SHOWN, SECRET, sendTraffic, startDemo } from "./demo-gateway.ts";
+import { ask, EVIL_SHOWN, SECRET, sendTraffic, startDemo } from "./demo-gateway.ts";
 
 let gateway: TestGateway;
 let browser: Browser;
@@ -25,9 +25,9 @@ after(async () => {
 });
 
 test("filters by text, status and CEL stand in the address", { skip }, async () => {
-  const { page } = await openPage(browser, `${gateway.adminUrl}/ui/requests?text=hello`);
+  const { page } = await openPage(browser, `${gateway.adminUrl}/ui/requests?text=world`);
   const rows = page.locator("table.requests tbody tr");
-  await page.getByText("2 of 6 requests").waitFor();
+  await page.getByText("1 of 6 requests").waitFor();
   await page.getByLabel("Search text").fill("");
   await page.getByRole("button", { name: "4xx" }).click();
   await page.getByText("3 of 6 requests").waitFor();
@@ -56,11 +56,11 @@ test("a refusal is one sentence, with the rule and the value it saw", { skip }, 
 
 test("the next request that matches is traced, with snapshots and their difference", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/requests`);
-  await page.getByLabel(/Trace the next request/).fill('request.path == "/hello/traced"');
+  await page.getByLabel(/Trace the next request/).fill('request.path.endsWith("/completions")');
   await page.getByRole("button", { name: "Trace the next" }).click();
   await page.getByText("waiting for a request").waitFor();
   await fetch(`${gateway.url("default")}/hello`);
-  await fetch(`${gateway.url("default")}/hello/traced`, { headers: { authorization: `Bearer ${SECRET}` } });
+  await ask(gateway, "Hello again!", { authorization: `Bearer ${SECRET}` });
   await page.getByText("complete").waitFor();
   await page.getByRole("button", { name: "Snapshot: route policies" }).click();
   await page.getByRole("tab", { name: "Difference" }).click();
@@ -92,7 +92,7 @@ test("names made of markup and control characters are text on every page", { ski
   for (const name of ["overview", "requests", "policies", "config"]) {
     await page.goto(`${gateway.adminUrl}/ui/${name}`);
     const shown = name === "config" ? "<img src=x" : EVIL_SHOWN;
-    await page.getByText(shown, { exact: false }).first().waitFor();
+    await page.getByText(shown).locator("visible=true").first().waitFor();
     assert.equal(await page.locator("main img").count(), 0);
   }
   await page.goto(`${gateway.adminUrl}/ui/overview?node=${encodeURIComponent("route:<img src=x onerror=alert(1)>")}`);

@@ -7,10 +7,9 @@ import { type Exchange, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import { createIdSource } from "../../lib/ids.ts";
-import { createLlmFacts } from "../../llm/detect.ts";
 import { dialectOf, type Format, modelsPathOf } from "../../llm/dialect.ts";
 import { errorBody, type LlmError } from "../../llm/error-shape.ts";
-import { attachLlmCall, llmCallOf } from "../../llm/llm-call.ts";
+import { LlmRequestFacts } from "../../llm/llm-facts.ts";
 import { createLlmMetrics } from "../../llm/llm-metrics.ts";
 import { parsePriceCatalogue } from "../../llm/prices.ts";
 import { scanRequest } from "../../llm/scan-request.ts";
@@ -56,7 +55,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
     prepare: (exchange) => prepare(exchange, table, config.maxBodyBytes),
     call(exchange, call) {
-      const llm = llmCallOf(exchange);
+      const llm = LlmRequestFacts.callOf(exchange);
       if (llm === undefined) return forwardPlain(table, exchange, call, running);
       const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect.free);
       const refuse = (error: LlmError): BackendRun => {
@@ -106,17 +105,20 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
 /** Reads and checks the body; what is wrong with it is said in the client's dialect. */
 function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): HookResult {
   const { request } = exchange;
-  const models = modelsPathOf(request.path);
-  if (models && (request.method === "GET" || request.method === "HEAD"))
-    return table.isClosed ? modelsReply(table, models) : undefined;
+  if (request.method !== "POST") {
+    const models =
+      table.isClosed && (request.method === "GET" || request.method === "HEAD")
+        ? modelsPathOf(request.path)
+        : undefined;
+    return models && modelsReply(table, models);
+  }
   const { body } = request;
   // A second attempt: the body was read by the first.
-  const known = llmCallOf(exchange);
+  const known = LlmRequestFacts.callOf(exchange);
   if (known) {
     request.body = { kind: "bytes", bytes: known.bytes };
     return undefined;
   }
-  if (request.method !== "POST") return undefined;
   const encoding = request.headers.get("content-encoding");
   const { format } = dialectOf(request.path);
   if (encoding !== undefined && encoding !== "identity") {
@@ -141,9 +143,9 @@ function understand(exchange: Exchange, bytes: Buffer): Reply | undefined {
   if (!scanned.ok)
     return refusal(dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
   const model = dialect.pathModel ?? scanned.scan.model;
-  const facts = createLlmFacts(model, dialect.pathStream ?? scanned.scan.stream ?? false, bytes);
+  const streaming = dialect.pathStream ?? scanned.scan.stream ?? false;
+  const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan: scanned.scan, rules: [] });
   if (dialect.free) facts.estimatedTokens = 0;
-  attachLlmCall(facts, { dialect, bytes, scan: scanned.scan, rules: [] });
   exchange.facts.llm = facts;
   return undefined;
 }

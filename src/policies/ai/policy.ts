@@ -6,7 +6,8 @@
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { exactlyOneOf } from "../../core/schema.ts";
-import { llmCallOf, type PromptRules, type TextGuard } from "../../llm/llm-call.ts";
+import type { PromptRules, TextGuard } from "../../llm/llm-call.ts";
+import { LlmRequestFacts } from "../../llm/llm-facts.ts";
 import { compileTextGuard } from "../../llm/text-guard.ts";
 
 const message = z.strictObject({
@@ -82,7 +83,7 @@ export const ai = definePolicy({
       .describe("Mask or refuse texts that match."),
   }),
 
-  compile(config): { llmRequest(exchange: Parameters<typeof llmCallOf>[0]): undefined } {
+  compile(config) {
     const rules: PromptRules = {
       defaults: config.defaults,
       overrides: config.overrides,
@@ -94,7 +95,7 @@ export const ai = definePolicy({
     };
     return {
       llmRequest(exchange) {
-        llmCallOf(exchange)?.rules.push(rules);
+        LlmRequestFacts.callOf(exchange)?.rules.push(rules);
         return undefined;
       },
     };

@@ -73,7 +73,7 @@ function Filters() {
   const routes = dump.value.value?.routes ?? [];
   const set = (name: string) => (event: { currentTarget: { value: string } }) =>
     setParams({ [name]: event.currentTarget.value }, { replace: true });
-  const chips = ["listener", "route", "backend", "subject"].filter((name) => param(name) !== "");
+  const chips = ["listener", "backend", "subject"].filter((name) => param(name) !== "");
   return (
     <search class="filters">
       <input

@@ -1,0 +1,299 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { LEGACY_HEADERS, type RawClient, rawClient, readAnswer } from "../../../test/support/mcp/client.ts";
+import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
+import { type ServedBackend, serveMcp } from "../../../test/support/mcp/serve-backend.ts";
+
+let served: ServedBackend;
+let client: RawClient;
+before(async () => {
+  served = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server", "--greet") }] });
+  client = rawClient(served.url);
+  await client.initialize();
+});
+after(() => served.close());
+
+test("initialize is answered with an event stream, a session id, and the server's own words", async () => {
+  const fresh = rawClient(served.url);
+  const answer = await fresh.initialize({ capabilities: { roots: { listChanged: true }, x: 1 } });
+  assert.equal(answer.status, 200);
+  assert.equal(answer.headers.get("content-type"), "text/event-stream");
+  assert.match(answer.headers.get("mcp-session-id") ?? "", /^[\x21-\x7e]{32}$/);
+  assert.equal(answer.events.length, 1);
+  assert.equal(answer.events[0]?.event, "message");
+  assert.equal(answer.message.id, "init");
+  assert.deepEqual(answer.message.result.serverInfo, { name: "odd", title: "The odd server", version: "1.2.3" });
+  assert.equal(answer.message.result.instructions, "Use odd wisely.");
+  assert.deepEqual(answer.message.result.capabilities.experimental.echoedCapabilities, {
+    roots: { listChanged: true },
+    x: 1,
+  });
+  assert.equal(await fresh.delete(), 204);
+});
+
+for (const version of ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]) {
+  test(`a client of ${version} gets that revision`, async () => {
+    const fresh = rawClient(served.url);
+    fresh.version = version;
+    const answer = await fresh.initialize();
+    assert.equal(answer.message.result.protocolVersion, version);
+    assert.deepEqual((await fresh.call("echo", { message: "hi" })).result.content[0].text, "hi");
+    await fresh.delete();
+  });
+}
+
+for (const id of ["7", '"seven"', "9007199254740993", "1.0", "-0", '"\\u00e9"', "1e400"]) {
+  test(`a request with the id ${id} is answered under exactly that id`, async () => {
+    const { text } = await client.post(
+      `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"echo","arguments":{"message":"m"}}}`,
+    );
+    assert.ok(text.includes(`"id":${id}`), text);
+  });
+}
+
+test("what the gateway does not know passes unchanged, numbers beyond 2^53 too", async () => {
+  const { text } = await client.post('{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":{"y":[1]}}}');
+  assert.ok(text.includes("9223372036854775807"));
+  const unknown = await client.request("no/such/method");
+  assert.deepEqual(unknown.error, { code: -32601, message: "Method not found: no/such/method" });
+});
+
+test("pretty-printed JSON reaches a server that reads lines", async () => {
+  const body = JSON.stringify(
+    { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "echo", arguments: { message: "a\nb" } } },
+    null,
+    2,
+  );
+  const { message } = await client.post(body.replaceAll("\n", "\r\n"));
+  assert.equal(message.result.content[0].text, "a\nb");
+});
+
+test("a notification is accepted without a body", async () => {
+  const answer = await client.post({ jsonrpc: "2.0", method: "notifications/roots/list_changed" });
+  assert.equal(answer.status, 202);
+  assert.equal(answer.text, "");
+  const state = JSON.parse((await client.call("state")).result.content[0].text);
+  assert.ok(state.seen.includes("notifications/roots/list_changed"));
+});
+
+const bodies = [
+  { name: "no JSON", body: "{", status: 400, code: -32700 },
+  { name: "nothing", body: "", status: 400, code: -32700 },
+  { name: "bytes that are no UTF-8", body: new Uint8Array([0x7b, 0x22, 0xff, 0x22, 0x7d]), status: 400, code: -32700 },
+  {
+    name: "a repeated key",
+    body: '{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}',
+    status: 400,
+    code: -32700,
+  },
+  {
+    name: "nesting of a thousand levels",
+    body: `{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":${"[".repeat(1000)}${"]".repeat(1000)}}}`,
+    status: 400,
+    code: -32700,
+  },
+  { name: "no message", body: '{"a":1}', status: 400, code: -32600 },
+  { name: "an id that is null", body: '{"jsonrpc":"2.0","id":null,"method":"ping"}', status: 400, code: -32600 },
+  { name: "an id that is an object", body: '{"jsonrpc":"2.0","id":{},"method":"ping"}', status: 400, code: -32600 },
+  {
+    name: "a batch, which this revision has not",
+    body: '[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+    status: 400,
+    code: -32600,
+  },
+  {
+    name: "a second initialize",
+    body: '{"jsonrpc":"2.0","id":5,"method":"initialize","params":{}}',
+    status: 400,
+    code: -32600,
+    id: 5,
+  },
+];
+for (const { name, body, status, code, id } of bodies) {
+  test(`a body with ${name} is refused with ${status} and ${code}`, async () => {
+    const response = await fetch(served.url, {
+      method: "POST",
+      headers: { ...LEGACY_HEADERS, "mcp-session-id": client.sessionId ?? "" },
+      body,
+    });
+    const answer = await readAnswer(response);
+    assert.equal(answer.status, status);
+    assert.equal(answer.headers.get("content-type"), "application/json");
+    assert.equal(answer.message.error.code, code);
+    assert.equal(answer.message.id, id ?? null);
+  });
+}
+
+test("a body of more than two megabytes is refused with 413", async () => {
+  const body = JSON.stringify({
+    jsonrpc: "2.0",
+    id: 1,
+    method: "tools/call",
+    params: { name: "echo", arguments: { message: "x".repeat(2 * 1024 * 1024) } },
+  });
+  assert.equal((await client.post(body)).status, 413);
+  const below = JSON.stringify({
+    jsonrpc: "2.0",
+    id: 1,
+    method: "tools/call",
+    params: { name: "echo", arguments: { message: "x".repeat(2 * 1024 * 1024 - 200) } },
+  });
+  assert.equal((await client.post(below)).message.result.content[0].text.length, 2 * 1024 * 1024 - 200);
+});
+
+const ping = { jsonrpc: "2.0", id: 1, method: "ping" };
+const heads = [
+  { name: "an accept header without event streams", headers: { accept: "application/json" }, status: 406 },
+  { name: "an accept header without JSON", headers: { accept: "text/event-stream" }, status: 406 },
+  { name: "an accept header for anything", headers: { accept: "*/*" }, status: 200 },
+  { name: "another content type", headers: { "content-type": "text/plain" }, status: 415 },
+  {
+    name: "a content type that only begins like JSON",
+    headers: { "content-type": "application/json-seq" },
+    status: 415,
+  },
+  {
+    name: "a content type with a parameter",
+    headers: { "content-type": "application/json; charset=utf-8" },
+    status: 200,
+  },
+  { name: "an encoded body", headers: { "content-encoding": "gzip" }, status: 415 },
+  { name: "an unknown protocol version", headers: { "mcp-protocol-version": "1999-01-01" }, status: 400 },
+  { name: "an older protocol version", headers: { "mcp-protocol-version": "2025-03-26" }, status: 200 },
+  { name: "an unknown session", headers: { "mcp-session-id": "0".repeat(32) }, status: 404 },
+  { name: "a session id of ten kilobytes", headers: { "mcp-session-id": "x".repeat(10_000) }, status: 404 },
+  { name: "a session id with a path", headers: { "mcp-session-id": "../../etc/passwd" }, status: 404 },
+];
+for (const { name, headers, status } of heads) {
+  test(`a POST with ${name} is answered with ${status}`, async () => {
+    const answer = await client.post(ping, headers);
+    assert.equal(answer.status, status);
+    if (status >= 400) assert.ok(answer.message.error.message.length > 0);
+  });
+}
+
+const sessionless = [
+  { method: "POST", headers: LEGACY_HEADERS, body: JSON.stringify(ping), status: 400 },
+  { method: "GET", headers: { accept: "text/event-stream" }, status: 400 },
+  { method: "GET", headers: { accept: "application/json" }, status: 406 },
+  { method: "DELETE", headers: {}, status: 400 },
+  { method: "GET", headers: { accept: "text/event-stream", "mcp-session-id": "nope" }, status: 404 },
+  { method: "DELETE", headers: { "mcp-session-id": "nope" }, status: 404 },
+  { method: "PUT", headers: {}, body: "x", status: 405 },
+  { method: "PATCH", headers: {}, status: 405 },
+];
+for (const { method, headers, body, status } of sessionless) {
+  test(`${method} with ${JSON.stringify(headers)} is answered with ${status}`, async () => {
+    const response = await fetch(served.url, {
+      method,
+      headers: headers as Record<string, string>,
+      ...(body === undefined ? {} : { body }),
+    });
+    await response.arrayBuffer();
+    assert.equal(response.status, status);
+    if (status === 405) assert.equal(response.headers.get("allow"), "GET, POST, DELETE");
+  });
+}
+
+test("an ended session is gone for every method", async () => {
+  const fresh = rawClient(served.url);
+  await fresh.initialize();
+  assert.equal(await fresh.delete(), 204);
+  assert.equal((await fresh.post(ping)).status, 404);
+  assert.equal((await fresh.post({ jsonrpc: "2.0", method: "notifications/initialized" })).status, 404);
+  assert.equal((await fresh.listen()).status, 404);
+  assert.equal(await fresh.delete(), 404);
+});
+
+test("the revision that has batches answers them on one stream", async () => {
+  const fresh = rawClient(served.url);
+  fresh.version = "2025-03-26";
+  await fresh.initialize();
+  const answer = await fresh.post([
+    { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "slow", arguments: { ms: 30 } } },
+    { jsonrpc: "2.0", method: "notifications/x" },
+    { jsonrpc: "2.0", id: 2, method: "ping" },
+  ]);
+  assert.equal(answer.status, 200);
+  assert.deepEqual(
+    answer.messages.map((message) => message.id),
+    [2, 1],
+  );
+  assert.equal((await fresh.post([])).status, 400);
+  assert.equal((await fresh.post([{ jsonrpc: "2.0", id: 3, method: "initialize" }])).status, 400);
+  const notes = await fresh.post([{ jsonrpc: "2.0", method: "notifications/x" }]);
+  assert.equal(notes.status, 202);
+  await fresh.delete();
+});
+
+test("two requests under one id at the same time both get their own answer", async () => {
+  const [slow, fast] = await Promise.all([
+    client.post({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "tools/call",
+      params: { name: "slow", arguments: { ms: 40, message: "first" } },
+    }),
+    client.post({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "tools/call",
+      params: { name: "echo", arguments: { message: "second" } },
+    }),
+  ]);
+  assert.equal(slow.message.result.content[0].text, "slow first");
+  assert.equal(fast.message.result.content[0].text, "second");
+});
+
+test("a server that lies about ids reaches nobody", async () => {
+  const { messages } = await client.post({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "lie" } });
+  assert.equal(messages.length, 1);
+  assert.equal(messages[0].result.content[0].text, "truth");
+});
+
+test("line breaks in a server's text cannot end an event early", async () => {
+  const hostile = 'a\n\ndata: {"jsonrpc":"2.0","id":1,"result":{"forged":true}}\n\n\r\u2028';
+  const { messages } = await client.post({
+    jsonrpc: "2.0",
+    id: 1,
+    method: "tools/call",
+    params: { name: "echo", arguments: { message: hostile } },
+  });
+  assert.deepEqual(
+    messages.map((message) => message.result.content[0].text),
+    [hostile],
+  );
+});
+
+test("what CEL, the log and the trace may read of a request", async () => {
+  await client.post({ jsonrpc: "2.0", id: 1, method: "resources/read", params: { uri: "test://odd/a" } });
+  assert.deepEqual(served.last?.facts.mcp, {
+    sessionId: client.sessionId,
+    methodName: "resources/read",
+    target: "odd",
+    resource: { uri: "test://odd/a", target: "odd" },
+  });
+  await client.call("echo");
+  assert.deepEqual(served.last?.facts.mcp?.tool, { name: "echo", target: "odd" });
+});
+
+test("a server that refuses to initialize is heard, and leaves no session", async () => {
+  const refusing = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server", "--refuse") }] });
+  const answer = await rawClient(refusing.url).initialize();
+  assert.deepEqual(answer.message, { jsonrpc: "2.0", id: "init", error: { code: -32000, message: "not today" } });
+  assert.equal(answer.headers.get("mcp-session-id"), null);
+  assert.equal(refusing.hub.sessions.size, 0);
+  await refusing.close();
+  assert.deepEqual(refusing.tasks.report(), []);
+});
+
+test("a command that does not exist is an error that names the target, at once", async () => {
+  const missing = await serveMcp({ targets: [{ name: "gone", stdio: { cmd: "/nonexistent/server" } }] });
+  const answer = await rawClient(missing.url).initialize();
+  assert.equal(answer.status, 502);
+  assert.equal(answer.message.error.code, -32603);
+  assert.match(answer.message.error.message, /target "gone" could not be started: .*ENOENT/);
+  assert.equal(missing.hub.sessions.size, 0);
+  assert.equal(missing.hub.children, 0);
+  await missing.close();
+});

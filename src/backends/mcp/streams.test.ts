@@ -1,0 +1,256 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
+import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
+import { type ServedBackend, serveMcp } from "../../../test/support/mcp/serve-backend.ts";
+
+let served: ServedBackend;
+before(async () => {
+  served = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server") }] });
+});
+after(() => served.close());
+
+async function open(capabilities: object = {}): Promise<RawClient> {
+  const client = rawClient(served.url);
+  await client.initialize({ capabilities });
+  return client;
+}
+
+function call(name: string, args: object, id: unknown = 1, meta?: object): object {
+  return {
+    jsonrpc: "2.0",
+    id,
+    method: "tools/call",
+    params: { name, arguments: args, ...(meta ? { _meta: meta } : {}) },
+  };
+}
+
+async function state(client: RawClient) {
+  return JSON.parse((await client.call("state")).result.content[0].text);
+}
+
+test("progress comes on the stream of its own request, under the client's own token", async () => {
+  const client = await open();
+  const [a, b] = await Promise.all([
+    client.post(call("slow", { ms: 30, steps: 3 }, 1, { progressToken: "same" })),
+    client.post(call("slow", { ms: 30, steps: 2 }, 2, { progressToken: "same" })),
+  ]);
+  assert.deepEqual(
+    a.messages.map((message) => message.params?.progress ?? message.id),
+    [1, 2, 3, 1],
+  );
+  assert.deepEqual(
+    b.messages.map((message) => message.params?.progress ?? message.id),
+    [1, 2, 2],
+  );
+  for (const message of [...a.messages, ...b.messages])
+    if (message.params) assert.equal(message.params.progressToken, "same");
+  await client.delete();
+});
+
+test("a log message comes on the stream of the only request in flight", async () => {
+  const client = await open();
+  const { messages } = await client.post(call("log", { message: "deep in thought" }));
+  assert.deepEqual(
+    messages.map((message) => message.params?.data ?? message.result.content[0].text),
+    ["deep in thought", "logged"],
+  );
+  await client.delete();
+});
+
+test("what belongs to no request comes on the general stream, also if it came before", async () => {
+  const client = await open();
+  await client.call("notify", { method: "notifications/tools/list_changed", params: { early: true }, afterMs: 0 });
+  const stream = await client.listen();
+  assert.equal(stream.status, 200);
+  assert.deepEqual((await stream.next()).message, {
+    jsonrpc: "2.0",
+    method: "notifications/tools/list_changed",
+    params: { early: true },
+  });
+  await client.call("notify", { method: "notifications/resources/updated", params: { uri: "x://1" } });
+  assert.equal((await stream.next()).message.params.uri, "x://1");
+  await client.delete();
+  await stream.ended;
+});
+
+test("a second general stream takes over from the first", async () => {
+  const client = await open();
+  const first = await client.listen();
+  const second = await client.listen();
+  await first.ended;
+  await client.call("notify", { method: "notifications/x" });
+  assert.equal((await second.next()).message.method, "notifications/x");
+  await client.delete();
+});
+
+for (const method of ["sampling/createMessage", "elicitation/create", "roots/list"]) {
+  test(`a server's ${method} reaches the client and its answer the server`, async () => {
+    const client = await open({ sampling: {}, elicitation: {}, roots: {} });
+    const stream = await client.stream(call("ask", { method, params: { n: 9 } }));
+    const { message: question } = await stream.next((message) => message.method === method);
+    assert.deepEqual(question.params, { n: 9 });
+    const answered = await client.post({ jsonrpc: "2.0", id: question.id, result: { given: [1, "é"] } });
+    assert.equal(answered.status, 202);
+    const { message } = await stream.next((one) => one.id === 1);
+    assert.deepEqual(JSON.parse(message.result.content[0].text), { given: [1, "é"] });
+    await client.delete();
+  });
+}
+
+test("a client's refusal of a question reaches the server, and a second answer nobody", async () => {
+  const client = await open();
+  const stream = await client.stream(call("ask", {}));
+  const { message: question } = await stream.next((message) => message.method !== undefined);
+  const refusal = { jsonrpc: "2.0", id: question.id, error: { code: -1, message: "no" } };
+  assert.equal((await client.post(refusal)).status, 202);
+  assert.equal((await client.post(refusal)).status, 202);
+  assert.equal((await client.post({ jsonrpc: "2.0", id: 4711, result: {} })).status, 202);
+  const { message } = await stream.next((one) => one.id === 1);
+  assert.deepEqual(JSON.parse(message.result.content[0].text), { code: -1, message: "no" });
+  await client.delete();
+});
+
+test("questions of several calls come on the general stream, each under an id of its own", async () => {
+  const client = await open();
+  const general = await client.listen();
+  const calls = [1, 2, 3].map((id) => client.post(call("ask", { params: { n: id } }, id)));
+  for (let i = 0; i < 3; i++) {
+    const { message } = await general.next((one) => one.method === "sampling/createMessage");
+    await client.post({ jsonrpc: "2.0", id: message.id, result: { n: message.params.n } });
+  }
+  for (const [i, answer] of (await Promise.all(calls)).entries())
+    assert.deepEqual(JSON.parse(answer.message.result.content[0].text), { n: i + 1 });
+  await client.delete();
+});
+
+test("a cancelled request gets no answer, and the server hears of it under its own id", async () => {
+  const client = await open();
+  const stream = await client.stream(call("silent", {}, "mine"));
+  await client.post({
+    jsonrpc: "2.0",
+    method: "notifications/cancelled",
+    params: { requestId: "mine", reason: "bored" },
+  });
+  await stream.ended;
+  assert.equal(stream.events.filter((event) => event.data !== "").length, 0);
+  const { cancelled } = await state(client);
+  assert.equal(cancelled.length, 1);
+  assert.equal(typeof cancelled[0], "number");
+  await client.delete();
+});
+
+test("nobody can cancel the request of another session", async () => {
+  const [a, b] = await Promise.all([open(), open()]);
+  const running = a.post(call("slow", { ms: 50 }, 77));
+  await b.post({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } });
+  assert.equal((await running).message.result.content[0].text, "slow ");
+  assert.deepEqual((await state(a)).cancelled, []);
+  await Promise.all([a.delete(), b.delete()]);
+});
+
+test("an answer that takes long primes its stream with an event id", async () => {
+  const client = await open();
+  const { events } = await client.post(call("slow", { ms: 400, steps: 1 }));
+  assert.equal(events.length, 2);
+  assert.equal(events[0]?.data, "");
+  assert.match(events[0]?.id ?? "", /^\d+-1$/);
+  assert.equal(events[0]?.retry, 1000);
+  assert.match(events[1]?.id ?? "", /^\d+-2$/);
+  await client.delete();
+});
+
+test("a client of an older revision is not sent an event without data", async () => {
+  const client = rawClient(served.url);
+  client.version = "2025-06-18";
+  await client.initialize();
+  const { events } = await client.post(call("slow", { ms: 300, steps: 1 }));
+  assert.deepEqual(
+    events.map((event) => event.data === ""),
+    [false],
+  );
+  await client.delete();
+});
+
+test("a dropped connection loses no answer: the client comes back for it", async () => {
+  const client = await open();
+  const stream = await client.stream(call("slow", { ms: 400, steps: 4 }, 5, { progressToken: 9 }));
+  const { event } = await stream.next((message) => message.params?.progress === 1);
+  stream.close();
+  await stream.ended;
+  const resumed = await client.listen({ "last-event-id": event.id ?? "" });
+  assert.equal(resumed.status, 200);
+  const { message } = await resumed.next((one) => one.id === 5);
+  assert.equal(message.result.content[0].text, "slow ");
+  await resumed.ended;
+  const progress = resumed.events.filter((one) => one.data.includes("progress"));
+  assert.deepEqual(
+    progress.map((one) => JSON.parse(one.data).params.progress),
+    [2, 3, 4],
+  );
+  assert.deepEqual((await state(client)).cancelled, []);
+  await client.delete();
+});
+
+test("an answer that came while nobody was connected waits", async () => {
+  const client = await open();
+  const stream = await client.stream(call("slow", { ms: 250, steps: 2 }, 6, { progressToken: 1 }));
+  const { event } = await stream.next((message) => message.params?.progress === 1);
+  stream.close();
+  await stream.ended;
+  await client.call("slow", { ms: 300 });
+  const resumed = await client.listen({ "last-event-id": event.id ?? "" });
+  assert.equal((await resumed.next((one) => one.id === 6)).message.result.content[0].text, "slow ");
+  await resumed.ended;
+  await client.delete();
+});
+
+for (const lastEventId of ["nonsense", "999-1", "0-0"]) {
+  test(`an event id that means nothing (${lastEventId}) opens the general stream`, async () => {
+    const client = await open();
+    const stream = await client.listen({ "last-event-id": lastEventId });
+    await client.call("notify", { method: "notifications/y" });
+    assert.equal((await stream.next()).message.method, "notifications/y");
+    await client.delete();
+  });
+}
+
+test("events of another session cannot be asked for", async () => {
+  const [a, b] = await Promise.all([open(), open()]);
+  await a.post(call("slow", { ms: 300, steps: 1, message: "secret of a" }));
+  const stream = await b.listen({ "last-event-id": "1-0" });
+  await b.call("notify", { method: "notifications/z" });
+  await stream.next((message) => message.method === "notifications/z");
+  assert.ok(!stream.events.some((event) => event.data.includes("secret of a")));
+  await Promise.all([a.delete(), b.delete()]);
+});
+
+test("ten megabytes pass, and a slow reader gets all of them", async () => {
+  const client = await open();
+  const answer = await client.call("big", { bytes: 9_000_000 });
+  assert.equal(answer.result.content[0].text.length, 9_000_000);
+  await client.delete();
+});
+
+test("a client that leaves in the middle of a call in a session does not cancel it", async () => {
+  const client = await open();
+  const stream = await client.stream(call("slow", { ms: 250, steps: 1 }, 8));
+  stream.close();
+  await stream.ended;
+  await client.call("slow", { ms: 300 });
+  assert.deepEqual((await state(client)).cancelled, []);
+  await client.delete();
+});
+
+test("the end of a session ends its streams, and calls in flight are told", async () => {
+  const client = await open();
+  const general = await client.listen();
+  const running = client.post(call("silent", {}, 3));
+  await new Promise((resolve) => setImmediate(resolve));
+  await client.call("echo");
+  await client.delete();
+  const { message } = await running;
+  assert.equal(message.id, 3);
+  assert.match(message.error.message, /session ended/);
+  await general.ended;
+});

@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseSource } from "./yaml-source.ts";
+
+const ENV = {
+  PORT: "8080",
+  NAME: "a b",
+  EMPTY: "",
+  YES: "true",
+  HEX: "0x10",
+  TRICK: "x\nadmin: true\n- y: [",
+  COLON: "a: b # c",
+  QUOTES: `"a" 'b' \\n`,
+  NESTED: "${PORT}",
+};
+
+function readValue(text: string): unknown {
+  const parsed = parseSource("f.yaml", text, ENV);
+  assert.deepEqual(
+    parsed.problems.map((problem) => problem.toLine()),
+    [],
+  );
+  return parsed.documents[0]?.value;
+}
+
+function problemsOf(text: string): string[] {
+  return parseSource("f.yaml", text, ENV).problems.map((problem) => problem.toLine());
+}
+
+const resolved: [name: string, text: string, value: unknown][] = [
+  ["a plain scalar is typed after it", "a: ${PORT}", { a: 8080 }],
+  ["a truth value too", "a: ${YES}", { a: true }],
+  ["and a number of another base", "a: ${HEX}", { a: 16 }],
+  ["a quoted scalar stays a text", `a: "\${PORT}"`, { a: "8080" }],
+  ["single quotes too", "a: '${PORT}'", { a: "8080" }],
+  ["a part of a scalar", "a: http://h:${PORT}/x", { a: "http://h:8080/x" }],
+  ["several in one", "a: ${NAME}-${PORT}", { a: "a b-8080" }],
+  ["in a flow map", "a: { port: ${PORT}, b: 1 }", { a: { port: 8080, b: 1 } }],
+  ["in a flow list", "a: [${PORT}, '${NAME}']", { a: [8080, "a b"] }],
+  ["in a literal block", "a: |\n  x ${PORT}\n  y\n", { a: "x 8080\ny\n" }],
+  ["in a folded block", "a: >-\n  x ${PORT}\n  y\n", { a: "x 8080 y" }],
+  ["in a key", "${NAME}: 1", { "a b": 1 }],
+  ["the default of an unset one", "a: ${NONE:-7}", { a: 7 }],
+  ["the default of an empty one", "a: ${EMPTY:-x}", { a: "x" }],
+  ["an empty default", 'a: "${NONE:-}"', { a: "" }],
+  ["a default with quotes, braces' friends and a comment sign", "a: ${NONE:-a: 'b' # [c}", { a: "a: 'b' # [c" }],
+  ["an empty value is nothing", "a: ${EMPTY}", { a: null }],
+  ["an escaped one is itself", "a: $${PORT}", { a: "${PORT}" }],
+  ["an escaped opening alone", "a: 'cost: $${'", { a: "cost: ${" }],
+  ["a dollar sign is a dollar sign", "a: $5 $HOME $", { a: "$5 $HOME $" }],
+  ["a value is not looked at again", "a: ${NESTED}", { a: "${PORT}" }],
+  ["a value with line breaks cannot add structure", "a: ${TRICK}\nb: 1", { a: ENV.TRICK, b: 1 }],
+  ["nor one with a colon and a comment sign", "a: ${COLON}", { a: ENV.COLON }],
+  ["nor one with quotes, in quotes", `a: "\${QUOTES}"`, { a: ENV.QUOTES }],
+  ["what stands in a comment is not looked up", "a: 1 # ${NONE}\n# ${ALSO_NONE}\n", { a: 1 }],
+  ["a byte order mark is no character", "\ufeffa: 1", { a: 1 }],
+  ["line ends of another system", "a: ${PORT}\r\nb: 2\r\n", { a: 8080, b: 2 }],
+  ["JSON is YAML", '{"a": {"b": [1, "${PORT}"]}}', { a: { b: [1, "8080"] } }],
+  ["an anchor and its alias", "a: &x { b: 1 }\nc: *x", { a: { b: 1 }, c: { b: 1 } }],
+];
+for (const [name, text, value] of resolved) {
+  test(`reads: ${name}`, () => {
+    assert.deepEqual(readValue(text), value);
+  });
+}
+
+test("names of an object's own methods are not variables", () => {
+  assert.deepEqual(problemsOf("a: ${toString}"), ["f.yaml:1:4: a: environment variable not found: toString"]);
+});
+
+test("the key __proto__ is a key and changes nothing else", () => {
+  const value = readValue("__proto__: { admin: true }") as Record<string, unknown>;
+  assert.equal(value.admin, undefined);
+  assert.ok(Object.hasOwn(value, "__proto__"));
+});
+
+const refused: [name: string, text: string, lines: string[]][] = [
+  [
+    "unset variables, all at once and in place",
+    "a: ${NONE}\nb:\n  - x: '${OTHER}'",
+    [
+      "f.yaml:1:4: a: environment variable not found: NONE",
+      "f.yaml:3:8: b[0].x: environment variable not found: OTHER",
+    ],
+  ],
+  [
+    "a malformed placeholder",
+    "a: ${1X}",
+    ["f.yaml:1:4: a: malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${"],
+  ],
+  [
+    "an open placeholder",
+    "a: '${PORT'",
+    ["f.yaml:1:4: a: malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${"],
+  ],
+  ["a key twice", "a: 1\nb: 2\na: 3", ["f.yaml:3:1: duplicate key: it is given twice in the same object"]],
+  [
+    "a key twice in a flow map",
+    "x: { a: 1, a: 2 }",
+    ["f.yaml:1:12: duplicate key: it is given twice in the same object"],
+  ],
+  ["a tab as indentation", "a:\n\tb: 1", ["f.yaml:2:1: a tab is used for indentation: YAML needs spaces"]],
+  ["brackets nested too deep", `a: ${"[".repeat(500)}`, ["f.yaml:1:1: nested deeper than 64 levels"]],
+  ["more than 8 MiB", `a: ${"x".repeat(8 * 1024 * 1024)}`, ["f.yaml:1:1: the file is larger than 8 MiB"]],
+  [
+    "an alias inside of itself",
+    "a: &x [*x]",
+    ["f.yaml:1:1: the aliases cannot be expanded: one stands inside of what it repeats"],
+  ],
+  [
+    "characters that placeholders are marked with",
+    "a: \ue000",
+    ["f.yaml:1:1: the file contains private-use characters (U+E000 to U+E002)"],
+  ],
+];
+for (const [name, text, lines] of refused) {
+  test(`refuses ${name}`, () => {
+    assert.deepEqual(problemsOf(text), lines);
+  });
+}
+
+const bombs: [name: string, text: string][] = [
+  [
+    "aliases of aliases",
+    `a: &a [x,x,x,x,x,x,x,x,x]\n${[..."bcdefghij"].map((c, i) => `${c}: &${c} [${Array(9).fill(`*${"abcdefghij"[i]}`).join(",")}]`).join("\n")}`,
+  ],
+  ["a merge key with thousands of aliases", `a: &a {x: 1}\nb:\n  <<: [${Array(4000).fill("*a").join(",")}]\n`],
+  ["indentation nested too deep", Array.from({ length: 2000 }, (_, i) => `${" ".repeat(i)}a:`).join("\n")],
+  ["dashes nested too deep", "- ".repeat(100_000)],
+];
+for (const [name, text] of bombs) {
+  test(`refuses ${name} in under a second`, () => {
+    const began = performance.now();
+    assert.ok(problemsOf(text).length > 0);
+    assert.ok(performance.now() - began < 1000);
+  });
+}
+
+test("many keys and long lists are no bomb", () => {
+  const began = performance.now();
+  const keys = Array.from({ length: 5_000 }, (_, i) => `k${i}: 1`).join("\n");
+  assert.equal(Object.keys(readValue(`${keys}\nlist:\n${"- 1\n".repeat(5_000)}`) as object).length, 5_001);
+  assert.ok(performance.now() - began < 2_000, "the time grows with the size, not with its square");
+});
+
+test("several documents keep their own places", () => {
+  const parsed = parseSource("f.yaml", "a: 1\n---\nkind: X\nb:\n  c: 2\n", {});
+  assert.deepEqual(
+    parsed.documents.map(({ value }) => value),
+    [{ a: 1 }, { kind: "X", b: { c: 2 } }],
+  );
+  assert.deepEqual(parsed.documents[1]?.position(["b", "c"]), { file: "f.yaml", line: 5, column: 6 });
+  assert.deepEqual(parsed.documents[1]?.position(["b", "c"], "key"), { file: "f.yaml", line: 5, column: 3 });
+  assert.deepEqual(
+    parsed.documents[1]?.position(["b", "none"]),
+    { file: "f.yaml", line: 5, column: 3 },
+    "the nearest parent",
+  );
+});

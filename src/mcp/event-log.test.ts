@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { EventLog, eventId, parseEventId } from "./event-log.ts";
+
+function event(stream: number, number: number, bytes = 10, atMs = 0) {
+  return { stream, number, bytes: Buffer.alloc(bytes), atMs };
+}
+
+test("the events of one stream after a number, oldest first", () => {
+  const log = new EventLog();
+  for (const [stream, number] of [
+    [1, 1],
+    [2, 1],
+    [1, 2],
+    [1, 3],
+  ] as const) {
+    log.append(event(stream, number));
+  }
+  assert.deepEqual(
+    log.after(1, 1).map((one) => one.number),
+    [2, 3],
+  );
+  assert.deepEqual(log.after(3, 0), []);
+});
+
+test("it is bounded in number and in bytes, but the newest always stays", () => {
+  const log = new EventLog();
+  for (let i = 1; i <= 1000; i++) log.append(event(1, i));
+  assert.ok(log.size <= 256);
+  assert.equal(log.after(1, 0).at(-1)?.number, 1000);
+  log.append(event(1, 1001, 5_000_000));
+  assert.deepEqual(
+    log.after(1, 0).map((one) => one.number),
+    [1001],
+  );
+});
+
+test("what is old goes", () => {
+  const log = new EventLog();
+  log.append(event(1, 1, 10, 0));
+  log.append(event(1, 2, 10, 50_000));
+  log.expire(60_001);
+  assert.deepEqual(
+    log.after(1, 0).map((one) => one.number),
+    [2],
+  );
+});
+
+test("an event id is read back", () => {
+  assert.deepEqual(parseEventId(eventId(12, 7)), { stream: 12, number: 7 });
+});
+
+for (const text of ["", "1", "1-", "-1", "a-1", "1-1-1", "1-1 ", `${"9".repeat(30)}-1`, "../1-1"]) {
+  test(`${JSON.stringify(text)} is no event id`, () => {
+    assert.equal(parseEventId(text), undefined);
+  });
+}

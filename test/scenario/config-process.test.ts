@@ -1,0 +1,156 @@
+/**
+ * The binary's flags, exit codes and messages (spec 2.1, decisions.md "Process and configuration").
+ */
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { type Exit, type ProcessOptions, startGatewayProcess } from "../support/gateway-process.ts";
+
+const GOOD =
+  "config: { adminAddr: off }\ngateways: { default: { port: 0 } }\nroutes: [{ policies: { directResponse: { body: hello } } }]\n";
+
+function folder(t: TestContext, files: Record<string, string>): string {
+  const path = mkdtempSync(join(tmpdir(), "gateway-test-"));
+  t.after(() => rmSync(path, { recursive: true, force: true }));
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(join(path, name, ".."), { recursive: true });
+    writeFileSync(join(path, name), text);
+  }
+  return path;
+}
+
+const run = (t: TestContext, args: readonly string[], options: ProcessOptions = {}): Promise<Exit> =>
+  startGatewayProcess(t, args, options).exited;
+
+test("--version and --help answer and exit with 0", async (t) => {
+  const version = await run(t, ["--version"]);
+  assert.equal(version.code, 0);
+  assert.match(version.stdout, /^gateway \d+\.\d+\.\d+\n$/);
+  const help = await run(t, ["--help"]);
+  assert.equal(help.code, 0);
+  for (const flag of ["-f, --file", "--validate-only", "--version", "--help"])
+    assert.ok(help.stdout.includes(flag), flag);
+});
+
+for (const args of [["--nope"], ["-f"], ["config.yaml"], ["--validate-only=yes"], ["-x"]]) {
+  test(`${args.join(" ")} is a wrong use: exit 2, the help on standard error`, async (t) => {
+    const exit = await run(t, args);
+    assert.equal(exit.code, 2);
+    assert.match(exit.stderr, /Usage: gateway/);
+    assert.equal(exit.stdout, "");
+  });
+}
+
+test("--validate-only says that a good configuration is valid, and opens nothing", async (t) => {
+  const at = folder(t, { "config.yaml": GOOD });
+  const exit = await run(t, ["--validate-only", "-f", join(at, "config.yaml")]);
+  assert.deepEqual([exit.code, exit.stdout, exit.stderr], [0, "configuration is valid\n", ""]);
+});
+
+test("all problems are said at once, each with its place and field, on standard error", async (t) => {
+  const at = folder(t, {
+    "config.yaml": `gateways:
+  default:
+    prt: 3000
+    protocol: HTPP
+routes:
+  - name: a
+    backend: []
+    policies:
+      cors: { allowOrigins: [] }
+      timeout: { requestTimeout: soon }
+  - name: a
+    backends: [{ host: "no port" }, { weight: 1 }]
+`,
+  });
+  for (const flags of [["--validate-only"], []]) {
+    const exit = await run(t, [...flags, "-f", join(at, "config.yaml")]);
+    assert.equal(exit.code, 1);
+    assert.equal(exit.stdout, "");
+    const lines = exit.stderr
+      .trim()
+      .split("\n")
+      .map((line) => line.replace(`${at}/`, ""));
+    assert.deepEqual(lines, [
+      "config.yaml:3:5: gateways.default.port: required field is missing",
+      'config.yaml:3:5: gateways.default.prt: unknown field, did you mean "port"?',
+      'config.yaml:4:15: gateways.default.protocol: expected "HTTP" or "HTTPS", did you mean "HTTP"?',
+      'config.yaml:7:5: routes[0].backend: unknown field, did you mean "backends"?',
+      "config.yaml:9:29: routes[0].policies.cors.allowOrigins: must not be empty",
+      "config.yaml:10:34: routes[0].policies.timeout.requestTimeout: expected a duration such as 250ms, 10s, 5m or 1h30m",
+      "config.yaml:12:24: routes[1].backends[0].host: expected host:port, an http:// or https:// URL without a path, or unix:/path",
+      "config.yaml:12:37: routes[1].backends[1]: one of `host`, `mcp`, `ai`, `ui` is needed",
+    ]);
+  }
+});
+
+test("an unset variable stops the start: the message of the spec, the name and the place", async (t) => {
+  const at = folder(t, {
+    "config.yaml": `gateways:\n  default: { port: 0 }\n# \${COMMENTED_OUT} is not looked at\nroutes:\n  - name: \${MY_NAME}\n`,
+  });
+  const exit = await run(t, ["-f", join(at, "config.yaml")]);
+  assert.equal(exit.code, 1);
+  assert.equal(
+    exit.stderr.replace(`${at}/`, ""),
+    "config.yaml:5:11: routes[0].name: environment variable not found: MY_NAME\n",
+  );
+  assert.equal((await run(t, ["--validate-only", "-f", join(at, "config.yaml")], { env: { MY_NAME: "x" } })).code, 0);
+});
+
+test("an invalid name in sensitiveHeaders stops the start", async (t) => {
+  const at = folder(t, { "config.yaml": 'config: { sensitiveHeaders: ["x good", "x-ok"] }\n' });
+  const exit = await run(t, ["-f", join(at, "config.yaml")]);
+  assert.equal(exit.code, 1);
+  assert.match(exit.stderr, /config\.yaml:1:\d+: config\.sensitiveHeaders\[0\]: not a valid HTTP header name/);
+});
+
+test("a file that is not there, or not readable as one, is one line and exit 1", async (t) => {
+  const at = folder(t, { "other.txt": "x" });
+  const exit = await run(t, ["-f", join(at, "none.yaml")]);
+  assert.deepEqual(
+    [exit.code, exit.stderr.replace(`${at}/`, "")],
+    [1, "cannot read none.yaml: no such file or directory\n"],
+  );
+});
+
+test("a directory, standard input and several files make one configuration", async (t) => {
+  const at = folder(t, {
+    "conf/a.yaml":
+      "# the resources are in the other file\ngateways: { default: { port: 0 } }\nroutes: [{ name: from-a }]\n",
+    "conf/ignored.txt": "not: [yaml",
+    "conf/.hidden.yaml": "not: [yaml",
+  });
+  const ok = async (args: string[], options: ProcessOptions = {}): Promise<void> => {
+    const exit = await run(t, ["--validate-only", ...args], options);
+    assert.deepEqual([exit.code, exit.stderr], [0, ""], args.join(" "));
+  };
+  await ok(["-f", join(at, "conf")]);
+  await ok(["-f", "-"], { stdin: GOOD });
+  await ok(["-f", join(at, "conf"), "-f", "-"], { stdin: "" });
+  const twice = await run(t, ["--validate-only", "-f", join(at, "conf"), "-f", "-"], { stdin: GOOD });
+  assert.equal(twice.code, 1);
+  assert.match(twice.stderr, /<stdin>:1:1: a second standalone configuration: the first is in .*a\.yaml/);
+});
+
+test("hostile files are refused within a second, by name", async (t) => {
+  const laughs = `a: &a [${"x,".repeat(9)}]\n${[..."bcdefghij"].map((c, i) => `${c}: &${c} [${Array(9).fill(`*${"abcdefghij"[i]}`).join(",")}]`).join("\n")}`;
+  const at = folder(t, {
+    "laughs.yaml": laughs,
+    "merge.yaml": `a: &a {x: 1}\nb:\n  <<: [${Array(4000).fill("*a").join(",")}]\n`,
+    "deep.yaml": `a: ${"[".repeat(100_000)}`,
+    "big.yaml": `a: ${"x".repeat(8 * 1024 * 1024)}`,
+  });
+  for (const [name, message] of [
+    ["laughs", /aliases/],
+    ["merge", /more than 100 aliases/],
+    ["deep", /nested deeper than 64 levels/],
+    ["big", /larger than 8 MiB/],
+  ] as const) {
+    const exit = await run(t, ["--validate-only", "-f", join(at, `${name}.yaml`)]);
+    assert.equal(exit.code, 1, name);
+    assert.match(exit.stderr, message);
+    assert.ok(exit.stderr.length < 1000, "one line");
+  }
+});

@@ -1,0 +1,98 @@
+/**
+ * The gateway as its users run it: the bundled binary in a process of its own, with its output kept. `npm test`
+ * builds the bundle first.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+
+const BINARY = join(process.cwd(), "dist", "gateway.js");
+const PATIENCE_MS = 20_000;
+
+export interface Exit {
+  readonly code: number | null;
+  readonly signal: string | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface GatewayProcess {
+  readonly child: ChildProcess;
+  stdout(): string;
+  /** Resolves with all of standard output once it contains the text. */
+  logged(text: string): Promise<string>;
+  /** The port of a gateway, from its log line. */
+  port(gateway?: string): Promise<number>;
+  /** The admin interface's URL, from its log line. */
+  adminUrl(): Promise<string>;
+  readonly exited: Promise<Exit>;
+}
+
+export interface ProcessOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: string;
+  readonly stdout?: "pipe" | number;
+  readonly cwd?: string;
+}
+
+export function startGatewayProcess(
+  t: TestContext,
+  args: readonly string[],
+  options: ProcessOptions = {},
+): GatewayProcess {
+  if (!existsSync(BINARY)) throw new Error("dist/gateway.js is missing: run `npm run build` first");
+  const child = spawn(process.execPath, [BINARY, ...args], {
+    stdio: ["pipe", options.stdout ?? "pipe", "pipe"],
+    env: { PATH: process.env.PATH ?? "", ...options.env },
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+  });
+  t.after(() => void child.kill("SIGKILL"));
+  let stdout = "";
+  let stderr = "";
+  const looks = new Set<() => void>();
+  child.stdout?.on("data", (chunk) => {
+    stdout += String(chunk);
+    for (const look of [...looks]) look();
+  });
+  child.stderr?.on("data", (chunk) => {
+    stderr += String(chunk);
+  });
+  child.stdin?.on("error", () => undefined);
+  child.stdin?.end(options.stdin ?? "");
+  const exited = new Promise<Exit>((resolve) =>
+    child.once("close", (code, signal) => resolve({ code, signal, stdout, stderr })),
+  );
+
+  function find<Found>(what: string, look: () => Found | undefined): Promise<Found> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(new Error(`no ${what} in:\n${stdout}\n${stderr}`)), PATIENCE_MS);
+      const once = (): void => {
+        const found = look();
+        if (found === undefined) return;
+        clearTimeout(timer);
+        looks.delete(once);
+        resolve(found);
+      };
+      looks.add(once);
+      once();
+      void exited.then(() => {
+        clearTimeout(timer);
+        reject(new Error(`ended without ${what}:\n${stdout}\n${stderr}`));
+      });
+    });
+  }
+
+  return {
+    child,
+    exited,
+    stdout: () => stdout,
+    logged: (text) => find(JSON.stringify(text), () => (stdout.includes(text) ? stdout : undefined)),
+    port: async (gateway = "default") =>
+      find(`port of ${gateway}`, () => {
+        const found = new RegExp(`listening gateway=${gateway} url=\\S+:(\\d+)`).exec(stdout);
+        return found ? Number(found[1]) : undefined;
+      }),
+    adminUrl: () => find("admin URL", () => /admin interface ui=(\S+)\/ui/.exec(stdout)?.[1]),
+  };
+}

@@ -1,0 +1,90 @@
+/**
+ * The playground signs in where a route asks for it: metadata, registration, authorization code with PKCE in a window
+ * of the identity provider, token, connect; each leg is shown, and a refused token is explained.
+ */
+import assert from "node:assert/strict";
+import { request as httpRequest } from "node:http";
+import { join } from "node:path";
+import { test } from "node:test";
+import { DEMO_TARGET, startProtectedGateway } from "../support/identity/protected-gateway.ts";
+import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
+import { openSignInPage } from "./sign-in-page.ts";
+
+for (const { audience, connects } of [
+  { audience: "gateway", connects: true },
+  { audience: "account", connects: false },
+])
+  test(`a token for ${audience} ${connects ? "opens the tools" : "is refused, and the request says why"}`, {
+    skip,
+  }, async (context) => {
+    const provider = await openSignInPage(audience);
+    const { gateway, close } = await startProtectedGateway(
+      (base) => `
+mcp:
+  port: 0
+  targets: [${DEMO_TARGET}]
+  policies:
+    mcpAuthentication:
+      mode: strict
+      issuer: ${provider.issuer}
+      audiences: [gateway]
+      provider: { idp_realm: {} }
+      resourceMetadata:
+        resource: ${base}/mcp
+        scopesSupported: [openid, tools]
+`,
+      { environment: { PATH: process.env.PATH ?? "" } },
+    );
+    const browser = await openBrowser();
+    context.after(async () => {
+      await browser.close();
+      await close();
+      await provider.close();
+    });
+
+    if (!(await letsSignInReturn(gateway.adminUrl))) {
+      context.skip("the admin interface refuses the way back from an identity provider");
+      return;
+    }
+    const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/mcp`);
+    await page.getByRole("button", { name: "Connect", exact: true }).click();
+    await page.getByText("the gateway answered 401: JWT token required").waitFor();
+    const opened = page.waitForEvent("popup");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    const popup = await opened;
+    await popup.getByRole("link", { name: "Sign in as ann" }).click();
+    if (connects) {
+      await page.getByRole("button", { name: /^echo/ }).click();
+      await page.getByLabel(/^message/).fill("signed in");
+      await page.getByRole("button", { name: "Call" }).click();
+      await page.locator(".result").getByText("signed in").waitFor();
+    } else {
+      await page
+        .getByText(/audience/)
+        .first()
+        .waitFor();
+      for (const leg of [
+        "Protected resource metadata",
+        "Authorization server metadata",
+        "Client registration",
+        "Token",
+      ])
+        await page.getByText(leg, { exact: true }).waitFor();
+      await page.screenshot({ path: join(ARTIFACTS, "login-refused.png") });
+    }
+    assert.ok(!(await page.content()).includes("eyJ"), "a token is in the page");
+    assert.deepEqual(errors, []);
+  });
+
+/** The browser comes back from another site by a link or redirect: a plain navigation to a page without data. */
+function letsSignInReturn(adminUrl: string): Promise<boolean> {
+  const headers = { "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document" };
+  return new Promise((resolve, reject) => {
+    const sent = httpRequest(`${adminUrl}/ui/callback`, { headers }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode === 200);
+    });
+    sent.on("error", reject);
+    sent.end();
+  });
+}

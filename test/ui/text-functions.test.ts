@@ -1,0 +1,91 @@
+/**
+ * The UI's pure functions: reading YAML paths by indentation, differences, metrics, and making text visible.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseMetrics } from "../../ui/src/data/metrics.ts";
+import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
+import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
+import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
+import { differences } from "../../ui/src/pages/requests/differences.ts";
+import { bytesText, durationText, visible } from "../../ui/src/parts/format.ts";
+
+const yaml = `config:
+  logging: { level: info }
+routes:
+  - name: a
+    policies:
+      cors:
+        allowOrigins:
+          - "*"
+  - name: b
+gateways:
+  default:
+    port: 1
+lists:
+- one: 1
+  two: 2`.split("\n");
+
+for (const [line, path] of [
+  [0, "config"],
+  [1, "config.logging"],
+  [3, "routes.*.name"],
+  [6, "routes.*.policies.cors.allowOrigins"],
+  [7, "routes.*.policies.cors.allowOrigins"],
+  [8, "routes.*.name"],
+  [11, "gateways.default.port"],
+  [14, "lists.*.two"],
+] as const)
+  test(`line ${line + 1} of the YAML belongs to ${path}`, () => {
+    assert.equal(pathAt(yaml, line).join("."), path);
+  });
+
+test("a line difference keeps what is the same", () => {
+  const kinds = lineDiff("a\nb\nc\nd", "a\nx\nc\nd\ne").map(({ kind, text }) => `${kind[0]}${text}`);
+  assert.deepEqual(kinds, ["sa", "rb", "ax", "sc", "sd", "ae"]);
+  assert.deepEqual(
+    lineDiff("a", "a").map(({ kind }) => kind),
+    ["same"],
+  );
+});
+
+test("differences of snapshots name the leaf", () => {
+  assert.deepEqual(differences({ a: { b: 1, c: 2 } }, { a: { b: 1, d: [] } }), [
+    { path: "a.c", before: "2", after: undefined },
+    { path: "a.d", before: undefined, after: "[]" },
+  ]);
+  assert.deepEqual(differences({ a: 1 }, { a: 1 }), []);
+});
+
+test("metrics with quotes, braces and line breaks in labels are read", () => {
+  const text = `# HELP x y\nplain 3\nnamed{a="x\\"y\\\\",b="}{\\n"} 4.5\nbroken{a="x" 1\nno number\n`;
+  assert.deepEqual(parseMetrics(text), [
+    { name: "plain", labels: {}, value: 3 },
+    { name: "named", labels: { a: 'x"y\\', b: "}{\n" }, value: 4.5 },
+  ]);
+});
+
+test("documentation is found through lists, unions and maps", () => {
+  const schema = {
+    properties: {
+      routes: {
+        items: { anyOf: [{ type: "string" }, { properties: { name: { type: "string", description: "Its name." } } }] },
+      },
+      gateways: { additionalProperties: { $ref: "#/$defs/gateway" } },
+    },
+    $defs: { gateway: { properties: { port: { type: "integer", description: "The port." } } } },
+  };
+  assert.equal(docOf(schema, ["routes", "*", "name"])?.description, "Its name.");
+  assert.equal(docOf(schema, ["gateways", "any", "port"])?.description, "The port.");
+  assert.equal(docOf(schema, ["routes", "*", "nothing"]), undefined);
+});
+
+test("control characters and direction marks become visible", () => {
+  assert.equal(visible("a\u0000b\u001b[31m\u202ec\u007f"), "a␀b␛[31m\\u202ec␡");
+  assert.equal(visible("<b>ü 漢</b>"), "<b>ü 漢</b>");
+});
+
+test("durations and sizes have a fitting precision", () => {
+  assert.deepEqual([0.25, 3.06, 42, 1500, 61_000].map(durationText), ["250 µs", "3.1 ms", "42 ms", "1.50 s", "1 min"]);
+  assert.deepEqual([512, 1536, 5 * 1024 * 1024].map(bytesText), ["512 B", "1.5 KiB", "5.0 MiB"]);
+});
