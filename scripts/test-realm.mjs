@@ -64,6 +64,7 @@ mcp:
       facade,
       /trusted-hosts policy/,
     );
+    assert.equal((await loginCheck(issuer)).registration.ok, false, "the login check sees it too");
     guide("2. Let clients register");
     await refused(
       "a token without audience mapper",
@@ -101,6 +102,11 @@ mcp:
     }
 
     const old = await attempt("1.x");
+    const legs = await loginCheck(issuer, old.store.tokens.access_token);
+    for (const { leg, ok, message } of Object.values(legs)) {
+      console.log(`   login check, ${leg}: ${message}`);
+      assert.ok(ok, message);
+    }
     rotateKeys(guide);
     const fresh = await attempt("2.x");
     await use(fresh);
@@ -118,6 +124,22 @@ mcp:
     await direct.close();
     await facade.close();
   }
+}
+
+/** The legs of `gwctl auth check`, by name. */
+async function loginCheck(issuer, token) {
+  const source = (name) => import(pathToFileURL(join(root, build, "src", `${name}.js`)).href);
+  const { checkLogin } = await source("identity/login-check");
+  const { openFetcher } = await source("lib/fetch");
+  const { systemClock: clock } = await source("lib/clock");
+  const resourceMetadata = { resource: "http://localhost:3000/mcp" };
+  const policy = { issuer, audiences: ["gateway"], provider: { idp_realm: {} }, resourceMetadata };
+  const fetcher = openFetcher(clock);
+  const legs = {};
+  for await (const leg of checkLogin({ policy, fetch: fetcher.fetch, clock, readFile: () => "", token }))
+    legs[leg.leg] = leg;
+  fetcher.close();
+  return legs;
 }
 
 async function use({ client }) {

@@ -255,7 +255,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   try {
     admin = await openAt("config.adminAddr", processSettings.adminAddr ?? options.defaultAdminAddr, endpoints);
     if (processSettings.statsAddr !== undefined)
-      stats = await openAt("config.statsAddr", processSettings.statsAddr, statistics);
+      stats = await openAt("config.statsAddr", processSettings.statsAddr, statistics, "scrapers");
     await listeners.apply(prepared.topology);
   } catch (error) {
     admin?.close();
@@ -294,9 +294,14 @@ export async function startApp(options: AppOptions): Promise<App> {
       })
     : undefined;
 
-  async function openAt(field: string, text: string | undefined, list: readonly AdminEndpoint[]): Promise<AdminServer> {
+  async function openAt(
+    field: string,
+    text: string | undefined,
+    list: readonly AdminEndpoint[],
+    audience: "operators" | "scrapers" = "operators",
+  ): Promise<AdminServer> {
     try {
-      return await openAdminServer(parseAdminAddress(text), list, logger.for("admin"));
+      return await openAdminServer(parseAdminAddress(text), list, logger.for("admin"), audience);
     } catch (error) {
       throw new StartError([`${field}: cannot listen on ${text ?? "loopback port 15000"}: ${explainBindError(error)}`]);
     }

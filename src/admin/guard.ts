@@ -7,7 +7,7 @@ export interface GuardedRequest {
   readonly host: string | undefined;
   readonly origin: string | undefined;
   readonly fetchSite: string | undefined;
-  /** The address on which the connection arrived; undefined on a unix socket. */
+  /** The address on which the connection arrived; undefined where Host says nothing, as on a unix socket. */
   readonly localAddress: string | undefined;
 }
 
@@ -31,7 +31,7 @@ function hostName(host: string): string {
   return name.replace(/^\[|\]$/g, "").toLowerCase();
 }
 
-function isLoopbackName(name: string): boolean {
+export function isLoopbackName(name: string): boolean {
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
 }
 

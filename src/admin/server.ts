@@ -9,7 +9,7 @@ import { readAll } from "../lib/body.ts";
 import type { Logger } from "../lib/logger.ts";
 import type { AdminAddress } from "./address.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminSink, textAnswer } from "./endpoint.ts";
-import { refusalOf } from "./guard.ts";
+import { isLoopbackName, refusalOf } from "./guard.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
 const HEADERS_TIMEOUT_MS = 2_000;
@@ -31,14 +31,18 @@ export async function openAdminServer(
   address: AdminAddress,
   endpoints: readonly AdminEndpoint[],
   logger: Logger,
+  audience: "operators" | "scrapers" = "operators",
 ): Promise<AdminServer> {
   if (address.kind === "off") return { url: undefined, port: undefined, close: () => undefined };
+  // Scrapers come by whatever name the network gives us; on loopback even they have no reason for another one.
+  const isOpen = audience === "scrapers" && address.kind === "tcp" && !address.hosts.every(isLoopbackName);
+  const checksHost = address.kind === "tcp" && !isOpen;
   const servers: Server[] = [];
   const open = async (listen: (server: Server, done: () => void) => void): Promise<Server> => {
     const server = createServer(
       { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 1_000, maxHeaderSize: 8 * 1024 },
       (req, res) => {
-        answer(req, res, endpoints, address.kind === "unix").catch((error) => {
+        answer(req, res, endpoints, checksHost).catch((error) => {
           logger.error("admin endpoint failed", { path: req.url, error: (error as Error).stack ?? String(error) });
           if (!res.headersSent) write(res, textAnswer(500, "internal error\n"), true);
           else res.destroy();
@@ -94,21 +98,23 @@ async function answer(
   req: IncomingMessage,
   res: ServerResponse,
   endpoints: readonly AdminEndpoint[],
-  onSocketFile: boolean,
+  checksHost: boolean,
 ): Promise<void> {
   const refusal = refusalOf({
     host: req.headers.host,
     origin: req.headers.origin,
     fetchSite: req.headers["sec-fetch-site"] as string | undefined,
-    localAddress: onSocketFile ? undefined : (req.socket.localAddress ?? ""),
+    localAddress: checksHost ? (req.socket.localAddress ?? "") : undefined,
   });
   if (refusal !== undefined) {
     write(res, textAnswer(403, `${refusal}\n`), true);
     return;
   }
-  const url = new URL(req.url ?? "/", "http://admin");
+  const target = req.url ?? "/";
+  const question = target.indexOf("?");
+  const pathname = question < 0 ? target : target.slice(0, question);
   const endpoint = endpoints.find(
-    ({ path, below }) => url.pathname === path || (below === true && url.pathname.startsWith(`${path}/`)),
+    ({ path, below }) => pathname === path || (below === true && pathname.startsWith(`${path}/`)),
   );
   if (!endpoint) {
     write(res, textAnswer(404, "not found; the list of endpoints is at /\n"), true);
@@ -123,8 +129,8 @@ async function answer(
   }
   const result = await handler({
     method,
-    path: url.pathname,
-    query: url.searchParams,
+    path: pathname,
+    query: new URLSearchParams(question < 0 ? "" : target.slice(question + 1)),
     body: () => readAll(req, MAX_BODY_BYTES),
   });
   write(res, result, req.method !== "HEAD");

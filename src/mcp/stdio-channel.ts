@@ -29,10 +29,11 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       for (const one of batch) handlers.message(one, undefined);
     },
     exited(reason) {
-      void child.stop().then(gone);
+      void stop();
       if (!isClosed) handlers.closed(reason);
     },
   });
+  const stop = (): Promise<void> => child.stop().then(gone);
   return {
     address: `stdio:${options.name}`,
     get isClogged() {
@@ -45,7 +46,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     resume: () => child.resume(),
     close() {
       isClosed = true;
-      return child.stop();
+      return stop();
     },
     detail: () => ({
       pid: child.pid,

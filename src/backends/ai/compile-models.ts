@@ -2,7 +2,7 @@
  * From the three ways of writing (`provider`, `groups`, `models`) to one table of models.
  */
 import type { BackendEnv } from "../../core/backend.ts";
-import { createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";
+import { createModelTable, type ModelEntry, type ModelTable, matchPattern, type TargetGroup } from "./model-table.ts";
 import {
   type AiConfig,
   type AuthConfig,
@@ -53,7 +53,7 @@ function fromModels(
   env: BackendEnv,
 ): ModelTable {
   const entries: ModelEntry[] = [];
-  const byName = new Map<string, { target: Target; model: string | undefined }>();
+  const byName = new Map<string, KnownModel>();
   for (const config of models) {
     const target = openTarget(
       {
@@ -82,17 +82,22 @@ function fromModels(
   return createModelTable(entries, true);
 }
 
-function virtualGroups(
-  config: VirtualModelConfig,
-  models: ReadonlyMap<string, { target: Target; model: string | undefined }>,
-): TargetGroup[] {
-  const find = (name: string) => {
-    const found = models.get(name);
-    if (!found)
-      throw new Error(
-        `the virtual model ${JSON.stringify(config.name)} names ${JSON.stringify(name)}, which is not among \`models\``,
-      );
-    return { target: found.target, model: found.model ?? name };
+interface KnownModel {
+  readonly target: Target;
+  readonly model: string | undefined;
+}
+
+function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, KnownModel>): TargetGroup[] {
+  const find = (name: string): KnownModel => {
+    const exact = models.get(name);
+    if (exact && !name.includes("*")) return exact;
+    for (const [pattern, { target, model }] of models) {
+      const starred = matchPattern(pattern, name);
+      if (starred !== undefined && !name.includes("*")) return { target, model: (model ?? name).replace("*", starred) };
+    }
+    throw new Error(
+      `the virtual model ${JSON.stringify(config.name)} names ${JSON.stringify(name)}, which is not among \`models\``,
+    );
   };
   const { weighted, failover } = config.routing;
   if (weighted) {

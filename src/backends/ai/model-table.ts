@@ -42,13 +42,12 @@ export interface ModelTable {
 
 export function createModelTable(entries: readonly ModelEntry[], isClosed: boolean): ModelTable {
   const exact = new Map<string, CompiledEntry>();
-  const patterns: { readonly prefix: string; readonly suffix: string; readonly entry: CompiledEntry }[] = [];
+  const patterns: { readonly pattern: string; readonly entry: CompiledEntry }[] = [];
   for (const entry of entries) {
     if (!entry.isPublic) continue;
     const compiled = { rotations: entry.groups.map((group) => createRotation(group)) };
     for (const name of [entry.name, ...entry.aliases]) {
-      const star = name.indexOf("*");
-      if (star >= 0) patterns.push({ prefix: name.slice(0, star), suffix: name.slice(star + 1), entry: compiled });
+      if (name.includes("*")) patterns.push({ pattern: name, entry: compiled });
       else if (!exact.has(name)) exact.set(name, compiled);
     }
   }
@@ -64,14 +63,23 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
       const name = model ?? "";
       const known = exact.get(name);
       if (known) return order(known, name, "");
-      for (const { prefix, suffix, entry } of patterns) {
-        if (name.length >= prefix.length + suffix.length && name.startsWith(prefix) && name.endsWith(suffix)) {
-          return order(entry, name, name.slice(prefix.length, name.length - suffix.length));
-        }
+      for (const { pattern, entry } of patterns) {
+        const starred = matchPattern(pattern, name);
+        if (starred !== undefined) return order(entry, name, starred);
       }
       return undefined;
     },
   };
+}
+
+/** What the `*` of a pattern stands for in a name; undefined if it does not match. */
+export function matchPattern(pattern: string, name: string): string | undefined {
+  const star = pattern.indexOf("*");
+  if (star < 0) return pattern === name ? "" : undefined;
+  const prefix = pattern.slice(0, star);
+  const suffix = pattern.slice(star + 1);
+  const matches = name.length >= prefix.length + suffix.length && name.startsWith(prefix) && name.endsWith(suffix);
+  return matches ? name.slice(prefix.length, name.length - suffix.length) : undefined;
 }
 
 interface CompiledEntry {

@@ -76,7 +76,7 @@ export interface DumpPolicy {
   };
 }
 
-const DUMP_INTERVAL_MS = 5_000;
+const DUMP_INTERVAL_MS = 10_000;
 
 export const dump = createPoll(() => getJson<Dump>("config_dump"), DUMP_INTERVAL_MS);
 

@@ -14,7 +14,8 @@ export interface Polled<Value> {
   watch(): () => void;
 }
 
-export function createPoll<Value>(read: () => Promise<Value>, intervalMs: number): Polled<Value> {
+/** `interval` may depend on what is shown; it is asked after each read. */
+export function createPoll<Value>(read: () => Promise<Value>, interval: number | (() => number)): Polled<Value> {
   const value = signal<Value | undefined>(undefined);
   const error = signal<string | undefined>(undefined);
   let watchers = 0;
@@ -40,7 +41,7 @@ export function createPoll<Value>(read: () => Promise<Value>, intervalMs: number
   function loop(): void {
     if (watchers === 0) return;
     const again = (): void => {
-      timer = setTimeout(loop, intervalMs);
+      timer = setTimeout(loop, typeof interval === "number" ? interval : interval());
     };
     // A tab in the background costs the gateway nothing.
     if (document.visibilityState === "hidden") again();

@@ -4,6 +4,7 @@
  */
 import { signal } from "@preact/signals";
 import type { RequestDetail, RequestRecord } from "../../../src/trace/request-record.ts";
+import { page } from "../frame/router.ts";
 import { getJson } from "./api.ts";
 import { createPoll } from "./poll.ts";
 
@@ -14,9 +15,10 @@ export interface RequestRow extends RequestRecord {
   readonly what: string;
 }
 
-const INTERVAL_MS = 1_000;
+/** Where the table is read row by row, and where a few rows are enough. */
+const TABLE = { intervalMs: 1_000, rows: 100 };
+const ELSEWHERE = { intervalMs: 3_000, rows: 20 };
 const MAX_ROWS = 500;
-const MAX_PER_READ = 200;
 
 interface Answer {
   readonly requests: readonly RequestRecord[];
@@ -29,22 +31,29 @@ export const inFlight = signal(0);
 /** New requests wait while somebody reads; nothing moves under the pointer. */
 export const isPaused = signal(false);
 
-export const requestList = createPoll(async () => {
-  if (isPaused.value && rows.length > 0) return rows;
-  const newest = rows[0]?.seq;
-  const since = newest === undefined ? "" : `&since=${newest}`;
-  const answer = await getJson<Answer>(
-    `debug/requests?limit=${newest === undefined ? MAX_ROWS : MAX_PER_READ}${since}`,
-  );
-  inFlight.value = answer.inFlight;
-  if (answer.requests.length === 0) {
-    // A restarted gateway counts from the beginning.
-    if (newest !== undefined && (await restarted(newest))) rows = [];
+export const requestList = createPoll(
+  async () => {
+    if (isPaused.value && rows.length > 0) return rows;
+    const newest = rows[0]?.seq;
+    const since = newest === undefined ? "" : `&since=${newest}`;
+    const answer = await getJson<Answer>(
+      `debug/requests?limit=${newest === undefined ? MAX_ROWS : pace().rows}${since}`,
+    );
+    inFlight.value = answer.inFlight;
+    if (answer.requests.length === 0) {
+      // A restarted gateway counts from the beginning.
+      if (newest !== undefined && (await restarted(newest))) rows = [];
+      return rows;
+    }
+    rows = [...answer.requests.map(rowOf), ...rows].slice(0, MAX_ROWS);
     return rows;
-  }
-  rows = [...answer.requests.map(rowOf), ...rows].slice(0, MAX_ROWS);
-  return rows;
-}, INTERVAL_MS);
+  },
+  () => pace().intervalMs,
+);
+
+function pace(): typeof TABLE {
+  return page.peek() === "requests" ? TABLE : ELSEWHERE;
+}
 
 let looks = 0;
 

@@ -18,7 +18,7 @@ export interface Tasks {
   readonly requestsInFlight: number;
 }
 
-export const tasks = createPoll(() => getJson<Tasks>("debug/tasks"), 3_000);
+export const tasks = createPoll(() => getJson<Tasks>("debug/tasks"), 5_000);
 
 /** All tasks of a kind, wherever they are in the tree. */
 export function tasksOfKind(list: readonly Task[], test: (task: Task) => boolean): Task[] {

@@ -1,7 +1,7 @@
 /**
  * Recent requests, live, with filters that stand in the address; the selected one opens beside them.
  */
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
 import { dump } from "../../data/dump.ts";
 import { filterError, judge, verdicts } from "../../data/matching.ts";
@@ -15,7 +15,8 @@ import { CapturePanel, TraceNextForm } from "./capture-panel.tsx";
 import { RequestDetailPanel } from "./request-detail.tsx";
 import { RequestTable } from "./request-table.tsx";
 
-const SHOWN_ROWS = 200;
+/** Enough for a screen and more; rows that nobody sees would only cost. */
+const SHOWN_ROWS = 100;
 const STATUSES = ["2xx", "3xx", "4xx", "5xx", "failed"] as const;
 
 export function Requests() {
@@ -30,6 +31,7 @@ export function Requests() {
     );
   }, [cel, rows]);
   const shown = cel === "" ? filtered : filtered.filter((row) => verdicts.value.get(row.id) === true);
+  const [limit, setLimit] = useState(SHOWN_ROWS);
   const isOpen = id !== "" || capture.value !== undefined;
   return (
     <>
@@ -55,7 +57,14 @@ export function Requests() {
           ) : rows.length === 0 ? (
             <NoRequests />
           ) : (
-            <RequestTable rows={shown.slice(0, SHOWN_ROWS)} selected={id} />
+            <>
+              <RequestTable rows={shown.slice(0, limit)} selected={id} />
+              {shown.length > limit ? (
+                <button type="button" class="button quiet" onClick={() => setLimit(limit + SHOWN_ROWS)}>
+                  Show {Math.min(SHOWN_ROWS, shown.length - limit)} more
+                </button>
+              ) : null}
+            </>
           )}
         </Panel>
         {isOpen ? (

@@ -1,0 +1,280 @@
+import assert from "node:assert/strict";
+import { createHash, createHmac } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { anExchange, testEnv } from "../../../test/support/exchange.ts";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import type { BackendEnv } from "../../core/backend.ts";
+import { systemClock } from "../../lib/clock.ts";
+import { HeaderList } from "../../lib/headers.ts";
+import { createAwsSigner } from "./aws-signer.ts";
+import { compileModels } from "./compile-models.ts";
+import { addKey, clientKey, compileCredential } from "./credential.ts";
+import { type AiConfig, aiSchema } from "./schema.ts";
+import { Health } from "./target.ts";
+
+const env: BackendEnv = { ...testEnv, name: "route0/backend0", tls: undefined, trustedHosts: [], environment: {} };
+const parse = (config: unknown): AiConfig => aiSchema.parse(config);
+const demo = { provider: { demo: {} } };
+
+function tableOf(models: unknown[], virtualModels: unknown[] = []) {
+  return compileModels(parse({ models, virtualModels }), env);
+}
+const model = (name: string, extra = {}) => ({ name, provider: "demo", ...extra });
+
+test("exact names come before patterns, patterns in the order of the file", () => {
+  const table = tableOf([
+    model("*"),
+    model("gpt-*", { params: { model: "never" } }),
+    model("gpt-4", { params: { model: "exact" } }),
+  ]);
+  assert.equal(table.candidates("gpt-4")?.[0]?.model, "exact");
+  assert.equal(table.candidates("gpt-5")?.[0]?.model, "gpt-5");
+  assert.equal(table.candidates("other")?.[0]?.model, "other");
+});
+
+const patterns: [pattern: string, params: string | undefined, asked: string, model: string | undefined][] = [
+  ["team/*", "*", "team/llama", "llama"],
+  ["team/*", undefined, "team/llama", "team/llama"],
+  ["*-fast", "base-*", "x-fast", "base-x"],
+  ["a*a", "*", "aa", ""],
+  ["a*a", "*", "a", undefined],
+  ["gpt-*", undefined, "gpt", undefined],
+];
+for (const [pattern, params, asked, expected] of patterns) {
+  test(`${pattern} with ${params ?? "no model"} makes ${expected ?? "nothing"} of ${asked}`, () => {
+    const table = tableOf([model(pattern, params === undefined ? {} : { params: { model: params } })]);
+    assert.equal(table.candidates(asked)?.[0]?.model, expected);
+  });
+}
+
+test("an alias asks the provider for the model's own name", () => {
+  assert.equal(tableOf([model("fast", { aliases: ["quick"] })]).candidates("quick")?.[0]?.model, "fast");
+});
+
+test("weights are shared out evenly, without chance", () => {
+  const table = tableOf(
+    [model("a"), model("b")],
+    [
+      {
+        name: "v",
+        routing: {
+          weighted: {
+            targets: [
+              { model: "a", weight: 3 },
+              { model: "b", weight: 1 },
+            ],
+          },
+        },
+      },
+    ],
+  );
+  const picks = Array.from({ length: 8 }, () => table.candidates("v")?.[0]?.model).join("");
+  assert.equal(picks.split("a").length - 1, 6);
+  assert.ok(!picks.includes("bb"));
+});
+
+test("priorities are tried in order, a target that rests last", () => {
+  const table = tableOf(
+    [model("a"), model("b"), model("x/*", { params: { model: "*" } })],
+    [
+      {
+        name: "v",
+        routing: {
+          failover: {
+            targets: [
+              { model: "b", priority: 2 },
+              { model: "a", priority: 1 },
+              { model: "x/y", priority: 3 },
+            ],
+          },
+        },
+      },
+    ],
+  );
+  assert.deepEqual(
+    table.candidates("v")?.map((one) => one.model),
+    ["a", "b", "y"],
+  );
+  table.candidates("v")?.[0]?.target.health.failed(undefined);
+  assert.deepEqual(
+    table.candidates("v")?.map((one) => one.model),
+    ["b", "y", "a"],
+  );
+});
+
+const wrong: [name: string, config: unknown, message: RegExp][] = [
+  [
+    "a virtual model that names nothing",
+    { models: [model("a")], virtualModels: [{ name: "v", routing: { failover: { targets: [{ model: "b" }] } } }] },
+    /not among/,
+  ],
+  [
+    "a virtual model without weight",
+    {
+      models: [model("a")],
+      virtualModels: [{ name: "v", routing: { weighted: { targets: [{ model: "a", weight: 0 }] } } }],
+    },
+    /all weights/,
+  ],
+  ["bedrock without a region", { models: [{ name: "a", provider: "bedrock" }] }, /awsRegion/],
+  ["vertex without a project", { models: [{ name: "a", provider: "vertex" }] }, /vertexProject/],
+  [
+    "half an AWS key",
+    { models: [{ name: "a", provider: "bedrock", params: { awsRegion: "us-east-1", awsAccessKeyId: "x" } }] },
+    /belong together/,
+  ],
+  [
+    "an AWS key for another provider",
+    { provider: { openAI: {} }, auth: { aws: { accessKeyId: "a", secretAccessKey: "b" } } },
+    /only for bedrock/,
+  ],
+  ["virtual models without models", { ...demo, virtualModels: [] }, /needs `models`/],
+  ["a key file that is not there", { ...demo, auth: { file: "/nonexistent/key" } }, /ENOENT/],
+];
+for (const [name, config, message] of wrong) {
+  test(`${name} fails the load`, () => assert.throws(() => compileModels(parse(config), env), message));
+}
+
+for (const config of [
+  {},
+  { provider: {} },
+  { provider: { openAI: {}, demo: {} } },
+  { ...demo, groups: [] },
+  { ...demo, extra: 1 },
+  { provider: { openAICompatible: {} } },
+  { provider: { openAICompatible: { baseUrl: "ftp://x" } } },
+  { provider: { openAICompatible: { baseUrl: "http://user:pass@x" } } },
+  { ...demo, hostOverride: "no port" },
+  { ...demo, auth: {} },
+  { ...demo, auth: { key: "" } },
+  { ...demo, auth: { key: "a", passthrough: {} } },
+  { models: [{ name: "a*b*", provider: "demo" }] },
+  { models: [{ name: "a", provider: "nobody" }] },
+  { provider: { bedrock: { region: "us-east-1/../x" } } },
+  { provider: { azure: { resourceName: "evil.com/#" } } },
+]) {
+  test(`rejects the config ${JSON.stringify(config)}`, () => assert.equal(aiSchema.safeParse(config).success, false));
+}
+
+test("a target rests after failures: longer each time, at most 30 s, or as long as it asked for", async () => {
+  const clock = fakeClock();
+  const health = new Health(clock);
+  assert.equal(health.isResting, false);
+  health.failed(undefined);
+  await clock.advance(999);
+  assert.equal(health.isResting, true);
+  await clock.advance(2);
+  assert.equal(health.isResting, false);
+  for (let i = 0; i < 20; i++) health.failed(undefined);
+  await clock.advance(29_999);
+  assert.equal(health.isResting, true);
+  await clock.advance(2);
+  assert.equal(health.isResting, false);
+  health.failed(5);
+  await clock.advance(4_999);
+  assert.equal(health.isResting, true);
+  health.worked();
+  assert.equal(health.isResting, false);
+});
+
+test("the client's key is found wherever its SDK puts it", () => {
+  for (const headers of [
+    { authorization: "Bearer k" },
+    { "x-api-key": "k" },
+    { "api-key": "k" },
+    { "x-goog-api-key": "k" },
+  ]) {
+    assert.equal(clientKey(anExchange({ headers: headers as Record<string, string> }), false), "k");
+  }
+  assert.equal(clientKey(anExchange({ query: "alt=sse&key=k" }), false), "k");
+  assert.equal(clientKey(anExchange({ headers: { authorization: "AWS4-HMAC-SHA256 x" } }), false), undefined);
+  const withheld = anExchange();
+  withheld.credential = { header: "authorization", value: "Bearer k" };
+  assert.equal(clientKey(withheld, false), undefined);
+  assert.equal(clientKey(withheld, true), "k");
+});
+
+test("a key goes into the header that the provider reads", () => {
+  const sent = (form: Parameters<typeof addKey>[1], key: string) => {
+    const headers = new HeaderList();
+    addKey(headers, form, key);
+    return headers.pairs;
+  };
+  assert.deepEqual(sent("bearer", "k"), ["authorization", "Bearer k"]);
+  assert.deepEqual(sent("x-api-key", "k"), ["x-api-key", "k"]);
+  assert.deepEqual(sent("x-api-key", "sk-ant-oat01-x"), ["authorization", "Bearer sk-ant-oat01-x"]);
+  assert.deepEqual(sent("x-goog-api-key", "k"), ["x-goog-api-key", "k"]);
+  assert.deepEqual(sent("aws", "k"), ["authorization", "Bearer k"]);
+});
+
+test("a key file is read again after it changed, and a moment without it is bridged", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "ai-key-"));
+  try {
+    const file = join(folder, "key");
+    writeFileSync(file, "one\n");
+    const clock = fakeClock();
+    const credential = compileCredential({ file }, clock, (path) => path);
+    assert.ok(credential.kind === "key");
+    assert.equal(credential.read(), "one");
+    writeFileSync(file, "two\n");
+    assert.equal(credential.read(), "one");
+    await clock.advance(5_000);
+    assert.equal(credential.read(), "two");
+    rmSync(file);
+    await clock.advance(5_000);
+    assert.equal(credential.read(), "two");
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test("the AWS signature is the one that the specification prescribes", async () => {
+  const clock = { ...systemClock, now: () => Date.UTC(2026, 0, 2, 3, 4, 5) };
+  const sign = createAwsSigner(
+    { accessKeyId: "AKID", secretAccessKey: "secret", sessionToken: "token" },
+    "eu-west-1",
+    clock,
+  );
+  const headers = HeaderList.of({
+    host: "bedrock-runtime.eu-west-1.amazonaws.com",
+    "content-type": "application/json",
+  });
+  const body = [Buffer.from('{"a":'), Buffer.from("1}")];
+  await sign({
+    method: "POST",
+    protocol: "https",
+    hostname: "bedrock-runtime.eu-west-1.amazonaws.com",
+    port: 443,
+    path: "/model/anthropic.claude-v2%3A1/converse",
+    headers,
+    body,
+  });
+
+  const hash = (text: string): string => createHash("sha256").update(text).digest("hex");
+  const hmac = (key: string | Buffer, text: string): Buffer => createHmac("sha256", key).update(text).digest();
+  const names = ["content-type", "host", "x-amz-content-sha256", "x-amz-date", "x-amz-security-token"];
+  // Every segment of the path is encoded once more for the signature (all services but S3).
+  const canonical = [
+    "POST",
+    "/model/anthropic.claude-v2%253A1/converse",
+    "",
+    ...names.map((name) => `${name}:${headers.get(name)}`),
+    "",
+    names.join(";"),
+    hash('{"a":1}'),
+  ].join("\n");
+  const scope = "20260102/eu-west-1/bedrock/aws4_request";
+  const toSign = ["AWS4-HMAC-SHA256", "20260102T030405Z", scope, hash(canonical)].join("\n");
+  const key = ["eu-west-1", "bedrock", "aws4_request"].reduce(
+    (secret, part) => hmac(secret, part),
+    hmac("AWS4secret", "20260102"),
+  );
+  const signature = hmac(key, toSign).toString("hex");
+  assert.equal(
+    headers.get("authorization"),
+    `AWS4-HMAC-SHA256 Credential=AKID/${scope}, SignedHeaders=${names.join(";")}, Signature=${signature}`,
+  );
+});

@@ -1,0 +1,183 @@
+/**
+ * The end of the process (issue 2, section 9): nobody's request is dropped, ports that cannot be had are named, and
+ * a log that nobody reads does not matter.
+ */
+import assert from "node:assert/strict";
+import { mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { startGatewayProcess } from "../support/gateway-process.ts";
+import { backendFor, eventually } from "../support/scenario.ts";
+
+function configFile(t: TestContext, text: string): string {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-test-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, "config.yaml");
+  writeFileSync(file, text);
+  return file;
+}
+
+const proxy = (host: string, config = "adminAddr: off"): string =>
+  `config: { ${config} }\ngateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: [{ backends: [{ host: "${host}" }] }]\n`;
+
+function get(port: number, path: string): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) =>
+    request({ port, host: "127.0.0.1", path, agent: false }, resolve).once("error", reject).end(),
+  );
+}
+
+/** Rejects when the answer does not end cleanly. */
+async function textOf(response: IncomingMessage): Promise<string> {
+  let text = "";
+  for await (const part of response) text += String(part);
+  return text;
+}
+
+test("200 streams and 200 requests in flight survive a SIGTERM to their end, then the exit code is 0", async (t) => {
+  const held: ServerResponse[] = [];
+  const backend = await backendFor(t, (req, res) => {
+    if (req.url === "/stream") {
+      res.writeHead(200, { "content-type": "text/event-stream" });
+      res.write("data: first\n\n");
+    }
+    held.push(res);
+  });
+  backend.server.maxConnections = 1000;
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))]);
+  const port = await gateway.port();
+  const streams = await Promise.all(Array.from({ length: 200 }, () => get(port, "/stream")));
+  const requests = Array.from({ length: 200 }, () => get(port, "/request"));
+  await eventually("all are at the backend", () => held.length === 400);
+
+  gateway.child.kill("SIGTERM");
+  await gateway.logged("draining");
+  await assert.rejects(get(port, "/new"), "nothing new is accepted");
+  for (const res of held) res.end(res.headersSent ? "data: last\n\n" : "done");
+  assert.ok((await Promise.all(streams.map(textOf))).every((text) => text === "data: first\n\ndata: last\n\n"));
+  assert.ok((await Promise.all(requests.map(async (answer) => textOf(await answer)))).every((text) => text === "done"));
+  const exit = await gateway.exited;
+  assert.deepEqual([exit.code, exit.stderr], [0, ""]);
+  assert.equal(exit.stdout.split("status=200").length - 1, 400, "every request has its line in the log");
+});
+
+test("at the drain limit event streams end cleanly, unfinished answers are cut, and the exit code is 0", async (t) => {
+  const backend = await backendFor(t, (req, res) => {
+    if (req.url === "/stream") res.writeHead(200, { "content-type": "text/event-stream" });
+    res.write("data: first\n\n");
+  });
+  const gateway = startGatewayProcess(t, [
+    "-f",
+    configFile(t, proxy(backend.host, "adminAddr: off, drainTimeout: 300ms")),
+  ]);
+  const port = await gateway.port();
+  const stream = await get(port, "/stream");
+  const download = await get(port, "/download");
+  gateway.child.kill("SIGTERM");
+  assert.equal(await textOf(stream), "data: first\n\n");
+  await assert.rejects(textOf(download), "half a download must not look whole");
+  assert.equal((await gateway.exited).code, 0);
+});
+
+test("a second signal ends it at once", async (t) => {
+  const backend = await backendFor(t, (_req, res) => void res.write("begun"));
+  const gateway = startGatewayProcess(t, [
+    "-f",
+    configFile(t, proxy(backend.host, "adminAddr: off, drainTimeout: 10m")),
+  ]);
+  const answer = await get(await gateway.port(), "/");
+  gateway.child.kill("SIGTERM");
+  await gateway.logged("draining");
+  gateway.child.kill("SIGINT");
+  await assert.rejects(textOf(answer));
+  assert.equal((await gateway.exited).code, 0);
+});
+
+test("POST /quitquitquit answers, then shuts down like a signal", async (t) => {
+  const backend = await backendFor(t, (_req, res) => setTimeout(() => res.end("finished"), 200));
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host, "adminAddr: 127.0.0.1:0"))]);
+  const answer = get(await gateway.port(), "/");
+  const admin = await gateway.adminUrl();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  const quit = await fetch(`${admin}/quitquitquit`, { method: "POST" });
+  assert.deepEqual([quit.status, await quit.text()], [200, "shutting down\n"]);
+  assert.equal(await textOf(await answer), "finished");
+  assert.equal((await gateway.exited).code, 0);
+});
+
+test("a port in use is one line that names address and field, and exit 1", async (t) => {
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
+  t.after(() => taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const listener = await startGatewayProcess(t, [
+    "-f",
+    configFile(t, `config: { adminAddr: off }\ngateways: { web: { port: ${port}, address: 127.0.0.1 } }\n`),
+  ]).exited;
+  assert.deepEqual(
+    [listener.code, listener.stderr],
+    [1, `gateways.web.port: cannot listen on 127.0.0.1:${port}: the address is already in use\n`],
+  );
+  const admin = await startGatewayProcess(t, ["-f", configFile(t, `config: { adminAddr: "127.0.0.1:${port}" }\n`)])
+    .exited;
+  assert.deepEqual(
+    [admin.code, admin.stderr],
+    [1, `config.adminAddr: cannot listen on 127.0.0.1:${port}: the address is already in use\n`],
+  );
+});
+
+test("a port that is not permitted says why", {
+  skip: process.getuid?.() === 0 && "root may bind every port",
+}, async (t) => {
+  const exit = await startGatewayProcess(t, [
+    "-f",
+    configFile(t, "config: { adminAddr: off }\ngateways: { web: { port: 80, address: 127.0.0.1 } }\n"),
+  ]).exited;
+  assert.equal(exit.code, 1);
+  assert.match(
+    exit.stderr,
+    /^gateways\.web\.port: cannot listen on 127\.0\.0\.1:80: permission denied \(ports below 1024 need privileges\)\n$/,
+  );
+});
+
+test("a reader of the log that goes away does not end the gateway", async (t) => {
+  const backend = await backendFor(t, (_req, res) => void res.end("ok"));
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))]);
+  const port = await gateway.port();
+  gateway.child.stdout?.destroy();
+  for (let i = 0; i < 50; i++) assert.equal(await textOf(await get(port, "/")), "ok");
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(await textOf(await get(port, "/")), "ok");
+  gateway.child.kill("SIGTERM");
+  assert.equal((await gateway.exited).code, 0);
+});
+
+test("a full disk behind the log does not end the gateway", {
+  skip: process.platform !== "linux" && "/dev/full is Linux",
+}, async (t) => {
+  const backend = await backendFor(t, (_req, res) => void res.end("ok"));
+  const port = await freePort();
+  const yaml = proxy(backend.host).replace("port: 0", `port: ${port}`);
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], { stdout: openSync("/dev/full", "w") });
+  await eventually("it listens", async () =>
+    get(port, "/")
+      .then(textOf)
+      .then(
+        (text) => text === "ok",
+        () => false,
+      ),
+  );
+  for (let i = 0; i < 20; i++) assert.equal(await textOf(await get(port, "/")), "ok");
+  gateway.child.kill("SIGTERM");
+  assert.equal((await gateway.exited).code, 0);
+});
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
