@@ -6,9 +6,12 @@ import { fileURLToPath } from "node:url";
 import { type App, StartError, startApp, validateOnly } from "../app.ts";
 import { defaultConfig, thingsToTry } from "../config/default-config.ts";
 import { processEnvironment } from "../config/env.ts";
-import { systemClock } from "../lib/clock.ts";
+import { systemClock, wait } from "../lib/clock.ts";
 import { openLogOutput } from "../lib/log-output.ts";
 import { VERSION } from "../lib/version.ts";
+
+/** How long the last lines of the log may take. */
+const LAST_LINES_MS = 1_000;
 
 export interface RunOptions {
   readonly files: readonly string[] | undefined;
@@ -42,6 +45,9 @@ async function serve(
   common: Omit<Parameters<typeof startApp>[0], "output" | "version">,
   isDefault: boolean,
 ): Promise<number> {
+  // Asking for the stream makes a pipe non-blocking: a reader that takes nothing would otherwise hold a thread of
+  // ours, and with it the end of the process, for as long as it likes.
+  process.stdout.on("error", () => undefined);
   const output = openLogOutput(1, systemClock);
   let app: App;
   try {
@@ -54,7 +60,7 @@ async function serve(
   let exitCode = 0;
   const last = (kind: string) => (error: unknown) => {
     output.flushSync();
-    writeSync(2, `${kind}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    say(2, `${kind}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
     exitCode = 1;
     void app.stop();
   };
@@ -66,10 +72,20 @@ async function serve(
 
   if (isDefault) {
     output.flushSync();
-    writeSync(1, thingsToTry(app.ports(), app.adminUrl));
+    say(1, thingsToTry(app.ports(), app.adminUrl));
   }
   await app.stopped;
-  output.flushSync();
+  // A reader that takes nothing must not keep us from ending.
+  await Promise.race([output.flushed(), wait(systemClock, LAST_LINES_MS)]);
   // Whatever a library left open (a socket, a timer) must not keep the process.
   process.exit(exitCode);
+}
+
+/** To whoever still listens: a closed pipe is no reason to end. */
+function say(fd: number, text: string): void {
+  try {
+    writeSync(fd, text);
+  } catch {
+    // Nobody is there to be told.
+  }
 }

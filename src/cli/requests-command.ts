@@ -19,6 +19,7 @@ const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 500;
 
 export async function requests(name: string | undefined, flags: RequestsFlags, terminal: Terminal): Promise<void> {
+  checkOutput(flags.output);
   const limit = flags.limit === undefined ? DEFAULT_LIMIT : Number(flags.limit);
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
     throw usageError(`invalid --limit ${flags.limit}: a number from 1 to ${MAX_LIMIT}`);
@@ -69,6 +70,7 @@ export async function explain(
   flags: ExplainFlags,
   terminal: Terminal,
 ): Promise<void> {
+  checkOutput(flags.output);
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const path = `${ADMIN_PATHS.requests}?${new URLSearchParams({ id })}`;
@@ -79,6 +81,11 @@ export async function explain(
   } finally {
     admin.close();
   }
+}
+
+function checkOutput(format: string | undefined): void {
+  if (format !== undefined && format !== "text" && format !== "json")
+    throw usageError(`output format "${format}" is not text or json`);
 }
 
 function told(request: RequestDetail, older: number): string {

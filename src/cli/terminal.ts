@@ -15,8 +15,6 @@ export interface Terminal {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readStdin(): string;
-  /** Resolves when the user wants to stop (Ctrl-C). */
-  onInterrupt(callback: () => void): () => void;
 }
 
 export function processTerminal(environment: Terminal["environment"]): Terminal {
@@ -31,10 +29,6 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
     environment,
     clock: systemClock,
     readStdin: () => readFileSync(0, "utf8"),
-    onInterrupt(callback) {
-      process.once("SIGINT", callback);
-      return () => void process.off("SIGINT", callback);
-    },
   };
 }
 

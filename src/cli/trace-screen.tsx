@@ -7,6 +7,7 @@ import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
 import type { Severity, TraceEvent } from "../trace/events.ts";
 import type { TraceView } from "./trace-command.ts";
 import { type DetailLine, diffLines, eventLines, type Format, snapshotLines } from "./trace-details.ts";
+import { clamp, type Mode, START, step } from "./trace-navigation.ts";
 import { createTraceStore, type TraceStore } from "./trace-store.ts";
 import { duration, labelOf, summaryOf } from "./trace-text.ts";
 import { barsOf, drawBars } from "./waterfall.ts";
@@ -20,9 +21,6 @@ const CHROME_ROWS = 5;
 /** The alternate screen; emptied before it is left, because terminals that were resized bring parts of it along. */
 const ENTER_SCREEN = "\u001b[?1049h\u001b[H";
 const LEAVE_SCREEN = "\u001b[2J\u001b[H\u001b[?1049l";
-
-type Mode = "event" | "snapshot" | "diff" | "waterfall";
-type Pane = "events" | "detail";
 
 const MODES: Readonly<Record<Mode, string>> = {
   event: "Event",
@@ -39,30 +37,6 @@ const EMPTY: readonly DetailLine[] = [
   { text: "Send a request to the gateway:" },
   { text: "its steps appear here as they happen." },
 ];
-
-interface View {
-  /** Undefined while the screen follows the last event. */
-  readonly chosen: number | undefined;
-  readonly pane: Pane;
-  readonly mode: Mode;
-  readonly format: Format;
-  readonly scroll: number;
-}
-
-type Action = "pane" | "format" | { mode: Mode } | { move: number; last: number; maxScroll: number };
-
-const START: View = { chosen: undefined, pane: "events", mode: "event", format: "yaml", scroll: 0 };
-
-/** Keys can come faster than frames: each builds on the view that the one before left. */
-function step(view: View, action: Action): View {
-  if (action === "pane") return { ...view, pane: view.pane === "events" ? "detail" : "events" };
-  if (action === "format") return { ...view, format: view.format === "yaml" ? "json" : "yaml" };
-  if ("mode" in action) return { ...view, mode: action.mode, scroll: 0 };
-  const { move, last, maxScroll } = action;
-  if (view.pane === "detail") return { ...view, scroll: clamp(Math.min(view.scroll, maxScroll) + move, 0, maxScroll) };
-  const next = clamp(Math.min(view.chosen ?? last, last) + move, 0, Math.max(0, last));
-  return { ...view, chosen: next === last ? undefined : next, scroll: 0 };
-}
 
 export interface ScreenProps {
   readonly title: string;
@@ -235,10 +209,6 @@ function useSize(): { columns: number; rows: number } {
     return () => void stdout.off("resize", resized);
   }, []);
   return size;
-}
-
-function clamp(value: number, min: number, max: number): number {
-  return Math.max(min, Math.min(max, value));
 }
 
 export interface OpenScreen extends TraceView {

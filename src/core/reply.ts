@@ -9,6 +9,8 @@ export interface Reply {
   readonly status: number;
   readonly headers: HeaderList;
   readonly body: Buffer | undefined;
+  /** The body holds credentials (a token endpoint's answer): no trace keeps it. */
+  readonly confidential?: true;
 }
 
 export function textReply(status: number, text: string, headers: Readonly<Record<string, string>> = {}): Reply {

@@ -217,7 +217,8 @@ function passThrough(response: FetchResponse): Reply {
     if (value !== undefined) headers.add(name, value);
   }
   if (!headers.has("cache-control")) headers.add("cache-control", "no-store");
-  return { status: response.status, headers, body: response.body };
+  // Tokens and registration secrets are in it.
+  return { status: response.status, headers, body: response.body, confidential: true };
 }
 
 async function readBody(

@@ -18,16 +18,22 @@ export interface LogOutput {
   write(line: string): void;
   /** Lines that were dropped because nobody took them. */
   dropped(): number;
-  /** Writes what is left, blocking: for the last lines before exit. */
+  /** Writes what is waiting, blocking: for last words. What is being written already is not written twice. */
   flushSync(): void;
 }
 
-export function openLogOutput(fd: number, clock: Clock): LogOutput {
+export interface OpenLogOutput extends LogOutput {
+  /** Resolves when every line is out. */
+  flushed(): Promise<void>;
+}
+
+export function openLogOutput(fd: number, clock: Clock): OpenLogOutput {
   let waiting: string[] = [];
   let waitingChars = 0;
   let writing: Buffer | undefined;
   let scheduled = false;
   let dropped = 0;
+  let idle: (() => void)[] = [];
 
   function flush(): void {
     scheduled = false;
@@ -51,6 +57,9 @@ export function openLogOutput(fd: number, clock: Clock): LogOutput {
       writing = !error && written < chunk.length ? chunk.subarray(written) : undefined;
       if (writing !== undefined) writeOn();
       else if (waiting.length > 0 && !scheduled) flush();
+      if (writing !== undefined || waiting.length > 0) return;
+      for (const done of idle) done();
+      idle = [];
     });
   }
 
@@ -69,8 +78,7 @@ export function openLogOutput(fd: number, clock: Clock): LogOutput {
     },
     dropped: () => dropped,
     flushSync() {
-      const rest = Buffer.concat([writing ?? Buffer.alloc(0), Buffer.from(waiting.join(""))]);
-      writing = undefined;
+      const rest = Buffer.from(waiting.join(""));
       waiting = [];
       waitingChars = 0;
       try {
@@ -78,6 +86,13 @@ export function openLogOutput(fd: number, clock: Clock): LogOutput {
       } catch {
         dropped += countLines(rest);
       }
+    },
+    flushed() {
+      flush();
+      if (writing === undefined) return Promise.resolve();
+      return new Promise((resolve) => {
+        idle.push(resolve);
+      });
     },
   };
 }

@@ -3,11 +3,11 @@
  * choices. Every other byte goes on as it came; only the unfinished tail of an event is held until it is whole.
  */
 import { isMembers, parseMembers } from "./json.ts";
-import { bytesMayHoldUsage, endsEvent, mayHoldUsage } from "./stream-event.ts";
+import { endsEvent, mayHoldUsage } from "./stream-event.ts";
 
 export interface UsageHider {
-  /** What may go to the client now; undefined if nothing. */
-  pass(chunk: Buffer): Buffer | undefined;
+  /** What may go to the client now; undefined if nothing. `mayHoldUsage`: what `bytesMayHoldUsage` says of the chunk. */
+  pass(chunk: Buffer, mayHoldUsage: boolean): Buffer | undefined;
   /** What is left at the end. */
   flush(): Buffer | undefined;
 }
@@ -23,9 +23,9 @@ export function createUsageHider(): UsageHider {
   /** The last bytes of a long event: the blank line that ends it may come in two pieces. */
   let tail: Buffer = Buffer.alloc(0);
   return {
-    pass(chunk) {
+    pass(chunk, chunkMayHoldUsage) {
       // The usual chunk: whole events, none of them with usage.
-      if (held === undefined && !insideLong && endsEvent(chunk) && !bytesMayHoldUsage(chunk)) return chunk;
+      if (held === undefined && !insideLong && endsEvent(chunk) && !chunkMayHoldUsage) return chunk;
       const bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
       held = undefined;
       let from = 0;

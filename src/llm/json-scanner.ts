@@ -5,6 +5,8 @@
  * It checks structure (strings closed, brackets balanced, depth), not grammar: whoever gets the bytes parses them.
  */
 
+import { endOfString } from "./json-string.ts";
+
 const QUOTE = 34;
 const BACKSLASH = 92;
 const OPEN_BRACE = 123;
@@ -90,6 +92,10 @@ export class JsonScanner {
         i = this.#skipString(chunk, i);
         continue;
       }
+      if (this.#depth > this.#keyDepth && this.#keyDepth > 0) {
+        i = this.#skipNested(chunk, i);
+        continue;
+      }
       const byte = chunk[i] as number;
       if (byte <= SPACE) {
         i += 1;
@@ -131,6 +137,40 @@ export class JsonScanner {
   /** After the last chunk: true if the outermost value was whole and nothing but white space followed. */
   get wellFormed(): boolean {
     return this.complete && !this.trailing && this.invalid === undefined && !this.#inString;
+  }
+
+  /** Inside a value whose members nobody asked for only brackets count; this is where most bytes are spent. */
+  #skipNested(chunk: Buffer, from: number): number {
+    const { length } = chunk;
+    const { maxDepth } = this.#options;
+    const floor = this.#keyDepth;
+    let depth = this.#depth;
+    let i = from;
+    while (i < length) {
+      const byte = chunk[i];
+      i += 1;
+      if (byte === QUOTE) {
+        const end = endOfString(chunk, i);
+        if (end >= length) {
+          this.#inString = true;
+          this.#stringIsKey = false;
+          break;
+        }
+        i = end + 1;
+      } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+        depth += 1;
+        if (depth > maxDepth) {
+          this.invalid = "nested too deeply";
+          break;
+        }
+      } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
+        depth -= 1;
+        if (depth === floor) break;
+      }
+    }
+    this.#depth = depth;
+    this.#lastSolid = this.#offset + i;
+    return i;
   }
 
   #open(byte: number, i: number): void {

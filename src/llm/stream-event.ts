@@ -11,20 +11,22 @@ export function mayHoldUsage(data: string): boolean {
   return MAY_HOLD_USAGE.test(data);
 }
 
-const NAME = Buffer.from('"usage');
-const METRICS_NAME = Buffer.from('"amazon-bedrock-invocationMetrics"');
+/** Searched without its quote: the search looks for the first byte, and quotes are everywhere in JSON. */
+const NAME = Buffer.from("usage");
+const QUOTE = 34;
 const OPEN_BRACE = 123;
 /** From the name to the brace: the rest of the longest name, its quote, a colon and some white space. */
 const NAME_TO_BRACE_BYTES = 24;
 
-/** The same test on bytes, without making a text of them: nearly every chunk of a stream fails it. */
+/** The same test on the bytes of server-sent events, without making a text of them: nearly every chunk fails it. */
 export function bytesMayHoldUsage(bytes: Buffer): boolean {
   for (let at = bytes.indexOf(NAME); at >= 0; at = bytes.indexOf(NAME, at + NAME.length)) {
+    if (bytes[at - 1] !== QUOTE) continue;
     const from = at + NAME.length;
     const stop = Math.min(bytes.length, from + NAME_TO_BRACE_BYTES);
     for (let i = from; i < stop; i++) if (bytes[i] === OPEN_BRACE) return true;
   }
-  return bytes.includes(METRICS_NAME);
+  return false;
 }
 
 const LF = 10;

@@ -14,7 +14,8 @@ import { bytesMayHoldUsage, endsEvent, modelOf, textOf, usageOf } from "./stream
 import { mergeUsage, readUsage, type Usage, writeUsage } from "./usage.ts";
 
 export interface UsageTap {
-  data(chunk: Buffer): void;
+  /** `mayHoldUsage`: what `bytesMayHoldUsage` says of a chunk of server-sent events, where the caller has asked it. */
+  data(chunk: Buffer, mayHoldUsage?: boolean): void;
   /** The answer ended as it should. */
   end(): void;
   /** It broke off, or the client left. */
@@ -36,10 +37,12 @@ const MAX_VALUE_BYTES = 64 * 1024;
 /** Encoded answers are decoded at their end, up to this many bytes. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
 /** The first chunks are all read for their text, later ones by sample: reading each would cost a tenth of a stream. */
-const CHUNKS_READ = 8;
+const CHUNKS_READ = 4;
 const SAMPLE_EVERY = 16;
 /** Of a JSON answer that broke off nobody knows what is text: syntax and text together make about this. */
 const JSON_BYTES_PER_TOKEN = 5;
+const PARSED_BYTES = 4 * 1024;
+const NO_BYTES = Buffer.alloc(0);
 const ANSWER_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
 
 /** `report` is called once, when the answer ends or breaks off. */
@@ -58,7 +61,7 @@ export function createUsageTap(
     report({ ...reader.finish(), complete });
   };
   return {
-    data: (chunk) => reader.data(chunk),
+    data: reader.data,
     end: () => finish(true),
     abort: () => finish(false),
   };
@@ -87,7 +90,7 @@ export function settleUsage(facts: LlmFacts, report: TapReport): void {
 }
 
 interface AnswerReader {
-  data(chunk: Buffer): void;
+  data(chunk: Buffer, mayHoldUsage?: boolean): void;
   finish(): Omit<TapReport, "complete">;
 }
 
@@ -104,13 +107,17 @@ function createSseReader(): AnswerReader {
   let chunks = 0;
   const parser = createSseParser((event) => meter.event(event.data), MAX_EVENT_BYTES);
   return {
-    data(chunk) {
+    data(chunk, mayHoldUsage) {
       if (!readable) return;
       const endsWhole = endsEvent(chunk);
       chunks += 1;
       // Whole events without usage need no reading, except for a sample of their text.
       const skipped =
-        atBoundary && endsWhole && chunks > CHUNKS_READ && chunks % SAMPLE_EVERY !== 0 && !bytesMayHoldUsage(chunk);
+        atBoundary &&
+        endsWhole &&
+        chunks > CHUNKS_READ &&
+        chunks % SAMPLE_EVERY !== 0 &&
+        !(mayHoldUsage ?? bytesMayHoldUsage(chunk));
       atBoundary = endsWhole;
       meter.bytes(chunk.length, !skipped);
       if (skipped) return;
@@ -210,16 +217,29 @@ function createJsonReader(): AnswerReader {
       } else if (isMembers(value)) usage = mergeUsage(usage, value);
     },
   });
+  /** Most answers are one small chunk: parsing it is cheaper than looking through it. */
+  let only: Buffer | undefined;
+  const scan = (chunk: Buffer): void => {
+    if (only !== undefined) scanner.push(only);
+    only = undefined;
+    scanner.push(chunk);
+  };
   return {
     data(chunk) {
+      if (bytesSeen === 0 && chunk.length <= PARSED_BYTES) only = chunk;
+      else scan(chunk);
       bytesSeen += chunk.length;
-      scanner.push(chunk);
     },
-    finish: () => ({
-      usage: readUsage(usage),
-      responseModel: model,
-      uncountedTokens: usage === undefined && !scanner.complete ? Math.ceil(bytesSeen / JSON_BYTES_PER_TOKEN) : 0,
-    }),
+    finish() {
+      const whole = only && parseMembers(only.toString("utf8"));
+      if (whole) return { usage: readUsage(usageOf(whole)), responseModel: modelOf(whole), uncountedTokens: 0 };
+      scan(NO_BYTES);
+      return {
+        usage: readUsage(usage),
+        responseModel: model,
+        uncountedTokens: usage === undefined && !scanner.complete ? Math.ceil(bytesSeen / JSON_BYTES_PER_TOKEN) : 0,
+      };
+    },
   };
 }
 

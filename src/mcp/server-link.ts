@@ -41,7 +41,7 @@ export interface LinkEnv {
   connect(
     handlers: ChannelHandlers,
     opened: (channel: Channel, started: () => void) => void,
-    refused: (reason: string) => void,
+    refused: (reason: string, status: number) => void,
   ): () => void;
 }
 
@@ -211,7 +211,7 @@ export class ServerLink {
         this.#started = started;
         this.#owner.handshake(this.#handshaking(handlers));
       },
-      (reason) => this.#lost(reason, 503),
+      (reason, status) => this.#lost(reason, status),
     );
   }
 

@@ -74,7 +74,7 @@ export class Target {
   connect(
     handlers: ChannelHandlers,
     opened: (channel: Channel, started: () => void) => void,
-    refused: (reason: string) => void,
+    refused: (reason: string, status: number) => void,
   ): () => void {
     const { stdio, sse } = this.config;
     if (sse)
@@ -83,28 +83,31 @@ export class Target {
         this.#env.clock,
         handlers,
         (channel) => opened(channel, () => undefined),
-        refused,
+        (reason) => refused(reason, 502),
       );
     if (!stdio) {
       opened(new HttpChannel(this.#remote(), this.#env.clock, handlers), () => undefined);
       return () => undefined;
     }
-    return this.#env.gate.enter((slot) => {
-      const { clock, logger } = this.#env;
-      const options = {
-        name: this.name,
-        cmd: stdio.cmd,
-        args: stdio.args,
-        cwd: stdio.cwd,
-        env: this.#childEnv,
-        clock,
-        logger,
-      };
-      opened(
-        openStdioChannel(options, handlers, () => slot.released()),
-        () => slot.started(),
-      );
-    }, refused);
+    return this.#env.gate.enter(
+      (slot) => {
+        const { clock, logger } = this.#env;
+        const options = {
+          name: this.name,
+          cmd: stdio.cmd,
+          args: stdio.args,
+          cwd: stdio.cwd,
+          env: this.#childEnv,
+          clock,
+          logger,
+        };
+        opened(
+          openStdioChannel(options, handlers, () => slot.released()),
+          () => slot.started(),
+        );
+      },
+      (reason) => refused(reason, 503),
+    );
   }
 
   #remote(): RemoteServer {

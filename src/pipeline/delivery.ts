@@ -43,6 +43,7 @@ export class Delivery {
   #bodyEnded = false;
   #trailers: readonly string[] | undefined = undefined;
   #replyBody: Buffer | undefined = undefined;
+  #confidential = false;
   #paused = false;
   #bytes = 0;
   /** Body bytes still to come, where the head says how many. */
@@ -72,6 +73,7 @@ export class Delivery {
     this.#heldBytes = 0;
     this.#bodyEnded = true;
     this.#replyBody = reply.body;
+    this.#confidential = reply.confidential === true;
     // RFC 9110 section 8.6: a 204 has no length, a 304 that of what is not sent.
     const hasLength = reply.status !== 204 && reply.status !== 304;
     if (hasLength) reply.headers.set("content-length", String(reply.body?.length ?? 0));
@@ -195,7 +197,7 @@ export class Delivery {
     }
     headers.set("x-request-id", this.#exchange.id);
     this.#snapshot("final response");
-    if (this.#exchange.trace !== undefined) this.#capture = new BodyCapture();
+    if (this.#exchange.trace !== undefined && !this.#confidential) this.#capture = new BodyCapture();
     this.#remaining = lengthOf(headers);
     this.#sink.head(response.status, headers);
     this.#state = "streaming";

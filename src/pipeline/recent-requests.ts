@@ -3,15 +3,23 @@
  * one object with references to what the exchange already had; what is shown is built when somebody asks.
  * Bodies are never kept.
  */
-import type { Exchange, GatewayRequest } from "../core/exchange.ts";
+import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
-import { requestState, type SnapshotSource } from "../core/snapshot.ts";
+import { requestState } from "../core/snapshot.ts";
 import type { Clock } from "../lib/clock.ts";
 import { explainRequest } from "../trace/explain.ts";
-import type { KeptTraces, TraceRecording } from "../trace/kept-traces.ts";
+import type { KeptTraces } from "../trace/kept-traces.ts";
 import type { Redaction } from "../trace/redact.ts";
 import type { RequestDetail, RequestRecord } from "../trace/request-record.ts";
 import { bothWatchers, createTrace, type Trace, type TraceWatcher } from "../trace/trace.ts";
+import {
+  type Arrival,
+  type FinishedRequest,
+  finishedRequest,
+  hasFailed,
+  recordOf,
+  snapshotSource,
+} from "./finished-request.ts";
 
 /** With request heads of 16 KiB at most this is bounded by about 10 MB, and in practice far below one. */
 export const RECENT_REQUESTS = 500;
@@ -50,38 +58,16 @@ export interface InFlightReport {
   readonly status: number | null;
 }
 
-/** The request as it arrived: later phases rewrite what the exchange holds. */
-interface Arrival {
-  readonly request: GatewayRequest;
-  readonly path: string;
-  readonly query: string;
-  readonly recording: TraceRecording | undefined;
-}
-
-interface Finished {
-  readonly seq: number;
-  readonly exchange: Pick<
-    Exchange,
-    "id" | "listener" | "source" | "route" | "facts" | "steps" | "failure" | "startedAt" | "originalHost"
-  >;
-  readonly request: SnapshotSource["request"];
-  readonly credentialQuery: readonly string[] | undefined;
-  readonly outcome: Outcome;
-  readonly answeredBy: "upstream" | "gateway" | null;
-  readonly upstreamMs: number | null;
-  readonly durationMs: number;
-}
-
 export function createRecentRequests(options: RecentRequestsOptions): RecentRequests {
   const { clock, redaction, kept } = options;
-  const ring: Finished[] = [];
+  const ring: FinishedRequest[] = [];
   const inFlight = new Map<Exchange, Arrival>();
   const followers = new Set<(record: RequestRecord) => void>();
   let seq = 0;
 
   /** Newest first. */
-  function* finished(): Generator<Finished> {
-    for (let i = 0; i < ring.length; i++) yield ring[(seq - 1 - i) % RECENT_REQUESTS] as Finished;
+  function* finished(): Generator<FinishedRequest> {
+    for (let i = 0; i < ring.length; i++) yield ring[(seq - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
   }
 
   return {
@@ -97,7 +83,7 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
     settled(exchange, outcome, durationMs) {
       const arrival = inFlight.get(exchange);
       inFlight.delete(exchange);
-      const one = finishedOf(seq, exchange, arrival, outcome, durationMs);
+      const one = finishedRequest(seq, exchange, arrival, outcome, durationMs);
       ring[seq % RECENT_REQUESTS] = one;
       seq += 1;
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
@@ -163,38 +149,6 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
   };
 }
 
-function finishedOf(
-  seq: number,
-  exchange: Exchange,
-  arrival: Arrival | undefined,
-  outcome: Outcome,
-  durationMs: number,
-): Finished {
-  const request = arrival?.request ?? exchange.request;
-  const { id, listener, source, route, facts, steps, failure, startedAt, originalHost } = exchange;
-  const { upstreamStartedMs, upstreamHeadMs } = exchange;
-  return {
-    seq,
-    exchange: { id, listener, source, route, facts, steps, failure, startedAt, originalHost },
-    // Not the request itself: it may hold a whole body.
-    request: {
-      method: request.method,
-      scheme: request.scheme,
-      host: originalHost,
-      path: arrival?.path ?? request.path,
-      query: arrival?.query ?? request.query,
-      version: request.version,
-      headers: request.headers,
-    },
-    credentialQuery: exchange.credentialQuery,
-    outcome,
-    answeredBy: outcome.status === undefined ? null : (exchange.response?.source ?? null),
-    upstreamMs:
-      upstreamStartedMs === undefined || upstreamHeadMs === undefined ? null : upstreamHeadMs - upstreamStartedMs,
-    durationMs,
-  };
-}
-
 function endTrace(exchange: Exchange, trace: Trace, outcome: Outcome): void {
   const { failure, facts } = exchange;
   if (facts.llm !== undefined) trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...facts.llm } });
@@ -204,99 +158,4 @@ function endTrace(exchange: Exchange, trace: Trace, outcome: Outcome): void {
   const severity = failed ? "error" : error !== null || (status ?? 0) >= 400 ? "warn" : "info";
   trace.point({ type: "requestFinished", status, error }, severity);
   trace.finish();
-}
-
-function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome): boolean {
-  return exchange.failure !== undefined || outcome.end !== "complete" || (outcome.status ?? 0) >= 400;
-}
-
-function snapshotSource({ exchange, request, credentialQuery }: Finished): SnapshotSource {
-  return {
-    request,
-    source: exchange.source,
-    facts: exchange.facts,
-    startedAt: exchange.startedAt,
-    credentialQuery,
-  };
-}
-
-function recordOf(one: Finished): RequestRecord {
-  const { exchange, request, outcome } = one;
-  const { facts, failure } = exchange;
-  return {
-    seq: one.seq,
-    id: exchange.id,
-    time: new Date(exchange.startedAt).toISOString(),
-    durationMs: round(one.durationMs),
-    listener: exchange.listener,
-    route: exchange.route ?? null,
-    backend: facts.backend?.name ?? null,
-    method: request.method,
-    host: request.host,
-    path: request.path,
-    source: exchange.source,
-    status: outcome.status ?? null,
-    answeredBy: one.answeredBy,
-    end: outcome.end,
-    responseBytes: outcome.responseBytes,
-    upstreamMs: one.upstreamMs === null ? null : round(one.upstreamMs),
-    subject: subjectOf(facts),
-    ...(facts.mcp ? { mcp: mcpOf(facts.mcp) } : {}),
-    ...(facts.llm ? { llm: llmOf(facts.llm) } : {}),
-    steps: exchange.steps,
-    ...(failure
-      ? {
-          failure: {
-            code: failure.code,
-            source: failure.source,
-            message: failure.message,
-            ...(failure.detail === undefined ? {} : { detail: failure.detail }),
-          },
-        }
-      : {}),
-  };
-}
-
-/** The same order as MCP sessions use to bind to somebody (decisions). */
-function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
-  const names = [
-    jwt?.sub,
-    jwt?.azp,
-    jwt?.client_id,
-    jwt?.appid,
-    apiKey?.user_id,
-    apiKey?.name,
-    basicAuth?.username,
-  ].filter((name) => typeof name === "string");
-  return names[0] ?? null;
-}
-
-function mcpOf(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestRecord["mcp"]> {
-  const named = mcp.tool ?? mcp.prompt;
-  return defined({
-    method: mcp.methodName,
-    target: named?.target ?? mcp.resource?.target ?? mcp.target,
-    name: named?.name ?? mcp.resource?.uri,
-  });
-}
-
-function llmOf(llm: NonNullable<Exchange["facts"]["llm"]>): NonNullable<RequestRecord["llm"]> {
-  return defined({
-    provider: llm.provider,
-    model: llm.responseModel ?? llm.requestModel,
-    inputTokens: llm.inputTokens,
-    outputTokens: llm.outputTokens,
-    cachedTokens: llm.cachedInputTokens,
-    cost: llm.cost,
-  });
-}
-
-type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
-
-function defined<T extends Record<string, unknown>>(fields: T): Defined<T> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
-}
-
-function round(ms: number): number {
-  return Math.round(ms * 1000) / 1000;
 }

@@ -28,7 +28,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
   cors, // first: a preflight carries no credentials, and every later refusal needs the headers
   mcpAuthentication, // answers the well-known documents, which need no token, then asks for one
   jwtAuth, // the same check on other routes
-  basicAuth, // after the tokens: a route may accept either
+  basicAuth, // after the tokens; where several stand on one route, all must be satisfied
   apiKey, // as above
   authorization, // reads what all of the above found, so that `jwt.*` is verified or absent
   mcpAuthorization, // says what of the MCP servers may be used; the backend applies it to each name

@@ -48,3 +48,16 @@ test("the same id twice keeps the newer one and counts it once", () => {
   assert.deepEqual(kept.find("one"), [event("new")]);
   assert.equal(kept.report().traces, 1);
 });
+
+test("beyond 500 events expressions are left out, with their number; everything else stays", () => {
+  const kept = createKeptTraces(1_000_000);
+  const recording = kept.record();
+  for (let i = 0; i < 600; i++)
+    recording.event({ ...event(""), message: { type: "cel", expression: `${i}`, result: { value: true } } });
+  recording.event(event("the end"));
+  recording.keep("many");
+  const events = kept.find("many") ?? [];
+  assert.equal(events.length, 502);
+  assert.deepEqual(events.at(-2), event("the end"));
+  assert.deepEqual(events.at(-1)?.message, { type: "policyEvent", kind: "leftOut", details: { cel: 100 } });
+});

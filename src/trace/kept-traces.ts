@@ -5,7 +5,7 @@
 import type { TraceEvent } from "./events.ts";
 import type { TraceWatcher } from "./trace.ts";
 
-/** One request may emit one event per policy and expression; more than this is cut and says so. */
+/** A rule over a list of a thousand tools is evaluated a thousand times: beyond this, expressions are left out. */
 const MAX_EVENTS = 500;
 
 export interface KeptTraces {
@@ -33,12 +33,17 @@ export function createKeptTraces(maxBytes: number): KeptTraces {
   return {
     record() {
       let events: TraceEvent[] = [];
+      let leftOut = 0;
       return {
         event(event) {
-          if (events.length < MAX_EVENTS) events.push(event);
+          if (events.length < MAX_EVENTS || event.message.type !== "cel") events.push(event);
+          else leftOut += 1;
         },
         finished: () => undefined,
         keep(id) {
+          const last = events.at(-1);
+          if (leftOut > 0 && last)
+            events.push({ ...last, message: { type: "policyEvent", kind: "leftOut", details: { cel: leftOut } } });
           const json = JSON.stringify(events);
           events = [];
           if (json.length > maxBytes) return;

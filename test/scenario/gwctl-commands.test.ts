@@ -74,6 +74,7 @@ const misuse = [
   ["proxy", "config", "all", "-o", "xml"],
   ["proxy", "log", "--level", "info", "--set", "mcp=trace"],
   ["requests", "--limit", "0"],
+  ["requests", "-o", "yaml"],
   ["version", "--", "x"],
   ["completion", "tcsh"],
   ["explain"],

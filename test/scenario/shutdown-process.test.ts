@@ -154,6 +154,18 @@ test("a reader of the log that goes away does not end the gateway", async (t) =>
   assert.equal((await gateway.exited).code, 0);
 });
 
+test("a reader of the log that stops reading keeps neither requests nor the end waiting", async (t) => {
+  const backend = await backendFor(t, (_req, res) => void res.end("ok"));
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))]);
+  const port = await gateway.port();
+  gateway.child.stdout?.pause();
+  const path = `/${"long".repeat(1000)}`;
+  for (let i = 0; i < 200; i++) assert.equal(await textOf(await get(port, path)), "ok");
+  gateway.child.kill("SIGTERM");
+  const ended = new Promise((resolve) => gateway.child.once("exit", resolve));
+  assert.equal(await ended, 0);
+});
+
 test("a full disk behind the log does not end the gateway", {
   skip: process.platform !== "linux" && "/dev/full is Linux",
 }, async (t) => {

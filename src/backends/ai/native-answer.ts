@@ -9,6 +9,7 @@ import { encodeSseEvent } from "../../lib/sse.ts";
 import type { Format } from "../../llm/dialect.ts";
 import { errorEvent } from "../../llm/error-shape.ts";
 import { createUsageHider, type UsageHider } from "../../llm/hide-usage.ts";
+import { bytesMayHoldUsage } from "../../llm/stream-event.ts";
 import { createUsageTap, type UsageTap } from "../../llm/usage-tap.ts";
 import type { CallSettlement } from "./settlement.ts";
 
@@ -53,10 +54,16 @@ export class NativeAnswer implements Answer {
 
   data(chunk: Buffer): boolean {
     this.#settlement.firstByte();
-    const passed = this.#hider ? this.#hider.pass(chunk) : chunk;
+    if (!this.#hider) {
+      const goOn = this.#call.data(chunk);
+      // Counted after it was sent: the client never waits for our reading.
+      this.#tap?.data(chunk);
+      return goOn;
+    }
+    const mayHoldUsage = bytesMayHoldUsage(chunk);
+    const passed = this.#hider.pass(chunk, mayHoldUsage);
     const goOn = passed === undefined ? true : this.#call.data(passed);
-    // Counted after it was sent: the client never waits for our reading.
-    this.#tap?.data(chunk);
+    this.#tap?.data(chunk, mayHoldUsage);
     return goOn;
   }
 
