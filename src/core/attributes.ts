@@ -22,7 +22,7 @@ export class Attributes {
 
   get request(): Record<string, unknown> {
     const { request, startedAt } = this.#exchange;
-    return {
+    const attributes = {
       method: request.method,
       scheme: request.scheme,
       host: request.host,
@@ -33,18 +33,15 @@ export class Attributes {
       headers: celHeaders(request.headers),
       // A Date becomes a timestamp when it is read; as text it would cost more than most evaluations.
       startTime: new Date(startedAt),
-      ...(request.body.kind === "bytes" ? { body: request.body.bytes.toString() } : {}),
     };
+    return request.body.kind === "bytes" ? withBody(attributes, request.body.bytes) : attributes;
   }
 
   get response(): Record<string, unknown> | undefined {
     const { response } = this.#exchange;
     if (!response) return undefined;
-    return {
-      code: response.status,
-      headers: celHeaders(response.headers),
-      ...(response.body ? { body: response.body.toString() } : {}),
-    };
+    const attributes = { code: response.status, headers: celHeaders(response.headers) };
+    return response.body ? withBody(attributes, response.body) : attributes;
   }
 
   get source(): Record<string, unknown> {
@@ -83,4 +80,9 @@ export class Attributes {
   get env(): object {
     return ENV;
   }
+}
+
+/** A body becomes text when an expression reads it, not when one reads something beside it. */
+function withBody(attributes: Record<string, unknown>, bytes: Buffer): Record<string, unknown> {
+  return Object.defineProperty(attributes, "body", { enumerable: true, get: () => bytes.toString() });
 }

@@ -2,7 +2,7 @@
  * A request that has ended, as it is remembered: references to what the exchange already had, without its bodies. What
  * is shown of it is built when somebody asks.
  */
-import type { Exchange, GatewayRequest } from "../core/exchange.ts";
+import type { Exchange, Facts, GatewayRequest } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import type { SnapshotSource } from "../core/snapshot.ts";
 import type { TraceRecording } from "../trace/kept-traces.ts";
@@ -42,7 +42,7 @@ export function finishedRequest(
   const { upstreamStartedMs, upstreamHeadMs } = exchange;
   return {
     seq,
-    exchange: { id, listener, source, route, facts, steps, failure, startedAt, originalHost },
+    exchange: { id, listener, source, route, facts: withoutBody(facts), steps, failure, startedAt, originalHost },
     // Not the request itself: it may hold a whole body.
     request: {
       method: request.method,
@@ -60,6 +60,11 @@ export function finishedRequest(
       upstreamStartedMs === undefined || upstreamHeadMs === undefined ? null : upstreamHeadMs - upstreamStartedMs,
     durationMs,
   };
+}
+
+/** The facts of an LLM call may hold on to its whole body; what can be shown of them is a copy. */
+function withoutBody(facts: Facts): Facts {
+  return facts.llm === undefined ? facts : { ...facts, llm: { ...facts.llm } };
 }
 
 export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome): boolean {

@@ -83,6 +83,14 @@ test("what is shown of a request has no credentials in it", () => {
   assert.ok(detail.story.length > 0);
 });
 
+test("what an LLM call privately holds, its body, is not kept with it", () => {
+  const recent = recentRequests();
+  const llm = { requestModel: "small", inputTokens: 3 };
+  pass(recent, { llm });
+  llm.inputTokens = 99;
+  assert.deepEqual(recent.list({ limit: 1 })[0]?.llm, { model: "small", inputTokens: 3 });
+});
+
 test("followers hear of each request that ends until they leave", () => {
   const recent = recentRequests();
   const heard: string[] = [];

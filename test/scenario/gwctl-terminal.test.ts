@@ -7,6 +7,8 @@ import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 
 const BINARY = fileURLToPath(new URL("../../src/bin/gwctl.js", import.meta.url));
+/** At 50 ms and a call of tmux each: half a minute on a busy machine. */
+const MAX_LOOKS = 400;
 const hasTmux = spawnSync("tmux", ["-V"]).status === 0;
 
 let backend: TestBackend;
@@ -32,13 +34,15 @@ function openTerminal(command: string) {
     press: (...keys: string[]) => void tmux("send-keys", ...keys),
     resize: (columns: number, rows: number) => void tmux("resize-window", "-x", String(columns), "-y", String(rows)),
     screen: () => tmux("capture-pane", "-p"),
-    /** Looks again until the screen shows it; the test's own limit ends a wait in vain. */
+    /** Looks again until the screen shows it; a terminal left behind would outlive the test, so the wait ends. */
     async shows(pattern: RegExp): Promise<string> {
-      for (;;) {
-        const screen = tmux("capture-pane", "-p");
+      let screen = "";
+      for (let look = 0; look < MAX_LOOKS; look++) {
+        screen = tmux("capture-pane", "-p");
         if (pattern.test(screen)) return screen;
-        await new Promise((resolve) => setTimeout(resolve, 20));
+        await new Promise((resolve) => setTimeout(resolve, 50));
       }
+      return assert.fail(`the screen never showed ${pattern}:\n${screen}`);
     },
     close: () => void tmux("kill-server"),
   };
@@ -46,7 +50,6 @@ function openTerminal(command: string) {
 
 test("the terminal UI in a real terminal: waits, shows a request, moves, resizes, quits", {
   skip: !hasTmux && "tmux is not installed",
-  timeout: 60_000,
 }, async () => {
   const port = new URL(gateway.adminUrl).port;
   const terminal = openTerminal(

@@ -151,6 +151,23 @@ for (const way of ways) {
   });
 }
 
+test("a client that leaves before the answer begins has asked its question", async () => {
+  const id = "left-early";
+  const silent = new Promise<void>((resolve) => {
+    const outgoing = request(`${gateway.url("openai")}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-request-id": id },
+      agent: false,
+    });
+    outgoing.on("error", () => resolve());
+    outgoing.end(JSON.stringify({ model: "silent", messages }));
+    void upstreams[0]?.asked("silent").then(() => outgoing.destroy());
+  });
+  await silent;
+  const { input, output } = await usageOf(id);
+  assert.deepEqual([input, output], [estimatedInput(chat("openai")), 0]);
+});
+
 test("embeddings count their input", async () => {
   const way = {
     listener: "openai",

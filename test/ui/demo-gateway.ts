@@ -2,8 +2,7 @@
  * A gateway with something on every page: a demo MCP server, a demo model with a small token budget, plain routes, a
  * route that refuses, and names made of markup and control characters.
  */
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { startGateway, type TestGateway, type TestGatewayOptions } from "../support/gateway.ts";
 
 /** As a name in YAML, and as it arrives. */
@@ -27,7 +26,7 @@ routes:
       - mcp:
           targets:
             - name: demo
-              stdio: { cmd: node, args: [${JSON.stringify(demoServer())}] }
+              stdio: { cmd: node, args: [demo-server.mjs], cwd: . }
   - name: chat
     gateways: llm
     policies:
@@ -59,7 +58,12 @@ ui:
 }
 
 export function startDemo(extra = "", options: TestGatewayOptions = {}): Promise<TestGateway> {
-  return startGateway(demoConfig(extra), { environment: { PATH: process.env.PATH ?? "" }, ...options });
+  const demoServer = readFileSync(new URL("../../src/demo/mcp-server.js", import.meta.url), "utf8");
+  return startGateway(demoConfig(extra), {
+    environment: { PATH: process.env.PATH ?? "" },
+    files: { "demo-server.mjs": demoServer },
+    ...options,
+  });
 }
 
 /** Some of everything, so that no page is empty. */
@@ -82,11 +86,4 @@ export async function ask(gateway: TestGateway, content: string, headers: Record
 
 async function drain(answer: Promise<Response>): Promise<void> {
   await (await answer).arrayBuffer();
-}
-
-/** Compiled beside the tests, or in the bundle. */
-function demoServer(): string {
-  const bundled = join(process.cwd(), "dist", "demo-mcp-server.js");
-  if (existsSync(bundled)) return bundled;
-  return new URL("../../src/demo/mcp-server.js", import.meta.url).pathname;
 }

@@ -50,14 +50,21 @@ for (const theme of ["light", "dark"] as const)
           await page.getByText(text).first().waitFor();
           await page.getByText("serving").first().waitFor();
           await page.screenshot({ path: join(ARTIFACTS, `${name}-${theme}-${width}.png`) });
-          if (name === "overview" && theme === "light" && width === 1280)
-            await documentationImage(page, "ui-overview.png");
           assert.deepEqual(await defects(page), []);
           assert.ok((await sidewaysOverflow(page)) <= 0, "the page scrolls sideways");
           assert.deepEqual(errors, []);
         });
       await page.close();
     });
+
+test("the picture shows rates while requests pass", { skip }, async () => {
+  const { page } = await openPage(browser, `${gateway.adminUrl}/ui/`);
+  const rate = page.locator(".node.route .numbers").filter({ hasText: /[1-9]\d*(?:\.\d)?\/s/ });
+  for (let i = 0; i < 200 && (await rate.count()) < 3; i++) await sendTraffic(gateway);
+  assert.ok((await rate.count()) >= 3);
+  await documentationImage(page, "ui-overview.png");
+  await page.close();
+});
 
 test("keys open pages, and the palette finds a route by its name", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/`);

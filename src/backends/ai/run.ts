@@ -13,6 +13,7 @@ import { errorBody, type LlmError } from "../../llm/error-shape.ts";
 import { estimateRequestTokens } from "../../llm/estimate-request.ts";
 import type { Members } from "../../llm/json.ts";
 import type { LlmCall } from "../../llm/llm-call.ts";
+import type { TapReport } from "../../llm/usage-tap.ts";
 import { missingAwsKeys } from "./credential.ts";
 import type { Candidate } from "./model-table.ts";
 import { type Answer, NativeAnswer } from "./native-answer.ts";
@@ -23,6 +24,9 @@ import { type PlanEnv, PlanError, planRequest, type UpstreamPlan, upstreamReques
 export interface RunEnv extends PlanEnv {
   readonly logger: Logger;
 }
+
+/** The provider was asked and reads the prompt, whether anybody waits for its answer or not: the question is charged. */
+const NOTHING_HEARD: TapReport = { usage: undefined, responseModel: undefined, uncountedTokens: 0, complete: false };
 
 export class AiRun implements BackendRun {
   readonly #env: RunEnv;
@@ -82,6 +86,7 @@ export class AiRun implements BackendRun {
     this.#over = true;
     this.#http?.abort();
     if (this.#answer) this.#answer.abort();
+    else if (this.#http) this.#settlement.counted(NOTHING_HEARD);
     else this.#settlement.nothing();
   }
 

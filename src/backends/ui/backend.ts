@@ -51,11 +51,14 @@ export const ui = defineBackend({
   },
 });
 
-function refuseOthers({ source }: Exchange): void {
-  if (isLoopback(source.address)) return;
+/** The Host too: a page of another site can point its own name at 127.0.0.1 and would then be a loopback peer. */
+function refuseOthers({ source, request }: Exchange): void {
+  const isLocal = isLoopback(source.address);
+  if (isLocal && isLoopbackName(request.host)) return;
   throw new GatewayError("authorization_denied", {
-    message: "the web UI answers loopback peers only: put an authentication policy into `ui.policies`",
-    detail: `the peer is ${source.address} and \`ui.policies\` is not set`,
+    message:
+      "the web UI answers loopback peers that use a loopback name only: put an authentication policy into `ui.policies`",
+    detail: `\`ui.policies\` is not set, and ${isLocal ? `the host is ${request.host}` : `the peer is ${source.address}`}`,
   });
 }
 
@@ -93,4 +96,8 @@ function isFromElsewhere({ headers, path }: GatewayRequest): boolean {
 
 function isLoopback(address: string): boolean {
   return address === "::1" || address.startsWith("127.") || address.startsWith("::ffff:127.");
+}
+
+function isLoopbackName(authority: string): boolean {
+  return /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i.test(authority);
 }

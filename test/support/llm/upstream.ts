@@ -1,7 +1,7 @@
 /**
  * Every provider's API on one loopback server, with canned answers: the model's name says what to do.
  * `cached` in it adds cached tokens to the usage, `tool` answers with a call of the first tool, `endless` never ends
- * its stream, `broken` cuts it in the middle, `fail-<status>` answers with that status, `redirect` with a redirect.
+ * its stream, `silent` never answers, `broken` cuts it in the middle, `fail-<status>` answers with that status, `redirect` with a redirect.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -23,6 +23,8 @@ export interface TestUpstream {
   readonly host: string;
   readonly requests: UpstreamRequest[];
   last(): UpstreamRequest;
+  /** Resolves when this model has been asked for. */
+  asked(model: string): Promise<void>;
   /** Resolves when a stream that had not ended was left by its reader. */
   readonly left: Promise<void>;
   close(): Promise<void>;
@@ -37,6 +39,7 @@ interface Call {
 
 export async function startUpstream(): Promise<TestUpstream> {
   const requests: UpstreamRequest[] = [];
+  const waiting = new Map<string, () => void>();
   let leave: () => void = () => undefined;
   const left = new Promise<void>((resolve) => {
     leave = resolve;
@@ -47,6 +50,7 @@ export async function startUpstream(): Promise<TestUpstream> {
     req.on("end", () => {
       const text = Buffer.concat(chunks).toString();
       const body = text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
+      waiting.get(String(body.model))?.();
       requests.push({ method: req.method ?? "", url: req.url ?? "", headers: req.headers, body });
       res.on("close", () => {
         if (!res.writableFinished) leave();
@@ -59,6 +63,10 @@ export async function startUpstream(): Promise<TestUpstream> {
     host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
     requests,
     last: () => requests.at(-1) as UpstreamRequest,
+    asked: (model) =>
+      new Promise((resolve) => {
+        waiting.set(model, resolve);
+      }),
     left,
     close: () =>
       new Promise((resolve) => {
@@ -78,6 +86,7 @@ function answer(url: string, body: Record<string, unknown>, res: ServerResponse)
   const status = /fail-(\d+)/.exec(model)?.[1];
   const usage = { prompt_tokens: COUNTS.input, total_tokens: COUNTS.input };
   if (status) json(res, Number(status), { error: { message: `canned ${status}`, type: "canned" } });
+  else if (model === "silent") return;
   else if (model.includes("redirect")) res.writeHead(302, { location: "http://127.0.0.1:9/elsewhere" }).end();
   else if (path.endsWith("/models"))
     json(res, 200, { object: "list", data: [{ id: "upstream-model", object: "model" }] });

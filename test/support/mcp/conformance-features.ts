@@ -115,7 +115,7 @@ function toolsOf(env: FeatureEnv): Record<string, Tool> {
         ),
     },
     test_tool_with_logging: { description: "Logs while it works.", run: (_, ctx) => logging(ctx) },
-    test_logging_tool: { description: "Logs while it works.", run: (_, ctx) => logging(ctx) },
+    test_logging_tool: { description: "Logs while it works.", run: (_, ctx) => logging(ctx, 5) },
     test_error_handling: {
       description: "Always fails.",
       run: () => ({ ...content(text("This tool intentionally returns an error for testing")), isError: true }),
@@ -371,10 +371,10 @@ function readResource(uri: string): Result {
   };
 }
 
-async function logging(ctx: ServerContext): Promise<Result> {
+async function logging(ctx: ServerContext, pauseMs = 50): Promise<Result> {
   for (const line of ["Tool execution started", "Tool processing data", "Tool execution completed"]) {
     await ctx.mcpReq.log("info", line);
-    await sleep(50);
+    await sleep(pauseMs);
   }
   return content(text("Tool with logging executed successfully"));
 }

@@ -7,7 +7,9 @@ import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import {
   createMcpHandler,
+  hostHeaderValidationResponse,
   isLegacyRequest,
+  localhostAllowedHostnames,
   type Server,
   WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
@@ -103,6 +105,11 @@ function serveHttp(port: number): void {
         signal: abort.signal,
         ...(body === "" ? {} : { body }),
       });
+    const foreign = hostHeaderValidationResponse(make(), localhostAllowedHostnames());
+    if (foreign) {
+      res.writeHead(foreign.status).end();
+      return;
+    }
     const isLegacy = legacyOnly || (!modernOnly && (await isLegacyRequest(make())));
     const response = isLegacy ? await legacy(make()) : await modern.fetch(make());
     res.writeHead(response.status, Object.fromEntries(response.headers));

@@ -62,3 +62,8 @@ export function visible(text: string): string {
     return code === 0x7f ? "\u2421" : `\\u${code.toString(16).padStart(4, "0")}`;
   });
 }
+
+/** The last part of a path; the whole stands in a title. */
+export function fileName(path: string): string {
+  return visible(path.slice(path.lastIndexOf("/") + 1));
+}

@@ -9,7 +9,7 @@ import { type ConfigFile, configText } from "../../data/config-text.ts";
 import { dump } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";
 import { param, setParams } from "../../frame/router.ts";
-import { visible } from "../../parts/format.ts";
+import { fileName, visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
@@ -48,7 +48,7 @@ function Files() {
       {files.length > 1 ? (
         <Tabs
           label="Files"
-          tabs={files.map((one) => ({ name: one.file, title: one.file }))}
+          tabs={files.map((one) => ({ name: one.file, title: fileName(one.file) }))}
           selected={file?.file ?? ""}
           onSelect={(name) => setParams({ file: name, line: "" })}
         />
@@ -97,7 +97,11 @@ function Editing({ file }: { file: ConfigFile }) {
   return (
     <div class="split config">
       <Panel
-        title={<span class="mono">{visible(file.file)}</span>}
+        title={
+          <span class="mono" title={visible(file.file)}>
+            {fileName(file.file)}
+          </span>
+        }
         end={
           <>
             {isEdited ? (

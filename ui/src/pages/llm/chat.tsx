@@ -4,6 +4,7 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Endpoint } from "../../data/endpoints.ts";
+import { requestList } from "../../data/requests.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
 import { durationText, visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
@@ -62,6 +63,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
       );
       update({ text: turn.text, turn });
       const cost = await costOf(turn.requestId);
+      requestList.refresh();
       if (cost !== undefined) update({ turn: { ...turn, cost } });
     } catch (error) {
       update({ problem: (error as Error).name === "AbortError" ? "stopped" : (error as Error).message });

@@ -7,7 +7,7 @@ import type { Dump, Policies } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";
 import { type RequestRow, requestList } from "../../data/requests.ts";
 import { pageHref, setParams } from "../../frame/router.ts";
-import { visible } from "../../parts/format.ts";
+import { fileName, visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel } from "../../parts/panel.tsx";
 import { RequestTable } from "../requests/request-table.tsx";
@@ -74,7 +74,7 @@ function Written({ name }: { name: string }) {
     <div class="stack">
       <h3>
         <a href={pageHref("config", { file: place.file, line: String(place.line) })}>
-          {place.file}:{place.line}
+          {fileName(place.file)}:{place.line}
         </a>
       </h3>
       <pre class="code">{visible(place.text).replaceAll("\u240a", "\n")}</pre>

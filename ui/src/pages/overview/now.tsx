@@ -6,7 +6,7 @@ import { type Dump, leavesOf } from "../../data/dump.ts";
 import { growthBy } from "../../data/history.ts";
 import { tasks, tasksOfKind } from "../../data/tasks.ts";
 import { pageHref } from "../../frame/router.ts";
-import { ageText, bytesText, visible, wholeText } from "../../parts/format.ts";
+import { ageText, bytesText, fileName, visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { type Level, Status } from "../../parts/status.tsx";
 import { Ago } from "../../parts/time.tsx";
@@ -53,7 +53,9 @@ function LastReload({ dump: { reload } }: { dump: Dump }) {
         <dt>loads</dt>
         <dd>{reload.generation}</dd>
         <dt>from</dt>
-        <dd class="mono">{reload.sources.map(visible).join(", ")}</dd>
+        <dd class="mono" title={reload.sources.map(visible).join(", ")}>
+          {reload.sources.map(fileName).join(", ")}
+        </dd>
         <dt>last attempt</dt>
         <dd>
           {reload.refused ? (

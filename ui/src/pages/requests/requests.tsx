@@ -25,6 +25,9 @@ export function Requests() {
   const id = param("id");
   const filtered = filterRows(rows ?? []);
   useEffect(() => {
+    requestList.refresh();
+  }, []);
+  useEffect(() => {
     judge(
       cel,
       (rows ?? []).map((row) => row.id),

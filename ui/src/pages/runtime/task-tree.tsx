@@ -78,7 +78,6 @@ function InnerLists({ detail }: { detail: Detail }) {
         <ul class="tree" key={key}>
           {items.map((item, i) => (
             <li key={`${key} ${i}`} class="row">
-              <span class="muted">{key.replace(/s$/, "")}</span>
               {typeof item === "object" && item !== null ? (
                 <Details detail={item as Detail} />
               ) : (

@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { anExchange, testEnv } from "../../../test/support/exchange.ts";
+import type { Reply } from "../../core/reply.ts";
+import { ui } from "./backend.ts";
+import { openUiFiles } from "./files.ts";
+
+const source = {
+  files: openUiFiles(undefined),
+  read: async (name: string) =>
+    name === "about" ? { status: 200, type: "application/json", body: Buffer.from("{}") } : undefined,
+};
+const env = { ...testEnv, name: "ui", trustedHosts: [], environment: {}, tls: undefined, uiSource: source };
+
+function ask(
+  loopbackOnly: boolean,
+  parts: Parameters<typeof anExchange>[0],
+): Promise<Reply | undefined> | Reply | undefined {
+  return ui.compile({ loopbackOnly }, env).prepare?.(anExchange({ path: "/ui/api/about", ...parts }));
+}
+
+for (const { peer, host } of [
+  { peer: "127.0.0.1", host: "localhost:3000" },
+  { peer: "::1", host: "[::1]:3000" },
+  { peer: "::ffff:127.0.0.1", host: "127.0.0.1" },
+])
+  test(`without a policy the peer ${peer} that asks for ${host} is answered`, async () => {
+    assert.equal((await ask(true, { source: peer, host }))?.status, 200);
+  });
+
+for (const { name, peer, host } of [
+  { name: "another machine", peer: "192.0.2.7", host: "localhost:3000" },
+  { name: "a page whose name was pointed at loopback", peer: "127.0.0.1", host: "evil.example:3000" },
+  { name: "a name that only begins like one", peer: "127.0.0.1", host: "localhost.evil.example" },
+])
+  test(`without a policy ${name} is refused, with the name of the setting`, () => {
+    assert.throws(() => ask(true, { source: peer, host }), { status: 403, message: /`ui\.policies`/ });
+  });
+
+test("behind a policy everybody whom it admitted is answered", async () => {
+  assert.equal((await ask(false, { source: "192.0.2.7", host: "gateway.example" }))?.status, 200);
+});
+
+for (const { name, parts, status } of [
+  { name: "a POST", parts: { method: "POST" }, status: 405 },
+  { name: "what it does not offer", parts: { path: "/ui/api/logging" }, status: 404 },
+  { name: "a file that is not there", parts: { path: "/ui/secret.js" }, status: 404 },
+  { name: "a read from another site", parts: { headers: { "sec-fetch-site": "cross-site" } }, status: 403 },
+])
+  test(`${name} is answered with ${status}`, async () => {
+    assert.equal((await ask(false, parts))?.status, status);
+  });

@@ -1,0 +1,74 @@
+/**
+ * The import rule, the doors and the form of files, held against the code; and the checker itself, against wrong code.
+ */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import { test } from "node:test";
+import { brokenRules, type SourceFile } from "./support/architecture.ts";
+
+const root = process.cwd();
+
+function sourceFiles(): SourceFile[] {
+  return readdirSync(join(root, "src"), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && /\.tsx?$/.test(entry.name))
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
+    .map((path) => ({ path: relative(root, path), text: readFileSync(path, "utf8") }));
+}
+
+test("the code keeps the rules", () => {
+  const files = sourceFiles();
+  assert.ok(files.length > 100, "the sources were found");
+  assert.deepEqual(brokenRules(files), []);
+});
+
+const HEADER = "/**\n * What it is.\n */\n";
+const wrong: [name: string, path: string, text: string][] = [
+  ["a layer that imports one above it", "src/core/a.ts", 'import { b } from "../pipeline/b.ts";\n'],
+  ["a type that comes from above", "src/lib/a.ts", 'import type { B } from "../core/b.ts";\n'],
+  ["a layer that imports a sibling", "src/identity/a.ts", 'import { b } from "../mcp/b.ts";\n'],
+  ["a lazy import from above", "src/core/a.ts", 'const b = await import("../config/b.ts");\n'],
+  ["a policy that imports another", "src/policies/one/policy.ts", 'import { two } from "../two/policy.ts";\n'],
+  ["gwctl that imports the gateway", "src/cli/a.ts", 'import { b } from "../core/b.ts";\n'],
+  ["gwctl that loads more than words at once", "src/cli/a.ts", 'import { b } from "../config/b.ts";\n'],
+  ["the gateway that imports gwctl", "src/app.ts", 'import { b } from "./cli/b.ts";\n'],
+  ["code that imports a test's", "src/core/a.ts", 'import { b } from "../../test/support/b.ts";\n'],
+  ["a second HTTP server", "src/core/a.ts", 'import { createServer } from "node:http";\n'],
+  ["a child process elsewhere", "src/core/a.ts", 'import { spawn } from "node:child_process";\n'],
+  ["the environment elsewhere", "src/core/a.ts", "const a = process.env.HOME;\n"],
+  ["the client library elsewhere", "src/core/a.ts", 'import { fetch } from "undici";\n'],
+  ["the time of day elsewhere", "src/core/a.ts", "const now = Date.now();\n"],
+  ["a timer elsewhere", "src/core/a.ts", "setTimeout(() => undefined, 1);\n"],
+  ["a file named after nothing", "src/core/utils.ts", ""],
+  ["a file in camelCase", "src/core/myFile.ts", ""],
+  ["a default export", "src/core/a.ts", "export default 1;\n"],
+];
+for (const [name, path, text] of wrong) {
+  test(`the checker finds ${name}`, () => {
+    assert.equal(brokenRules([{ path, text: HEADER + text }]).length, 1);
+  });
+}
+
+test("the checker finds a file without a header", () => {
+  assert.deepEqual(brokenRules([{ path: "src/core/a.ts", text: "export const a = 1;\n" }]), [
+    "src/core/a.ts: has no header comment",
+  ]);
+});
+
+const right: [name: string, path: string, text: string][] = [
+  ["an import from below", "src/pipeline/a.ts", 'import { b } from "../core/b.ts";\n'],
+  ["an import of a neighbour", "src/core/a.ts", 'import { b } from "./b.ts";\n'],
+  [
+    "gwctl's words",
+    "src/cli/a.ts",
+    'import { p } from "../admin/paths.ts";\nimport type { E } from "../trace/events.ts";\n',
+  ],
+  ["gwctl's login check", "src/cli/a.ts", 'const b = await import("../config/b.ts");\n'],
+  ["a door in a comment", "src/core/a.ts", "// never process.env, never Date.now()\n"],
+  ["a date that is given", "src/core/a.ts", "const d = new Date(0);\n"],
+];
+for (const [name, path, text] of right) {
+  test(`the checker allows ${name}`, () => {
+    assert.deepEqual(brokenRules([{ path, text: HEADER + text }]), []);
+  });
+}

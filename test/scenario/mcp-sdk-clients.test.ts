@@ -1,0 +1,111 @@
+/** The official clients of both generations against the gateway: what real hosts run. */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Client as ModernClient, StreamableHTTPClientTransport as ModernTransport } from "@modelcontextprotocol/client";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { CreateMessageRequestSchema, ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { stdioFixture } from "../support/mcp/fixture.ts";
+import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
+
+let gateway: TestGateway;
+let several: TestGateway;
+before(async () => {
+  gateway = await startGateway(mcpConfig([oddTarget()]));
+  several = await startGateway(
+    mcpConfig([oddTarget("old"), { name: "new", stdio: stdioFixture("conformance-server", "stdio") }]),
+  );
+});
+after(() => Promise.all([gateway.close(), several.close()]));
+
+const info = { name: "sdk-test", version: "1.0.0" };
+const endpoint = (at: TestGateway, path = "/mcp"): URL => new URL(`${at.url()}${path}`);
+
+type Content = { type: string; text?: string }[];
+
+for (const [name, open] of [
+  ["streamable HTTP", () => new StreamableHTTPClientTransport(endpoint(gateway))],
+  ["HTTP+SSE", () => new SSEClientTransport(endpoint(gateway, "/sse"))],
+] as const) {
+  test(`the first generation over ${name}: tools, prompts, resources, progress, sampling, list changes`, async () => {
+    const client = new Client(info, { capabilities: { sampling: {} } });
+    client.setRequestHandler(CreateMessageRequestSchema, () => ({
+      role: "assistant",
+      content: { type: "text", text: "sampled" },
+      model: "m",
+    }));
+    const changed = new Promise<void>((resolve) =>
+      client.setNotificationHandler(ToolListChangedNotificationSchema, () => resolve()),
+    );
+    await client.connect(open());
+    assert.equal(client.getServerVersion()?.name, "odd");
+    assert.equal((await client.listTools()).tools.length, 13);
+    assert.equal((await client.listPrompts()).prompts.length, 2);
+    assert.equal((await client.readResource({ uri: "test://odd/a" })).contents.length, 1);
+    const progress: number[] = [];
+    const slow = await client.callTool({ name: "slow", arguments: { steps: 3 } }, undefined, {
+      onprogress: (one) => progress.push(one.progress),
+    });
+    assert.equal((slow.content as Content)[0]?.text, "slow ");
+    assert.deepEqual(progress, [1, 2, 3]);
+    const asked = await client.callTool({ name: "ask", arguments: { params: { messages: [], maxTokens: 5 } } });
+    assert.match((asked.content as Content)[0]?.text ?? "", /sampled/);
+    await client.callTool({ name: "notify", arguments: { method: "notifications/tools/list_changed" } });
+    await changed;
+    await client.ping();
+    await client.close();
+  });
+}
+
+test("the first generation cancels, and its connection survives a crash of the server", async () => {
+  const client = new Client(info);
+  await client.connect(new StreamableHTTPClientTransport(endpoint(gateway)));
+  const abort = new AbortController();
+  const running = client.callTool({ name: "silent" }, undefined, { signal: abort.signal });
+  abort.abort("enough");
+  await assert.rejects(running);
+  await assert.rejects(client.callTool({ name: "crash" }), /SIGKILL/);
+  const echoed = await client.callTool({ name: "echo", arguments: { message: "alive" } });
+  assert.equal((echoed.content as Content)[0]?.text, "alive");
+  await client.close();
+});
+
+for (const mode of ["legacy", "auto"] as const) {
+  test(`the second generation (${mode}) sees several servers of both eras as one`, async () => {
+    const client = new ModernClient(info, { capabilities: { elicitation: {} }, versionNegotiation: { mode } });
+    client.setRequestHandler("elicitation/create", () => ({ action: "accept", content: { name: "Ada" } }));
+    await client.connect(new ModernTransport(endpoint(several)));
+    assert.equal(client.getServerVersion()?.name, "gateway");
+    const { tools } = await client.listTools();
+    assert.ok(
+      tools.some(({ name }) => name === "old_echo") && tools.some(({ name }) => name === "new_test_simple_text"),
+    );
+    const echoed = await client.callTool({ name: "old_echo", arguments: { message: mode } });
+    assert.equal((echoed.content as Content)[0]?.text, mode);
+    const greeted = await client.callTool({ name: "new_test_input_required_result_elicitation" });
+    assert.equal((greeted.content as Content)[0]?.text, "Hello, Ada!");
+    const asked = await client.callTool({
+      name: "old_ask",
+      arguments: {
+        method: "elicitation/create",
+        params: { message: "?", requestedSchema: { type: "object", properties: {} } },
+      },
+    });
+    assert.match((asked.content as Content)[0]?.text ?? "", /Ada/);
+    await client.close();
+  });
+}
+
+test("the second generation reports progress over the stateless protocol", async () => {
+  const client = new ModernClient(info, { versionNegotiation: { mode: "auto" } });
+  await client.connect(new ModernTransport(endpoint(gateway)));
+  const progress: number[] = [];
+  await client.callTool(
+    { name: "slow", arguments: { steps: 2 } },
+    { onprogress: (one) => progress.push(one.progress) },
+  );
+  assert.deepEqual(progress, [1, 2]);
+  await client.close();
+});
