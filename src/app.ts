@@ -2,30 +2,19 @@
  * The composition root: loads the configuration, compiles it, opens listeners and the admin interface, swaps in
  * reloads, and ends everything in order. Everything else gets its dependencies passed in from here.
  */
-import { readFileSync } from "node:fs";
 import { parseAdminAddress } from "./admin/address.ts";
-import { celEndpoint } from "./admin/cel.ts";
-import { configDumpEndpoint } from "./admin/config-dump.ts";
+import { allEndpoints } from "./admin/all-endpoints.ts";
 import type { AdminEndpoint } from "./admin/endpoint.ts";
 import { statsEndpoints } from "./admin/health.ts";
 import { noHeapSampling, startHeapSampling } from "./admin/heap-sampling.ts";
-import { indexEndpoint } from "./admin/index-page.ts";
-import { limitsEndpoint } from "./admin/limits.ts";
-import { loggingEndpoint } from "./admin/logging.ts";
-import { memoryEndpoint } from "./admin/memory.ts";
 import { ADMIN_PATHS } from "./admin/paths.ts";
-import { profileEndpoints } from "./admin/profile.ts";
-import { quitEndpoint } from "./admin/quit.ts";
-import { requestsEndpoint } from "./admin/requests.ts";
 import { type AdminServer, openAdminServer } from "./admin/server.ts";
-import { countTasks, tasksEndpoint } from "./admin/tasks.ts";
-import { traceEndpoint } from "./admin/trace.ts";
 import { createUi } from "./admin/ui-endpoints.ts";
 import { configDump, type ReloadState } from "./config/dump.ts";
 import type { Environment } from "./config/env.ts";
 import { createLivingThings } from "./config/living.ts";
-import { filesOf, readSources, type SourceText, STDIN } from "./config/load.ts";
 import { type Prepared, prepareConfig } from "./config/prepare.ts";
+import { openSources, type SourceList } from "./config/sources.ts";
 import { watchFiles } from "./config/watch.ts";
 import type { Exchange } from "./core/exchange.ts";
 import { createLimitRegistry } from "./core/limit-registry.ts";
@@ -62,7 +51,7 @@ const CLOSE_LIMIT_MS = 8_000;
 
 export interface AppOptions {
   /** Paths of `-f`, or one built-in text. */
-  readonly sources: readonly string[] | { readonly text: string };
+  readonly sources: SourceList;
   readonly environment: Environment;
   readonly clock: Clock;
   readonly output: LogOutput;
@@ -88,7 +77,8 @@ export function validateOnly(options: Pick<AppOptions, "sources" | "environment"
   const living = createLivingThings(() => undefined);
   const generation = living.begin();
   const { clock, environment } = options;
-  const prepared = prepareConfig(sourceReader(options)(), {
+  const sources = openSources(options.sources, options.readStdin);
+  const prepared = prepareConfig(orStartError(sources.read), {
     clock,
     environment,
     // Validation probes nothing: what would be fetched fails at once and is nobody's loss.
@@ -107,7 +97,7 @@ export function validateOnly(options: Pick<AppOptions, "sources" | "environment"
 
 export async function startApp(options: AppOptions): Promise<App> {
   const { clock, environment, version } = options;
-  const read = sourceReader(options);
+  const sources = openSources(options.sources, options.readStdin);
   const startedAt = clock.monotonicMs();
   const metrics = createMetrics();
   const tasks = createTasks(clock);
@@ -142,17 +132,16 @@ export async function startApp(options: AppOptions): Promise<App> {
     fetch: fetcher.fetch,
     moduleUrl: import.meta.url,
     redaction: () => redaction,
-    read,
-    mayEdit: () => Array.isArray(options.sources) && processSettings.allowConfigEdit === true,
+    read: sources.read,
+    mayEdit: () => sources.canChange && processSettings.allowConfigEdit === true,
     endpoints: () => endpoints,
     listeners: () => current.topology.listeners,
     ports: () => listeners.ports(),
   });
 
   const first = living.begin();
-  const sourcesAtStart = read();
-  const prepared = prepareConfig(sourcesAtStart, context(first, undefined));
-  const loaded = contentOf(sourcesAtStart, readFiles);
+  const prepared = prepareConfig(orStartError(sources.read), context(first, undefined));
+  const loaded = orStartError(() => sources.content(readFiles));
   if (!prepared.ok) {
     first.discard();
     fetcher.close();
@@ -198,7 +187,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     loadedAt: iso(clock),
     generation: 1,
     warnings: prepared.warnings,
-    sources: sourceNames(options),
+    sources: sources.names,
     needsRestart: [],
   };
   const metricsReload = metrics.counter("gateway_config_reloads_total", "Configuration loads, by result.", ["result"]);
@@ -212,8 +201,23 @@ export async function startApp(options: AppOptions): Promise<App> {
   });
 
   const statistics = statsEndpoints({ metrics, notReady: () => (draining ? ["draining"] : listeners.notServing()) });
-  const endpoints: AdminEndpoint[] = [
-    configDumpEndpoint(() =>
+  const heap =
+    process.platform === "linux" && processSettings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
+  const endpoints = allEndpoints({
+    version,
+    clock,
+    logger: logger.for("admin"),
+    logging,
+    hub,
+    recent,
+    kept,
+    limits,
+    tasks,
+    heap,
+    statistics,
+    ui: ui.endpoint(),
+    upMs: () => clock.monotonicMs() - startedAt,
+    dump: () =>
       configDump({
         topology: current.topology,
         process: current.process,
@@ -223,34 +227,10 @@ export async function startApp(options: AppOptions): Promise<App> {
         reload,
         ports: listeners.ports(),
       }),
-    ),
-    loggingEndpoint(logging),
-    quitEndpoint(() => void stop()),
-    ...statistics,
-  ];
-  const heap =
-    process.platform === "linux" && processSettings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
-  endpoints.push(
-    traceEndpoint(hub, clock),
-    requestsEndpoint(recent, clock),
-    limitsEndpoint(limits),
-    tasksEndpoint(tasks, recent, () => clock.monotonicMs() - startedAt),
-    memoryEndpoint({
-      requests: () => recent.counts,
-      keptTraces: () => kept?.report() ?? null,
-      limits: () => limits.views().map(({ owner, bucketsInUse }) => ({ owner, bucketsInUse })),
-      connections: () => listeners.active(),
-      tasks: () => countTasks(tasks.report()),
-      pools: () =>
-        current.topology.listeners
-          .flatMap(({ routes }) => routes.flatMap(({ backends }) => backends))
-          .map(({ backend }) => ({ backend: backend.facts.name, connections: backend.describe().connections ?? null })),
-    }),
-    celEndpoint(recent),
-    ...profileEndpoints({ clock, logger: logger.for("admin"), heap, platform: process.platform }),
-  );
-  endpoints.push(ui.endpoint());
-  endpoints.push(indexEndpoint(version, endpoints));
+    topology: () => current.topology,
+    active: () => listeners.active(),
+    shutDown: () => void stop(),
+  });
 
   try {
     admin = await openAt("config.adminAddr", processSettings.adminAddr ?? options.defaultAdminAddr, endpoints);
@@ -270,17 +250,12 @@ export async function startApp(options: AppOptions): Promise<App> {
   if (admin.url !== undefined) logger.for("admin").info("admin interface", { ui: `${admin.url}${ADMIN_PATHS.ui}` });
   logger.info("started", { version, node: process.version, ms: Math.round(clock.monotonicMs() - startedAt) });
 
-  const watch = Array.isArray(options.sources)
+  const watch = sources.canChange
     ? watchFiles({
         clock,
-        paths: () => [
-          ...(options.sources as readonly string[])
-            .filter((path) => path !== STDIN)
-            .flatMap((path) => [path, ...filesOf(path)]),
-          ...readFiles,
-        ],
+        paths: () => [...sources.paths(), ...readFiles],
         loaded,
-        read: () => contentOf(read(), readFiles),
+        read: () => sources.content(readFiles),
         onChange: () =>
           reloadOnce().catch((error) =>
             logger.error("reload failed", { error: (error as Error).stack ?? String(error) }),
@@ -321,7 +296,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     readFiles.clear();
     let next: Prepared;
     try {
-      next = prepareConfig(read(), context(generation, processSettings.sensitiveHeaders), before);
+      next = prepareConfig(sources.read(), context(generation, processSettings.sensitiveHeaders), before);
     } catch (error) {
       generation.discard();
       refuse([(error as Error).message]);
@@ -385,43 +360,13 @@ function removedSecurity(before: Extract<Prepared, { ok: true }>, next: Extract<
   return before.security.filter((policy) => !next.security.includes(policy));
 }
 
-function sourceReader({ sources, readStdin }: Pick<AppOptions, "sources" | "readStdin">): () => SourceText[] {
-  // Standard input can be read only once; later looks see the same text.
-  let stdin: string | undefined;
-  const once = (): string => {
-    stdin ??= readStdin();
-    return stdin;
-  };
-  return () => {
-    if (!Array.isArray(sources)) return [{ file: "<default>", text: (sources as { text: string }).text }];
-    try {
-      return readSources(sources, once);
-    } catch (error) {
-      throw new StartError([(error as Error).message]);
-    }
-  };
-}
-
-function sourceNames({ sources }: Pick<AppOptions, "sources">): readonly string[] {
-  return Array.isArray(sources) ? sources : ["<default>"];
-}
-
-/** All that a configuration is made of, as one text to compare. */
-function contentOf(sources: readonly SourceText[], files: ReadonlySet<string>): string {
-  return sources.map(({ file, text }) => `${file}\n${text}`).join("\n") + fileContents(files);
-}
-
-/** What key files, certificates and the like contain now: a change in them is a change of the configuration. */
-function fileContents(paths: ReadonlySet<string>): string {
-  let text = "";
-  for (const path of paths) {
-    try {
-      text += `\n${path}\n${readFileSync(path, "utf8")}`;
-    } catch {
-      text += `\n${path} unreadable`;
-    }
+/** At the start, a file that cannot be read is a reason not to start. */
+function orStartError<Value>(read: () => Value): Value {
+  try {
+    return read();
+  } catch (error) {
+    throw new StartError([(error as Error).message]);
   }
-  return text;
 }
 
 function filterOf(text: string): LogFilter {

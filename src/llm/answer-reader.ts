@@ -17,7 +17,7 @@ const MAX_VALUE_BYTES = 64 * 1024;
 /** Encoded answers are decoded at their end, up to this many bytes. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
 /** The first chunks are all read for their text, later ones by sample: reading each would cost a tenth of a stream. */
-const CHUNKS_READ = 4;
+const CHUNKS_READ = 8;
 const SAMPLE_EVERY = 16;
 /** Of a JSON answer that broke off nobody knows what is text: syntax and text together make about this. */
 const JSON_BYTES_PER_TOKEN = 5;

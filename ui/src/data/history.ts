@@ -116,14 +116,18 @@ export function p95Of(key: string): number | undefined {
   return lower;
 }
 
-/** How much a counter grew over the window, summed over all its series that pass the filter, by one label. */
-export function growthBy(name: string, label: string): Map<string, number> {
+/** How much a counter grew over the window, by one label, summed over the series that pass the test. */
+export function growthBy(
+  name: string,
+  label: string,
+  test: (labels: Sample["labels"]) => boolean = () => true,
+): Map<string, number> {
   const last = moments.value.at(-1);
   const first = moments.value[0];
   const sums = new Map<string, number>();
   const addAll = (moment: Moment | undefined, sign: number): void => {
     for (const sample of moment?.samples ?? []) {
-      if (sample.name !== name) continue;
+      if (sample.name !== name || !test(sample.labels)) continue;
       const key = sample.labels[label] ?? "";
       sums.set(key, (sums.get(key) ?? 0) + sign * sample.value);
     }

@@ -4,6 +4,7 @@
 import { isReadOnly } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, targetText, textOf } from "../../data/dump.ts";
 import { type Endpoint, endpointsOf } from "../../data/endpoints.ts";
+import { livingOf } from "../../data/mcp-targets.ts";
 import { usePoll } from "../../data/poll.ts";
 import { tasks, tasksOfKind } from "../../data/tasks.ts";
 import { param, setParams } from "../../frame/router.ts";
@@ -87,31 +88,6 @@ function Connecting({ endpoints, chosen }: { endpoints: readonly Endpoint[]; cho
       )}
     </>
   );
-}
-
-interface Living {
-  readonly up: number;
-  readonly failing: number;
-  readonly lastError: string;
-  readonly stderr: readonly string[];
-}
-
-/** What the open sessions know of a server: a server without a session has no state to speak of. */
-function livingOf(backend: string, target: string): Living {
-  const own = tasksOfKind(
-    tasks.value.value?.tasks ?? [],
-    ({ kind, name }) => kind === "mcp backend" && name === backend,
-  );
-  const seen = tasksOfKind(own, ({ detail }) => Array.isArray(detail?.targets))
-    .flatMap(({ detail }) => listOf(detail?.targets))
-    .filter((one) => one.target === target);
-  const up = seen.filter(({ state }) => state === "up").length;
-  return {
-    up,
-    failing: seen.length - up,
-    lastError: seen.map(({ lastError }) => textOf(lastError)).find((text) => text !== "") ?? "",
-    stderr: seen.flatMap(({ stderr }) => (Array.isArray(stderr) ? stderr.map(textOf) : [])).slice(-20),
-  };
 }
 
 function Targets({ backends }: { backends: readonly DumpBackend[] }) {

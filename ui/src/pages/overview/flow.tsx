@@ -3,8 +3,9 @@
  * a narrow screen the same nodes stand in a list.
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Dump, type DumpBackend, leavesOf, matchText } from "../../data/dump.ts";
+import { type Dump, type DumpBackend, type Leaf, leavesOf, matchText } from "../../data/dump.ts";
 import { keyOf, p95Of, rateOf, sparkOf } from "../../data/history.ts";
+import { livingOf } from "../../data/mcp-targets.ts";
 import { withParams } from "../../frame/router.ts";
 import { durationText, percentText, rateText, visible } from "../../parts/format.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
@@ -105,7 +106,7 @@ function Leaves({ backend }: { backend: DumpBackend | undefined }) {
     <span class="leaves">
       {leaves.slice(0, MAX_LEAVES).map((leaf) => (
         <span class="leaf" key={leaf.name}>
-          <Status level={leaf.state}>
+          <Status level={isFailing(backend?.name ?? "", leaf) ? "bad" : leaf.state}>
             <span class="mono">{visible(leaf.name)}</span>
           </Status>
           <span class="muted ellipsis">{visible(leaf.detail)}</span>
@@ -114,6 +115,10 @@ function Leaves({ backend }: { backend: DumpBackend | undefined }) {
       {leaves.length > MAX_LEAVES ? <span class="muted small">and {leaves.length - MAX_LEAVES} more</span> : null}
     </span>
   );
+}
+
+function isFailing(backend: string, leaf: Leaf): boolean {
+  return leaf.kind === "target" && livingOf(backend, leaf.name).failing > 0;
 }
 
 function subtitleOf(kind: NodeKind, name: string, dump: Dump): string {

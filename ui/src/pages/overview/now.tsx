@@ -4,6 +4,7 @@
 import { ready } from "../../data/about.ts";
 import { type Dump, leavesOf } from "../../data/dump.ts";
 import { growthBy } from "../../data/history.ts";
+import { livingOf } from "../../data/mcp-targets.ts";
 import { tasks, tasksOfKind } from "../../data/tasks.ts";
 import { pageHref } from "../../frame/router.ts";
 import { ageText, bytesText, fileName, visible, wholeText } from "../../parts/format.ts";
@@ -110,12 +111,14 @@ function sentencesOf(dump: Dump): Sentence[] {
     })),
     ...dump.backends.flatMap((backend) =>
       leavesOf(backend)
-        .filter(({ state }) => state === "bad")
-        .map((leaf) => ({
-          level: "bad" as const,
-          text: `${leaf.name} of ${backend.name} is failing: ${leaf.detail}`,
-          href: pageHref("mcp"),
-        })),
+        .filter(
+          ({ kind, name, state }) => state === "bad" || (kind === "target" && livingOf(backend.name, name).failing > 0),
+        )
+        .map(({ name }) => {
+          const { lastError } = livingOf(backend.name, name);
+          const text = `${name} of ${backend.name} is failing${lastError === "" ? "" : `: ${lastError}`}`;
+          return { level: "bad" as const, text, href: pageHref(backend.type === "ai" ? "llm" : "mcp") };
+        }),
     ),
     ...errorSentences(),
     ...dump.reload.needsRestart.map((field) => ({
@@ -127,13 +130,26 @@ function sentencesOf(dump: Dump): Sentence[] {
   ];
 }
 
+/** Broken answers first; refusals are somebody's will, but worth a look. */
 function errorSentences(): Sentence[] {
-  return [...growthBy("gateway_requests_total", "error")]
+  const isBroken = ({ status = "" }: Readonly<Record<string, string>>): boolean =>
+    status === "" || Number(status) >= 500;
+  return [
+    ...sentencesBy("bad", growthBy("gateway_requests_total", "error", isBroken)),
+    ...sentencesBy(
+      "warn",
+      growthBy("gateway_requests_total", "error", (labels) => !isBroken(labels)),
+    ),
+  ];
+}
+
+function sentencesBy(level: Level, growth: ReadonlyMap<string, number>): Sentence[] {
+  return [...growth]
     .filter(([code, count]) => code !== "" && count > 0)
     .sort((a, b) => b[1] - a[1])
-    .slice(0, 5)
+    .slice(0, 4)
     .map(([code, count]) => ({
-      level: count > 50 ? "bad" : "warn",
+      level,
       text: `${wholeText(count)} ${count === 1 ? "request" : "requests"} ended with ${code} while this page was open`,
       href: pageHref("requests", { text: code }),
     }));

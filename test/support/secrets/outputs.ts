@@ -1,0 +1,74 @@
+/**
+ * Everything that a gateway let out during a run, by where it came from: answers, streams of the admin interface,
+ * and what processes printed. A source that gave nothing is a failure, because nothing was looked at then.
+ */
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import type { Leak, Planted } from "./planted.ts";
+
+const GATEWAY = fileURLToPath(new URL("../../../src/bin/gateway.js", import.meta.url));
+
+export class Outputs {
+  readonly #texts = new Map<string, string>();
+
+  add(source: string, text: string): void {
+    this.#texts.set(source, `${this.#texts.get(source) ?? ""}${text}\n`);
+  }
+
+  /** An answer with its head, as a client sees it. */
+  async addAnswer(source: string, response: Response): Promise<string> {
+    const body = await response.text();
+    const head = [...response.headers].map(([name, value]) => `${name}: ${value}`).join("\n");
+    this.add(source, `${response.status}\n${head}\n\n${body}`);
+    return body;
+  }
+
+  of(source: string): string {
+    return this.#texts.get(source) ?? "";
+  }
+
+  leaks(planted: Planted): (Leak & { readonly source: string })[] {
+    return [...this.#texts].flatMap(([source, text]) => planted.leaksIn(text).map((leak) => ({ source, ...leak })));
+  }
+}
+
+export interface Stream {
+  /** Everything so far. */
+  text(): string;
+  close(): void;
+}
+
+/** Reads an event stream from the moment at which it says that it is open. */
+export async function openStream(url: string): Promise<Stream> {
+  const abort = new AbortController();
+  const response = await fetch(url, { signal: abort.signal });
+  if (response.status !== 200 || !response.body) throw new Error(`${url}: ${response.status} ${await response.text()}`);
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let text = decoder.decode((await reader.read()).value, { stream: true });
+  const readOn = async (): Promise<void> => {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      text += decoder.decode(value, { stream: true });
+    }
+  };
+  // Ends when it is closed.
+  readOn().catch(() => undefined);
+  return { text: () => text, close: () => abort.abort() };
+}
+
+/** What `gateway` prints with these arguments, until it ends. */
+export function gatewayOutput(
+  args: readonly string[],
+  environment: Readonly<Record<string, string>>,
+): Promise<{ code: number | null; text: string }> {
+  const child = spawn(process.execPath, [GATEWAY, ...args], { env: { PATH: process.env.PATH, ...environment } });
+  let text = "";
+  for (const stream of [child.stdout, child.stderr])
+    stream.on("data", (chunk: Buffer) => {
+      text += chunk.toString();
+    });
+  child.stdin.end();
+  return new Promise((resolve) => child.once("close", (code) => resolve({ code, text })));
+}
