@@ -100,19 +100,22 @@ async function answer(
   endpoints: readonly AdminEndpoint[],
   checksHost: boolean,
 ): Promise<void> {
+  const target = req.url ?? "/";
+  const question = target.indexOf("?");
+  const pathname = question < 0 ? target : target.slice(0, question);
   const refusal = refusalOf({
+    method: req.method ?? "",
+    path: pathname,
     host: req.headers.host,
     origin: req.headers.origin,
     fetchSite: req.headers["sec-fetch-site"] as string | undefined,
+    fetchMode: req.headers["sec-fetch-mode"] as string | undefined,
     localAddress: checksHost ? (req.socket.localAddress ?? "") : undefined,
   });
   if (refusal !== undefined) {
     write(res, textAnswer(403, `${refusal}\n`), true);
     return;
   }
-  const target = req.url ?? "/";
-  const question = target.indexOf("?");
-  const pathname = question < 0 ? target : target.slice(0, question);
   const endpoint = endpoints.find(
     ({ path, below }) => pathname === path || (below === true && pathname.startsWith(`${path}/`)),
   );

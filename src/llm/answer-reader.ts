@@ -8,6 +8,7 @@ import { decodeAnswer, isEncoded } from "./decode-answer.ts";
 import { estimateTextTokens } from "./estimate.ts";
 import { isMembers, type Members, parseMembers, parseValue } from "./json.ts";
 import { JsonScanner, jsonKeys } from "./json-scanner.ts";
+import { quickUsage } from "./quick-usage.ts";
 import { bytesMayHoldUsage, endsEvent, modelOf, textOf, usageOf } from "./stream-event.ts";
 import { mergeUsage, readUsage, type Usage } from "./usage.ts";
 
@@ -166,7 +167,7 @@ function createJsonReader(): AnswerReader {
       } else if (isMembers(value)) usage = mergeUsage(usage, value);
     },
   });
-  /** Most answers are one small chunk: parsing it is cheaper than looking through it. */
+  /** Most answers are one chunk: its ends say it, or parsing it is cheaper than looking through it. */
   let only: Buffer | undefined;
   const scan = (chunk: Buffer): void => {
     if (only !== undefined) scanner.push(only);
@@ -175,12 +176,14 @@ function createJsonReader(): AnswerReader {
   };
   return {
     data(chunk) {
-      if (bytesSeen === 0 && chunk.length <= PARSED_BYTES) only = chunk;
+      if (bytesSeen === 0) only = chunk;
       else scan(chunk);
       bytesSeen += chunk.length;
     },
     finish() {
-      const whole = only && parseMembers(only.toString("utf8"));
+      const quick = only && quickUsage(only);
+      if (quick) return { usage: readUsage(quick.usage), responseModel: quick.model, uncountedTokens: 0 };
+      const whole = only && only.length <= PARSED_BYTES ? parseMembers(only.toString("utf8")) : undefined;
       if (whole) return { usage: readUsage(usageOf(whole)), responseModel: modelOf(whole), uncountedTokens: 0 };
       scan(NO_BYTES);
       return {

@@ -153,6 +153,8 @@ async function callTool(
         if (meta.progressToken !== undefined)
           notify("notifications/progress", { progressToken: meta.progressToken, progress: step, total: steps });
       }
+      // The official client loses progress that comes in one breath with the answer.
+      await sleep(5);
       text(id, `slow ${String(args.message ?? "")}`);
       return;
     }

@@ -1,0 +1,81 @@
+/**
+ * The documents against the code: nothing generated is stale, every error is listed, every link leads somewhere, the
+ * configurations in the text load, and the example policy is the one that is tested.
+ */
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { loadConfig } from "../src/config/load.ts";
+import { ERRORS } from "../src/core/errors.ts";
+
+const root = process.cwd();
+const read = (path: string): string => readFileSync(join(root, path), "utf8");
+
+test("the JSON schema and the reference pages are what `npm run generate` writes", async () => {
+  const { generated } = (await import(pathToFileURL(join(root, "scripts/generate.mjs")).href)) as {
+    generated(): Promise<Map<string, string>>;
+  };
+  for (const [path, text] of await generated()) {
+    const message = `${path} is stale: run \`npm run generate\``;
+    assert.ok(existsSync(join(root, path)), message);
+    assert.ok(read(path) === text, message);
+  }
+});
+
+test("every error code is in the reference, with its status", () => {
+  const page = read("docs/reference/errors.md");
+  for (const [code, { status }] of Object.entries(ERRORS))
+    assert.match(page, new RegExp(`\\| \`${code}\` \\| ${status} \\|`));
+});
+
+test("every error that the guide names exists", () => {
+  const codes = new Set(Object.keys(ERRORS));
+  for (const [, status, code] of read("docs/errors.md").matchAll(/\| (\d{3}) `([a-z_]+)` \|/g)) {
+    assert.ok(codes.has(code as string), code);
+    assert.equal(ERRORS[code as keyof typeof ERRORS].status, Number(status));
+  }
+});
+
+const pages = ["docs", "examples"]
+  .flatMap((folder) => readdirSync(join(root, folder), { recursive: true, withFileTypes: true }))
+  .filter((entry) => entry.isFile() && entry.name.endsWith(".md"))
+  .map((entry) => relative(root, join(entry.parentPath ?? entry.path, entry.name)))
+  .concat(readdirSync(root).filter((name) => name.endsWith(".md")));
+
+test("every link in the documents leads to a file", () => {
+  const broken: string[] = [];
+  for (const page of pages) {
+    const text = read(page).replace(/```[\s\S]*?```/g, "");
+    for (const [, target] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^(?:https?:|mailto:|#)/.test(target as string)) continue;
+      const path = resolve(join(root, dirname(page)), (target as string).replace(/#.*$/, ""));
+      if (!existsSync(path)) broken.push(`${page}: ${target}`);
+    }
+  }
+  assert.deepEqual(broken, []);
+});
+
+test("configurations in the text that call themselves config.yaml load", () => {
+  let count = 0;
+  for (const page of pages) {
+    for (const [, text] of read(page).matchAll(/```yaml\n(# config\.yaml\n[\s\S]*?)```/g)) {
+      count += 1;
+      const loaded = loadConfig([{ file: page, text: text as string }], {});
+      assert.ok(
+        loaded.ok,
+        loaded.ok ? "" : `${page}: ${loaded.problems.map((problem) => problem.toLine()).join("\n")}`,
+      );
+    }
+  }
+  assert.ok(count >= 4, "there are some");
+});
+
+test("the policy in docs/adding-a-policy.md is the one in test/example-policy", () => {
+  const page = read("docs/adding-a-policy.md");
+  assert.ok(page.includes(read("test/example-policy/policy.ts").replaceAll("../../src/core/", "../../core/")));
+  assert.ok(
+    page.includes(read("test/example-policy/policy.test.ts").replaceAll("../support/", "../../../test/support/")),
+  );
+});

@@ -1,0 +1,167 @@
+/**
+ * Every example loads and runs: a README, the schema line, a configuration that is valid, and a gateway that becomes
+ * ready with it. What the examples of plain HTTP promise in their READMEs is tried here too.
+ */
+import assert from "node:assert/strict";
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { type App, startApp } from "../src/app.ts";
+import { systemClock } from "../src/lib/clock.ts";
+import { rawRequest, requestText } from "./support/raw-client.ts";
+import { backendFor } from "./support/scenario.ts";
+import { certificates } from "./support/tls/certificates.ts";
+
+const examples = join(process.cwd(), "examples");
+const SCHEMA_LINE = "# yaml-language-server: $schema=../../schema/config.schema.json\n";
+const names = readdirSync(examples, { withFileTypes: true })
+  .filter((entry) => entry.isDirectory() && existsSync(join(examples, entry.name, "config.yaml")))
+  .map(({ name }) => name);
+
+interface RunningExample {
+  readonly app: App;
+  url(gateway?: string): string;
+}
+
+/** A copy on free ports; every variable without a default has some value. */
+async function run(t: TestContext, name: string, environment: Record<string, string> = {}): Promise<RunningExample> {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-example-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  cpSync(join(examples, name), folder, { recursive: true });
+  if (name === "tls") {
+    writeFileSync(join(folder, "cert.pem"), certificates.server.cert);
+    writeFileSync(join(folder, "key.pem"), certificates.server.key);
+    writeFileSync(join(folder, "ca.pem"), certificates.root);
+  }
+  const file = join(folder, "config.yaml");
+  const text = readFileSync(file, "utf8");
+  const values = Object.fromEntries([...text.matchAll(/\$\{([A-Z_0-9]+)\}/g)].map(([, key]) => [key, "some-value"]));
+  // Sections have a default port: they are given a free one as well.
+  const moved = text
+    .replace(/^(\s*(?:[a-z-]+: \{ )?port: )\d+/gm, "$10")
+    .replace(/(\{ port: )\d+/g, "$10")
+    .replace(/^(mcp|llm):\n(?![\s\S]*?^ {2}port:)/gm, "$1:\n  port: 0\n")
+    .replace(/adminAddr: \S+/, "adminAddr: off");
+  writeFileSync(file, moved);
+  const lines: string[] = [];
+  const app = await startApp({
+    sources: [file, ...resourcesIn(folder)],
+    environment: { ...values, ...environment },
+    clock: systemClock,
+    output: { write: (line) => void lines.push(line), dropped: () => 0, flushSync: () => undefined },
+    version: "test",
+    readStdin: () => "",
+    defaultAdminAddr: "off",
+  });
+  t.after(async () => {
+    const stopping = app.stop();
+    await app.stop();
+    await stopping;
+  });
+  return {
+    app,
+    url: (gateway) =>
+      `http://127.0.0.1:${gateway === undefined ? [...app.ports().values()][0] : app.ports().get(gateway)}`,
+  };
+}
+
+/** Documents with a `kind` beside the configuration; other files (prices, compose files) are something else. */
+function resourcesIn(folder: string): string[] {
+  return readdirSync(folder)
+    .filter((name) => /\.ya?ml$/.test(name) && name !== "config.yaml")
+    .map((name) => join(folder, name))
+    .filter((path) => /^kind:/m.test(readFileSync(path, "utf8")));
+}
+
+for (const name of names) {
+  test(`examples/${name} has a README and the schema line, loads and listens`, async (t) => {
+    assert.ok(existsSync(join(examples, name, "README.md")), "a README");
+    assert.ok(
+      readFileSync(join(examples, name, "config.yaml"), "utf8").startsWith(SCHEMA_LINE),
+      "the schema line first",
+    );
+    const { app } = await run(t, name);
+    assert.ok(app.ports().size > 0, "it listens");
+  });
+}
+
+test("http-proxy: requests reach the backend; without it the answer says who is at fault", async (t) => {
+  const backend = await backendFor(t);
+  const up = await run(t, "http-proxy", { BACKEND: backend.host });
+  assert.equal((await fetch(`${up.url()}/x`)).status, 200);
+  assert.equal(backend.received[0]?.url, "/x");
+  const down = await run(t, "http-proxy", { BACKEND: "127.0.0.1:1" });
+  assert.equal((await fetch(down.url())).headers.get("x-gateway-error"), "backend_unavailable");
+});
+
+test("weighted-backends: a header chooses the new version, weights share the rest", async (t) => {
+  const stable = await backendFor(t);
+  const fresh = await backendFor(t);
+  const example = await run(t, "weighted-backends", { STABLE: stable.host, NEW: fresh.host });
+  for (let i = 0; i < 5; i++) await (await fetch(example.url(), { headers: { "x-version": "new" } })).text();
+  assert.equal(fresh.received.length, 5);
+  for (let i = 0; i < 60; i++) await (await fetch(example.url())).text();
+  assert.ok(
+    stable.received.length > fresh.received.length - 5,
+    `${stable.received.length} : ${fresh.received.length - 5}`,
+  );
+});
+
+test("cors: listed origins get permission, others do not, the public part is for all", async (t) => {
+  const example = await run(t, "cors");
+  const allowed = async (path: string, origin: string): Promise<string | null> =>
+    (await fetch(example.url() + path, { headers: { origin } })).headers.get("access-control-allow-origin");
+  assert.equal(await allowed("/api", "https://app.example.com"), "https://app.example.com");
+  assert.equal(await allowed("/api", "https://a.example.org"), "https://a.example.org");
+  assert.equal(await allowed("/api", "https://evil.example"), null);
+  assert.equal(await allowed("/public", "https://anybody.example"), "*");
+});
+
+test("redirects-and-rewrites: old paths lead to new ones, the backend sees its own", async (t) => {
+  const backend = await backendFor(t);
+  const example = await run(t, "redirects-and-rewrites", { BACKEND: backend.host });
+  const moved = await fetch(`${example.url()}/old/page?a=1`, { redirect: "manual" });
+  assert.deepEqual([moved.status, moved.headers.get("location")], [308, `${example.url()}/new/page?a=1`]);
+  await fetch(`${example.url()}/new/page?a=1`);
+  assert.deepEqual(
+    [backend.received[0]?.url, backend.received[0]?.headers.host],
+    ["/v2/page?a=1", "inner.example.com"],
+  );
+});
+
+test("tls: plain clients are sent to HTTPS", async (t) => {
+  const backend = createServer(certificates.server, (_req, res) => void res.end("secret"));
+  await new Promise<void>((resolve) => backend.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    backend.close();
+    backend.closeAllConnections();
+  });
+  const example = await run(t, "tls", { BACKEND: `127.0.0.1:${(backend.address() as AddressInfo).port}` });
+  const plain = await fetch(`${example.url("plain")}/x`, { redirect: "manual" });
+  assert.equal(plain.headers.get("location"), "https://localhost:3443/x");
+  const { request } = await import("node:https");
+  const text = await new Promise<string>((resolve, reject) => {
+    const port = Number(example.app.ports().get("secure"));
+    request({ port, host: "localhost", ca: certificates.root, agent: false }, async (res) => {
+      let body = "";
+      for await (const part of res) body += String(part);
+      resolve(body);
+    })
+      .once("error", reject)
+      .end();
+  });
+  assert.equal(text, "secret");
+});
+
+test("direct-response: health, nothing to be found, and maintenance", async (t) => {
+  const example = await run(t, "direct-response");
+  assert.equal(await (await fetch(`${example.url()}/healthz`)).text(), "ok\n");
+  assert.equal((await fetch(`${example.url()}/internal/x`)).status, 404);
+  const closed = await rawRequest(Number(new URL(example.url()).port), requestText("GET /x HTTP/1.1"));
+  assert.equal(closed.status, 503);
+  assert.match(closed.text, /retry-after: 120/);
+  assert.deepEqual(closed.errors, []);
+});

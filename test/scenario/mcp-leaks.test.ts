@@ -1,0 +1,124 @@
+/** Sessions, children and calls under abuse: nothing is left behind, and everybody gets an answer. */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { startGatewayProcess } from "../support/gateway-process.ts";
+import { type RawClient, rawClient } from "../support/mcp/client.ts";
+import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
+import { childrenOf, eventually, isAlive } from "../support/mcp/processes.ts";
+
+const skip = process.platform === "linux" ? false : "looks at /proc";
+const MINI = join(process.cwd(), "test/support/mcp/mini-server.sh");
+const mini = { name: "mini", stdio: { cmd: "/bin/sh", args: [MINI] } };
+
+// The server starts in a millisecond, so that a thousand of them are no load.
+let gateway: TestGateway;
+before(async () => {
+  gateway = await startGateway(mcpConfig([mini], { maxChildren: 2000, sessionIdleTtl: "3s", maxConcurrentStarts: 16 }));
+});
+after(() => gateway.close());
+
+const children = (): number[] => childrenOf(process.pid, "mini-server");
+
+async function openMany(count: number): Promise<RawClient[]> {
+  const clients: RawClient[] = [];
+  for (let i = 0; i < count; i += 20) {
+    const some = Array.from({ length: Math.min(20, count - i) }, () => rawClient(`${gateway.url()}/mcp`));
+    for (const answer of await Promise.all(some.map((client) => client.initialize()))) assert.equal(answer.status, 200);
+    clients.push(...some);
+  }
+  return clients;
+}
+
+async function inTwenties<Item>(items: readonly Item[], run: (item: Item) => Promise<unknown>): Promise<void> {
+  for (let i = 0; i < items.length; i += 20) await Promise.all(items.slice(i, i + 20).map(run));
+}
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
+
+async function usedMegabytes(): Promise<number> {
+  // Twice: what the first run frees of native handles is collected by the second.
+  for (let i = 0; i < 2; i++) {
+    collect();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const { heapUsed, external } = process.memoryUsage();
+  return (heapUsed + external) / 1024 / 1024;
+}
+
+test("a thousand sessions opened and abandoned, a thousand closed: no child, no session, no memory stays", {
+  skip,
+}, async () => {
+  await inTwenties(await openMany(100), (client) => client.delete());
+  await eventually("no child is left of the first hundred", () => children().length === 0);
+  const beforeMegabytes = await usedMegabytes();
+
+  const closed = await openMany(1000);
+  assert.ok(children().length > 0);
+  await inTwenties(closed, async (client) => assert.equal(await client.delete(), 204));
+  await eventually("no child of a closed session is left", () => children().length === 0);
+
+  await openMany(1000);
+  await eventually("no child of an abandoned session is left", () => children().length === 0, 60_000);
+
+  const report =
+    JSON.stringify(gateway.app.ports()) + JSON.stringify(await (await fetch(`${gateway.adminUrl}/debug/tasks`)).json());
+  assert.ok(!report.includes("mcp session"), "a session is still listed");
+  const grownMegabytes = (await usedMegabytes()) - beforeMegabytes;
+  assert.ok(grownMegabytes < 10, `${grownMegabytes.toFixed(1)} MB more than before`);
+});
+
+test("a hundred children killed in the middle of a call: every client gets an error, and nothing stays", {
+  skip,
+}, async () => {
+  const clients = await openMany(100);
+  const running = clients.map((client) =>
+    client.post({ jsonrpc: "2.0", id: "call", method: "tools/call", params: { name: "x" } }),
+  );
+  await eventually("all children run", () => children().length >= 100);
+  for (const pid of children()) process.kill(pid, "SIGKILL");
+  for (const { message } of await Promise.all(running)) {
+    assert.equal(message.id, "call");
+    assert.equal(message.error.code, -32603);
+    assert.match(message.error.message, /was ended by SIGKILL/);
+  }
+  await inTwenties(clients, (client) => client.delete());
+  await eventually("no child is left", () => children().length === 0);
+});
+
+test("a storm of sessions beyond the limit is answered, and the limit holds", { skip }, async () => {
+  const limited = await startGateway(mcpConfig([mini], { maxChildren: 20 }));
+  const answers = await Promise.all(Array.from({ length: 100 }, () => rawClient(`${limited.url()}/mcp`).initialize()));
+  const served = answers.filter(({ status }) => status === 200).length;
+  assert.equal(served, 20);
+  assert.ok(answers.every(({ status }) => status === 200 || status === 503));
+  assert.equal(children().length, 20);
+  await limited.close();
+  await eventually("closing the gateway ends the children", () => children().length === 0);
+});
+
+for (const signal of ["SIGKILL", "SIGTERM"] as const) {
+  test(`a gateway that gets ${signal} leaves no child behind`, { skip }, async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "gateway-mcp-"));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    writeFileSync(join(folder, "config.yaml"), mcpConfig([oddTarget(), mini], {}));
+    const running = startGatewayProcess(t, ["-f", join(folder, "config.yaml")]);
+    const url = `http://127.0.0.1:${await running.port()}/mcp`;
+    for (let i = 0; i < 5; i++) await rawClient(url).initialize();
+    const pids = [
+      ...childrenOf(running.child.pid ?? 0, "mini-server"),
+      ...childrenOf(running.child.pid ?? 0, "odd-server"),
+    ];
+    assert.equal(pids.length, 10);
+    running.child.kill(signal);
+    const exit = await running.exited;
+    if (signal === "SIGTERM") assert.equal(exit.code, 0);
+    await eventually("all children are gone", () => !pids.some(isAlive));
+  });
+}
