@@ -33,7 +33,7 @@ import { createRequestMetrics } from "./pipeline/request-metrics.ts";
 import { trustedPeers } from "./pipeline/trusted-peers.ts";
 import { createTraceHub } from "./trace/hub.ts";
 import { createKeptTraces } from "./trace/kept-traces.ts";
-import { createRedaction } from "./trace/redact.ts";
+import type { Redaction } from "./trace/redact.ts";
 
 /** Why the gateway did not start: lines to print, one per problem. */
 export class StartError extends Error {
@@ -87,7 +87,7 @@ export function validateOnly(options: Pick<AppOptions, "sources" | "environment"
     tasks: createTasks(clock),
     metrics: createMetrics(),
     limits: createLimitRegistry(),
-    sensitiveHeaders: undefined,
+    redaction: undefined,
     generation,
     fileRead: () => undefined,
   });
@@ -110,7 +110,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   );
 
   const readFiles = new Set<string>();
-  const context = (generation: ReturnType<typeof living.begin>, sensitiveHeaders: readonly string[] | undefined) => ({
+  const context = (generation: ReturnType<typeof living.begin>, running: Redaction | undefined) => ({
     clock,
     environment,
     fetch: fetcher.fetch,
@@ -118,7 +118,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     tasks,
     metrics,
     limits,
-    sensitiveHeaders,
+    redaction: running,
     generation,
     internals: { uiSource: ui.source },
     fileRead: (path: string) => void readFiles.add(path),
@@ -148,7 +148,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     throw new StartError(prepared.problems);
   }
   const processSettings = prepared.process;
-  const redaction = createRedaction(processSettings.sensitiveHeaders);
+  const { redaction } = prepared;
   logging.setFilter(filterOf(processSettings.logging?.level ?? "info"));
   logging.setFormat(processSettings.logging?.format ?? "text");
 
@@ -223,6 +223,7 @@ export async function startApp(options: AppOptions): Promise<App> {
         process: current.process,
         resources: current.resources,
         services: current.services,
+        redaction,
         version,
         reload,
         ports: listeners.ports(),
@@ -296,7 +297,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     readFiles.clear();
     let next: Prepared;
     try {
-      next = prepareConfig(sources.read(), context(generation, processSettings.sensitiveHeaders), before);
+      next = prepareConfig(sources.read(), context(generation, redaction), before);
     } catch (error) {
       generation.discard();
       refuse([(error as Error).message]);

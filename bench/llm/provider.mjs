@@ -33,19 +33,19 @@ const end = [
 ];
 
 createServer((req, res) => {
-  let head = "";
+  let asked = "";
   req.on("data", (part) => {
-    if (head.length < 200) head += part.toString("latin1", 0, 200);
+    asked += part.latin1Slice();
   });
   req.on("end", () => {
-    if (!head.includes('"stream":true')) {
-      const body = head.includes('"large"') ? large : small;
+    if (!asked.includes('"stream":true')) {
+      const body = asked.includes('"large"') ? large : small;
       res.writeHead(200, { "content-type": "application/json", "content-length": body.length });
       res.end(body);
       return;
     }
     res.writeHead(200, { "content-type": "text/event-stream" });
-    if (head.includes('"open"')) {
+    if (asked.includes('"open"')) {
       const timer = setInterval(() => res.write(words[0]), 1000);
       res.write(words[0]);
       res.on("close", () => clearInterval(timer));

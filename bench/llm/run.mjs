@@ -50,7 +50,7 @@ export async function benchLlm({ quick = false } = {}) {
     const workloads = [
       ["chat JSON, 1 KB", chat("small", 130), 32, 1500, warmUp],
       ["chat JSON, 20 KB there and back", chat("large", 4000), 32, 1000, warmUp],
-      ["stream of 100 chunks, 60 at once", chat("small", 130, true), 60, 180, quick ? 360 : 1200],
+      ["stream of 100 chunks, 60 at once", chat("small", 130, true), 60, 180, quick ? 600 : 4000],
     ];
     for (const [title, body, connections, perRound, warm] of workloads) {
       await compare({

@@ -43,7 +43,7 @@ export function createPreview({ clock, environment }: { clock: Clock; environmen
         tasks: createTasks(clock),
         metrics: createMetrics(),
         limits: createLimitRegistry(),
-        sensitiveHeaders: undefined,
+        redaction: undefined,
         generation,
         fileRead: () => undefined,
       });

@@ -3,15 +3,30 @@
  * a numbered mark, and the way back. What is secret is said by the schema and by header names, as in the dump;
  * `${VAR}` stays, because it names a secret without telling it.
  */
-import { isMap, isPair, isScalar, isSeq, LineCounter, type Node, parseAllDocuments } from "yaml";
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isPair,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  type Pair,
+  parseAllDocuments,
+  type Scalar,
+  type YAMLMap,
+} from "yaml";
 import { z } from "zod";
 import { markPlaceholders } from "../config/env.ts";
 import { schemaAt, unwrap } from "../config/problems.ts";
 import { specSchema } from "../config/resources/parts.ts";
 import { configSchema } from "../config/schema.ts";
+import { VALUES_BESIDE_NAME } from "../config/shown-config.ts";
 import { isSecretSchema } from "../core/schema.ts";
 import { policies } from "../policies/index.ts";
 import type { Redaction } from "../trace/redact.ts";
+import { type Span, secretLines } from "./ui-secret-lines.ts";
 
 export interface ShownText {
   readonly text: string;
@@ -21,51 +36,75 @@ export interface ShownText {
   readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 }
 
-const MARK_CHARACTER = "\ue000";
 const MARK = /<redacted:(\d{1,6})>/g;
-/** A text that is no YAML has no schema: every value of a field that sounds like a secret is hidden. */
-const SOUNDS_SECRET =
-  /^(\s*-?\s*[\w.-]*(?:secret|password|passwd|token|key|authorization|cookie)[\w.-]*\s*:\s*)(\S.*)$/gim;
-
-interface Span {
-  readonly start: number;
-  readonly end: number;
-}
+const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
+/** `{ key:abc }` and `{ key=abc }` are names to YAML. */
+const NAME_WITH_VALUE = /^[\w.-]+[:=](?=\S)/;
+/** What may be secret in a URL: who stands before the host, and the values of parameters. */
+const URL_SECRETS =
+  /(?<=^["']?[a-z][a-z0-9+.-]*:\/\/)[^/?#@\s"']+(?=@)|(?<=^["']?[a-z][a-z0-9+.-]*:\/\/\S*[?&][^=&#\s]*=)[^&#\s"']+/gi;
 
 export function shownText(text: string, redaction: Redaction): ShownText {
   const lines = new LineCounter();
-  const documents = parseAllDocuments(markPlaceholders(text).text, { lineCounter: lines, prettyErrors: false });
-  if (!Array.isArray(documents) || documents.some(({ errors }) => errors.length > 0)) return withoutStructure(text);
+  const marked = markPlaceholders(text).text;
+  const documents = [parseAllDocuments(marked, { lineCounter: lines, prettyErrors: false })].flat();
+  const parses = documents.every(({ errors, warnings }) => errors.length + warnings.length === 0);
 
-  const spans: Span[] = [];
+  const spans: Span[] = parses ? [] : secretLines(text);
   const places: Record<string, { line: number; endLine: number }> = {};
   const lineOf = (offset: number): number => lines.linePos(offset).line;
   for (const document of documents) {
-    const schemas = schemasOf(document.toJS() as unknown);
-    walk(document.contents, schemas, false);
-    Object.assign(places, placesOf(document.contents, lineOf));
+    walk(document, document.contents, schemasOf(document.contents), false);
+    if (parses) Object.assign(places, placesOf(document.contents, lineOf));
   }
   return { ...replaceSpans(text, spans), places };
 
-  function walk(node: unknown, schemas: readonly z.ZodType[], secret: boolean): void {
+  function walk(document: Document, node: unknown, schemas: readonly z.ZodType[], secret: boolean): void {
     if (isMap(node)) {
+      const hidesValues = namesSensitiveHeader(node, redaction);
       for (const pair of node.items) {
         const key = isScalar(pair.key) ? String(pair.key.value) : "";
         const fields = schemas.flatMap((schema) => schemaAt(schema, [key]));
-        const hidden = secret || isSecretField(schemas, key) || (isScalar(pair.value) && redaction.isSensitive(key));
-        walk(pair.value, fields, hidden);
+        const hidden =
+          secret ||
+          isSecretField(schemas, key) ||
+          isUnknownField(schemas, key) ||
+          (!isMap(pair.value) && redaction.isSensitive(key)) ||
+          (hidesValues && VALUES_BESIDE_NAME.includes(key));
+        hideNameWithValue(pair);
+        walk(document, pair.value, fields, hidden);
       }
     } else if (isSeq(node)) {
       for (const [i, item] of node.items.entries()) {
         const element = schemas.flatMap((schema) => schemaAt(schema, [i]));
-        walk(isPair(item) ? item.value : item, element, secret || element.some(isSecretSchema));
+        walk(document, isPair(item) ? item.value : item, element, secret || element.some(isSecretSchema));
       }
-    } else if (isScalar(node) && secret && node.range && node.value !== null) {
-      const written = text.slice(node.range[0], node.range[1]);
-      // A reference to a variable tells nothing, unless it carries a default.
-      if (String(node.value).startsWith(MARK_CHARACTER) && !written.includes(":-")) return;
-      spans.push({ start: node.range[0], end: node.range[0] + written.trimEnd().length });
+    } else if (isAlias(node) && secret) walk(document, node.resolve(document as Document.Parsed), schemas, true);
+    else if (isScalar(node) && node.value !== null) {
+      if (secret) hide(node);
+      else hideInUrl(node);
     }
+  }
+
+  function hide(node: Scalar): void {
+    if (!node.range) return;
+    const written = text.slice(node.range[0], node.range[1]).trimEnd();
+    // A reference to a variable tells nothing, unless it carries a default.
+    if (!ONLY_REFERENCES.test(written)) spans.push({ start: node.range[0], end: node.range[0] + written.length });
+  }
+
+  function hideInUrl(node: Scalar): void {
+    const start = node.range?.[0] ?? 0;
+    const written = node.range ? text.slice(start, node.range[1]) : "";
+    for (const { 0: found, index } of written.matchAll(URL_SECRETS))
+      if (!ONLY_REFERENCES.test(found)) spans.push({ start: start + index, end: start + index + found.length });
+  }
+
+  function hideNameWithValue({ key, value }: Pair): void {
+    if (!isScalar(key) || !key.range || (isScalar(value) && value.value !== null)) return;
+    const written = text.slice(key.range[0], key.range[1]);
+    const [name] = NAME_WITH_VALUE.exec(written) ?? [];
+    if (name !== undefined) spans.push({ start: key.range[0] + name.length, end: key.range[1] });
   }
 }
 
@@ -110,14 +149,30 @@ function isSecretField(schemas: readonly z.ZodType[], key: string): boolean {
   });
 }
 
+/** A misspelt field may hold a secret: what no schema knows is not shown. */
+function isUnknownField(schemas: readonly z.ZodType[], key: string): boolean {
+  const objects = schemas.flatMap(unwrap);
+  return objects.length > 0 && objects.every((schema) => isStrictObject(schema) && !(key in schema.shape));
+}
+
+function isStrictObject(schema: z.ZodType): schema is z.ZodObject {
+  return schema instanceof z.ZodObject && schema.def.catchall instanceof z.ZodNever;
+}
+
+function namesSensitiveHeader(map: YAMLMap, redaction: Redaction): boolean {
+  const name = map.get("name");
+  return typeof name === "string" && redaction.isSensitive(name);
+}
+
 /** The mark may sit on the schema or on what it wraps. */
 function isMarkedSecret(schema: z.ZodType): boolean {
   return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
 }
 
-function schemasOf(value: unknown): z.ZodType[] {
-  const isResource = typeof value === "object" && value !== null && "kind" in value;
-  return isResource ? [z.object({ spec: specSchema(policies) })] : [configSchema];
+function schemasOf(root: unknown): z.ZodType[] {
+  const kind = isMap(root) ? root.get("kind") : undefined;
+  if (kind === undefined) return [configSchema];
+  return kind === "GatewayPolicy" ? [z.object({ spec: specSchema(policies) })] : [];
 }
 
 function placesOf(
@@ -152,25 +207,25 @@ function placesOf(
   return places;
 }
 
-function withoutStructure(text: string): ShownText {
-  const secrets: string[] = [];
-  const shown = text.replace(SOUNDS_SECRET, (whole, head: string, value: string) => {
-    if (value.startsWith("${") || value.startsWith("#")) return whole;
-    secrets.push(value);
-    return `${head}<redacted:${secrets.length - 1}>`;
-  });
-  return { text: shown, secrets, places: {} };
-}
-
 function replaceSpans(text: string, spans: readonly Span[]): { text: string; secrets: string[] } {
   const secrets: string[] = [];
   let shown = "";
   let from = 0;
-  for (const { start, end } of [...spans].sort((a, b) => a.start - b.start)) {
-    if (start < from) continue;
+  for (const { start, end } of merged(spans)) {
     shown += `${text.slice(from, start)}<redacted:${secrets.length}>`;
     secrets.push(text.slice(start, end));
     from = end;
   }
   return { text: shown + text.slice(from), secrets };
+}
+
+/** In order, and without overlaps. */
+function merged(spans: readonly Span[]): Span[] {
+  const result: Span[] = [];
+  for (const span of [...spans].sort((a, b) => a.start - b.start)) {
+    const last = result.at(-1);
+    if (last === undefined || span.start >= last.end) result.push(span);
+    else if (span.end > last.end) result.splice(-1, 1, { start: last.start, end: span.end });
+  }
+  return result;
 }

@@ -163,6 +163,7 @@ function createCompiler(context: CompileContext) {
       const compile = (): Hooks =>
         definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes));
       const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
+      if (hooks?.credentials) context.redaction.hideAlso(hooks.credentials);
       if (hooks) compiled.set(policy, { kind: policy.kind, hooks });
       // Left open, a protection that could not be understood would be no protection.
       else if (policy.isResource && definitionOf(policy.kind).role === "security")
@@ -177,7 +178,7 @@ function createCompiler(context: CompileContext) {
     const access = closedBy === undefined ? open : [closedPolicy(closedBy)];
     const shape = inOrder(shapePolicies).filter(({ hooks }) => hooks.request);
     const readsRequestBody = all.some(({ hooks }) => hooks.reads?.requestBody);
-    return {
+    const scope: CompiledScope = {
       phase,
       access,
       admit: all.filter(({ hooks }) => hooks.admit),
@@ -191,6 +192,8 @@ function createCompiler(context: CompileContext) {
       readsResponseBody: all.some(({ hooks }) => hooks.reads?.responseBody),
       effectivePolicy: shownPolicies(placed, context.redaction),
     };
+    const preface = prefaceOf(scope);
+    return preface ? { ...scope, preface } : scope;
   }
 
   function envFor(
@@ -309,6 +312,16 @@ function writtenAt({ document, path }: PlacedPolicy["place"]): unknown {
   let value = document.value;
   for (const key of path) value = (value as Record<string | number, unknown> | null | undefined)?.[key];
   return value;
+}
+
+/** The access policies that a route takes over from its gateway: they stand before those that the gateway keeps. */
+function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
+  const access = scope.access.filter(({ kind }) =>
+    policies.some((one) => one.kind === kind && one.merge === "innermost"),
+  );
+  if (access.length === 0) return undefined;
+  const response = scope.response.filter((policy) => access.includes(policy));
+  return { ...scope, access, response, admit: [], shape: [], llmRequest: [], settle: [] };
 }
 
 /** A security policy of the target could not be understood: nothing may pass until it is. */

@@ -2,9 +2,12 @@
  * The loaded configuration as `/config_dump` shows it (spec 4.2): binds, listeners, routes, backends, policies,
  * with secrets redacted, and how the last reload went.
  */
+import { z } from "zod";
 import type { Topology } from "../core/topology.ts";
+import type { Redaction } from "../trace/redact.ts";
 import type { PolicyResource } from "./resources/documents.ts";
-import type { WrittenProcess } from "./schema.ts";
+import { configSchema, type WrittenProcess } from "./schema.ts";
+import { shownConfig } from "./shown-config.ts";
 
 export interface ReloadState {
   /** RFC 3339. */
@@ -24,6 +27,7 @@ export interface DumpInput {
   readonly process: WrittenProcess;
   readonly resources: readonly PolicyResource[];
   readonly services: Readonly<Record<string, unknown>>;
+  readonly redaction: Redaction;
   readonly version: string;
   readonly reload: ReloadState;
   /** The ports that listeners really have, by listener name. */
@@ -35,6 +39,7 @@ export function configDump({
   process,
   resources,
   services,
+  redaction,
   version,
   reload,
   ports,
@@ -58,7 +63,7 @@ export function configDump({
       name: route.name,
       gateways,
       hostnames: route.hostnames,
-      matches: route.matches,
+      matches: shownConfig(z.unknown(), route.matches, redaction),
       policies: route.policies.effectivePolicy,
       backends: route.backends.map(({ backend, weight }) => ({ name: backend.facts.name, weight })),
     })),
@@ -70,7 +75,9 @@ export function configDump({
       })),
     ),
     workloads: [],
-    services: Object.entries(services).map(([name, target]) => ({ name, target })),
+    services: Object.entries(
+      shownConfig(configSchema.shape.services, services, redaction) as Record<string, unknown>,
+    ).map(([name, target]) => ({ name, target })),
     policies: [...standalonePolicies(topology), ...resources],
     config: process,
     version,

@@ -5,7 +5,7 @@
 import { ConfigError } from "../core/errors.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
-import { createRedaction } from "../trace/redact.ts";
+import { createRedaction, type Redaction } from "../trace/redact.ts";
 import { attachResources, withFailures } from "./attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile.ts";
 import type { Environment } from "./env.ts";
@@ -20,6 +20,8 @@ export type Prepared =
       readonly ok: true;
       readonly topology: Topology;
       readonly process: WrittenProcess;
+      /** Knows the headers and parameters in which this configuration reads and adds credentials. */
+      readonly redaction: Redaction;
       readonly resources: readonly PolicyResource[];
       readonly services: Readonly<Record<string, unknown>>;
       readonly warnings: readonly string[];
@@ -30,15 +32,15 @@ export type Prepared =
 
 export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly environment: Environment;
-  /** Those of the running process; undefined at start, when the file's own count. */
-  readonly sensitiveHeaders: readonly string[] | undefined;
+  /** That of the running process; undefined at start, when the file's own sensitive headers count. */
+  readonly redaction: Redaction | undefined;
 }
 
 export function prepareConfig(sources: readonly SourceText[], context: PrepareContext, before?: Prepared): Prepared {
   const loaded = loadConfig(sources, context.environment);
   if (!loaded.ok) return refused(loaded.problems);
   const { config } = loaded;
-  const redaction = createRedaction(context.sensitiveHeaders ?? config.process.sensitiveHeaders);
+  const redaction = context.redaction ?? createRedaction(config.process.sensitiveHeaders);
   const attached = attachResources(
     config,
     loaded.resources,
@@ -52,6 +54,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     ok: true,
     topology: compiled.topology,
     process: config.process,
+    redaction,
     resources: withFailures(attached.resources, compiled.failures),
     services: config.services,
     warnings: [

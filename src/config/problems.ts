@@ -5,6 +5,7 @@
 import { z } from "zod";
 import { suggestion } from "../cel/nearest-name.ts";
 import { ConfigError } from "../core/errors.ts";
+import { isSecretSchema } from "../core/schema.ts";
 import { type Path, pathText, type SourceDocument } from "./yaml-source.ts";
 
 type Issue = z.core.$ZodIssue;
@@ -48,7 +49,11 @@ function problemsOf(
   if (issue.code === "invalid_key")
     return [new ConfigError(document.position(path, "key"), pathText(path), issue.issues[0]?.message ?? issue.message)];
   return [
-    new ConfigError(document.position(path), pathText(path), messageOf(issue, valueAt(root, issue.path as Path))),
+    new ConfigError(
+      document.position(path),
+      pathText(path),
+      messageOf(issue, valueAt(root, issue.path as Path), isSecretAt(schema, issue.path as Path)),
+    ),
   ];
 }
 
@@ -88,10 +93,15 @@ function unionProblems(
   );
 }
 
-function messageOf(issue: Issue, value: unknown): string {
+/** A key of digits is a number to YAML: its type may be told, not its value. */
+function isSecretAt(schema: z.ZodType, path: Path): boolean {
+  return schemaAt(schema, path).some(isSecretSchema);
+}
+
+function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   if (issue.code === "invalid_type") {
     if (value === undefined) return "required field is missing";
-    return `expected ${typeName(issue.expected)}, found ${describeType(value)}`;
+    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}`;
   }
   if (issue.code === "invalid_value") {
     const values = issue.values.map(String);

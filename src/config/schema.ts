@@ -51,16 +51,19 @@ const routeMatch = z.strictObject({
   method: z
     .string()
     .regex(/^[A-Z]+$/, "methods are written in capitals")
-    .optional(),
-  headers: z.array(valueMatch).optional(),
-  query: z.array(valueMatch).optional(),
+    .optional()
+    .describe("The request's method, for example `POST`."),
+  headers: z.array(valueMatch).optional().describe("Headers that must be there, all of them."),
+  query: z.array(valueMatch).optional().describe("Query parameters that must be there, all of them."),
 });
 
 const backend = exactlyOneOf(
   z.strictObject({
     ...Object.fromEntries(backends.map(({ key, schema, doc }) => [key, schema.optional().describe(doc)])),
     weight: z.int().min(0).max(1_000_000).optional().describe("Share of the route's requests. Default: 1."),
-    policies: policiesOf("backend").optional(),
+    policies: policiesOf("backend")
+      .optional()
+      .describe("Policies of this backend alone: they run for each attempt at it."),
   }),
   backends.map(({ key }) => key),
 );
@@ -75,8 +78,10 @@ const gateway = z
     port: port().describe("Listener port; 0 takes any free one."),
     protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` needs `tls`."),
     address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
-    tls: tls.optional(),
-    policies: policiesOf("gateway").optional(),
+    tls: tls.optional().describe("The listener's certificate; with `protocol: HTTPS`."),
+    policies: policiesOf("gateway")
+      .optional()
+      .describe("Policies of every request of this listener; routes add their own."),
   })
   .refine((value) => (value.protocol === "HTTPS") === (value.tls !== undefined), {
     message: "protocol HTTPS and tls belong together",
@@ -91,9 +96,13 @@ export const routeSchema = z.strictObject({
     .optional()
     .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
   hostnames: z.array(z.string().min(1)).optional().describe("Host names, also `*.example.com`. Default: any."),
-  matches: z.array(routeMatch).min(1).optional(),
-  backends: z.array(backend).optional(),
-  policies: policiesOf("route").optional(),
+  matches: z
+    .array(routeMatch)
+    .min(1)
+    .optional()
+    .describe("Any of these must fit. Default: every path; for MCP backends `/mcp` and `/sse`."),
+  backends: z.array(backend).optional().describe("What answers; several share the requests by weight."),
+  policies: policiesOf("route").optional().describe("Policies of this route."),
 });
 
 const processSection = z.strictObject({
@@ -188,7 +197,7 @@ const ui = z.strictObject({
 export const configSchema = z.strictObject({
   config: processSection.optional().describe("Settings of the process."),
   gateways: z.record(z.string().min(1), gateway).optional().describe("Listeners by name."),
-  routes: z.array(routeSchema).optional(),
+  routes: z.array(routeSchema).optional().describe("What requests are for, and what answers them."),
   services: services
     .optional()
     .describe("What stands behind references to a Service in HTTPRoute documents: `host:port`, or a backend."),

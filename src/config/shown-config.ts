@@ -4,8 +4,11 @@
  */
 import { z } from "zod";
 import { isSecretSchema } from "../core/schema.ts";
-import { REDACTED, type Redaction } from "../trace/redact.ts";
+import { REDACTED, type Redaction, shownUrl } from "../trace/redact.ts";
 import { unwrap } from "./problems.ts";
+
+/** In a list of headers (matches of routes, HTTPRoute documents) the name stands beside the value. */
+export const VALUES_BESIDE_NAME: readonly string[] = ["value", "exact", "regex"];
 
 export function shownConfig(schema: z.ZodType, value: unknown, redaction: Redaction): unknown {
   return shown([schema], value, redaction);
@@ -18,12 +21,15 @@ function shown(schemas: readonly z.ZodType[], value: unknown, redaction: Redacti
     const elements = inner.flatMap((schema) => (schema instanceof z.ZodArray ? [schema.element as z.ZodType] : []));
     return value.map((element) => shown(elements, element, redaction));
   }
+  if (typeof value === "string") return shownUrl(value);
   if (typeof value !== "object" || value === null) return value;
+  const hidesValues = "name" in value && typeof value.name === "string" && redaction.isSensitive(value.name);
   const result: Record<string, unknown> = {};
   for (const [key, field] of Object.entries(value)) {
     const fields = inner.flatMap((schema) => fieldOf(schema, key));
     // A value, or an expression, that sets a sensitive header is as secret as the header.
-    result[key] = typeof field === "string" && redaction.isSensitive(key) ? REDACTED : shown(fields, field, redaction);
+    const isHidden = redaction.isSensitive(key) || (hidesValues && VALUES_BESIDE_NAME.includes(key));
+    result[key] = typeof field === "string" && isHidden ? REDACTED : shown(fields, field, redaction);
   }
   return result;
 }

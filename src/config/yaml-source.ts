@@ -261,11 +261,18 @@ function firstTooDeepLine(text: string): number | undefined {
   let depth = 0;
   let line = 1;
   let dashes = 0;
+  const indents: number[] = [];
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code === 10) {
       line += 1;
       dashes = 0;
+      let next = i + 1;
+      while (text.charCodeAt(next) === 32) next += 1;
+      const indent = next - i - 1;
+      while ((indents.at(-1) ?? -1) >= indent) indents.pop();
+      indents.push(indent);
+      if (indents.length > limit) return line;
     } else if (code === 91 || code === 123) {
       depth += 1;
       if (depth > limit) return line;

@@ -11,6 +11,7 @@ import type { TlsOptions } from "../lib/http-client.ts";
 import type { Logger } from "../lib/logger.ts";
 import type { Metrics } from "../lib/metrics.ts";
 import type { Tasks } from "../lib/tasks.ts";
+import type { CredentialPlaces } from "../trace/redact.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Reply } from "./reply.ts";
 
@@ -45,6 +46,8 @@ export interface Hooks {
   settle?(exchange: Exchange, outcome: Outcome): void;
   /** Bodies that must be whole in memory before the hook runs, because an expression reads them. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
+  /** Where it reads or adds credentials, beyond the usual headers: hidden wherever requests are shown. */
+  readonly credentials?: CredentialPlaces;
   /** What the pipeline itself does differently: time limits, retries. The innermost scope wins, field by field. */
   readonly settings?: Settings;
 }

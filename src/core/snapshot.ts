@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../lib/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
-import { REDACTED, type Redaction, redactQuery } from "../trace/redact.ts";
+import { REDACTED, type Redaction } from "../trace/redact.ts";
 import type { Exchange, Facts, GatewayRequest, Source } from "./exchange.ts";
 
 /** What a snapshot of the request is made of; an Exchange has it, and so has a recent request. */
@@ -18,7 +18,7 @@ export interface SnapshotSource {
 
 export function requestState(exchange: SnapshotSource, redaction: Redaction): JsonObject {
   const { request, facts, source } = exchange;
-  const query = redactQuery(request.query, exchange.credentialQuery);
+  const query = redaction.query(request.query, exchange.credentialQuery);
   const pathAndQuery = query === "" ? request.path : `${request.path}?${query}`;
   return {
     request: {

@@ -27,6 +27,8 @@ export interface CompiledScope {
   readonly settings: Settings;
   /** Nothing of it runs while the request goes in: most scopes are passed without a closure being made. */
   readonly isTransparent: boolean;
+  /** Of a route: what must come even before the gateway's own access policies, such as the answer to a preflight. */
+  readonly preface?: CompiledScope;
   readonly readsRequestBody: boolean;
   readonly readsResponseBody: boolean;
   /** The policies' configuration with secrets redacted, for the trace and the dump. */

@@ -5,6 +5,7 @@
 import { z } from "zod";
 import type { Exchange, GatewayRequest } from "../core/exchange.ts";
 import { headerName } from "../core/schema.ts";
+import type { CredentialPlaces } from "../trace/redact.ts";
 
 export const credentialLocation = z.union([
   z.strictObject({
@@ -19,6 +20,11 @@ export const credentialLocation = z.union([
 export type CredentialLocation = z.output<typeof credentialLocation>;
 
 export const BEARER_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Bearer " } };
+
+/** For whoever shows requests: what stands there is a secret. */
+export function credentialPlaces(location: CredentialLocation): CredentialPlaces {
+  return "header" in location ? { headers: [location.header.name] } : { parameters: [location.queryParameter.name] };
+}
 
 export type FoundCredential =
   | { readonly kind: "none" }

@@ -17,9 +17,10 @@ const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_VALUE_BYTES = 64 * 1024;
 /** Encoded answers are decoded at their end, up to this many bytes. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
-/** The first chunks are all read for their text, later ones by sample: reading each would cost a tenth of a stream. */
+/** The first chunks are kept for their text, later ones by sample: reading each would cost a tenth of a stream. */
 const CHUNKS_READ = 8;
 const SAMPLE_EVERY = 16;
+const MAX_SAMPLED_BYTES = 4 * 1024;
 /** Of a JSON answer that broke off nobody knows what is text: syntax and text together make about this. */
 const JSON_BYTES_PER_TOKEN = 5;
 const PARSED_BYTES = 4 * 1024;
@@ -37,7 +38,8 @@ export interface AnswerReport {
 
 export interface AnswerReader {
   data(chunk: Buffer, mayHoldUsage?: boolean): void;
-  finish(): AnswerReport;
+  /** `complete`: it ended as it should, so that the last usage said counts everything. */
+  finish(complete: boolean): AnswerReport;
 }
 
 export function createAnswerReader(contentType: string | undefined, contentEncoding: string | undefined): AnswerReader {
@@ -55,22 +57,39 @@ function createSseReader(): AnswerReader {
   let readable = true;
   let atBoundary = true;
   let chunks = 0;
-  const parser = createSseParser((event) => meter.event(event.data), MAX_EVENT_BYTES);
+  /** Whole events whose text is read only if the stream turns out to have no usage. */
+  let samples: Buffer[] = [];
+  let sampledBytes = 0;
+  const parser = createSseParser((event) => {
+    if (meter.event(event.data)) {
+      samples = [];
+      sampledBytes = 0;
+    }
+  }, MAX_EVENT_BYTES);
+
+  /** Whether a chunk of whole events without usage needs no reading now. */
+  function putAside(chunk: Buffer): boolean {
+    if (chunks > CHUNKS_READ && chunks % SAMPLE_EVERY !== 0) {
+      meter.bytes(chunk.length, false);
+      return true;
+    }
+    // Too much to keep is read at once instead.
+    if (sampledBytes + chunk.length > MAX_SAMPLED_BYTES) return false;
+    samples.push(chunk);
+    sampledBytes += chunk.length;
+    meter.bytes(chunk.length, true);
+    return true;
+  }
+
   return {
     data(chunk, mayHoldUsage) {
       if (!readable) return;
       const endsWhole = endsEvent(chunk);
-      chunks += 1;
-      // Whole events without usage need no reading, except for a sample of their text.
-      const skipped =
-        atBoundary &&
-        endsWhole &&
-        chunks > CHUNKS_READ &&
-        chunks % SAMPLE_EVERY !== 0 &&
-        !(mayHoldUsage ?? bytesMayHoldUsage(chunk));
+      const isWhole = atBoundary && endsWhole;
       atBoundary = endsWhole;
-      meter.bytes(chunk.length, !skipped);
-      if (skipped) return;
+      chunks += 1;
+      if (isWhole && !(mayHoldUsage ?? bytesMayHoldUsage(chunk)) && putAside(chunk)) return;
+      meter.bytes(chunk.length, true);
       try {
         parser.push(chunk);
       } catch {
@@ -78,7 +97,13 @@ function createSseReader(): AnswerReader {
         readable = false;
       }
     },
-    finish: meter.finish,
+    finish(complete) {
+      if (!complete || !meter.knowsAll) {
+        const held = createSseParser((event) => void meter.event(event.data), MAX_EVENT_BYTES);
+        for (const chunk of samples) held.push(chunk);
+      }
+      return meter.finish();
+    },
   };
 }
 
@@ -120,9 +145,10 @@ function createEventMeter() {
       bytes += size;
       if (isRead) bytesRead += size;
     },
-    event(data: string): void {
+    /** True if the event counts all that was said before it. */
+    event(data: string): boolean {
       const event = parseMembers(data);
-      if (event === undefined) return;
+      if (event === undefined) return false;
       model ??= modelOf(event);
       const counted = usageOf(event);
       if (counted !== undefined) usage = mergeUsage(usage, counted);
@@ -130,12 +156,16 @@ function createEventMeter() {
         bytes = 0;
         bytesRead = 0;
         tokensRead = 0;
-      } else {
-        const text = textOf(event);
-        if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
+        return true;
       }
+      const text = textOf(event);
+      if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
+      return false;
     },
-    finish: () => ({
+    get knowsAll(): boolean {
+      return usage !== undefined && model !== undefined;
+    },
+    finish: (): AnswerReport => ({
       usage: readUsage(usage),
       responseModel: model,
       // A chunk that holds usage is whole: what follows in it was read.
@@ -156,24 +186,27 @@ function createJsonReader(): AnswerReader {
   let usage: Members | undefined;
   let model: string | undefined;
   let bytesSeen = 0;
-  const scanner = new JsonScanner({
-    keys: ANSWER_KEYS,
-    maxValueBytes: MAX_VALUE_BYTES,
-    maxDepth: Number.MAX_SAFE_INTEGER,
-    value(key, _span, bytes) {
-      const value = parseValue(bytes);
-      if (key === "model" || key === "modelVersion") {
-        if (typeof value === "string" && value !== "") model ??= value;
-      } else if (isMembers(value)) usage = mergeUsage(usage, value);
-    },
-  });
+  let scanner: JsonScanner | undefined;
   /** Most answers are one chunk: its ends say it, or parsing it is cheaper than looking through it. */
   let only: Buffer | undefined;
-  const scan = (chunk: Buffer): void => {
+
+  function scan(chunk: Buffer): void {
+    scanner ??= new JsonScanner({
+      keys: ANSWER_KEYS,
+      maxValueBytes: MAX_VALUE_BYTES,
+      maxDepth: Number.MAX_SAFE_INTEGER,
+      value(key, _span, bytes) {
+        const value = parseValue(bytes);
+        if (key === "model" || key === "modelVersion") {
+          if (typeof value === "string" && value !== "") model ??= value;
+        } else if (isMembers(value)) usage = mergeUsage(usage, value);
+      },
+    });
     if (only !== undefined) scanner.push(only);
     only = undefined;
     scanner.push(chunk);
-  };
+  }
+
   return {
     data(chunk) {
       if (bytesSeen === 0) only = chunk;
@@ -186,10 +219,11 @@ function createJsonReader(): AnswerReader {
       const whole = only && only.length <= PARSED_BYTES ? parseMembers(only.toString("utf8")) : undefined;
       if (whole) return { usage: readUsage(usageOf(whole)), responseModel: modelOf(whole), uncountedTokens: 0 };
       scan(NO_BYTES);
+      const isWhole = usage !== undefined || scanner?.complete === true;
       return {
         usage: readUsage(usage),
         responseModel: model,
-        uncountedTokens: usage === undefined && !scanner.complete ? Math.ceil(bytesSeen / JSON_BYTES_PER_TOKEN) : 0,
+        uncountedTokens: isWhole ? 0 : Math.ceil(bytesSeen / JSON_BYTES_PER_TOKEN),
       };
     },
   };
@@ -205,11 +239,11 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
       if (size <= MAX_ENCODED_BYTES) chunks.push(chunk);
       else chunks.length = 0;
     },
-    finish() {
+    finish(complete) {
       const reader = createReader(contentType);
       const decoded = size <= MAX_ENCODED_BYTES ? decodeAnswer(Buffer.concat(chunks), contentEncoding) : undefined;
       if (decoded !== undefined) reader.data(decoded);
-      return reader.finish();
+      return reader.finish(complete);
     },
   };
 }

@@ -233,6 +233,20 @@ test("long streams are sampled, and the sample stands for the whole", () => {
   assert.ok(outputTokens >= 1000 && outputTokens <= 2000, String(outputTokens));
 });
 
+test("streams that come in one piece, or encoded, are estimated alike", () => {
+  const events = Array.from({ length: 400 }, () => chunk(" word"));
+  const whole = tap(SSE, [sse(...events)], "abort").outputTokens ?? 0;
+  const pieces =
+    tap(
+      SSE,
+      events.map((event) => sse(event)),
+      "abort",
+    ).outputTokens ?? 0;
+  const encoded = tap(SSE, [gzipSync(sse(...events))], "abort", "gzip").outputTokens ?? 0;
+  assert.ok(whole >= 400 && Math.abs(pieces / whole - 1) < 0.05, `${whole} ${pieces}`);
+  assert.equal(encoded, whole);
+});
+
 test("JSON without usage says nothing, so that the estimate stands", () => {
   assert.deepEqual(tap("application/json", [Buffer.from('{"ok":true}')]), { estimatedTokens: 7 });
 });

@@ -31,7 +31,8 @@ export function createUsageTap(
   const finish = (complete: boolean): void => {
     if (reported) return;
     reported = true;
-    report({ ...reader.finish(), complete });
+    const { usage, responseModel, uncountedTokens } = reader.finish(complete);
+    report({ usage, responseModel, uncountedTokens, complete });
   };
   return {
     data: reader.data,

@@ -200,7 +200,7 @@ export class HttpChannel implements Channel {
     }
     if (text.trimStart().startsWith("{") || text.trimStart().startsWith("[")) this.#message(exchange, text);
     if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
-    const said = text.trim().slice(0, 200);
+    const said = this.#server.shown(text.trim()).slice(0, 200);
     this.#fail(
       exchange,
       status < 300 ? "gave no answer" : `answered with status ${status}${said === "" ? "" : `: ${said}`}`,

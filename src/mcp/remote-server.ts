@@ -11,6 +11,7 @@ import {
   type TlsOptions,
 } from "../lib/http-client.ts";
 import { createSseParser, type SseEvent, type SseParser } from "../lib/sse.ts";
+import { withoutSecrets } from "../trace/redact.ts";
 
 /** As large as a line of a child may be. */
 export const MAX_MESSAGE_BYTES = 10 * 1024 * 1024;
@@ -24,6 +25,8 @@ export interface RemoteServer {
   readonly url: URL;
   /** `host:port`. */
   readonly address: string;
+  /** A text of the server without the keys that it was sent, should it repeat them. */
+  shown(text: string): string;
   send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
   close(): void;
 }
@@ -60,8 +63,10 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
     port,
     ...(isTls && tls ? { tls } : {}),
   });
+  const secrets = [...Object.values(options.headers), ...url.searchParams.values(), ...rawValues(url.search)];
   return {
     url,
+    shown: (text) => withoutSecrets(text, secrets),
     address: `${url.hostname}:${port}`,
     send(request, handler) {
       const headers = HeaderList.of({ host: url.host, "accept-encoding": "identity", ...options.headers });
@@ -76,6 +81,11 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
     },
     close: () => pool.close(),
   };
+}
+
+/** As they stand in the URL, without decoding. */
+function rawValues(search: string): string[] {
+  return search.split("&").map((part) => part.slice(part.indexOf("=") + 1));
 }
 
 /** One answer while it arrives. */

@@ -64,7 +64,7 @@ export function openSseChannel(
           },
           event: () => undefined,
           body: (text) => {
-            if (status >= 300) failed(`answered with status ${status}: ${text.trim().slice(0, 200)}`);
+            if (status >= 300) failed(`answered with status ${status}: ${server.shown(text.trim()).slice(0, 200)}`);
           },
           mayRead: () => true,
           end: () => {

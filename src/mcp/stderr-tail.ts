@@ -4,26 +4,37 @@
  */
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/logger.ts";
+import { withoutSecrets } from "../trace/redact.ts";
 
 const KEPT_LINES = 20;
 const MAX_LINE_CHARS = 1024;
 /** Enough for a stack trace at once; more in one second is a flood. */
 const LOGGED_LINES_PER_SECOND = 50;
 
+export interface StderrTailOptions {
+  /** For log lines. */
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly secrets: readonly string[];
+}
+
 export class StderrTail {
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #target: string;
+  readonly #secrets: readonly string[];
   readonly #lines: string[] = [];
   #partial = "";
   #windowStartMs = Number.NEGATIVE_INFINITY;
   #loggedInWindow = 0;
   #dropped = 0;
 
-  constructor(clock: Clock, logger: Logger, target: string) {
+  constructor({ clock, logger, name, secrets }: StderrTailOptions) {
     this.#clock = clock;
     this.#logger = logger;
-    this.#target = target;
+    this.#target = name;
+    this.#secrets = secrets;
   }
 
   push(chunk: Buffer): void {
@@ -34,11 +45,15 @@ export class StderrTail {
 
   /** The last lines, oldest first, with what stands there without a line end. */
   lines(): string[] {
-    return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#partial];
+    return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#shown(this.#partial)];
+  }
+
+  #shown(line: string): string {
+    return withoutSecrets(line, this.#secrets);
   }
 
   #line(raw: string): void {
-    const line = raw.trimEnd().slice(0, MAX_LINE_CHARS);
+    const line = this.#shown(raw).trimEnd().slice(0, MAX_LINE_CHARS);
     if (line === "") return;
     this.#lines.push(line);
     if (this.#lines.length > KEPT_LINES) this.#lines.shift();

@@ -3,12 +3,14 @@
  * many programs print a greeting to stdout before they speak the protocol.
  */
 import type { Logger } from "../lib/logger.ts";
+import { withoutSecrets } from "../trace/redact.ts";
 import type { Channel, ChannelHandlers } from "./channel.ts";
 import { parseServerBatch, parseServerMessage } from "./json-rpc.ts";
 import { StdioProcess, type StdioProcessOptions } from "./stdio-process.ts";
 
 export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, gone: () => void): Channel {
   const logger: Logger = options.logger;
+  const shown = (text: string): string => withoutSecrets(text, options.secrets);
   let isClosed = false;
   let ignoredLines = 0;
   const child = new StdioProcess(options, {
@@ -23,7 +25,10 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       if (batch === undefined) {
         ignoredLines += 1;
         if (ignoredLines <= 10)
-          logger.debug("a line on stdout is no JSON-RPC message", { target: options.name, line: text.slice(0, 200) });
+          logger.debug("a line on stdout is no JSON-RPC message", {
+            target: options.name,
+            line: shown(text).slice(0, 200),
+          });
         return;
       }
       for (const one of batch) handlers.message(one, undefined);

@@ -29,7 +29,16 @@ function start(cmd: string, args: readonly string[], cwd?: string): Running {
     resolveExited = resolve;
   });
   const child = new StdioProcess(
-    { name: "t", cmd, args, cwd, env: { PATH: "/usr/bin:/bin" }, clock: systemClock, logger: silentLogger },
+    {
+      name: "t",
+      cmd,
+      args,
+      cwd,
+      env: { PATH: "/usr/bin:/bin" },
+      secrets: ["given-secret"],
+      clock: systemClock,
+      logger: silentLogger,
+    },
     {
       line(text) {
         const next = waiting.shift();

@@ -29,6 +29,8 @@ export interface StdioProcessOptions {
   readonly args: readonly string[];
   readonly cwd: string | undefined;
   readonly env: Readonly<Record<string, string>>;
+  /** What it was given and may print: taken out of what is logged and told of it. */
+  readonly secrets: readonly string[];
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -160,7 +162,7 @@ export class StdioProcess {
       }
     });
     child.stderr.on("data", (chunk: Buffer) => {
-      this.#stderr ??= new StderrTail(this.#options.clock, this.#options.logger, this.#options.name);
+      this.#stderr ??= new StderrTail(this.#options);
       this.#stderr.push(chunk);
     });
     // A child that is gone or does not read makes writes fail; its exit says the rest.

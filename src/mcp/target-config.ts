@@ -11,9 +11,9 @@ const stdio = z.strictObject({
   cmd: z.string().min(1).describe("The executable: a path, or a name that is looked up in PATH. No shell is involved."),
   args: z.array(z.string()).default([]).describe("Its arguments, each passed as it stands."),
   env: z
-    .record(z.string(), z.string())
+    .record(z.string(), z.string().meta({ secret: true }))
     .default({})
-    .describe("Variables for the child, beyond the safe ones it always gets."),
+    .describe("Variables for the child, beyond the safe ones it always gets. Their values are shown nowhere."),
   cwd: z.string().min(1).optional().describe("Working directory, relative to this file. Default: that of the gateway."),
   inheritEnv: z
     .boolean()

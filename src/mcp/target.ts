@@ -98,6 +98,7 @@ export class Target {
           args: stdio.args,
           cwd: stdio.cwd,
           env: this.#childEnv,
+          secrets: Object.values(stdio.env),
           clock,
           logger,
         };

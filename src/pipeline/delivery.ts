@@ -176,7 +176,12 @@ export class Delivery {
       this.#sendHead(response);
       return;
     }
-    const run = { exchange: this.#exchange, clock: this.#env.clock, fail: this.#onError };
+    const run = {
+      exchange: this.#exchange,
+      clock: this.#env.clock,
+      redaction: this.#env.redaction,
+      fail: this.#onError,
+    };
     const [gateway, route, backend] = this.entered;
     runResponseHooks(run, "backend", backend?.response ?? NONE, () => {
       if (response.source === "upstream") this.#snapshot("backend response ready");

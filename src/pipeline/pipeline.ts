@@ -101,9 +101,24 @@ class Flow implements AttemptOwner {
     this.#enter(scope);
     if (scope.isTransparent) this.#leaveGateway();
     else
-      this.#withBody(scope, () =>
-        this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#leaveGateway())),
+      this.#preface(scope, () =>
+        this.#withBody(scope, () =>
+          this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#leaveGateway())),
+        ),
       );
+  }
+
+  /** A preflight has no credentials to show to the gateway, and a page must be able to read why it was refused. */
+  #preface(gateway: CompiledScope, next: () => void): void {
+    const { listener, table } = this.#served;
+    const { request } = this.exchange;
+    const route = gateway.access.length === 0 ? undefined : table.match(request, pathForMatching(request.path));
+    const { preface } = route?.policies ?? listener.unmatched;
+    if (gateway.access.length === 0 || preface === undefined) next();
+    else {
+      this.#delivery.entered.push(preface);
+      this.#pass(preface, "access", next);
+    }
   }
 
   #leaveGateway(): void {
@@ -113,6 +128,8 @@ class Flow implements AttemptOwner {
 
   #matchRoute(): void {
     const { request, trace } = this.exchange;
+    // The whole scope of the route takes the place of its preface.
+    this.#delivery.entered.length = 1;
     const path = pathForMatching(request.path);
     const route = this.#served.table.match(request, path);
     if (trace !== undefined) {

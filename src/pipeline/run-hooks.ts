@@ -8,10 +8,12 @@ import type { Reply } from "../core/reply.ts";
 import type { CompiledPolicy } from "../core/topology.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Phase, PolicyMoment } from "../trace/events.ts";
+import type { Redaction } from "../trace/redact.ts";
 
 export interface HookRun {
   readonly exchange: Exchange;
   readonly clock: Clock;
+  readonly redaction: Redaction;
   /** Anything thrown, by a hook or by what follows it. */
   fail(error: unknown): void;
 }
@@ -181,7 +183,8 @@ function show(
 ): void {
   if (run.exchange.trace === undefined) return;
   const result = verdict === "passed" ? "applied" : verdict;
-  const details = error instanceof Error ? { details: detailOf(error) } : {};
+  const { pairs } = run.exchange.request.headers;
+  const details = error instanceof Error ? { details: run.redaction.scrub(detailOf(error), pairs) } : {};
   run.exchange.trace.span(
     startedMs,
     { type: "policy", phase, kind, moment, result, ...details },

@@ -17,9 +17,6 @@ const ALWAYS = [
   "x-amz-security-token",
 ];
 
-/** Parameters that carry credentials in queries (RFC 6750 section 2.3 and the habits of LLM providers). */
-const SECRET_PARAMETERS = ["access_token", "refresh_token", "id_token", "client_secret", "api_key", "apikey", "key"];
-
 /** What token endpoints take and give (RFC 6749, 7523, 7636, 8628): hidden in bodies that are forms or JSON. */
 const SECRET_FIELDS = [
   "access_token",
@@ -35,23 +32,38 @@ const SECRET_FIELDS = [
   "registration_access_token",
   "password",
 ];
-/** `code` is a credential in a form, and an ordinary word in JSON. */
+/** `code` is a credential in a form or a query (RFC 6749 section 4.1.2), and an ordinary word in JSON. */
 const FORM_FIELDS = new Set([...SECRET_FIELDS, "code"]);
+/** Parameters that carry credentials in queries: also RFC 6750 section 2.3 and the habits of LLM providers. */
+const SECRET_PARAMETERS = new Set([...FORM_FIELDS, "api_key", "apikey", "key"]);
 /** Also where the value is cut off by the end of what was kept, and where the JSON stands inside an event stream. */
 const JSON_FIELDS = new RegExp(`("(?:${SECRET_FIELDS.join("|")})"\\s*:\\s*)"(?:[^"\\\\]|\\\\.)*(?:"|$)`, "g");
 
 /** Shorter values are words, not secrets: replacing them everywhere would only spoil the text. */
 const MIN_SCRUBBED_CHARS = 6;
+/** A part of a value, such as one cookie of several, is a secret rather than a word from this length on. */
+const MIN_SCRUBBED_PART_CHARS = 12;
+
+/** Where credentials travel, by the configuration: `location` of an API key, the header of a backend's key. */
+export interface CredentialPlaces {
+  readonly headers?: readonly string[];
+  readonly parameters?: readonly string[];
+}
 
 export interface Redaction {
   isSensitive(headerName: string): boolean;
   headers(pairs: readonly string[]): Record<string, string | string[]>;
+  /** A query string with the values of credential parameters hidden. */
+  query(query: string, alsoHidden?: readonly string[]): string;
   /** A text that may quote the values of these headers, for example the reason of a refusal. */
   scrub(text: string, pairs: readonly string[]): string;
+  /** Names only come, with each load of the configuration: requests of an older one are shown for a while. */
+  hideAlso(places: CredentialPlaces): void;
 }
 
 export function createRedaction(sensitiveHeaders: readonly string[] = []): Redaction {
   const names = new Set([...ALWAYS, ...sensitiveHeaders.map((name) => name.toLowerCase())]);
+  const parameters = new Set<string>();
   return {
     isSensitive: (headerName) => names.has(headerName.toLowerCase()),
     headers(pairs) {
@@ -69,10 +81,14 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
     scrub(text, pairs) {
       let shown = text;
       for (let i = 0; i < pairs.length; i += 2) {
-        if (!names.has(pairs[i] as string)) continue;
-        for (const secret of secretsIn(pairs[i + 1] as string)) shown = shown.replaceAll(secret, REDACTED);
+        if (names.has(pairs[i] as string)) shown = withoutSecrets(shown, secretsIn(pairs[i + 1] as string));
       }
       return shown;
+    },
+    query: (query, alsoHidden = []) => redactQuery(query, [...parameters, ...alsoHidden]),
+    hideAlso(places) {
+      for (const name of places.headers ?? []) names.add(name.toLowerCase());
+      for (const name of places.parameters ?? []) parameters.add(name);
     },
   };
 }
@@ -85,11 +101,22 @@ export function redactQuery(query: string, alsoHidden: readonly string[] = []): 
     .map((part) => {
       const written = part.split("=", 1)[0] ?? "";
       const name = decodeSafely(written);
-      return SECRET_PARAMETERS.includes(name.toLowerCase()) || alsoHidden.includes(name)
-        ? `${written}=${REDACTED}`
-        : part;
+      return SECRET_PARAMETERS.has(name.toLowerCase()) || alsoHidden.includes(name) ? `${written}=${REDACTED}` : part;
     })
     .join("&");
+}
+
+/** A text of somebody who was given these secrets, and may repeat them. */
+export function withoutSecrets(text: string, secrets: readonly string[]): string {
+  let shown = text;
+  for (const secret of secrets) if (secret.length >= MIN_SCRUBBED_CHARS) shown = shown.replaceAll(secret, REDACTED);
+  return shown;
+}
+
+/** A configured URL: whoever puts a key into one puts it into a parameter of any name, or before the host. */
+export function shownUrl(text: string): string {
+  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text;
+  return text.replace(/\/\/[^/?#@]*@/, `//${REDACTED}@`).replace(/([?&][^=&#]*=)[^&#]+/g, `$1${REDACTED}`);
 }
 
 /** A captured body without the tokens and secrets that OAuth endpoints exchange. Other bodies stay as they are. */
@@ -112,11 +139,12 @@ function redactForm(form: string): string {
     .join("&");
 }
 
-/** The whole value, and the credential behind its scheme (`Bearer …`): either may be quoted. */
+/** The whole value, the credential behind its scheme (`Bearer …`), and long parts: any of them may be quoted. */
 function secretsIn(value: string): string[] {
   const space = value.indexOf(" ");
   const credential = space < 0 ? "" : value.slice(space + 1).trim();
-  return [value, credential].filter((secret) => secret.length >= MIN_SCRUBBED_CHARS);
+  const parts = value.split(/[\s=;,"]+/).filter((part) => part.length >= MIN_SCRUBBED_PART_CHARS);
+  return [value, credential, ...parts];
 }
 
 function decodeSafely(text: string): string {

@@ -26,6 +26,7 @@ import { guardOrigin, trustedHosts } from "../../mcp/origin-guard.ts";
 import type { Session } from "../../mcp/session.ts";
 import { ownerOf } from "../../mcp/session-owner.ts";
 import { type McpConfig, mcpSchema } from "../../mcp/target-config.ts";
+import { shownUrl } from "../../trace/redact.ts";
 
 /** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */
 const DEFAULT_TIMEOUT_MS = 0;
@@ -136,8 +137,8 @@ function createBackend(config: McpConfig, hub: Hub, env: BackendEnv): Backend {
       targets: config.targets.map(({ name, stdio, mcp: http, sse, shared }) => ({
         name,
         ...(stdio ? { stdio: { cmd: stdio.cmd, args: stdio.args, env: Object.keys(stdio.env) } } : {}),
-        ...(http ? { mcp: { url: http.url } } : {}),
-        ...(sse ? { sse: { url: sse.url } } : {}),
+        ...(http ? { mcp: { url: shownUrl(http.url) } } : {}),
+        ...(sse ? { sse: { url: shownUrl(sse.url) } } : {}),
         ...(shared ? { shared } : {}),
       })),
       prefixMode: config.prefixMode,

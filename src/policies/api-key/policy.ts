@@ -13,6 +13,7 @@ import {
   BEARER_LOCATION,
   type CredentialLocation,
   credentialLocation,
+  credentialPlaces,
   readCredential,
   withhold,
 } from "../../identity/credential-location.ts";
@@ -78,6 +79,7 @@ export const apiKey = definePolicy({
     }
 
     return {
+      ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
       request(exchange) {
         const bad: string[] = [];
         for (const place of places) {

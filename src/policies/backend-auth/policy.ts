@@ -40,6 +40,7 @@ export const backendAuth = definePolicy({
     if (!isHeaderValue(value))
       throw new ConfigError(undefined, "key", "the key has characters that a header cannot carry");
     return {
+      credentials: { headers: [name] },
       request(exchange) {
         send(exchange, name, value);
         return undefined;

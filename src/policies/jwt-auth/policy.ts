@@ -6,7 +6,7 @@ import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { httpUrl } from "../../core/schema.ts";
 import { authenticationMode, createBearerAuthentication } from "../../identity/bearer-authentication.ts";
-import { BEARER_LOCATION, credentialLocation } from "../../identity/credential-location.ts";
+import { BEARER_LOCATION, credentialLocation, credentialPlaces } from "../../identity/credential-location.ts";
 import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/key-source.ts";
 import { plain } from "../../identity/plain.ts";
 
@@ -46,6 +46,9 @@ export const jwtAuth = definePolicy({
       challenge: "",
       mend: provider.mend,
     });
-    return { request: authenticate };
+    return {
+      request: authenticate,
+      ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
+    };
   },
 });

@@ -27,8 +27,19 @@ export class Outputs {
     return this.#texts.get(source) ?? "";
   }
 
-  leaks(planted: Planted): (Leak & { readonly source: string })[] {
-    return [...this.#texts].flatMap(([source, text]) => planted.leaksIn(text).map((leak) => ({ source, ...leak })));
+  /** One line per secret: where it was found, and what stands around it in the first place. */
+  leaks(planted: Planted): string[] {
+    const found = new Map<string, { sources: string[]; first: Leak }>();
+    for (const [source, text] of this.#texts)
+      for (const leak of planted.leaksIn(text)) {
+        const known = found.get(leak.secret) ?? { sources: [], first: leak };
+        known.sources.push(source);
+        found.set(leak.secret, known);
+      }
+    return [...found].map(
+      ([secret, { sources, first }]) =>
+        `${secret} (${first.form}) in ${sources.join(", ")}: ${first.around.replace(/\s+/g, " ")}`,
+    );
   }
 }
 

@@ -136,6 +136,7 @@ function plantConfigured(planted: Planted) {
     policyKey: planted.plant("API key in a GatewayPolicy"),
     policyHeader: planted.plant("header in a GatewayPolicy"),
     misspelt: planted.plant("API key in a GatewayPolicy that is misspelt"),
+    serviceKey: planted.plant("key in a service"),
     routeHeader: planted.plant("header in an HTTPRoute"),
     number: planted.add(
       "API key of digits",
@@ -181,7 +182,9 @@ spec:
 gateways:
   default: { port: 0 }
   secure: { port: 0, protocol: HTTPS, tls: { cert: ./server.pem, key: ./server.key.pem } }
-services: { "shop:80": "${at.host}" }
+services:
+  "shop:80": "${at.host}"
+  "models:80": { ai: { provider: { openAI: {} }, hostOverride: "${at.llm}", auth: { key: ${secrets.serviceKey} } } }
 routes:
 ${route("open", host)}
 ${route(
