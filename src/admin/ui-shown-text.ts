@@ -4,6 +4,7 @@
  * `${VAR}` stays, because it names a secret without telling it.
  */
 import {
+  type Alias,
   type Document,
   isAlias,
   isMap,
@@ -68,7 +69,7 @@ export function shownText(text: string, redaction: Redaction): ShownText {
         const hidden =
           secret ||
           isSecretField(schemas, key) ||
-          isUnknownField(schemas, key) ||
+          (parses && isUnknownField(schemas, key)) ||
           (!isMap(pair.value) && redaction.isSensitive(key)) ||
           (hidesValues && VALUES_BESIDE_NAME.includes(key));
         hideNameWithValue(pair);
@@ -79,14 +80,17 @@ export function shownText(text: string, redaction: Redaction): ShownText {
         const element = schemas.flatMap((schema) => schemaAt(schema, [i]));
         walk(document, isPair(item) ? item.value : item, element, secret || element.some(isSecretSchema));
       }
-    } else if (isAlias(node) && secret) walk(document, node.resolve(document as Document.Parsed), schemas, true);
-    else if (isScalar(node) && node.value !== null) {
+    } else if (isAlias(node)) {
+      const meant = secret ? node.resolve(document as Document.Parsed) : undefined;
+      if (isScalar(meant)) hide(meant);
+      else if (secret) hide(node);
+    } else if (isScalar(node) && node.value !== null) {
       if (secret) hide(node);
       else hideInUrl(node);
     }
   }
 
-  function hide(node: Scalar): void {
+  function hide(node: Scalar | Alias): void {
     if (!node.range) return;
     const written = text.slice(node.range[0], node.range[1]).trimEnd();
     // A reference to a variable tells nothing, unless it carries a default.
@@ -101,7 +105,8 @@ export function shownText(text: string, redaction: Redaction): ShownText {
   }
 
   function hideNameWithValue({ key, value }: Pair): void {
-    if (!isScalar(key) || !key.range || (isScalar(value) && value.value !== null)) return;
+    const hasValue = value !== null && !(isScalar(value) && value.value === null);
+    if (hasValue || !isScalar(key) || !key.range) return;
     const written = text.slice(key.range[0], key.range[1]);
     const [name] = NAME_WITH_VALUE.exec(written) ?? [];
     if (name !== undefined) spans.push({ start: key.range[0] + name.length, end: key.range[1] });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseSource } from "./yaml-source.ts";
+import { parseSource, pathText } from "./yaml-source.ts";
 
 const ENV = {
   PORT: "8080",
@@ -108,6 +108,11 @@ const refused: [name: string, text: string, lines: string[]][] = [
     ["f.yaml:1:1: the aliases cannot be expanded: one stands inside of what it repeats"],
   ],
   [
+    "an alias of nothing, without repeating what may be a value",
+    "a: *secret",
+    ["f.yaml:1:1: the aliases cannot be expanded: one has no anchor before it; quote values that begin with *"],
+  ],
+  [
     "characters that placeholders are marked with",
     "a: \ue000",
     ["f.yaml:1:1: the file contains private-use characters (U+E000 to U+E002)"],
@@ -156,4 +161,10 @@ test("several documents keep their own places", () => {
     { file: "f.yaml", line: 5, column: 3 },
     "the nearest parent",
   );
+});
+
+test("a value that YAML takes for a part of the name is cut off in messages, a port is not", () => {
+  assert.equal(pathText(["keys", 0, "key:0123456789"]), "keys[0].key:…");
+  assert.equal(pathText(["key=0123456789", "x"]), "key=….x");
+  assert.equal(pathText(["services", "shop:8080"]), "services.shop:8080");
 });

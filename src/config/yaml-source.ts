@@ -75,7 +75,7 @@ export function parseSource(file: string, text: string, environment: Environment
       documents.push(sourceDocument(file, document, at));
     } catch (error) {
       // Aliases of aliases that would grow without end, or an alias inside of what it stands for.
-      const reason = `the aliases cannot be expanded: ${(error as Error).message}`;
+      const reason = `the aliases cannot be expanded: ${aliasMessage(error as Error)}`;
       problems.push(new ConfigError(at(startOf(document.contents)), "", reason));
     }
   }
@@ -223,8 +223,13 @@ function repeatedKeys(pairs: readonly Pair[]): Pair[] {
 /** `routes[0].backends`: how a place in the configuration is written in messages. */
 export function pathText(path: Path): string {
   let text = "";
-  for (const key of path) text += typeof key === "number" ? `[${key}]` : text === "" ? key : `.${key}`;
+  for (const key of path) text += typeof key === "number" ? `[${key}]` : `${text === "" ? "" : "."}${shownName(key)}`;
   return text;
+}
+
+/** `{ key:abc }` and `{ key=abc }` are names to YAML: what is long behind the sign was meant as a value, perhaps a secret. */
+function shownName(key: string): string {
+  return key.replace(/^([\w.-]+[:=]).{8,}$/s, "$1…");
 }
 
 /** The path of a scalar from the nodes above it, as the visitor reports them. */
@@ -244,6 +249,13 @@ function keyOf(pair: Pair): string {
 
 function startOf(node: unknown, otherwise = 0): number {
   return (node as Node | null | undefined)?.range?.[0] ?? otherwise;
+}
+
+/** The library names the alias; where a value that begins with `*` was not quoted, that is the value. */
+function aliasMessage(error: Error): string {
+  return error instanceof ReferenceError
+    ? "one has no anchor before it; quote values that begin with *"
+    : error.message;
 }
 
 function yamlMessage(code: string, message: string): string {

@@ -74,6 +74,14 @@ export class ModernCall implements Call, BackendRun, Beating {
     this.running?.cancel("the client closed the connection");
   }
 
+  /** The gateway stops: a subscription would go on for ever, other calls are waited for. */
+  drain(): void {
+    if (this.#isOver || this.request.method !== "subscriptions/listen" || !this.#hasHead) return;
+    this.#over();
+    this.running?.cancel("the gateway stops");
+    this.#sink.end();
+  }
+
   resume(): void {
     const queue = this.#queue;
     if (queue === undefined) return;

@@ -139,6 +139,12 @@ export class SessionStore {
     return true;
   }
 
+  /** The gateway stops: streams that wait for something to happen end now, calls in flight go on. */
+  drain(): void {
+    for (const session of this.#sessions.values()) session.drain();
+    for (const one of [...this.#beating]) one.drain?.();
+  }
+
   /** Ends all sessions. Resolves when their servers are gone. */
   async close(): Promise<void> {
     for (const tenant of [...this.#tenants.keys()]) tenant.end("the gateway closed it");

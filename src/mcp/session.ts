@@ -56,6 +56,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   #nextQuestion = 1;
   #inFlight: Map<string, RequestCall> | undefined = undefined;
   #state: "opening" | "open" | "ended" = "opening";
+  #isDraining = false;
 
   constructor(id: string, owner: string | undefined, env: SessionEnv) {
     this.id = id;
@@ -226,6 +227,13 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   finished(call: RequestCall): void {
     if (this.#inFlight?.get(call.request.id) === call) this.#inFlight.delete(call.request.id);
     this.lastUsedMs = this.#env.nowMs();
+    if (this.#isDraining && this.pendingCalls === 0) this.general.disconnect();
+  }
+
+  /** The gateway stops: the general stream ends when no answer is due any more, which may go over it. */
+  drain(): void {
+    this.#isDraining = true;
+    if (this.pendingCalls === 0) this.general.disconnect();
   }
 
   /** A server wants something from the client, on the stream of the call it belongs to or on the general one. */

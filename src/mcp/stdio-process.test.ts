@@ -133,6 +133,12 @@ test("one endless line ends the child instead of filling the memory", async () =
   assert.equal(isAlive(child.pid), false);
 });
 
+test("what the child was given to keep is in no line of its stderr, and not in the reason of its end", async () => {
+  const { child, exited } = run("process.stderr.write('no given-secret\\nbad given-secret'); process.exitCode = 1");
+  assert.match(await exited, /: bad <redacted>$/);
+  assert.deepEqual(child.stderrLines(), ["no <redacted>", "bad <redacted>"]);
+});
+
 test("a flood on stderr is drained and only its last lines are kept", async () => {
   const { child, line } = run(
     "console.error(('e'.repeat(99) + '\\n').repeat(50000)); console.error('the end'); console.log('still here')",

@@ -17,4 +17,6 @@ export interface Tenant {
 /** Something whose connection wants a sign of life now and then. */
 export interface Beating {
   beat(nowMs: number): void;
+  /** The gateway stops: ends what would stay open for ever. */
+  drain?(): void;
 }

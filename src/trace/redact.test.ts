@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createRedaction, redactBody, redactQuery } from "./redact.ts";
+import { createRedaction, redactBody, redactQuery, shownUrl } from "./redact.ts";
 
 test("sensitive headers are redacted by name, in any case, and others are not", () => {
   const redaction = createRedaction(["X-Tenant-Key"]);
@@ -37,6 +37,7 @@ const queries = [
   ["access%5Ftoken=x", "access%5Ftoken=<redacted>"],
   ["key=x&monkey=y", "key=<redacted>&monkey=y"],
   ["token=x", "token=x"],
+  ["state=1&code=x", "state=1&code=<redacted>"],
   ["", ""],
   ["%zz=1", "%zz=1"],
 ] as const;
@@ -49,6 +50,39 @@ for (const [given, expected] of queries) {
 test("parameters that a policy read its credential from are hidden too", () => {
   assert.equal(redactQuery("token=x&a=1", ["token"]), "token=<redacted>&a=1");
 });
+
+test("headers and parameters that the configuration reads credentials from are hidden from then on", () => {
+  const redaction = createRedaction();
+  assert.equal(redaction.query("team=x"), "team=x");
+  redaction.hideAlso({ headers: ["X-Team-Key"], parameters: ["team"] });
+  assert.equal(redaction.query("team=x&a=1"), "team=<redacted>&a=1");
+  assert.deepEqual({ ...redaction.headers(["x-team-key", "x"]) }, { "x-team-key": "<redacted>" });
+});
+
+test("headers that are URLs keep their credentials to themselves", () => {
+  const shown = createRedaction().headers(["location", "/cb?state=1&code=x#access_token=y", "x-url", "/cb?code=x"]);
+  assert.deepEqual(
+    { ...shown },
+    { location: "/cb?state=1&code=<redacted>#access_token=<redacted>", "x-url": "/cb?code=x" },
+  );
+});
+
+test("one cookie of several is scrubbed too, and words are not", () => {
+  const pairs = ["cookie", "theme=dark; sid=0123456789abcdef"];
+  assert.equal(createRedaction().scrub("dark 0123456789abcdef", pairs), "dark <redacted>");
+});
+
+const urls = [
+  ["http://host.test/a?key=x&y=z#end", "http://host.test/a?key=<redacted>&y=<redacted>#end"],
+  ["https://me:secret@host.test/", "https://<redacted>@host.test/"],
+  ["https://host.test/a@b?", "https://host.test/a@b?"],
+  ["is a?b=c", "is a?b=c"],
+] as const;
+for (const [given, expected] of urls) {
+  test(`the URL ${given} shows as ${expected}`, () => {
+    assert.equal(shownUrl(given), expected);
+  });
+}
 
 const form = "application/x-www-form-urlencoded";
 const bodies = [

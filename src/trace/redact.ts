@@ -17,6 +17,8 @@ const ALWAYS = [
   "x-amz-security-token",
 ];
 
+const URL_HEADERS = new Set(["location", "content-location", "referer"]);
+
 /** What token endpoints take and give (RFC 6749, 7523, 7636, 8628): hidden in bodies that are forms or JSON. */
 const SECRET_FIELDS = [
   "access_token",
@@ -64,13 +66,18 @@ export interface Redaction {
 export function createRedaction(sensitiveHeaders: readonly string[] = []): Redaction {
   const names = new Set([...ALWAYS, ...sensitiveHeaders.map((name) => name.toLowerCase())]);
   const parameters = new Set<string>();
+  const shownQuery = (query: string, alsoHidden: readonly string[] = []): string =>
+    redactQuery(query, [...parameters, ...alsoHidden]);
+  /** An authorization code goes to its client in `location`, and on from there in `referer`. */
+  const shownValue = (name: string, value: string): string =>
+    URL_HEADERS.has(name) ? value.replace(/(?<=[?#])[^?#]+/g, (query) => shownQuery(query)) : value;
   return {
     isSensitive: (headerName) => names.has(headerName.toLowerCase()),
     headers(pairs) {
       const shown: Record<string, string | string[]> = Object.create(null);
       for (let i = 0; i < pairs.length; i += 2) {
         const name = pairs[i] as string;
-        const value = names.has(name) ? REDACTED : (pairs[i + 1] as string);
+        const value = names.has(name) ? REDACTED : shownValue(name, pairs[i + 1] as string);
         const before = shown[name];
         if (before === undefined) shown[name] = value;
         else if (Array.isArray(before)) before.push(value);
@@ -85,7 +92,7 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
       }
       return shown;
     },
-    query: (query, alsoHidden = []) => redactQuery(query, [...parameters, ...alsoHidden]),
+    query: shownQuery,
     hideAlso(places) {
       for (const name of places.headers ?? []) names.add(name.toLowerCase());
       for (const name of places.parameters ?? []) parameters.add(name);

@@ -133,6 +133,8 @@ function createBackend(config: McpConfig, hub: Hub, env: BackendEnv): Backend {
       return serve(hub, demand, exchange, call);
     },
 
+    drain: () => hub.sessions.drain(),
+
     describe: () => ({
       targets: config.targets.map(({ name, stdio, mcp: http, sse, shared }) => ({
         name,

@@ -1,6 +1,6 @@
 /**
- * `retry`: more attempts when the backend cannot be reached or answers with one of the given statuses. A body
- * that was already sent is never sent again, and by default only idempotent methods are repeated.
+ * `retry`: more attempts when the backend cannot be reached or answers with one of the given statuses. A body that
+ * was not held whole is never sent twice, and without a listed status only idempotent methods are repeated.
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";

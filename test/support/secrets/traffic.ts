@@ -6,9 +6,10 @@ import { connect } from "node:net";
 import { logIn } from "../identity/mcp-login.ts";
 import { initialize } from "../identity/protected-gateway.ts";
 import { signToken } from "../identity/tokens.ts";
+import { CLIENT_ID, ISSUER } from "./configuration.ts";
 import type { Outputs } from "./outputs.ts";
 import type { Planted } from "./planted.ts";
-import { CLIENT_ID, ISSUER, type PlantedGateway } from "./set-up.ts";
+import type { PlantedGateway } from "./set-up.ts";
 
 const FORM = { "content-type": "application/x-www-form-urlencoded" };
 const JSON_BODY = { "content-type": "application/json" };
@@ -18,6 +19,7 @@ export async function sendTraffic(set: PlantedGateway, planted: Planted, outputs
   const client = {
     cookie: `sid=${planted.plant("cookie of a client")}`,
     "x-internal-token": planted.plant("sensitive header of a client"),
+    referer: `http://client.test/callback?code=${planted.plant("code in a referer")}`,
     "proxy-authorization": `Basic ${planted.plant("proxy credential of a client")}`,
   };
   let count = 0;
