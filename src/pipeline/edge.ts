@@ -101,7 +101,7 @@ export function readHead(req: IncomingMessage, peerIsTrusted: boolean): Head {
       throw refuse(`the header ${name} could be taken for ${name.replaceAll("_", "-")}`);
     }
     // What a client says about where it comes from counts only from a proxy that the operator trusts.
-    if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "forwarded")) continue;
+    if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "forwarded" || name === "x-real-ip")) continue;
     if (name === "connection" && !PLAIN_CONNECTION.test(value)) listed = `${listed}${value},`;
     // Expectations are between the client and us (RFC 9110 section 10.1.1).
     if (name !== "expect") pairs.push(name, value);

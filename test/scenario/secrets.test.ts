@@ -182,7 +182,7 @@ async function runCommands({ gateway, environment }: PlantedGateway, outputs: Ou
   outputs.add("gateway --validate-only", validated.text);
 }
 
-/** Configurations with a mistake at a secret; `S` stands for it. None may be quoted in what is said about them. */
+/** Configurations with a mistake at a secret; `S` stands for it, and `W` for one that is a word to a parser. None may be quoted in what is said about them. */
 const MISTAKES = {
   "a typo beside it": "{ apiKey: { keys: [{ key: S, metdata: {} }] } }",
   "a typo in its name": "{ apiKey: { keys: [{ kee: S }] } }",
@@ -198,29 +198,26 @@ const MISTAKES = {
   "digits from the environment": "{ apiKey: { keys: [{ key: ${NUMBER} }] } }",
   "a password without a hash": '{ basicAuth: { htpasswd: "bob:S" } }',
   "an expression that does not parse": '{ transformations: { request: { set: { authorization: "\'Bearer S" } } } }',
-  "an expression with an unknown name": '{ transformations: { request: { set: { authorization: "S" } } } }',
+  "an expression with an unknown name": '{ transformations: { request: { set: { authorization: "W" } } } }',
+  "an expression that calls it": '{ transformations: { request: { set: { x-api-key: "W(1)" } } } }',
   "a header value of two lines": '{ requestHeaderModifier: { set: { authorization: "S\\n" } } }',
   "a variable with a default": "{ apiKey: { keys: [{ key: '${MISSING:-S}', metdata: {} }] } }",
 };
 
 async function reloadBroken({ gateway, yaml, environment, secrets }: PlantedGateway, outputs: Outputs): Promise<void> {
+  const withSecrets = (policies: string): string =>
+    policies.replace(/\bS\b/g, secrets.plainKey).replace(/\bW\b/g, secrets.word);
   for (const [name, policies] of Object.entries(MISTAKES)) {
-    const broken = yaml.replace(
-      "routes:\n",
-      `routes:\n  - name: broken\n    policies: ${policies.replace(/\bS\b/g, secrets.plainKey)}\n`,
-    );
+    const broken = yaml.replace("routes:\n", `routes:\n  - name: broken\n    policies: ${withSecrets(policies)}\n`);
     assert.equal(await gateway.reload(broken), "refused", name);
     const dump = await outputs.addAnswer(`/config_dump after ${name}`, await ok(`${gateway.adminUrl}/config_dump`));
     assert.match(dump, /"refused":\s*\{/, name);
     await outputs.addAnswer(`/ui/api/config-text after ${name}`, await ok(`${gateway.adminUrl}/ui/api/config-text`));
   }
   // All that can stand in one file at once, as the process tells it.
-  const mistakes = Object.values(MISTAKES).filter((policies) => /metdata|kee|NUMBER|bob|Bearer/.test(policies));
+  const mistakes = Object.values(MISTAKES).filter((policies) => /metdata|kee|NUMBER|bob|Bearer|W/.test(policies));
   const file = join(gateway.folder, "broken.yaml");
-  writeFileSync(
-    file,
-    `routes:\n${mistakes.map((policies) => `  - policies: ${policies.replace(/\bS\b/g, secrets.plainKey)}\n`).join("")}`,
-  );
+  writeFileSync(file, `routes:\n${mistakes.map((policies) => `  - policies: ${withSecrets(policies)}\n`).join("")}`);
   const { code, text } = await gatewayOutput(["-f", file, "--validate-only"], environment);
   assert.equal(code, 1);
   assert.match(text, /unknown field/);

@@ -2,7 +2,7 @@
  * A configuration with a secret in every place that has one: as written, from the environment, from files, in the
  * standalone document and in resources.
  */
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { fixturePath } from "../mcp/fixture.ts";
 import { certificates } from "../tls/certificates.ts";
 import type { Planted } from "./planted.ts";
@@ -45,6 +45,7 @@ export function plantConfigured(planted: Planted) {
     misspelt: planted.plant("API key in a GatewayPolicy that is misspelt"),
     serviceKey: planted.plant("key in a service"),
     routeHeader: planted.plant("header in an HTTPRoute"),
+    word: planted.add("secret that is a word", `k${randomBytes(12).toString("hex")}`),
     number: planted.add(
       "API key of digits",
       `81${Array.from(crypto.getRandomValues(new Uint8Array(14)), (one) => one % 10).join("")}`,
