@@ -46,6 +46,11 @@ const refused = [
     at: "1:24",
   },
   { source: "jwt.roles.exists(role, true) && role == 'a'", message: 'cel: unknown attribute "role"', at: "1:33" },
+  {
+    source: "k0123456789abcdef01234567",
+    message: "cel: unknown attribute of 25 characters (a fixed text needs quotes inside the expression)",
+    at: "1:1",
+  },
   { source: "constructor", message: 'cel: unknown attribute "constructor"', at: "1:1" },
   { source: "__proto__.x", message: 'cel: unknown attribute "__proto__"', at: "1:1" },
   // Constants and the rest.

@@ -26,6 +26,8 @@ const TYPE_NAMES: ReadonlySet<string> = new Set([
   ...["google.protobuf.Timestamp", "google.protobuf.Duration"],
 ]);
 const INT64_LIMIT = 2n ** 63n;
+/** Beyond the longest name that we know, with room for a typo. */
+const LONGEST_NAME = 24;
 
 export interface Analysis {
   readonly attributes: ReadonlySet<string>;
@@ -114,7 +116,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
     }
     if (TYPE_NAMES.has([root, ...segments].join("."))) return;
     const known = [...ATTRIBUTE_NAMES, ...[...variables].filter((name) => !name.startsWith("@"))];
-    throw problemAt(node, `unknown attribute "${root}"${suggestion(root, known)}`);
+    throw problemAt(node, `unknown attribute ${quoted(root)}${suggestion(root, known)}`);
   }
 
   function visitCall(node: Node, call: CallNode, variables: ReadonlySet<string>, depth: number): void {
@@ -147,7 +149,7 @@ export function analyze(source: string, parsed: ParsedExpression): Analysis {
     const target = call.target === undefined ? undefined : dottedName(call.target);
     const isNamespace = [...signatures.keys()].some((name) => name.startsWith(`${target}.`));
     const written = isNamespace ? `${target}.${call.function}` : call.function;
-    return problemAt(node, `unknown function "${written}"${suggestion(written, signatures.keys())}`);
+    return problemAt(node, `unknown function ${quoted(written)}${suggestion(written, signatures.keys())}`);
   }
 
   function checkRange(node: Node): void {
@@ -189,4 +191,10 @@ function countText(counts: ReadonlySet<number>, signature: Signature): string {
   const sorted = [...counts].sort((a, b) => a - b);
   const plural = sorted.length === 1 && sorted[0] === 1 ? "argument" : "arguments";
   return `${sorted.join(" or ")} ${plural}`;
+}
+
+/** Where a key was written without quotes, it is a name to the parser: no message repeats it. */
+function quoted(name: string): string {
+  if (name.length <= LONGEST_NAME) return JSON.stringify(name);
+  return `of ${name.length} characters (a fixed text needs quotes inside the expression)`;
 }

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { performance } from "node:perf_hooks";
 import { test } from "node:test";
 import { RE2JS } from "@bufbuild/re2";
 import fc from "fast-check";
+import { cpuMs } from "../../test/support/cpu-time.ts";
 import { createBudget } from "./budget.ts";
 import { compileComputedRegex, compileRegex } from "./regex.ts";
 
@@ -102,9 +102,9 @@ test("patterns that explode elsewhere take linear time", () => {
   const text = `${"a".repeat(30)}!`;
   for (const pattern of ["(a+)+$", "(a|aa)+$", "(a*)*b", "([a-z]+)*=", "(a?){30}a{30}b"]) {
     const regex = compileRegex(pattern);
-    const start = performance.now();
+    const start = cpuMs();
     assert.equal(regex.test(text, createBudget()), false, pattern);
-    assert.ok(performance.now() - start < 50, `${pattern} took ${performance.now() - start} ms`);
+    assert.ok(cpuMs() - start < 50, `${pattern} took ${cpuMs() - start} ms`);
   }
 });
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { cpuMs } from "../../test/support/cpu-time.ts";
 import { parseSource, pathText } from "./yaml-source.ts";
 
 const ENV = {
@@ -135,17 +136,17 @@ const bombs: [name: string, text: string][] = [
 ];
 for (const [name, text] of bombs) {
   test(`refuses ${name} in under a second`, () => {
-    const began = performance.now();
+    const began = cpuMs();
     assert.ok(problemsOf(text).length > 0);
-    assert.ok(performance.now() - began < 1000);
+    assert.ok(cpuMs() - began < 1000);
   });
 }
 
 test("many keys and long lists are no bomb", () => {
-  const began = performance.now();
+  const began = cpuMs();
   const keys = Array.from({ length: 5_000 }, (_, i) => `k${i}: 1`).join("\n");
   assert.equal(Object.keys(readValue(`${keys}\nlist:\n${"- 1\n".repeat(5_000)}`) as object).length, 5_001);
-  assert.ok(performance.now() - began < 2_000, "the time grows with the size, not with its square");
+  assert.ok(cpuMs() - began < 2_000, "the time grows with the size, not with its square");
 });
 
 test("several documents keep their own places", () => {

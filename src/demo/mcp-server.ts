@@ -3,6 +3,8 @@
  * installing anything. It speaks the protocol by hand and depends on nothing; it ends when its stdin does.
  */
 import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+import { systemClock, wait } from "../lib/clock.ts";
 
 const VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 const MAX_SLOW_MS = 60_000;
@@ -43,7 +45,7 @@ const TOOLS: Readonly<Record<string, Tool>> = {
     title: "Now",
     description: "Tells the time, in UTC.",
     inputSchema: { type: "object", properties: {} },
-    run: () => new Date().toISOString(),
+    run: () => new Date(systemClock.now()).toISOString(),
   },
   slow: {
     title: "Slow",
@@ -56,7 +58,7 @@ const TOOLS: Readonly<Record<string, Tool>> = {
       const totalMs = Math.min(MAX_SLOW_MS, Math.max(0, Number(args.seconds ?? 5)) * 1000);
       const steps = 10;
       for (let step = 1; step <= steps && !isCancelled(); step++) {
-        await new Promise((resolve) => setTimeout(resolve, totalMs / steps));
+        await wait(systemClock, totalMs / steps);
         progress(step, steps);
       }
       return `worked for ${totalMs / 1000} s`;
@@ -64,41 +66,64 @@ const TOOLS: Readonly<Record<string, Tool>> = {
   },
 };
 
-const cancelled = new Set<string | number>();
+/** Answers the lines that come in until there are no more. */
+function serve(input: Readable, write: (line: string) => void): void {
+  const cancelled = new Set<unknown>();
+  const send = (message: object): void => write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 
-createInterface({ input: process.stdin, terminal: false }).on("line", (line) => {
-  if (line.trim() === "") return;
-  let message: Message;
-  try {
-    message = JSON.parse(line) as Message;
-  } catch {
-    send({ id: null, error: { code: -32700, message: "Parse error" } });
-    return;
+  createInterface({ input, terminal: false }).on("line", (line) => {
+    if (line.trim() === "") return;
+    const message = parse(line);
+    if (message === undefined) send({ id: null, error: { code: -32700, message: "Parse error" } });
+    else if (message.method === "notifications/cancelled") cancelled.add(message.params?.requestId);
+    else if (message.method !== undefined && message.id !== undefined)
+      void answer(message.id, message.method, message.params ?? {});
+  });
+
+  async function answer(id: string | number, method: string, params: Arguments): Promise<void> {
+    switch (method) {
+      case "initialize":
+        send({ id, result: initializeResult(params) });
+        return;
+      case "ping":
+        send({ id, result: {} });
+        return;
+      case "tools/list":
+        send({
+          id,
+          result: { tools: Object.entries(TOOLS).map(([name, { run: _, ...shown }]) => ({ name, ...shown })) },
+        });
+        return;
+      case "tools/call":
+        await callTool(id, params);
+        return;
+      default:
+        send({ id, error: { code: -32601, message: `Method not found: ${method}` } });
+    }
   }
-  if (message.method === "notifications/cancelled") cancelled.add(message.params?.requestId as string | number);
-  else if (message.method !== undefined && message.id !== undefined)
-    void answer(message.id, message.method, message.params ?? {});
-});
 
-async function answer(id: string | number, method: string, params: Arguments): Promise<void> {
-  switch (method) {
-    case "initialize":
-      send({ id, result: initializeResult(params) });
+  async function callTool(id: string | number, params: Arguments): Promise<void> {
+    const tool = TOOLS[String(params.name)];
+    if (!tool) {
+      send({ id, error: { code: -32602, message: `Unknown tool: ${String(params.name)}` } });
       return;
-    case "ping":
-      send({ id, result: {} });
-      return;
-    case "tools/list":
-      send({
-        id,
-        result: { tools: Object.entries(TOOLS).map(([name, { run: _, ...shown }]) => ({ name, ...shown })) },
-      });
-      return;
-    case "tools/call":
-      await callTool(id, params);
-      return;
-    default:
-      send({ id, error: { code: -32601, message: `Method not found: ${method}` } });
+    }
+    const token = (params._meta as { progressToken?: unknown } | undefined)?.progressToken;
+    const progress = (done: number, total: number): void => {
+      if (token !== undefined)
+        send({ method: "notifications/progress", params: { progressToken: token, progress: done, total } });
+    };
+    const text = await tool.run((params.arguments ?? {}) as Arguments, progress, () => cancelled.has(id));
+    // A cancelled request gets no answer.
+    if (!cancelled.delete(id)) send({ id, result: { content: [{ type: "text", text }] } });
+  }
+}
+
+function parse(line: string): Message | undefined {
+  try {
+    return JSON.parse(line) as Message;
+  } catch {
+    return undefined;
   }
 }
 
@@ -112,26 +137,8 @@ function initializeResult(params: Arguments): object {
   };
 }
 
-async function callTool(id: string | number, params: Arguments): Promise<void> {
-  const tool = TOOLS[String(params.name)];
-  if (!tool) {
-    send({ id, error: { code: -32602, message: `Unknown tool: ${String(params.name)}` } });
-    return;
-  }
-  const token = (params._meta as { progressToken?: unknown } | undefined)?.progressToken;
-  const progress = (done: number, total: number): void => {
-    if (token !== undefined)
-      send({ method: "notifications/progress", params: { progressToken: token, progress: done, total } });
-  };
-  const text = await tool.run((params.arguments ?? {}) as Arguments, progress, () => cancelled.has(id));
-  // A cancelled request gets no answer.
-  if (!cancelled.delete(id)) send({ id, result: { content: [{ type: "text", text }] } });
-}
-
-function send(message: object): void {
-  process.stdout.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
-}
-
 function object(properties: Readonly<Record<string, object>>): object {
   return { type: "object", properties, required: Object.keys(properties) };
 }
+
+serve(process.stdin, (line) => void process.stdout.write(line));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { performance } from "node:perf_hooks";
 import { test } from "node:test";
+import { cpuMs } from "../../test/support/cpu-time.ts";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import {
   createSigningKey,
@@ -172,9 +172,9 @@ test("no token takes more than 5 ms of the loop", () => {
   for (const text of texts) {
     // The best of three: the machine may be busy with other things.
     const times = [1, 2, 3].map(() => {
-      const startedMs = performance.now();
+      const startedMs = cpuMs();
       fresh.verify(text, RULES);
-      return performance.now() - startedMs;
+      return cpuMs() - startedMs;
     });
     assert.ok(Math.min(...times) < 5, `${Math.min(...times)} ms`);
   }

@@ -4,9 +4,8 @@
  */
 import type { McpAccess } from "../core/exchange.ts";
 import type { Call, Failure } from "./call.ts";
-import { type ClientRequest, INVALID_PARAMS, type ServerMessage } from "./json-rpc.ts";
+import { type ClientRequest, edited, INVALID_PARAMS, type ServerMessage } from "./json-rpc.ts";
 import { elements, find, member, slice } from "./json-text.ts";
-import { edited } from "./server-link.ts";
 
 export type NamedKind = "tool" | "prompt" | "resource";
 

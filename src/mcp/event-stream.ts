@@ -196,7 +196,11 @@ export class EventStream implements BackendRun {
   #finish(): void {
     if (this.#queue !== undefined && this.#queue.length > 0) return;
     const sink = this.#detach();
-    if (sink === undefined) return;
+    if (sink === undefined) {
+      // Nobody is there to take it: it lives on in the log only.
+      this.#owner.closed(this);
+      return;
+    }
     if (!this.#hasHead) this.#sendHead(sink);
     sink.end();
   }

@@ -43,7 +43,10 @@ export interface HubEnv {
 }
 
 export class Hub {
+  readonly name: string;
   readonly targets: readonly Target[];
+  /** Called when it has closed. */
+  closed: (() => void) | undefined = undefined;
   readonly sessions: SessionStore;
   readonly #gate: StartGate;
   readonly #task: Task;
@@ -57,6 +60,7 @@ export class Hub {
 
   constructor(config: McpConfig, env: HubEnv) {
     this.#env = env;
+    this.name = env.name;
     this.#task = env.tasks.start("mcp backend", env.name, () => ({
       children: this.#gate.living,
       sessions: this.sessions.size,
@@ -138,6 +142,7 @@ export class Hub {
     await this.sessions.close();
     for (const target of this.targets) target.close();
     this.#task.end();
+    this.closed?.();
   }
 
   /**

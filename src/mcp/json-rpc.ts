@@ -4,7 +4,16 @@
  * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting); a server's
  * is only looked at on its top level, because results can be large and are not ours to judge.
  */
-import { elements, inspectDocument, type Member, skipSpace, stringEnd, valueEnd } from "./json-text.ts";
+import {
+  type Edit,
+  elements,
+  inspectDocument,
+  type Member,
+  skipSpace,
+  splice,
+  stringEnd,
+  valueEnd,
+} from "./json-text.ts";
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -160,6 +169,16 @@ export function parseServerMessages(text: string): readonly ServerMessage[] {
 /** The message with another id. Only for messages that have one. */
 export function withId(message: Common, id: string): string {
   return message.text.slice(0, message.idStart) + id + message.text.slice(message.idEnd);
+}
+
+/** The message after edits that do not touch its id, which may have moved. */
+export function edited(message: ServerMessage, edits: readonly Edit[]): ServerMessage {
+  const { kind, method, idEnd } = message;
+  const text = splice(message.text, edits);
+  let shift = 0;
+  if (idEnd > 0)
+    for (const edit of edits) if (edit.end <= message.idStart) shift += edit.text.length - (edit.end - edit.start);
+  return { kind, method, text, idStart: message.idStart + shift, idEnd: idEnd + shift };
 }
 
 export function idOf(message: ServerMessage): string | undefined {

@@ -9,7 +9,7 @@ import { LATEST_MODERN } from "./era.ts";
 import type { ClientNotification, ClientRequest, ServerMessage } from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
 import { LegacyOverModern } from "./legacy-over-modern.ts";
-import { type Handshaking, type LinkEnv, type LinkOwner, ServerLink } from "./server-link.ts";
+import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "./server-link.ts";
 import type { Target } from "./target.ts";
 import { type OpenOutcome, readAbout, type ServerAbout, type Upstream, type UpstreamUser } from "./upstream.ts";
 
@@ -121,11 +121,11 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     return this.#user.hearsQuestions();
   }
 
-  lost(reason: string, attempts: number, status: number): void {
+  lost(loss: Loss): void {
     const opened = this.#opened;
     this.#opened = undefined;
-    if (opened) opened({ ok: false, reason, status });
-    else this.#user.lost(this, reason, attempts);
+    if (opened) opened({ ok: false, reason: loss.reason, status: loss.status });
+    else this.#user.lost(this, loss);
   }
 
   /** A server that knows no `initialize` may be one of the modern era. */

@@ -9,6 +9,7 @@ import { LEGACY_RESOURCE_NOT_FOUND, LEGACY_VERSIONS, LOG_LEVEL, MODERN_VERSIONS,
 import {
   asClientRequest,
   asServerMessage,
+  edited,
   INVALID_PARAMS,
   METHOD_NOT_FOUND,
   resultText,
@@ -16,7 +17,6 @@ import {
 } from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
 import { asModernResult, withoutEnvelope, withSubscription } from "./modern-text.ts";
-import { edited } from "./server-link.ts";
 import { acknowledgement, filterOf, honoured, isEmpty, type SubscriptionFilter, wants } from "./subscription-filter.ts";
 import { Turn } from "./turn.ts";
 import type { ServerAbout } from "./upstream.ts";

@@ -9,7 +9,7 @@ import { type Call, NOTHING_RUNS, type Question, type Running } from "./call.ts"
 import { LATEST_LEGACY, LATEST_MODERN, SERVER_INFO } from "./era.ts";
 import type { ClientNotification, ServerMessage } from "./json-rpc.ts";
 import { ModernOverLegacy } from "./modern-over-legacy.ts";
-import { type Handshaking, type LinkEnv, type LinkOwner, ServerLink } from "./server-link.ts";
+import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "./server-link.ts";
 import type { Target } from "./target.ts";
 import { type OpenOutcome, readAbout, type ServerAbout, type Upstream, type UpstreamUser } from "./upstream.ts";
 
@@ -141,9 +141,9 @@ export class ModernUpstream implements Upstream, LinkOwner {
     return false;
   }
 
-  lost(reason: string, attempts: number, status: number): void {
+  lost(loss: Loss): void {
     // A legacy server may even end over a request that it does not know: it gets another chance without.
-    if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && status !== 503) {
+    if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && loss.status !== 503) {
       this.#skipProbe = true;
       this.#link.connect();
       return;
@@ -151,8 +151,8 @@ export class ModernUpstream implements Upstream, LinkOwner {
     this.#legacy?.endSubscriptions();
     const opened = this.#opened;
     this.#opened = undefined;
-    if (opened) opened({ ok: false, reason, status });
-    else this.#user.lost(this, reason, attempts);
+    if (opened) opened({ ok: false, reason: loss.reason, status: loss.status });
+    else this.#user.lost(this, loss);
   }
 
   #probe(io: Handshaking): void {

@@ -3,10 +3,9 @@
  * notifications. Everything else of a message stays as its sender wrote it.
  */
 import { LISTS, type NamedKind } from "./access.ts";
-import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
+import { type ClientRequest, edited, type ServerMessage } from "./json-rpc.ts";
 import { type Edit, elements, find, member, type Span, slice, splice } from "./json-text.ts";
 import type { Names } from "./names.ts";
-import { edited } from "./server-link.ts";
 
 /** The request with the name that the target knows. */
 export function renamedRequest(request: ClientRequest, name: string): ClientRequest {

@@ -22,11 +22,12 @@ import {
 import { find, members, slice } from "./json-text.ts";
 import { RequestCall } from "./request-call.ts";
 import type { Router } from "./router.ts";
+import type { Loss } from "./server-link.ts";
 import type { Tenant } from "./tenant.ts";
 import type { Upstream, UpstreamUser } from "./upstream.ts";
 
 /** A server that fails so often in a row after a restart will not come back. */
-const MAX_FAILED_STARTS = 4;
+const MAX_FAILED_STARTS = 3;
 /** Streams whose answer is complete but was not delivered are kept in the log only. */
 const GENERAL_STREAM = 0;
 /** The one stream of the old transport does not end with an answer. */
@@ -266,10 +267,10 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     return this.general.isConnected;
   }
 
-  lost(upstream: Upstream, reason: string, attempts: number): void {
+  lost(upstream: Upstream, loss: Loss): void {
     if (this.#state !== "open") return;
-    if (attempts >= MAX_FAILED_STARTS && this.upstreams.length === 1)
-      this.end(`target "${upstream.target.name}" ${reason}`);
+    if (loss.failedStarts >= MAX_FAILED_STARTS && this.upstreams.length === 1)
+      this.end(`target "${upstream.target.name}" ${loss.reason}`);
     // A client that listens hears nothing from a server that is not there.
     else if (this.general.isConnected) upstream.revive();
   }

@@ -10,13 +10,14 @@ import {
   asClientRequest,
   asServerMessage,
   type ClientNotification,
+  edited,
   resultText,
   type ServerMessage,
 } from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
 import { LegacyUpstream } from "./legacy-upstream.ts";
 import { GATEWAY_INFO, lowestVersion } from "./merge.ts";
-import { edited, type LinkEnv } from "./server-link.ts";
+import type { LinkEnv, Loss } from "./server-link.ts";
 import type { Target } from "./target.ts";
 import type { Tenant } from "./tenant.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "./upstream.ts";
@@ -153,8 +154,8 @@ export class SharedServer implements UpstreamUser, Tenant {
     return true;
   }
 
-  lost(_upstream: Upstream, reason: string, attempts: number): void {
-    for (const seat of this.#seats) seat.heardOfLoss(reason, attempts);
+  lost(_upstream: Upstream, loss: Loss): void {
+    for (const seat of this.#seats) seat.heardOfLoss(loss);
   }
 
   #subscription(seat: SharedSeat, call: Call, uri: string, isOn: boolean): Running {
@@ -256,8 +257,8 @@ export class SharedSeat implements Upstream {
     this.#user.notified(this, message);
   }
 
-  heardOfLoss(reason: string, attempts: number): void {
-    this.#user.lost(this, reason, attempts);
+  heardOfLoss(loss: Loss): void {
+    this.#user.lost(this, loss);
   }
 
   /** The server was asked once, for the newest revision; an older client is told its own. */

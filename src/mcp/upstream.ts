@@ -4,6 +4,7 @@
  */
 import type { Call, Question, Running } from "./call.ts";
 import type { ClientNotification, ServerMessage } from "./json-rpc.ts";
+import type { Loss } from "./server-link.ts";
 import type { Target } from "./target.ts";
 
 /** What a server says of itself in `initialize` or `server/discover`. */
@@ -45,7 +46,7 @@ export interface UpstreamUser {
   notified(upstream: Upstream, message: ServerMessage): void;
   asked(upstream: Upstream, question: Question): void;
   hearsQuestions(): boolean;
-  lost(upstream: Upstream, reason: string, attempts: number): void;
+  lost(upstream: Upstream, loss: Loss): void;
 }
 
 /** From the result of `initialize` or `server/discover`; undefined if it has not their form. */

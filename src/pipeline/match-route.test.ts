@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { cpuMs } from "../../test/support/cpu-time.ts";
 import { anExchange } from "../../test/support/exchange.ts";
 import type { Route, RouteMatch } from "../core/topology.ts";
 import { createRouteTable } from "./match-route.ts";
@@ -151,7 +152,7 @@ test("a preflight belongs to the route of the method that it asks for", () => {
 test("a hostile path costs no more time than its length", () => {
   const table = createRouteTable([route("it", [regex("/(a+)+$")])]);
   const { request } = anExchange({ path: `/${"a".repeat(5_000)}!` });
-  const began = performance.now();
+  const began = cpuMs();
   assert.equal(table.match(request, request.path), undefined);
-  assert.ok(performance.now() - began < 500);
+  assert.ok(cpuMs() - began < 500);
 });

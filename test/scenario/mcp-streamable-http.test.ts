@@ -100,6 +100,19 @@ test("the trace names the child, the log and the trace the method", async () => 
   await client.delete();
 });
 
+test("requests, sessions and children are counted", async () => {
+  const client = rawClient(url);
+  await client.initialize();
+  await client.call("echo");
+  await client.request("made/up");
+  const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+  assert.match(metrics, /gateway_mcp_requests_total\{backend="tools\/backend0",method="tools\/call"\} [1-9]/);
+  assert.match(metrics, /gateway_mcp_requests_total\{backend="tools\/backend0",method="other"\} [1-9]/);
+  assert.match(metrics, /gateway_mcp_sessions\{backend="tools\/backend0"\} [1-9]/);
+  assert.match(metrics, /gateway_mcp_children\{backend="tools\/backend0"\} [1-9]/);
+  await client.delete();
+});
+
 test("the short layout serves the same at its own port", async () => {
   const short = await startGateway(
     JSON.stringify({

@@ -19,6 +19,7 @@ import {
 } from "../../mcp/downstream.ts";
 import { Hub } from "../../mcp/hub.ts";
 import type { ClientMessage } from "../../mcp/json-rpc.ts";
+import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../mcp/mcp-metrics.ts";
 import { factsOf } from "../../mcp/message-facts.ts";
 import { isModern, modernPost } from "../../mcp/modern-downstream.ts";
 import { isOldTransport, requireStream, singleMessage } from "../../mcp/old-transport.ts";
@@ -62,11 +63,14 @@ export const mcp = defineBackend({
       (living) => living.close(),
     );
     hub.configure(resolved);
-    return createBackend(resolved, hub, env);
+    const counted = env.keep("mcp backends", "all", (): CountedBackends => new Set());
+    counted.add(hub);
+    hub.closed = () => counted.delete(hub);
+    return createBackend(resolved, hub, createMcpMetrics(env.metrics, env.name, counted), env);
   },
 });
 
-function createBackend(config: McpConfig, hub: Hub, env: BackendEnv): Backend {
+function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: BackendEnv): Backend {
   const trusted = trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
   const targetNames = config.targets.map(({ name }) => name);
   const address = hub.targets[0]?.address ?? `internal:${env.name}`;
@@ -128,6 +132,8 @@ function createBackend(config: McpConfig, hub: Hub, env: BackendEnv): Backend {
     call(exchange, call) {
       const demand = demands.take(exchange);
       if (demand === undefined) throw new Error("the request was not prepared");
+      const method = exchange.facts.mcp?.methodName;
+      if (method !== undefined) metrics.request(method);
       const target = exchange.facts.mcp?.target;
       call.attempt(hub.targets.find(({ name }) => name === target)?.address ?? address);
       return serve(hub, demand, exchange, call);
