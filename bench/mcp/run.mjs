@@ -93,9 +93,6 @@ async function timeToFirstByte(contestants, count) {
       const response = await post(port, initialize());
       await response.body.getReader().read();
       times.push(performance.now() - startMs);
-      const sessionId = response.headers.get("mcp-session-id");
-      if (sessionId)
-        await fetch(`http://127.0.0.1:${port}/mcp`, { method: "DELETE", headers: { "mcp-session-id": sessionId } });
     }
     console.log(`  ${name.padEnd(26)} ${median(times).toFixed(1)}`);
   }

@@ -11,7 +11,7 @@ import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.
 import { type Clock, systemClock } from "../../../src/lib/clock.ts";
 import { HeaderList } from "../../../src/lib/headers.ts";
 import { createTasks, type Tasks } from "../../../src/lib/tasks.ts";
-import type { Hub } from "../../../src/mcp/hub.ts";
+import { Hub } from "../../../src/mcp/hub.ts";
 import { testEnv } from "../exchange.ts";
 
 export interface ServedBackend {
@@ -44,7 +44,7 @@ export async function serveMcp(
     environment: options.environment ?? {},
     keep: (_key, _definition, open) => {
       const thing = open();
-      hub = thing as unknown as Hub;
+      if (thing instanceof Hub) hub = thing;
       return thing;
     },
   };
