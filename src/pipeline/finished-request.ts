@@ -5,6 +5,7 @@
 import type { Exchange, Facts, GatewayRequest } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import type { SnapshotSource } from "../core/snapshot.ts";
+import { HeaderList } from "../lib/headers.ts";
 import type { TraceRecording } from "../trace/kept-traces.ts";
 import type { RequestRecord } from "../trace/request-record.ts";
 
@@ -22,7 +23,8 @@ export interface FinishedRequest {
     Exchange,
     "id" | "listener" | "source" | "route" | "facts" | "steps" | "failure" | "startedAt" | "originalHost"
   >;
-  readonly request: SnapshotSource["request"];
+  /** Its headers are dropped after a while, where nothing went wrong. */
+  readonly request: SnapshotSource["request"] & { headers: HeaderList };
   readonly credentialQuery: readonly string[] | undefined;
   readonly outcome: Outcome;
   readonly answeredBy: "upstream" | "gateway" | null;
@@ -161,4 +163,11 @@ function defined<T extends Record<string, unknown>>(fields: T): Defined<T> {
 
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
+}
+
+const NO_HEADERS = new HeaderList();
+
+/** Most of a record is its headers: without them it is small enough to keep hundreds at no cost to the collector. */
+export function dropHeaders(one: FinishedRequest): void {
+  if (!hasFailed(one.exchange, one.outcome)) one.request.headers = NO_HEADERS;
 }

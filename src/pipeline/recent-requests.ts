@@ -14,6 +14,7 @@ import type { RequestDetail, RequestRecord } from "../trace/request-record.ts";
 import { bothWatchers, createTrace, type Trace, type TraceWatcher } from "../trace/trace.ts";
 import {
   type Arrival,
+  dropHeaders,
   type FinishedRequest,
   finishedRequest,
   hasFailed,
@@ -23,6 +24,8 @@ import {
 
 /** With request heads of 16 KiB at most this is bounded by about 10 MB, and in practice far below one. */
 export const RECENT_REQUESTS = 500;
+/** Of these, the newest keep their headers, and all that failed; the rest die young, before they burden the collector. */
+const WITH_HEADERS = 64;
 
 export interface RecentRequestsOptions {
   readonly clock: Clock;
@@ -85,6 +88,8 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
       inFlight.delete(exchange);
       const one = finishedRequest(seq, exchange, arrival, outcome, durationMs);
       ring[seq % RECENT_REQUESTS] = one;
+      const old = ring[(seq - WITH_HEADERS) % RECENT_REQUESTS];
+      if (seq >= WITH_HEADERS && old !== undefined) dropHeaders(old);
       seq += 1;
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
       if (arrival?.recording && hasFailed(exchange, outcome)) arrival.recording.keep(exchange.id);

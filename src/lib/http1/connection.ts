@@ -155,10 +155,8 @@ export class Connection implements ParserEvents {
     else if (Buffer.isBuffer(body)) {
       if (body.length <= ONE_WRITE_BYTES) socket.write(text + body.toString("latin1"), "latin1");
       else {
-        socket.cork();
         socket.write(text, "latin1");
         socket.write(body);
-        socket.uncork();
       }
     } else {
       socket.write(text, "latin1");
