@@ -2,7 +2,6 @@
  * A gateway with something on every page: a demo MCP server, a demo model with a small token budget, plain routes, a
  * route that refuses, and names made of markup and control characters.
  */
-import { readFileSync } from "node:fs";
 import { startGateway, type TestGateway, type TestGatewayOptions } from "../support/gateway.ts";
 
 /** As a name in YAML, and as it arrives. */
@@ -58,7 +57,8 @@ ui:
 }
 
 export function startDemo(extra = "", options: TestGatewayOptions = {}): Promise<TestGateway> {
-  const demoServer = readFileSync(new URL("../../src/demo/mcp-server.js", import.meta.url), "utf8");
+  // A file of its own beside the configuration, as a user would have it; it loads the compiled demo server.
+  const demoServer = `import ${JSON.stringify(new URL("../../src/demo/mcp-server.js", import.meta.url).href)};\n`;
   return startGateway(demoConfig(extra), {
     environment: { PATH: process.env.PATH ?? "" },
     files: { "demo-server.mjs": demoServer },
