@@ -10,7 +10,7 @@ import type { Reply } from "../core/reply.ts";
 import type { ClientSink } from "../core/sink.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { HeaderList } from "../lib/headers.ts";
-import type { IdleConnections, Watched } from "./idle.ts";
+import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 
 /** How long a refused client may go on sending before the connection is cut, so that it can read the answer. */
 const LINGER_MS = 1_000;
@@ -61,7 +61,7 @@ export class ResponseSink implements ClientSink, Watched {
   #isStalled = false;
   #lastBytesRead = 0;
   #closed = false;
-  #watched = false;
+  #watched: WatchedPlace | undefined = undefined;
 
   constructor(req: IncomingMessage, res: ServerResponse, options: SinkOptions) {
     this.#req = req;
@@ -129,7 +129,8 @@ export class ResponseSink implements ClientSink, Watched {
 
   askForBody(): void {
     if (!this.#mustAskForBody) {
-      if (!this.#watched && !this.#req.complete) this.#watch();
+      // Most bodies came with the head and are complete when this turn ends: nothing to watch then.
+      if (!this.#req.complete) process.nextTick(watchUnlessComplete, this);
       return;
     }
     this.#mustAskForBody = false;
@@ -224,16 +225,19 @@ export class ResponseSink implements ClientSink, Watched {
     this.#req.resume();
   }
 
+  watchUnlessComplete(): void {
+    if (!this.#req.complete) this.#watch();
+  }
+
   #watch(): void {
-    if (this.#watched || this.#closed) return;
-    this.#watched = true;
-    this.#options.idle.add(this);
+    if (this.#watched !== undefined || this.#closed) return;
+    this.#watched = this.#options.idle.add(this);
   }
 
   #close(complete: boolean): void {
     if (this.#closed) return;
     this.#closed = true;
-    if (this.#watched) this.#options.idle.remove(this);
+    if (this.#watched !== undefined) this.#options.idle.remove(this.#watched);
     this.#options.streams.delete(this);
     this.onClose?.(complete);
     this.afterClose?.(this.#req.socket);
@@ -242,6 +246,10 @@ export class ResponseSink implements ClientSink, Watched {
 
 function flushHead(sink: ResponseSink): void {
   sink.flushHead();
+}
+
+function watchUnlessComplete(sink: ResponseSink): void {
+  sink.watchUnlessComplete();
 }
 
 function ignore(): void {
