@@ -28,7 +28,10 @@ after(async () => {
 /** A terminal of 80 by 24 in a server of its own, so that nobody's sessions are touched. */
 function openTerminal(command: string) {
   const server = `gwctl-${randomBytes(4).toString("hex")}`;
-  const tmux = (...args: string[]): string => spawnSync("tmux", ["-L", server, ...args], { encoding: "utf8" }).stdout;
+  // Where `CI` is set the screen library draws only the last frame; a person's terminal has no such variable.
+  const { CI: _, CONTINUOUS_INTEGRATION: __, ...env } = process.env;
+  const tmux = (...args: string[]): string =>
+    spawnSync("tmux", ["-L", server, ...args], { encoding: "utf8", env }).stdout;
   tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", command);
   return {
     press: (...keys: string[]) => void tmux("send-keys", ...keys),
