@@ -50,7 +50,7 @@ for (const { transport, flags, revision } of runs) {
         [],
       );
       assert.equal(scored, FULL[revision]);
-      assert.equal(passed, FULL[revision] - known.length);
+      assert.ok(passed >= FULL[revision] - known.length, `${passed} of ${scored}`);
     } finally {
       await gateway.close();
       await remote?.close();
