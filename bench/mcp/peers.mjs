@@ -3,7 +3,7 @@
  * comparison goes on without them.
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -15,8 +15,9 @@ export function peers() {
   if (!existsSync(join(folder, "node_modules/supergateway"))) {
     mkdirSync(folder, { recursive: true });
     console.log(`── fetching ${PACKAGES.join(", ")}`);
-    const install = ["install", "--prefix", folder, "--no-audit", "--no-fund", "--ignore-scripts", ...PACKAGES];
-    if (spawnSync("npm", install, { stdio: "ignore" }).status !== 0) {
+    writeFileSync(join(folder, "package.json"), "{}");
+    const install = ["install", "--no-audit", "--no-fund", "--ignore-scripts", "--engine-strict=false", ...PACKAGES];
+    if (spawnSync("npm", install, { cwd: folder, stdio: "ignore" }).status !== 0) {
       console.log("the peers could not be fetched: their rows are missing");
       return [];
     }

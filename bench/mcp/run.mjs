@@ -81,21 +81,23 @@ export async function benchMcp({ quick = false } = {}) {
   }
 }
 
+/** In turns, so that drift of the machine meets all alike. */
 async function timeToFirstByte(contestants, count) {
   console.log("\ninitialize, ms to the first byte of the answer (median)");
-  const alone = [];
-  for (let i = 0; i < count; i++) alone.push(await childAlone());
-  console.log(`  the child alone            ${median(alone).toFixed(1)}`);
-  for (const { name, port } of contestants) {
-    const times = [];
-    for (let i = 0; i < count; i++) {
-      const startMs = performance.now();
-      const response = await post(port, initialize());
-      await response.body.getReader().read();
-      times.push(performance.now() - startMs);
-    }
-    console.log(`  ${name.padEnd(26)} ${median(times).toFixed(1)}`);
-  }
+  const rows = [{ name: "the child alone", measure: childAlone, times: [] }];
+  for (const { name, port } of contestants) rows.push({ name, measure: () => firstByte(port), times: [] });
+  for (let i = 0; i < count; i++) for (const row of rows) row.times.push(await row.measure());
+  for (const { name, times } of rows) console.log(`  ${name.padEnd(26)} ${median(times).toFixed(1)}`);
+}
+
+async function firstByte(port) {
+  const startMs = performance.now();
+  const response = await post(port, initialize());
+  const reader = response.body.getReader();
+  await reader.read();
+  const passedMs = performance.now() - startMs;
+  await reader.cancel();
+  return passedMs;
 }
 
 function childAlone() {

@@ -2,7 +2,6 @@
  * The demo MCP server of the embedded default: a few tools over stdio, so that the gateway can be tried without
  * installing anything. It speaks the protocol by hand and depends on nothing; it ends when its stdin does.
  */
-import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { systemClock, wait } from "../lib/clock.ts";
 
@@ -71,13 +70,21 @@ function serve(input: Readable, write: (line: string) => void): void {
   const cancelled = new Set<unknown>();
   const send = (message: object): void => write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 
-  createInterface({ input, terminal: false }).on("line", (line) => {
+  const received = (line: string): void => {
     if (line.trim() === "") return;
     const message = parse(line);
     if (message === undefined) send({ id: null, error: { code: -32700, message: "Parse error" } });
     else if (message.method === "notifications/cancelled") cancelled.add(message.params?.requestId);
-    else if (message.method !== undefined && message.id !== undefined)
+    else if (message.method !== undefined && message.id !== undefined) {
       void answer(message.id, message.method, message.params ?? {});
+    }
+  };
+  // Only LF ends a message: Node's own line reader would also end one at U+2028, which may stand in a string.
+  let rest = "";
+  input.setEncoding("utf8").on("data", (chunk: string) => {
+    const lines = (rest + chunk).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) received(line);
   });
 
   async function answer(id: string | number, method: string, params: Arguments): Promise<void> {

@@ -5,11 +5,15 @@
  */
 import type { Clock } from "../lib/clock.ts";
 import type { Call, Failure, Question } from "./call.ts";
+import { CallSlots } from "./call-slots.ts";
 import type { Outgoing } from "./channel.ts";
 import { SUBSCRIPTION_ID } from "./era.ts";
 import { edited, idOf, notificationText, requestText, type ServerMessage, wireIdOf, withId } from "./json-rpc.ts";
 import { find, type Span, slice, splice } from "./json-text.ts";
 import { PendingCall } from "./pending-call.ts";
+
+/** What a server may have asked without an answer yet. */
+const MAX_QUESTIONS = 1_000;
 
 export interface ConversationEnv {
   readonly clock: Clock;
@@ -28,9 +32,8 @@ export interface Listener {
 export class Conversation {
   readonly #env: ConversationEnv;
   readonly #listener: Listener;
-  readonly #pending = new Map<number, PendingCall>();
+  readonly #pending = new CallSlots();
   #questions: Map<string, Question> | undefined = undefined;
-  #nextId = 1;
 
   constructor(env: ConversationEnv, listener: Listener) {
     this.#env = env;
@@ -47,21 +50,17 @@ export class Conversation {
   }
 
   calls(): readonly PendingCall[] {
-    return [...this.#pending.values()];
+    return this.#pending.all();
   }
 
   begin(pending: PendingCall): void {
-    const wireId = this.#nextId++;
-    pending.wireId = wireId;
-    this.#pending.set(wireId, pending);
+    const wireId = this.#pending.add(pending);
     this.#env.send({ text: wireText(pending, wireId), wireId, method: pending.call.request.method });
   }
 
   /** A request of our own, before others may pass. */
   request(method: string, params: string, call: Pick<Call, "answered" | "failed">): void {
-    const wireId = this.#nextId++;
-    const text = requestText(String(wireId), method, params);
-    const request = { kind: "request", text, idStart: 0, idEnd: 0, id: String(wireId), method, params: {} } as const;
+    const request = { kind: "request", text: "", idStart: 0, idEnd: 0, id: "0", method, params: {} } as const;
     const { notified, asked } = this.#listener;
     const whole: Call = {
       ...call,
@@ -69,22 +68,18 @@ export class Conversation {
       notified: notified.bind(this.#listener),
       asked: asked.bind(this.#listener),
     };
-    const pending = new PendingCall(whole, this.#env.clock.monotonicMs(), () => undefined);
-    pending.wireId = wireId;
-    this.#pending.set(wireId, pending);
-    this.#env.send({ text, wireId, method });
+    const wireId = this.#pending.add(new PendingCall(whole, this.#env.clock.monotonicMs(), () => undefined));
+    this.#env.send({ text: requestText(String(wireId), method, params), wireId, method });
   }
 
   /** Takes a call out without telling anybody; undefined if it is not there. */
   take(wireId: number): PendingCall | undefined {
-    const pending = this.#pending.get(wireId);
-    this.#pending.delete(wireId);
-    return pending;
+    return this.#pending.take(wireId);
   }
 
   /** Nobody waits for this call any more: the server is told. */
   abandon(pending: PendingCall, reason: string | undefined): void {
-    this.#pending.delete(pending.wireId);
+    this.#pending.take(pending.wireId);
     // `initialize` must not be cancelled (2025-11-25, cancellation).
     if (pending.call.request.method === "initialize") return;
     const params = { requestId: pending.wireId, ...(reason === undefined ? {} : { reason }) };
@@ -95,8 +90,7 @@ export class Conversation {
 
   /** The connection is gone: every call fails, every question is void. */
   end(failure: Failure): void {
-    const over = this.calls();
-    this.#pending.clear();
+    const over = this.#pending.takeAll();
     const questions = this.#questions;
     this.#questions = undefined;
     if (questions) for (const question of questions.values()) question.withdrawn?.(undefined);
@@ -151,7 +145,7 @@ export class Conversation {
   /** The one call that a message can belong to, where the transport does not say; undefined if there are several. */
   #only(): PendingCall | undefined {
     let only: PendingCall | undefined;
-    for (const pending of this.#pending.values()) {
+    for (const pending of this.#pending.all()) {
       if (pending.isSubscription) continue;
       if (only !== undefined) return undefined;
       only = pending;
@@ -161,7 +155,7 @@ export class Conversation {
 
   #newest(): PendingCall | undefined {
     let newest: PendingCall | undefined;
-    for (const pending of this.#pending.values()) if (!pending.isSubscription) newest = pending;
+    for (const pending of this.#pending.all()) if (!pending.isSubscription) newest = pending;
     return newest;
   }
 
@@ -180,11 +174,17 @@ export class Conversation {
         if (this.#questions?.get(id) !== question) return;
         this.#questions.delete(id);
         const nowMs = this.#env.clock.monotonicMs();
-        for (const pending of this.#pending.values()) pending.activityMs = nowMs;
+        for (const pending of this.#pending.all()) pending.activityMs = nowMs;
         this.#env.send({ text: `{"jsonrpc":"2.0","id":${id},${outcome}}` });
       },
     };
     this.#questions ??= new Map();
+    if (this.#questions.size >= MAX_QUESTIONS) {
+      this.#env.send({
+        text: `{"jsonrpc":"2.0","id":${id},"error":{"code":-32603,"message":"Too many open questions"}}`,
+      });
+      return;
+    }
     this.#questions.set(id, question);
     const pending = about === undefined ? this.#only() : this.#pending.get(about);
     const chosen = pending ?? (this.#listener.hearsQuestions() ? undefined : this.#newest());

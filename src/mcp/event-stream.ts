@@ -7,6 +7,7 @@ import type { BackendCall, BackendRun } from "../core/backend.ts";
 import { HeaderList } from "../lib/headers.ts";
 import { type EventLog, eventId } from "./event-log.ts";
 import { singleLine } from "./stdio-channel.ts";
+import type { Beating } from "./tenant.ts";
 
 /** What a proxy in between may take for dead is kept alive (threats R17). */
 export const KEEP_ALIVE_MS = 15_000;
@@ -35,7 +36,9 @@ export interface StreamOwner {
   congested(isCongested: boolean): void;
 }
 
-export class EventStream implements BackendRun {
+export class EventStream implements BackendRun, Beating {
+  next: Beating | undefined = undefined;
+  previous: Beating | undefined = undefined;
   /** 0 is the general stream. */
   readonly number: number;
   readonly #owner: StreamOwner;

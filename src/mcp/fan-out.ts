@@ -29,6 +29,7 @@ import {
   mergeCapabilities,
   mergeInstructions,
   mergePages,
+  routable,
 } from "./merge.ts";
 import { asModernResult } from "./modern-text.ts";
 import { NameIndex } from "./name-index.ts";
@@ -111,7 +112,7 @@ export class FanOut implements Router {
     const instructions = mergeInstructions(abouts, failed);
     const result = {
       protocolVersion: version,
-      capabilities: mergeCapabilities(abouts.map(({ about }) => about.capabilities)),
+      capabilities: routable(mergeCapabilities(abouts.map(({ about }) => about.capabilities))),
       serverInfo: GATEWAY_INFO,
       ...(instructions === undefined ? {} : { instructions }),
       ...failedMeta(failed),
@@ -124,7 +125,7 @@ export class FanOut implements Router {
     const failed = new Map(
       this.upstreams.filter(({ about }) => !about).map(({ target }) => [target.name, "is not available"]),
     );
-    const capabilities = mergeCapabilities(abouts.map(({ about }) => about.capabilities));
+    const capabilities = routable(mergeCapabilities(abouts.map(({ about }) => about.capabilities)));
     return this.#answer(call, discoverResult(capabilities, mergeInstructions(abouts, failed), MODERN_VERSIONS));
   }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decodeCursor, encodeCursor, lowestVersion, mergeCapabilities, mergeInstructions } from "./merge.ts";
+import { decodeCursor, encodeCursor, lowestVersion, mergeCapabilities, mergeInstructions, routable } from "./merge.ts";
 
 test("capabilities are what any of the servers can do", () => {
   assert.deepEqual(
@@ -16,6 +16,15 @@ test("capabilities are what any of the servers can do", () => {
       resources: { subscribe: true },
     },
   );
+});
+
+test("what cannot be routed to one of several servers is not offered", () => {
+  const extensions = { "io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/ui": {} };
+  assert.deepEqual(routable({ tools: {}, tasks: { list: {} }, extensions }), {
+    tools: {},
+    extensions: { "io.modelcontextprotocol/ui": {} },
+  });
+  assert.deepEqual(routable({ tools: {} }), { tools: {} });
 });
 
 test("keys with a meaning in JavaScript are plain keys", () => {

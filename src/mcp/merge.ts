@@ -27,6 +27,14 @@ export function mergeCapabilities(all: readonly JsonObject[]): Record<string, un
   return merged;
 }
 
+/** Tasks are asked for by ids that say nothing of their target: with several targets they are not offered. */
+export function routable(capabilities: Record<string, unknown>): Record<string, unknown> {
+  const { tasks: _tasks, extensions, ...rest } = capabilities;
+  if (!isObject(extensions)) return rest;
+  const { "io.modelcontextprotocol/tasks": _extension, ...others } = extensions;
+  return { ...rest, extensions: others };
+}
+
 /** One block per target, so that a model knows which hint belongs to which tools. */
 export function mergeInstructions(
   all: readonly { target: string; about: ServerAbout }[],

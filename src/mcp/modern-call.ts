@@ -32,6 +32,8 @@ export interface ModernCallEnv {
 }
 
 export class ModernCall implements Call, BackendRun, Beating {
+  next: Beating | undefined = undefined;
+  previous: Beating | undefined = undefined;
   readonly request: ClientRequest;
   readonly headers: HeaderList;
   running: Running | undefined = undefined;

@@ -3,12 +3,15 @@
  * came with, under the client's own id.
  */
 import type { HeaderList } from "../lib/headers.ts";
+import type { Linked } from "../lib/linked-list.ts";
 import type { Call, Failure, Question, Running } from "./call.ts";
 import type { EventStream } from "./event-stream.ts";
 import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "./json-rpc.ts";
 import type { Session } from "./session.ts";
 
-export class RequestCall implements Call {
+export class RequestCall implements Call, Linked<RequestCall> {
+  next: RequestCall | undefined = undefined;
+  previous: RequestCall | undefined = undefined;
   readonly request: ClientRequest;
   readonly headers: HeaderList | undefined;
   readonly #session: Session;

@@ -5,6 +5,7 @@
 import { GatewayError } from "../core/errors.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
 import type { IdSource } from "../lib/ids.ts";
+import { LinkedList } from "../lib/linked-list.ts";
 import type { Logger } from "../lib/logger.ts";
 import type { Task } from "../lib/tasks.ts";
 import { Lane } from "./lane.ts";
@@ -36,7 +37,7 @@ export class SessionStore {
   readonly #sessions = new Map<string, Session>();
   readonly #lanes = new Map<string, Lane>();
   readonly #tenants = new Map<Tenant, Task>();
-  readonly #beating = new Set<Beating>();
+  readonly #beating = new LinkedList<Beating>();
   readonly #sessionEnv: SessionEnv;
   #pulse: Timer | undefined = undefined;
   #sweeper: Timer | undefined = undefined;
@@ -49,7 +50,7 @@ export class SessionStore {
     this.#sessionEnv = {
       nowMs: () => env.clock.monotonicMs(),
       streamOpened: (stream) => this.beatFor(stream),
-      streamClosed: (stream) => this.#beating.delete(stream),
+      streamClosed: (stream) => this.#beating.remove(stream),
       ended: (session, reason) => {
         this.#sessions.delete(session.id);
         this.#ended(session, reason);
@@ -113,7 +114,7 @@ export class SessionStore {
   }
 
   noBeatFor(one: Beating): void {
-    this.#beating.delete(one);
+    this.#beating.remove(one);
   }
 
   /** The open session with this id, if it belongs to this owner. */
@@ -142,7 +143,7 @@ export class SessionStore {
   /** The gateway stops: streams that wait for something to happen end now, calls in flight go on. */
   drain(): void {
     for (const session of this.#sessions.values()) session.drain();
-    for (const one of [...this.#beating]) one.drain?.();
+    this.#beating.each((one) => one.drain?.());
   }
 
   /** Ends all sessions. Resolves when their servers are gone. */
@@ -191,7 +192,7 @@ export class SessionStore {
       return;
     }
     const nowMs = this.#env.clock.monotonicMs();
-    for (const one of this.#beating) one.beat(nowMs);
+    this.#beating.each((one) => one.beat(nowMs));
   };
 
   readonly #sweep = (): void => {

@@ -6,7 +6,9 @@
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { McpAccess } from "../core/exchange.ts";
 import type { HeaderList } from "../lib/headers.ts";
+import { LinkedList } from "../lib/linked-list.ts";
 import type { Question } from "./call.ts";
+import { ClientQuestions } from "./client-questions.ts";
 import { allowsPrimingEvents } from "./era.ts";
 import { EventLog } from "./event-log.ts";
 import { EventStream, KEEP_ALIVE_MS, type StreamOwner } from "./event-stream.ts";
@@ -15,11 +17,10 @@ import {
   type ClientRequest,
   type ClientResponse,
   INVALID_REQUEST,
-  notificationText,
   type ServerMessage,
   withId,
 } from "./json-rpc.ts";
-import { find, members, slice } from "./json-text.ts";
+import { find, slice } from "./json-text.ts";
 import { RequestCall } from "./request-call.ts";
 import type { Router } from "./router.ts";
 import type { Loss } from "./server-link.ts";
@@ -53,9 +54,8 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   #router: Router | undefined = undefined;
   #streams: Map<number, EventStream> | undefined = undefined;
   #nextStream = 1;
-  #questions: Map<string, Question> | undefined = undefined;
-  #nextQuestion = 1;
-  #inFlight: Map<string, RequestCall> | undefined = undefined;
+  #questions: ClientQuestions | undefined = undefined;
+  readonly #inFlight = new LinkedList<RequestCall>();
   #state: "opening" | "open" | "ended" = "opening";
   #isDraining = false;
 
@@ -77,7 +77,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   }
 
   get pendingCalls(): number {
-    return this.#inFlight?.size ?? 0;
+    return this.#inFlight.size;
   }
 
   /** Nobody is connected and nothing runs. */
@@ -175,11 +175,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
 
   respond(response: ClientResponse): void {
     this.lastUsedMs = this.#env.nowMs();
-    const question = this.#questions?.get(response.id);
-    if (question === undefined) return;
-    this.#questions?.delete(response.id);
-    const outcome = members(response.text, 0).find((one) => one.key === "result" || one.key === "error");
-    if (outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`);
+    this.#questions?.answered(response);
   }
 
   /** A GET: the general stream, or the rest of an answer that broke off. */
@@ -205,8 +201,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   end(reason: string): void {
     if (this.#state === "ended") return;
     this.#state = "ended";
-    for (const call of this.#inFlight?.values() ?? []) call.abandon(`the session ended: ${reason}`);
-    this.#inFlight = undefined;
+    this.#inFlight.each((call) => call.abandon(`the session ended: ${reason}`));
     this.#questions = undefined;
     this.general.disconnect();
     this.#env.ended(this, reason);
@@ -226,7 +221,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   // A request of this session ended.
 
   finished(call: RequestCall): void {
-    if (this.#inFlight?.get(call.request.id) === call) this.#inFlight.delete(call.request.id);
+    this.#inFlight.remove(call);
     this.lastUsedMs = this.#env.nowMs();
     if (this.#isDraining && this.pendingCalls === 0) this.general.disconnect();
   }
@@ -239,16 +234,12 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
 
   /** A server wants something from the client, on the stream of the call it belongs to or on the general one. */
   ask(question: Question, stream: EventStream): void {
-    const id = String(this.#nextQuestion++);
-    this.#questions ??= new Map();
-    this.#questions.set(id, question);
-    const chosen = stream.isConnected || !this.general.isConnected ? stream : this.general;
-    question.withdrawn = (reason) => {
-      if (this.#questions?.delete(id) !== true) return;
-      const params = reason === undefined ? `{"requestId":${id}}` : `{"requestId":${id},"reason":${reason}}`;
-      chosen.event(notificationText("notifications/cancelled", params));
-    };
-    chosen.event(withId(question.message, id));
+    if (this.#state === "ended") {
+      question.answer('"error":{"code":-32603,"message":"The client is gone"}');
+      return;
+    }
+    this.#questions ??= new ClientQuestions();
+    this.#questions.ask(question, stream.isConnected || !this.general.isConnected ? stream : this.general);
   }
 
   // What servers report beyond calls.
@@ -313,8 +304,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   }
 
   #start(call: RequestCall, access: McpAccess | undefined): void {
-    this.#inFlight ??= new Map();
-    this.#inFlight.set(call.request.id, call);
+    this.#inFlight.add(call);
     if (this.#router) call.running = this.#router.run(call, access);
     else
       call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
@@ -322,11 +312,9 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
 
   #cancel(message: ClientNotification): void {
     const { reason } = message.params;
-    const id = find(message.text, 0, "params", "requestId");
-    const call = id && this.#inFlight?.get(slice(message.text, id));
-    if (!call) return;
-    this.#inFlight?.delete(call.request.id);
-    call.cancel(typeof reason === "string" ? reason : undefined);
+    const span = find(message.text, 0, "params", "requestId");
+    const id = span && slice(message.text, span);
+    this.#inFlight.find(({ request }) => request.id === id)?.cancel(typeof reason === "string" ? reason : undefined);
   }
 
   /** The stream of an answer that is still open, or that is complete and only in the log. */

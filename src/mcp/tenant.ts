@@ -2,6 +2,7 @@
  * Whoever holds servers: a session of the legacy era, or the lane of modern clients that share an identity. The
  * store counts them together and ends those that nobody uses.
  */
+import type { Linked } from "../lib/linked-list.ts";
 import type { Upstream } from "./upstream.ts";
 
 export interface Tenant {
@@ -15,7 +16,7 @@ export interface Tenant {
 }
 
 /** Something whose connection wants a sign of life now and then. */
-export interface Beating {
+export interface Beating extends Linked<Beating> {
   beat(nowMs: number): void;
   /** The gateway stops: ends what would stay open for ever. */
   drain?(): void;

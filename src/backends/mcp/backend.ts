@@ -35,7 +35,7 @@ const DEFAULT_TIMEOUT_MS = 0;
 /** Where clients look: the endpoint, and the event stream of the old transport. */
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
-const MAX_PREPARED = 10_000;
+const MAX_PREPARED = 1_000;
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -210,25 +210,40 @@ function asReply(error: unknown): Reply {
 }
 
 /**
- * What requests want, between their preparation and their call. A client may leave in between: the oldest entries
- * of a list that should be empty are such, and go. (A WeakMap would do it by itself, at the price of the collector's.)
+ * What requests want, between their preparation and their call, which mostly follows at once: one place is enough.
+ * Where another request comes in between, the earlier one waits beside; a client may leave then, so the oldest of
+ * many such go. (A WeakMap for all would do it, at the collector's expense.)
  */
 class Demands {
+  #exchange: Exchange | undefined = undefined;
+  #demand: Demand | undefined = undefined;
   readonly #waiting = new Map<Exchange, Demand>();
 
   set(exchange: Exchange, demand: Demand): void {
+    if (this.#exchange && this.#demand) this.#setAside(this.#exchange, this.#demand);
+    this.#exchange = exchange;
+    this.#demand = demand;
+  }
+
+  take(exchange: Exchange): Demand | undefined {
+    if (this.#exchange !== exchange) {
+      const demand = this.#waiting.get(exchange);
+      this.#waiting.delete(exchange);
+      return demand;
+    }
+    const demand = this.#demand;
+    this.#exchange = undefined;
+    this.#demand = undefined;
+    return demand;
+  }
+
+  #setAside(exchange: Exchange, demand: Demand): void {
     this.#waiting.set(exchange, demand);
     if (this.#waiting.size <= MAX_PREPARED) return;
     for (const oldest of this.#waiting.keys()) {
       this.#waiting.delete(oldest);
       break;
     }
-  }
-
-  take(exchange: Exchange): Demand | undefined {
-    const demand = this.#waiting.get(exchange);
-    this.#waiting.delete(exchange);
-    return demand;
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { rawClient, readAnswer } from "../../../test/support/mcp/client.ts";
 import { fixturePath, stdioFixture } from "../../../test/support/mcp/fixture.ts";
 import { modernCall, modernPost, modernRequest, modernStream } from "../../../test/support/mcp/modern-client.ts";
@@ -334,6 +335,29 @@ test("clients of both eras are served at one URL", async () => {
   assert.equal(modern, "new");
   await legacy.delete();
 });
+
+for (const [flag, name] of [
+  ["--mute", "is silent about"],
+  ["--brittle", "exits over"],
+] as const) {
+  test(`a legacy server that ${name} what it does not know is spoken to in its own era`, async () => {
+    const clock = fakeClock();
+    const odd = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server", flag) }] }, { clock });
+    let isOver = false;
+    const calling = modernCall(odd.url, "echo", { message: "found" }).finally(() => {
+      isOver = true;
+    });
+    while (!isOver) {
+      await clock.advance(500);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    assert.equal(await calling, "found");
+    // From now on it is known.
+    odd.facts = { jwt: { iss: "i", sub: "other" } };
+    assert.equal(await modernCall(odd.url, "echo", { message: "at once" }), "at once");
+    await odd.close();
+  });
+}
 
 test("several servers look like one to modern clients too", async () => {
   const several = await serveMcp({

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { type IncomingMessage, request } from "node:http";
 import { after, before, test } from "node:test";
-import { type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
+import { LEGACY_HEADERS, type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
 import { type ServedBackend, serveMcp } from "../../../test/support/mcp/serve-backend.ts";
 
@@ -108,6 +109,20 @@ test("a client's refusal of a question reaches the server, and a second answer n
   assert.equal((await client.post({ jsonrpc: "2.0", id: 4711, result: {} })).status, 202);
   const { message } = await stream.next((one) => one.id === 1);
   assert.deepEqual(JSON.parse(message.result.content[0].text), { code: -1, message: "no" });
+  await client.delete();
+});
+
+test("a question that the server takes back is taken back from the client", async () => {
+  const client = await open({ sampling: {} });
+  const { messages } = await client.post(call("withdraw", {}));
+  const [question, cancelled] = messages;
+  assert.equal(question.method, "sampling/createMessage");
+  assert.deepEqual(cancelled, {
+    jsonrpc: "2.0",
+    method: "notifications/cancelled",
+    params: { requestId: question.id, reason: "changed my mind" },
+  });
+  assert.equal((await client.post({ jsonrpc: "2.0", id: question.id, result: {} })).status, 202);
   await client.delete();
 });
 
@@ -229,6 +244,31 @@ test("ten megabytes pass, and a slow reader gets all of them", async () => {
   const client = await open();
   const answer = await client.call("big", { bytes: 9_000_000 });
   assert.equal(answer.result.content[0].text.length, 9_000_000);
+  await client.delete();
+});
+
+test("a client that does not read makes the server wait, and misses nothing", async () => {
+  const client = await open();
+  const body = JSON.stringify(call("flood", { count: 400, bytes: 50_000 }, 1, { progressToken: "p" }));
+  const headers = {
+    ...LEGACY_HEADERS,
+    "mcp-session-id": client.sessionId ?? "",
+    "content-length": String(Buffer.byteLength(body)),
+  };
+  const response = await new Promise<IncomingMessage>((resolve) => {
+    request(served.url, { method: "POST", headers }, resolve).end(body);
+  });
+  response.pause();
+  // While nobody reads, the other calls of the session wait with it, but time passes.
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  let received = "";
+  for await (const chunk of response.setEncoding("utf8")) received += chunk as string;
+  const numbers = [...received.matchAll(/"progress":(\d+)/g)].map((match) => Number(match[1]));
+  assert.deepEqual(
+    numbers,
+    Array.from({ length: 400 }, (_, i) => i + 1),
+  );
+  assert.ok(received.includes('"flooded"'));
   await client.delete();
 });
 

@@ -2,10 +2,9 @@
  * An MCP server of the legacy era for tests, over stdio: it does what tools are called for, also what no server
  * should do (crash, be silent, flood, lie). Written by hand, so that it can.
  * Arguments: `--name=x`, `--version=2025-03-26`, `--page=2` (items per list page), `--refuse` (fails initialize),
- * `--greet` (prints a line that is no JSON first), `--stubborn` (ignores the end of stdin and TERM).
+ * `--greet` (prints a line that is no JSON first), `--stubborn` (ignores the end of stdin and TERM), `--mute` (is silent
+ * about methods it does not know), `--brittle` (exits over them).
  */
-import { createInterface } from "node:readline";
-
 interface Message {
   readonly id?: string | number;
   readonly method?: string;
@@ -36,13 +35,19 @@ if (flags.has("stubborn")) {
 }
 if (flags.has("greet")) process.stdout.write("Welcome to the odd server!\n\n{not json\n");
 
-const lines = createInterface({ input: process.stdin, terminal: false });
-lines.on("line", (line) => {
-  const message = JSON.parse(line) as Message;
+// Only LF ends a message: Node's own line reader would also end one at U+2028, which may stand in a string.
+let rest = "";
+process.stdin.setEncoding("utf8").on("data", (chunk: string) => {
+  const lines = (rest + chunk).split("\n");
+  rest = lines.pop() ?? "";
+  for (const line of lines) received(JSON.parse(line) as Message);
+});
+
+function received(message: Message): void {
   if (message.method === undefined) waiting.get(message.id as number)?.(message);
   else if (message.id === undefined) notified(message.method, message.params ?? {});
   else void answer(message.id, message.method, message.params ?? {});
-});
+}
 
 function notified(method: string, params: Record<string, unknown>): void {
   seen.push(method);
@@ -115,7 +120,8 @@ async function answer(id: string | number, method: string, params: Record<string
       await callTool(id, String(params.name), (params.arguments ?? {}) as Record<string, unknown>, params);
       return;
     default:
-      error(id, -32601, `Method not found: ${method}`);
+      if (flags.has("brittle")) process.exit(1);
+      if (!flags.has("mute")) error(id, -32601, `Method not found: ${method}`);
   }
 }
 
@@ -213,6 +219,23 @@ async function callTool(
       return;
     case "stderr":
       process.stderr.write(`${"e".repeat(100)}\n`.repeat(Number(args.lines ?? 10)), () => text(id, "written"));
+      return;
+    case "withdraw":
+      // Asks, and takes the question back at once.
+      void ask("sampling/createMessage", {});
+      notify("notifications/cancelled", { requestId: nextQuestion - 1, reason: "changed my mind" });
+      text(id, "never mind");
+      return;
+    case "flood":
+      for (let i = 1; i <= Number(args.count ?? 10); i++) {
+        notify("notifications/progress", {
+          progressToken: meta.progressToken,
+          progress: i,
+          message: "x".repeat(Number(args.bytes ?? 100)),
+        });
+        if (process.stdout.writableNeedDrain) await new Promise((resolve) => process.stdout.once("drain", resolve));
+      }
+      text(id, "flooded");
       return;
     case "raw":
       process.stdout.write(String(args.line));
