@@ -3,7 +3,7 @@
  * gateway needs to start; split, because heavy parts are loaded only when they are used.
  */
 import { chmodSync, readFileSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { build } from "esbuild";
 import { root } from "./steps.mjs";
 
@@ -12,7 +12,7 @@ const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
 /** Another folder may be named, so that a build to look at does not disturb a running one. */
 const out = process.argv[2] ?? "dist";
 
-rmSync(join(root, out), { recursive: true, force: true });
+rmSync(resolve(root, out), { recursive: true, force: true });
 await build({
   absWorkingDir: root,
   entryPoints: {
@@ -41,7 +41,7 @@ await build({
   },
   logLevel: "warning",
 });
-for (const name of ["gateway.js", "gwctl.js"]) chmodSync(join(root, out, name), 0o755);
+for (const name of ["gateway.js", "gwctl.js"]) chmodSync(resolve(root, out, name), 0o755);
 if (out === "dist") await import("./build-ui.mjs");
 
 function leaveOut(bundler) {

@@ -5,6 +5,7 @@
  */
 import { readFileSync, writeSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { setFlagsFromString } from "node:v8";
 import { VERSION } from "../lib/version.ts";
 
 const HELP = `Usage: gateway [-f <path>]... [options]
@@ -33,6 +34,9 @@ async function main(): Promise<void> {
     writeSync(1, `gateway ${VERSION}\n`);
     return;
   }
+  // V8 would put what per-request code allocates straight among the old objects once some of it lived long; dead ones
+  // there keep whole requests alive until the next full collection (ADR 11).
+  setFlagsFromString("--no-allocation-site-pretenuring");
   const { run } = await import("./run.ts");
   process.exitCode = await run({
     files: flags.file,

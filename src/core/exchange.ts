@@ -4,6 +4,7 @@
  */
 import type { Readable } from "node:stream";
 import type { HeaderList } from "../lib/headers.ts";
+import type { Linked } from "../lib/linked-list.ts";
 import type { Trace } from "../trace/trace.ts";
 import { Attributes } from "./attributes.ts";
 import type { ErrorCode, ErrorSource } from "./errors.ts";
@@ -140,7 +141,10 @@ export interface ExchangeStart {
   readonly startedMs: number;
 }
 
-export class Exchange {
+export class Exchange implements Linked<Exchange> {
+  /** Its place among the requests in flight. */
+  next: Exchange | undefined = undefined;
+  previous: Exchange | undefined = undefined;
   /** The value of `x-request-id`. */
   readonly id: string;
   readonly listener: string;
@@ -150,8 +154,11 @@ export class Exchange {
   readonly startedMs: number;
   /** The authority that the client asked for, before any rewrite. */
   readonly originalHost: string;
-  /** The path that the client asked for. */
+  /** The path and query that the client asked for. */
   readonly originalPath: string;
+  readonly originalQuery: string;
+  /** The request that the first phases see; attempts work on copies of it. */
+  readonly arrived: GatewayRequest;
   request: GatewayRequest;
   response: GatewayResponse | undefined = undefined;
   route: string | undefined = undefined;
@@ -181,9 +188,11 @@ export class Exchange {
     this.id = start.id;
     this.listener = start.listener;
     this.source = start.source;
+    this.arrived = start.request;
     this.request = start.request;
     this.originalHost = start.request.host;
     this.originalPath = start.request.path;
+    this.originalQuery = start.request.query;
     this.startedAt = start.startedAt;
     this.startedMs = start.startedMs;
   }

@@ -2,20 +2,11 @@
  * A request that has ended, as it is remembered: references to what the exchange already had, without its bodies. What
  * is shown of it is built when somebody asks.
  */
-import type { Exchange, Facts, GatewayRequest } from "../core/exchange.ts";
+import type { Exchange, Facts } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import type { SnapshotSource } from "../core/snapshot.ts";
 import { HeaderList } from "../lib/headers.ts";
-import type { TraceRecording } from "../trace/kept-traces.ts";
 import type { RequestRecord } from "../trace/request-record.ts";
-
-/** The request as it arrived: later phases rewrite what the exchange holds. */
-export interface Arrival {
-  readonly request: GatewayRequest;
-  readonly path: string;
-  readonly query: string;
-  readonly recording: TraceRecording | undefined;
-}
 
 export interface FinishedRequest {
   readonly seq: number;
@@ -35,11 +26,10 @@ export interface FinishedRequest {
 export function finishedRequest(
   seq: number,
   exchange: Exchange,
-  arrival: Arrival | undefined,
   outcome: Outcome,
   durationMs: number,
 ): FinishedRequest {
-  const request = arrival?.request ?? exchange.request;
+  const { arrived, originalPath, originalQuery } = exchange;
   const { id, listener, source, route, facts, steps, failure, startedAt, originalHost } = exchange;
   const { upstreamStartedMs, upstreamHeadMs } = exchange;
   return {
@@ -47,13 +37,13 @@ export function finishedRequest(
     exchange: { id, listener, source, route, facts: withoutBody(facts), steps, failure, startedAt, originalHost },
     // Not the request itself: it may hold a whole body.
     request: {
-      method: request.method,
-      scheme: request.scheme,
+      method: arrived.method,
+      scheme: arrived.scheme,
       host: originalHost,
-      path: arrival?.path ?? request.path,
-      query: arrival?.query ?? request.query,
-      version: request.version,
-      headers: request.headers,
+      path: originalPath,
+      query: originalQuery,
+      version: arrived.version,
+      headers: arrived.headers,
     },
     credentialQuery: exchange.credentialQuery,
     outcome,

@@ -7,13 +7,13 @@ import type { Exchange } from "../core/exchange.ts";
 import type { Outcome } from "../core/policy.ts";
 import { requestState } from "../core/snapshot.ts";
 import type { Clock } from "../lib/clock.ts";
+import { LinkedList } from "../lib/linked-list.ts";
 import { explainRequest } from "../trace/explain.ts";
-import type { KeptTraces } from "../trace/kept-traces.ts";
+import type { KeptTraces, TraceRecording } from "../trace/kept-traces.ts";
 import type { Redaction } from "../trace/redact.ts";
 import type { RequestDetail, RequestRecord } from "../trace/request-record.ts";
 import { bothWatchers, createTrace, type Trace, type TraceWatcher } from "../trace/trace.ts";
 import {
-  type Arrival,
   dropHeaders,
   type FinishedRequest,
   finishedRequest,
@@ -64,7 +64,8 @@ export interface InFlightReport {
 export function createRecentRequests(options: RecentRequestsOptions): RecentRequests {
   const { clock, redaction, kept } = options;
   const ring: FinishedRequest[] = [];
-  const inFlight = new Map<Exchange, Arrival>();
+  const inFlight = new LinkedList<Exchange>();
+  const recordings = new Map<Exchange, TraceRecording>();
   const followers = new Set<(record: RequestRecord) => void>();
   let seq = 0;
 
@@ -73,26 +74,31 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
     for (let i = 0; i < ring.length; i++) yield ring[(seq - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
   }
 
+  function keepIfFailed(exchange: Exchange, outcome: Outcome): void {
+    const recording = recordings.get(exchange);
+    recordings.delete(exchange);
+    if (hasFailed(exchange, outcome)) recording?.keep(exchange.id);
+  }
+
   return {
     begin(exchange) {
-      const { request } = exchange;
+      inFlight.add(exchange);
       const recording = kept?.record();
-      inFlight.set(exchange, { request, path: request.path, query: request.query, recording });
+      if (recording) recordings.set(exchange, recording);
       const watcher = options.watcher(exchange);
       if (watcher === undefined) return recording && createTrace(clock, recording);
       return createTrace(clock, recording ? bothWatchers(watcher, recording) : watcher);
     },
 
     settled(exchange, outcome, durationMs) {
-      const arrival = inFlight.get(exchange);
-      inFlight.delete(exchange);
-      const one = finishedRequest(seq, exchange, arrival, outcome, durationMs);
+      inFlight.remove(exchange);
+      const one = finishedRequest(seq, exchange, outcome, durationMs);
       ring[seq % RECENT_REQUESTS] = one;
       const old = ring[(seq - WITH_HEADERS) % RECENT_REQUESTS];
       if (seq >= WITH_HEADERS && old !== undefined) dropHeaders(old);
       seq += 1;
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
-      if (arrival?.recording && hasFailed(exchange, outcome)) arrival.recording.keep(exchange.id);
+      if (kept) keepIfFailed(exchange, outcome);
       if (followers.size > 0) {
         const record = recordOf(one);
         for (const follower of followers) follower(record);
@@ -132,15 +138,14 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
 
     inFlight(limit) {
       const reports: InFlightReport[] = [];
-      for (const [exchange, { path }] of inFlight) {
-        if (reports.length >= limit) break;
+      for (let exchange = inFlight.first; exchange && reports.length < limit; exchange = exchange.next) {
         reports.push({
           id: exchange.id,
           listener: exchange.listener,
           route: exchange.route ?? null,
           backend: exchange.facts.backend?.name ?? null,
           method: exchange.request.method,
-          path,
+          path: exchange.originalPath,
           ageMs: Math.round(clock.monotonicMs() - exchange.startedMs),
           status: exchange.response?.status ?? null,
         });
