@@ -17,7 +17,8 @@ import { peers } from "./peers.mjs";
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../..");
 const server = [process.execPath, join(here, "echo-server.mjs")];
-const IDLE_SESSIONS = 200;
+const collecting = ["--expose-gc", "--import", join(here, "collect-on-signal.mjs")];
+const IDLE_SESSIONS = 400;
 
 export async function benchMcp({ quick = false } = {}) {
   // A certificate bundle costs every start of Node tens of milliseconds.
@@ -28,7 +29,7 @@ export async function benchMcp({ quick = false } = {}) {
     const contestants = [];
     const add = async (name, args, port) => {
       try {
-        const started = await start(process.execPath, args, port);
+        const started = await start(process.execPath, [...collecting, ...args], port);
         running.push(started);
         contestants.push({ name, ...started, sessions: [] });
       } catch (error) {
@@ -56,16 +57,17 @@ export async function benchMcp({ quick = false } = {}) {
     for (const contestant of contestants) {
       for (let i = 0; i < 8; i++) contestant.sessions.push(await openSession(contestant.port));
     }
+    // The first warms the code up too: all that a call can meet is compiled when the measuring begins.
     const workloads = [
-      ["tools/call, 1 in flight", 1, 1, 1500],
-      ["tools/call, 1 session × 64 in flight", 1, 64, 3000],
-      ["tools/call, 8 sessions × 8 in flight", 8, 64, 3000],
+      ["tools/call, 1 in flight", 1, 1, 1500, 20_000],
+      ["tools/call, 1 session × 64 in flight", 1, 64, 3000, 8000],
+      ["tools/call, 8 sessions × 8 in flight", 8, 64, 3000, 8000],
     ];
-    for (const [title, sessions, connections, perRound] of workloads) {
+    for (const [title, sessions, connections, perRound, warmUp] of workloads) {
       await compare({
         title,
         contestants,
-        warmUp: quick ? 3000 : 8000,
+        warmUp: quick ? 5000 : warmUp,
         rounds: quick ? 3 : 7,
         perRound,
         run: (contestant, count) =>
@@ -121,16 +123,25 @@ function initialize() {
   };
 }
 
+/** After a full collection before and after: what sessions keep, not what opening them left behind. */
 async function idleMemory(contestants) {
   console.log(`\nKB of the process in front per idle session (${IDLE_SESSIONS} opened)`);
   for (const { name, port, pid } of contestants) {
-    const before = residentBytes(pid);
+    const before = await residentAfterCollection(pid);
     for (let i = 0; i < IDLE_SESSIONS; i += 10) {
       await Promise.all(Array.from({ length: 10 }, () => openSession(port)));
     }
-    await new Promise((resolve) => setTimeout(resolve, 2000));
-    console.log(`  ${name.padEnd(26)} ${((residentBytes(pid) - before) / 1024 / IDLE_SESSIONS).toFixed(0)}`);
+    const after = await residentAfterCollection(pid);
+    console.log(`  ${name.padEnd(26)} ${((after - before) / 1024 / IDLE_SESSIONS).toFixed(0)}`);
   }
+}
+
+async function residentAfterCollection(pid) {
+  for (let i = 0; i < 3; i++) {
+    process.kill(pid, "SIGUSR2");
+    await new Promise((resolve) => setTimeout(resolve, 700));
+  }
+  return residentBytes(pid);
 }
 
 function config(port, level) {
