@@ -10,6 +10,7 @@ import { GatewayError } from "../core/errors.ts";
 import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../core/exchange.ts";
 import { asGatewayError, errorReply } from "../core/reply.ts";
 import type { Clock } from "../lib/clock.ts";
+import { HeaderList } from "../lib/headers.ts";
 import { type IdSource, isRequestId } from "../lib/ids.ts";
 import type { Logger } from "../lib/logger.ts";
 import { type Head, readHead } from "./edge.ts";
@@ -25,6 +26,8 @@ const CHECK_INTERVAL_MS = 1_000;
 const KEEP_ALIVE_MS = 65_000;
 const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_CONNECTIONS = 10_000;
+/** Of a request that is refused at the edge. */
+const MAX_SHOWN_CHARS = 256;
 
 export interface ListenerAddress {
   /** All interfaces if undefined. */
@@ -120,15 +123,29 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     try {
       head = readHead(req, env.isTrustedPeer(socket.remoteAddress ?? ""));
     } catch (error) {
-      env.logger.debug("refused at the edge", { peer: socket.remoteAddress, reason: asGatewayError(error).message });
-      sink.refuse(errorReply(asGatewayError(error)), env.ids.hex(8));
+      refuseAtEdge(req, sink, asGatewayError(error));
       return;
     }
     handle(env, served, exchangeOf(req, head), sink);
   }
 
+  /** No policy sees such a request, but log, metrics and recent requests do. */
+  function refuseAtEdge(req: IncomingMessage, sink: ResponseSink, error: GatewayError): void {
+    const { code, source, message, detail } = error;
+    const exchange = newExchange(req, env.ids.hex(8), refusedRequest(req, scheme));
+    const reply = errorReply(error);
+    exchange.failure = { code, source, message, detail };
+    exchange.response = { status: reply.status, headers: reply.headers, source: "gateway" };
+    sink.onClose = (complete) =>
+      env.settled(exchange, {
+        status: reply.status,
+        end: complete ? "complete" : "aborted",
+        responseBytes: reply.body?.length ?? 0,
+      });
+    sink.refuse(reply, exchange.id);
+  }
+
   function exchangeOf(req: IncomingMessage, head: Head): Exchange {
-    const { socket } = req;
     const given = head.headers.get("x-request-id");
     const id = given !== undefined && isRequestId(given) ? given : env.ids.hex(8);
     const request: GatewayRequest = {
@@ -141,6 +158,10 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       headers: head.headers,
       body: bodyOf(req, head),
     };
+    return newExchange(req, id, request);
+  }
+
+  function newExchange({ socket }: IncomingMessage, id: string, request: GatewayRequest): Exchange {
     return new Exchange({
       id,
       listener: served.listener.name,
@@ -161,7 +182,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   server.on("checkContinue", (req, res) => onRequest(req, res, true));
   server.on("checkExpectation", (req, res: ServerResponse) => {
     if (closing.has(req.socket) || res.socket === null) return;
-    sinkFor(req, res, true).refuse(errorReply(new GatewayError("expectation_failed")), env.ids.hex(8));
+    refuseAtEdge(req, sinkFor(req, res, true), new GatewayError("expectation_failed"));
   });
   server.on("upgrade", (req: IncomingMessage, socket: Duplex, firstBytes: Buffer) => {
     // Node has let go of the socket: without a listener an error on it would end the process.
@@ -231,6 +252,20 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       });
     });
   });
+}
+
+/** What can be said of a request whose head is not acceptable: its line, shortened, and none of its headers. */
+function refusedRequest(req: IncomingMessage, scheme: "http" | "https"): GatewayRequest {
+  return {
+    method: req.method ?? "",
+    scheme,
+    host: (req.headers.host ?? "").slice(0, MAX_SHOWN_CHARS),
+    path: (req.url ?? "").split("?", 1)[0]?.slice(0, MAX_SHOWN_CHARS) ?? "",
+    query: "",
+    version: req.httpVersion === "1.0" ? "1.0" : "1.1",
+    headers: new HeaderList(),
+    body: NO_BODY,
+  };
 }
 
 function bodyOf(req: IncomingMessage, head: Head): RequestBody {

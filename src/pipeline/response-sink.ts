@@ -56,6 +56,8 @@ export class ResponseSink implements ClientSink, Watched {
   readonly #options: SinkOptions;
   #mustAskForBody: boolean;
   #wrote = false;
+  /** The body is chunked, and we write the frames. */
+  #isFramed = false;
   #endsWithConnection = false;
   #awaitsDrain = false;
   #isStalled = false;
@@ -75,13 +77,24 @@ export class ResponseSink implements ClientSink, Watched {
 
   head(status: number, headers: HeaderList): void {
     if (this.#options.draining || this.#bodyUnread) this.#closeAfterwards();
-    this.#res.writeHead(status, headers.pairs);
-    if (!headers.has("content-length")) {
+    if (headers.has("content-length")) this.#res.writeHead(status, headers.pairs);
+    else {
+      this.#headOfUnknownLength(status, headers);
       this.#watch();
-      this.#endsWithConnection = this.#req.httpVersion === "1.0";
       if (headers.get("content-type")?.startsWith("text/event-stream")) this.#options.streams.add(this);
     }
     process.nextTick(flushHead, this);
+  }
+
+  /** Node would write three pieces per chunk (RFC 9112 section 7.1); framed here, a small one is a single write. */
+  #headOfUnknownLength(status: number, headers: HeaderList): void {
+    this.#endsWithConnection = this.#req.httpVersion === "1.0";
+    this.#isFramed = !this.#endsWithConnection && status !== 204 && status !== 304;
+    if (!this.#isFramed) this.#res.writeHead(status, headers.pairs);
+    else {
+      this.#res.writeHead(status, [...headers.pairs, "transfer-encoding", "chunked"]);
+      this.#res.chunkedEncoding = false;
+    }
   }
 
   /** Node holds the head back until there is body: a stream whose first event is late would look like no answer. */
@@ -91,7 +104,7 @@ export class ResponseSink implements ClientSink, Watched {
 
   write(chunk: Buffer): boolean {
     this.#wrote = true;
-    if (this.#res.write(chunk)) return true;
+    if (this.#isFramed ? this.#writeFrame(chunk) : this.#res.write(chunk)) return true;
     this.#watch();
     // Several chunks of one read may meet a full buffer; one wait is enough.
     if (!this.#awaitsDrain) {
@@ -107,8 +120,12 @@ export class ResponseSink implements ClientSink, Watched {
   end(lastChunk?: Buffer, trailers?: readonly string[]): void {
     const isFirst = !this.#wrote;
     this.#wrote = true;
-    if (trailers && trailers.length > 0) this.#res.addTrailers(pairsOf(trailers));
-    if (this.#bodyUnread) this.#endAndLinger(lastChunk);
+    if (this.#isFramed) {
+      if (lastChunk) this.#writeFrame(lastChunk);
+      const tail = `0\r\n${trailerLines(trailers)}\r\n`;
+      if (this.#bodyUnread) this.#endAndLinger(Buffer.from(tail, "latin1"));
+      else this.#res.end(tail, "latin1");
+    } else if (this.#bodyUnread) this.#endAndLinger(lastChunk);
     else if (lastChunk === undefined) this.#res.end();
     // As a string of bytes, head and body become one write; as a buffer they would be two.
     else if (lastChunk.length <= ONE_WRITE_BYTES && isFirst) this.#res.end(lastChunk.toString("latin1"), "latin1");
@@ -124,7 +141,7 @@ export class ResponseSink implements ClientSink, Watched {
 
   /** The listener goes: a stream ends as if its source had ended, so that clients come back instead of failing. */
   finishStream(): void {
-    this.#res.end();
+    this.end();
   }
 
   askForBody(): void {
@@ -187,6 +204,15 @@ export class ResponseSink implements ClientSink, Watched {
     this.#isStalled = true;
     if (this.#res.headersSent || this.#req.complete) this.destroy();
     else this.onStalled?.();
+  }
+
+  #writeFrame(chunk: Buffer): boolean {
+    if (chunk.length === 0) return true;
+    const size = `${chunk.length.toString(16)}\r\n`;
+    if (chunk.length <= ONE_WRITE_BYTES) return this.#res.write(`${size}${chunk.toString("latin1")}\r\n`, "latin1");
+    this.#res.write(size, "latin1");
+    this.#res.write(chunk);
+    return this.#res.write("\r\n", "latin1");
   }
 
   #closeAfterwards(): void {
@@ -298,10 +324,11 @@ function hasBody(req: IncomingMessage): boolean {
   return req.headers["transfer-encoding"] !== undefined || (length !== undefined && length !== "0");
 }
 
-function pairsOf(flat: readonly string[]): [string, string][] {
-  const pairs: [string, string][] = [];
+function trailerLines(flat: readonly string[] | undefined): string {
+  let lines = "";
+  if (flat === undefined) return lines;
   for (let i = 0; i + 1 < flat.length; i += 2) {
-    if (!NO_TRAILERS.has(flat[i] as string)) pairs.push([flat[i] as string, flat[i + 1] as string]);
+    if (!NO_TRAILERS.has(flat[i] as string)) lines += `${flat[i]}: ${flat[i + 1]}\r\n`;
   }
-  return pairs;
+  return lines;
 }

@@ -279,6 +279,24 @@ test("a client that leaves in the middle of an upgrade does not end the gateway"
   }
 });
 
+test("what is refused at the edge is in the log, the metrics and the recent requests, by its id", async () => {
+  const answer = await rawRequest(gateway.port(), requestText("GET /a/../secret?key=s3cret HTTP/1.1"));
+  assert.equal(answer.status, 400);
+  const id = /x-request-id: (\w+)/.exec(answer.text)?.[1] ?? "";
+  const line = await gateway.logged(`id=${id}`);
+  assert.match(
+    line,
+    /path=\/a\/..\/secret status=400 .*error=bad_request .*reason="bad request: a dot segment in the path"/,
+  );
+  const { requests } = (await (await fetch(`${gateway.adminUrl}/debug/requests?id=${id}`)).json()) as {
+    requests: { failure: { message: string }; path: string; route: null }[];
+  };
+  assert.equal(requests[0]?.failure.message, "bad request: a dot segment in the path");
+  const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+  assert.match(metrics, /gateway_requests_total\{[^}]*route=""[^}]*status="400",error="bad_request"\}/);
+  assert.ok(!gateway.log().join("\n").includes("s3cret"));
+});
+
 async function activeConnections(): Promise<number> {
   const tasks = (await (await fetch(`${gateway.adminUrl}/debug/tasks`)).json()) as { text?: string };
   const found = /"connections":\s*(\d+)/.exec(JSON.stringify(tasks));
