@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import { Pool } from "undici";
 
 const pool = new Pool(`http://127.0.0.1:${process.argv[3]}`, {
-  connections: 256,
+  connections: 4096,
   pipelining: 1,
   headersTimeout: 0,
   bodyTimeout: 0,

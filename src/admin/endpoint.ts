@@ -4,6 +4,7 @@
  */
 
 export interface AdminRequest {
+  /** As it was sent: a HEAD comes to the GET handler, and a stream that it answers with is not begun. */
   readonly method: string;
   readonly path: string;
   readonly query: URLSearchParams;

@@ -90,6 +90,20 @@ test("a reader that leaves ends the profile, and the next one works", { skip: !i
   readStream(answer).leave();
 });
 
+test("a HEAD takes no profile and keeps nobody from one", { skip: !isLinux }, async () => {
+  const endpoint = cpuEndpoint();
+  const head = await endpoint.GET?.({
+    method: "HEAD",
+    path: endpoint.path,
+    query: new URLSearchParams("seconds=300"),
+    body: () => Promise.resolve(Buffer.alloc(0)),
+  });
+  assert.equal(head?.status, 200);
+  const { answer } = await askAdmin(endpoint, "seconds=1");
+  assert.equal(answer.status, 200);
+  readStream(answer).leave();
+});
+
 test("the heap profile shows what was allocated and still lives", { skip: !isLinux }, async () => {
   const sampling = startHeapSampling();
   const kept = keepForTheProfile();

@@ -28,12 +28,14 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
   const { clock, logger } = env;
   let busy = false;
 
-  async function cpu({ query }: AdminRequest): Promise<AdminAnswer> {
+  async function cpu({ query, method }: AdminRequest): Promise<AdminAnswer> {
     const seconds = numberParameter(query, SECONDS);
     if (!seconds.ok) return seconds.refusal;
     const frequency = numberParameter(query, FREQUENCY);
     if (!frequency.ok) return frequency.refusal;
     if (busy) return textAnswer(409, BUSY);
+    // Whoever asks for the head alone gets no profile, and must not keep others from theirs.
+    if (method === "HEAD") return { status: 200, type: PPROF_TYPE, body: "" };
     busy = true;
     let pprof: Pprof;
     try {
@@ -47,13 +49,18 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
       type: PPROF_TYPE,
       headers: { "content-disposition": 'attachment; filename="cpu.pb.gz"' },
       stream(sink) {
-        pprof.time.start({
-          durationMillis: seconds.value * 1000,
-          intervalMicros: Math.round(1_000_000 / frequency.value),
-          // Without it the profile is of wall time, and an idle gateway looks busy.
-          withContexts: true,
-          collectCpuTime: true,
-        });
+        try {
+          pprof.time.start({
+            durationMillis: seconds.value * 1000,
+            intervalMicros: Math.round(1_000_000 / frequency.value),
+            // Without it the profile is of wall time, and an idle gateway looks busy.
+            withContexts: true,
+            collectCpuTime: true,
+          });
+        } catch (error) {
+          busy = false;
+          throw error;
+        }
         let profiling = true;
         const stop = (): ReturnType<Pprof["time"]["stop"]> | undefined => {
           if (!profiling) return undefined;

@@ -131,7 +131,7 @@ async function answer(
     return;
   }
   const result = await handler({
-    method,
+    method: req.method ?? "",
     path: pathname,
     query: new URLSearchParams(question < 0 ? "" : target.slice(question + 1)),
     body: () => readAll(req, MAX_BODY_BYTES),
@@ -151,7 +151,11 @@ function sinkOf(res: ServerResponse): AdminSink {
   return {
     write: (text) => res.write(text),
     end: () => void res.end(),
-    onClose: (callback) => void res.on("close", callback),
+    onClose(callback) {
+      // The reader may have left while the answer was being made.
+      if (res.destroyed) queueMicrotask(callback);
+      else res.on("close", callback);
+    },
     bufferedBytes: () => res.writableLength,
   };
 }

@@ -47,7 +47,7 @@ export const ATTRIBUTES: readonly Attribute[] = [
       field("request.host", "string", "The host that the client asked for, with its port if it gave one.", ALWAYS),
       field("request.path", "string", "The path without the query.", ALWAYS),
       field("request.pathAndQuery", "string", "The path with the query.", ALWAYS),
-      field("request.version", "string", "`HTTP/1.1` or `HTTP/2`.", ALWAYS),
+      field("request.version", "string", "`HTTP/1.1` or `HTTP/1.0`.", ALWAYS),
       field("request.headers", "map", "Names in any case; repeated headers are joined by `, `.", ALWAYS),
       field("request.headers.<name>", "string", 'One header, usually as `request.headers["x-id"]`.', ALWAYS),
       field(
@@ -57,7 +57,6 @@ export const ATTRIBUTES: readonly Attribute[] = [
         ALWAYS,
       ),
       field("request.startTime", "timestamp", "When the request arrived.", ALWAYS),
-      field("request.endTime", "timestamp", "When the response had ended.", "access log"),
     ],
   },
   {
@@ -76,14 +75,6 @@ export const ATTRIBUTES: readonly Attribute[] = [
     fields: [
       field("source.address", "string", "The IP address of the socket's peer.", ALWAYS),
       field("source.port", "int", "Its port.", ALWAYS),
-    ],
-  },
-  {
-    name: "destination",
-    doc: "The gateway's own end of the connection.",
-    fields: [
-      field("destination.address", "string", "The IP address that the client connected to.", ALWAYS),
-      field("destination.port", "int", "The port that the client connected to.", ALWAYS),
     ],
   },
   {
@@ -123,19 +114,13 @@ export const ATTRIBUTES: readonly Attribute[] = [
       field("llm.requestModel", "string", "The model that the client asked for.", LLM_REQUEST),
       field("llm.responseModel", "string", "The model that answered.", LLM_RESPONSE),
       field("llm.streaming", "bool", "Whether the client asked for an event stream.", LLM_REQUEST),
-      field("llm.prompt", "list", "The messages, each with `role` and `content`.", LLM_REQUEST),
-      field("llm.completion", "list", "The texts of the answer.", LLM_RESPONSE),
-      field(
-        "llm.params",
-        "map",
-        "`temperature`, `top_p`, `max_tokens`, `seed` and the like, where given.",
-        LLM_REQUEST,
-      ),
-      field("llm.inputTokens", "int", "Tokens of the prompt: an estimate, then the provider's count.", LLM_REQUEST),
+      field("llm.inputTokens", "int", "Tokens of the prompt, cached ones included.", LLM_RESPONSE),
       field("llm.outputTokens", "int", "Tokens of the answer.", LLM_RESPONSE),
       field("llm.totalTokens", "int", "Both together.", LLM_RESPONSE),
       field("llm.cachedInputTokens", "int", "Tokens of the prompt that the provider had cached.", LLM_RESPONSE),
+      field("llm.cacheCreationInputTokens", "int", "Tokens of the prompt that went into its cache.", LLM_RESPONSE),
       field("llm.reasoningTokens", "int", "Tokens that the model spent on reasoning.", LLM_RESPONSE),
+      field("llm.cost", "double", "What the call cost, where a price list knows the model.", LLM_RESPONSE),
     ],
   },
   {
@@ -152,7 +137,6 @@ export const ATTRIBUTES: readonly Attribute[] = [
         "`tools/call`, and each tool of a list",
       ),
       field("mcp.tool.target", "string", "The tool's target.", "`tools/call`, and each tool of a list"),
-      field("mcp.tool.arguments", "map", "What the tool is called with.", "`tools/call`"),
       field(
         "mcp.prompt.name",
         "string",
@@ -169,7 +153,7 @@ export const ATTRIBUTES: readonly Attribute[] = [
     doc: "The backend that was chosen.",
     fields: [
       field("backend.name", "string", "Its name.", "backend policies and later"),
-      field("backend.type", "string", "`http`, `mcp`, `llm` or `ui`.", "backend policies and later"),
+      field("backend.type", "string", "`static`, `mcp`, `ai` or `internal`.", "backend policies and later"),
       field("backend.protocol", "string", "`http`, `mcp` or `llm`.", "backend policies and later"),
     ],
   },
@@ -177,21 +161,14 @@ export const ATTRIBUTES: readonly Attribute[] = [
     name: "proxy",
     doc: "The gateway's own view of the request.",
     fields: [
-      field("proxy.gateway.name", "string", "The gateway that received it.", ALWAYS),
-      field("proxy.listener.name", "string", "The listener that received it.", ALWAYS),
+      field("proxy.listener.name", "string", "The gateway that received it, by its name.", ALWAYS),
       field("proxy.route.name", "string", "The route that matched.", "route policies and later"),
-      field("proxy.requestProcessingDuration", "duration", "From arrival to the call of the backend.", RESPONSE),
-      field("proxy.upstreamDuration", "duration", "From the call of the backend to its response head.", RESPONSE),
     ],
   },
   {
     name: "env",
-    doc: "Where the gateway runs.",
-    fields: [
-      field("env.podName", "string", "The pod.", "in Kubernetes"),
-      field("env.namespace", "string", "The pod's namespace.", "in Kubernetes"),
-      field("env.gateway", "string", "The gateway resource that this process serves.", "in Kubernetes"),
-    ],
+    doc: "Where the gateway runs. It has no fields in this version.",
+    fields: [],
   },
 ];
 

@@ -30,10 +30,16 @@ export interface AdminClient {
   /** Rejects unless the status is 2xx. */
   get(path: string, options?: CallOptions): Promise<AdminAnswer>;
   post(path: string, options?: CallOptions): Promise<AdminAnswer>;
-  json<T>(path: string): Promise<T>;
-  /** The body as it comes; ends when the gateway ends it or `stop` was called. */
-  stream(path: string, onChunk: (chunk: Buffer) => void): Promise<{ ended: Promise<void>; stop(): void }>;
+  /** `field` is one that the answer of a gateway has: whatever else answers there is not taken for one. */
+  json<T>(path: string, field: keyof T & string): Promise<T>;
+  stream(path: string, onChunk: (chunk: Buffer) => void): Promise<AdminStream>;
   close(): void;
+}
+
+export interface AdminStream {
+  /** Whether the gateway ended it in order. Rejects with what `onChunk` threw. */
+  readonly ended: Promise<boolean>;
+  stop(): void;
 }
 
 export interface CallOptions {
@@ -43,7 +49,10 @@ export interface CallOptions {
   readonly what?: string;
 }
 
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 15_000;
+const IS_IT_A_GATEWAY = "is that a gateway's admin interface? (-p <port>, --admin-socket <path>)";
+/** How the admin interface itself says that something is not there. */
+const OWN_NOT_FOUND = /^(?:not found; the list of endpoints|no request )/;
 
 export function createAdminClient(address: AdminAddress): AdminClient {
   async function open(method: string, path: string, options: CallOptions): Promise<IncomingMessage> {
@@ -66,7 +75,9 @@ export function createAdminClient(address: AdminAddress): AdminClient {
             : { socketPath: address.socketPath }),
       });
       call.on("response", resolve);
-      call.on("timeout", () => call.destroy(new CliError(`${address.display} did not answer in time`)));
+      call.on("timeout", () =>
+        call.destroy(new CliError(`${address.display} did not answer in time: ${IS_IT_A_GATEWAY}`)),
+      );
       call.on("error", (error: NodeJS.ErrnoException) => reject(explain(error, address)));
       call.end(options.body);
     });
@@ -76,38 +87,63 @@ export function createAdminClient(address: AdminAddress): AdminClient {
     const response = await open(method, path, options);
     const body = await readWhole(response);
     const status = response.statusCode ?? 0;
-    if (status < 200 || status > 299) {
-      const said = printable(body.toString().trim().split("\n", 1)[0] ?? "").slice(0, 300);
-      throw new CliError(`${options.what ?? path} returned ${status} ${response.statusMessage ?? ""}: ${said}`);
-    }
+    if (status < 200 || status > 299) throw refused(options.what ?? path, response, body);
     return { status, body };
   }
+
+  const notOurs = (path: string): CliError =>
+    new CliError(`${address.display} answers ${path.split("?", 1)[0]} with something else: ${IS_IT_A_GATEWAY}`);
 
   return {
     display: address.display,
     get: (path, options) => call("GET", path, options),
     post: (path, options) => call("POST", path, options),
-    async json<T>(path: string) {
+    async json<T>(path: string, field: keyof T & string) {
       const { body } = await call("GET", path);
+      let value: unknown;
       try {
-        return JSON.parse(body.toString()) as T;
+        value = JSON.parse(body.toString());
       } catch {
-        throw new CliError(`${address.display}${path} is not JSON: is a gateway's admin interface there?`);
+        throw notOurs(path);
       }
+      if (typeof value !== "object" || value === null || !(field in value)) throw notOurs(path);
+      return value as T;
     },
     async stream(path, onChunk) {
       const response = await open("GET", path, {});
-      if (response.statusCode !== 200) {
-        const said = (await readWhole(response)).toString().trim();
-        throw new CliError(`${path.split("?", 1)[0]} returned ${response.statusCode}: ${printable(said)}`);
+      if (response.statusCode !== 200)
+        throw refused(path.split("?", 1)[0] ?? path, response, await readWhole(response));
+      if (!response.headers["content-type"]?.startsWith("text/event-stream")) {
+        response.destroy();
+        throw notOurs(path);
       }
-      response.on("data", onChunk);
-      const ended = new Promise<void>((resolve) => response.once("close", resolve));
-      response.on("error", () => undefined);
-      return { ended, stop: () => void response.destroy() };
+      return follow(response, onChunk);
     },
     close: () => address.close?.(),
   };
+}
+
+function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): AdminStream {
+  let failure: unknown;
+  response.on("data", (chunk: Buffer) => {
+    try {
+      if (failure === undefined) onChunk(chunk);
+    } catch (error) {
+      failure = error;
+      response.destroy();
+    }
+  });
+  response.on("error", () => undefined);
+  const ended = new Promise<boolean>((resolve, reject) => {
+    response.once("close", () => (failure === undefined ? resolve(response.complete) : reject(failure)));
+  });
+  return { ended, stop: () => void response.destroy() };
+}
+
+function refused(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
+  const said = printable(body.toString().trim().split("\n", 1)[0] ?? "").slice(0, 300);
+  const isElsewhere = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(said));
+  return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isElsewhere ? IS_IT_A_GATEWAY : said}`);
 }
 
 function readWhole(response: IncomingMessage): Promise<Buffer> {
@@ -138,8 +174,12 @@ function explain(error: NodeJS.ErrnoException, { display }: AdminAddress): Error
     case "EACCES":
       return new CliError(`${display} belongs to another user: run gwctl as the user that runs the gateway`);
     case "ECONNRESET":
-      return new CliError(`${display} closed the connection: is that a gateway's admin interface?`);
+      return new CliError(`${display} closed the connection: ${IS_IT_A_GATEWAY}`);
     default:
-      return new CliError(`${display}: ${error.message}`);
+      return new CliError(
+        error.code?.startsWith("HPE_")
+          ? `${display} does not speak HTTP: ${IS_IT_A_GATEWAY}`
+          : `${display}: ${error.message}`,
+      );
   }
 }

@@ -62,7 +62,7 @@ export async function loadDump(name: string | undefined, flags: ConfigFlags, ter
   if (flags.file === undefined) {
     const { admin } = await openTarget(name, flags, terminal);
     try {
-      return await admin.json<ConfigDump>(ADMIN_PATHS.configDump);
+      return await admin.json<ConfigDump>(ADMIN_PATHS.configDump, "routes");
     } finally {
       admin.close();
     }
@@ -87,11 +87,8 @@ function readDump(path: string, terminal: Terminal): ConfigDump {
 
 async function rendered(value: unknown, format: "yaml" | "json"): Promise<string> {
   if (format === "json") return printable(`${JSON.stringify(value, null, 2)}\n`);
-  const { stringify } = await import("yaml");
-  // Plain strings that YAML 1.1 readers take for booleans are quoted; no anchors for values that repeat.
-  return printable(
-    stringify(value, { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 }),
-  );
+  const { yamlText } = await import("./yaml-text.ts");
+  return printable(yamlText(value));
 }
 
 function rowsOf(part: "listeners" | "routes" | "backends", dump: ConfigDump): string[][] {

@@ -2,18 +2,23 @@
  * `gwctl proxy memory|tasks|limits` and `gwctl cel`: what the admin interface says, as it says it.
  */
 import { ADMIN_PATHS } from "../admin/paths.ts";
+import { CliError } from "./cli-error.ts";
 import { openTarget, type TargetFlags } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
 
+/** A field that each answer has. */
+const FIELDS = { memory: "process", tasks: "tasks", limits: "rules" } as const;
+
 export async function inspect(
-  what: "memory" | "tasks" | "limits",
+  what: keyof typeof FIELDS,
   name: string | undefined,
   flags: TargetFlags,
   terminal: Terminal,
 ): Promise<void> {
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    terminal.out(printable((await admin.get(ADMIN_PATHS[what])).body.toString()));
+    const answer = await admin.json<Record<string, unknown>>(ADMIN_PATHS[what], FIELDS[what]);
+    terminal.out(printable(`${JSON.stringify(answer, null, 2)}\n`));
   } finally {
     admin.close();
   }
@@ -28,11 +33,7 @@ export async function cel(
   const question = { expression, ...(flags.request === undefined ? {} : { requestId: flags.request }) };
   try {
     const answer = await admin.post(ADMIN_PATHS.cel, { body: JSON.stringify(question), what: "expression" });
-    const { value, error, clauses } = JSON.parse(answer.body.toString()) as {
-      value?: unknown;
-      error?: string;
-      clauses: readonly { source: string; depth: number; value?: unknown; error?: string }[];
-    };
+    const { value, error, clauses } = judgement(answer.body.toString(), admin.display);
     terminal.out(printable(`${error === undefined ? JSON.stringify(value) : `error: ${error}`}\n`));
     for (const clause of clauses.slice(1)) {
       const result = clause.error === undefined ? JSON.stringify(clause.value) : `error: ${clause.error}`;
@@ -41,4 +42,25 @@ export async function cel(
   } finally {
     admin.close();
   }
+}
+
+interface Judgement {
+  readonly value?: unknown;
+  readonly error?: string;
+  readonly clauses: readonly {
+    readonly source: string;
+    readonly depth: number;
+    readonly value?: unknown;
+    readonly error?: string;
+  }[];
+}
+
+function judgement(text: string, display: string): Judgement {
+  try {
+    const value = JSON.parse(text) as Judgement | null;
+    if (Array.isArray(value?.clauses)) return value as Judgement;
+  } catch {
+    // Said below.
+  }
+  throw new CliError(`${display} did not judge the expression: is that a gateway's admin interface?`);
 }

@@ -2,9 +2,12 @@
  * `gwctl proxy log`: reads or sets the log filter of a running gateway, until its next start.
  */
 import { ADMIN_PATHS } from "../admin/paths.ts";
-import { usageError } from "./cli-error.ts";
+import { CliError, usageError } from "./cli-error.ts";
 import { openTarget, type TargetFlags } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
+
+/** How an answer begins (spec 4.2). */
+const CURRENT = "current log level is ";
 
 export interface LogFlags extends TargetFlags {
   readonly level?: string;
@@ -17,6 +20,8 @@ export async function log(name: string | undefined, flags: LogFlags, terminal: T
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const before = (await admin.get(ADMIN_PATHS.logging)).body.toString();
+    if (!before.startsWith(CURRENT))
+      throw new CliError(`${admin.display} does not tell its log level: is that a gateway's admin interface?`);
     const level = flags.level ?? (flags.set === undefined ? undefined : merged(before, flags.set));
     if (level === undefined) terminal.out(printable(before));
     else {
@@ -31,7 +36,7 @@ export async function log(name: string | undefined, flags: LogFlags, terminal: T
 
 /** The filter as it is, with these modules changed: `info,mcp=trace` and `--set admin=debug`. */
 function merged(answer: string, changes: readonly string[]): string {
-  const current = /^current log level is (.*)$/m.exec(answer)?.[1]?.split(",") ?? [];
+  const current = answer.slice(CURRENT.length).trim().split(",");
   const clauses = new Map(current.map((clause) => [clause.includes("=") ? clause.split("=", 1)[0] : "", clause]));
   for (const change of changes.flatMap((text) => text.split(","))) {
     const equals = change.indexOf("=");

@@ -13,8 +13,8 @@ export async function policies(name: string | undefined, flags: ConfigFlags, ter
   const entries = (await loadDump(name, flags, terminal)).policies ?? [];
   if (format === "json") terminal.out(printable(`${JSON.stringify(entries, null, 2)}\n`));
   else if (format === "yaml") {
-    const { stringify } = await import("yaml");
-    terminal.out(printable(stringify(entries, { compat: "yaml-1.1", aliasDuplicateObjects: false })));
+    const { yamlText } = await import("./yaml-text.ts");
+    terminal.out(printable(yamlText(entries)));
   } else if (entries.length === 0) terminal.err("no policies\n");
   else terminal.out(table([["KIND", "ON", "STATUS", "POLICY"], ...entries.map(row)]));
 }

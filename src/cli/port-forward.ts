@@ -12,13 +12,17 @@ const DATA_CHANNEL = 0;
 const ERROR_CHANNEL = 1;
 const PROTOCOL = "v4.channel.k8s.io";
 
+export function portForwardPath(cluster: Cluster, pod: string, port: number): string {
+  return `/api/v1/namespaces/${encodeURIComponent(cluster.namespace)}/pods/${pod}/portforward?ports=${port}`;
+}
+
+/** Rejects when the upgrade does; the reason is then a plain request away. */
 export async function openPortForward(cluster: Cluster, pod: string, port: number): Promise<Duplex> {
-  const path = `/api/v1/namespaces/${cluster.namespace}/pods/${pod}/portforward?ports=${port}`;
   const seen = new Set<number>();
 
   const socket = await openWebSocket(
     {
-      url: `${cluster.server.replace(/^http/, "ws")}${path}`,
+      url: `${cluster.server.replace(/^http/, "ws")}${portForwardPath(cluster, pod, port)}`,
       protocols: [PROTOCOL],
       headers: cluster.headers,
       tls: cluster.tls,
@@ -34,9 +38,7 @@ export async function openPortForward(cluster: Cluster, pod: string, port: numbe
       },
       closed: () => void duplex.push(null),
     },
-  ).catch((error: Error) => {
-    throw new CliError(`cannot forward to pod ${pod} in ${cluster.namespace}: ${error.message}`);
-  });
+  );
 
   // The library takes whatever it is given, so there is nothing to wait for on either side.
   const duplex = new Duplex({

@@ -1,7 +1,8 @@
 /**
  * `gwctl proxy profile cpu|heap` (spec 4.4): writes a profile for `go tool pprof`.
  */
-import { writeFileSync } from "node:fs";
+import { accessSync, constants, statSync, writeFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { ADMIN_PATHS } from "../admin/paths.ts";
 import { CliError, usageError } from "./cli-error.ts";
 import { openTarget, type TargetFlags } from "./target.ts";
@@ -11,6 +12,8 @@ export const DEFAULT_SECONDS = 30;
 const MAX_SECONDS = 300;
 /** What encoding and sending may take beyond the profile itself. */
 const SLACK_MS = 15_000;
+/** How every profile begins. */
+const GZIP = Buffer.of(0x1f, 0x8b);
 
 export interface ProfileFlags extends TargetFlags {
   readonly seconds?: string;
@@ -24,6 +27,7 @@ export async function profile(
   terminal: Terminal,
 ): Promise<void> {
   const seconds = secondsOf(flags.seconds);
+  checkPlace(flags.output);
   const { admin } = await openTarget(name, flags, terminal);
   const path = kind === "cpu" ? `${ADMIN_PATHS.cpuProfile}?seconds=${seconds}` : ADMIN_PATHS.heapProfile;
   const timeoutMs = (kind === "cpu" ? seconds * 1000 : 0) + SLACK_MS;
@@ -31,6 +35,8 @@ export async function profile(
     if (kind === "cpu") terminal.err(`profiling ${admin.display} for ${seconds} s\n`);
     const { body } = await admin.get(path, { timeoutMs, what: `${kind} profile` });
     if (body.length === 0) throw new CliError(`${kind} profile: the gateway sent nothing; its log says why`);
+    if (!body.subarray(0, 2).equals(GZIP))
+      throw new CliError(`${admin.display} sent something that is no profile: is that a gateway's admin interface?`);
     const file = flags.output ?? `gwctl-${kind}-${timestamp(terminal.clock.now())}.pb.gz`;
     write(file, body, flags.output !== undefined);
     terminal.out(`Wrote ${kind} profile to ${file}\n`);
@@ -46,6 +52,18 @@ function secondsOf(text: string | undefined): number {
   if (seconds < 1 || seconds > MAX_SECONDS)
     throw usageError(`invalid --seconds ${text}; must be between 1 and ${MAX_SECONDS}`);
   return seconds;
+}
+
+/** Before half a minute is spent: a profile that cannot be written is lost. */
+function checkPlace(named: string | undefined): void {
+  const file = named ?? ".";
+  try {
+    const found = statSync(file, { throwIfNoEntry: false });
+    if (named !== undefined && found?.isDirectory()) throw new Error("it is a folder");
+    accessSync(found ? file : dirname(resolve(file)), constants.W_OK);
+  } catch (error) {
+    throw new CliError(`cannot write ${file}: ${(error as Error).message}`);
+  }
 }
 
 function write(file: string, body: Buffer, wasNamed: boolean): void {

@@ -43,6 +43,11 @@ The trace is experimental: its events may change between versions.`,
     .option("--set <module=level...>", "change single modules and keep the rest")
     .action(async (name, flags) => (await import("./log-command.ts")).log(name, flags, terminal));
 
+  withTarget(proxy.command("targets").argument("[target]", TARGET))
+    .description("the MCP servers behind it: which are down, and why")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) => (await import("./targets-command.ts")).targets(name, flags, terminal));
+
   for (const [what, text] of [
     ["memory", "memory of the process and its parts"],
     ["tasks", "what lives in the process: listeners, requests, sessions, children"],

@@ -26,7 +26,10 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const asked = flags.failed ? MAX_LIMIT : limit;
-    const answer = await admin.json<{ requests: RequestRecord[] }>(`${ADMIN_PATHS.requests}?limit=${asked}`);
+    const answer = await admin.json<{ requests: RequestRecord[] }>(
+      `${ADMIN_PATHS.requests}?limit=${asked}`,
+      "requests",
+    );
     const shown = answer.requests.filter((record) => !flags.failed || isFailed(record)).slice(0, limit);
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(shown, null, 2)}\n`));
     else if (shown.length === 0) terminal.err(flags.failed ? "no request failed\n" : "no request yet\n");
@@ -74,7 +77,7 @@ export async function explain(
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const path = `${ADMIN_PATHS.requests}?${new URLSearchParams({ id })}`;
-    const found = await admin.json<{ requests: RequestDetail[] }>(path);
+    const found = await admin.json<{ requests: RequestDetail[] }>(path, "requests");
     const newest = found.requests[0];
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(found.requests, null, 2)}\n`));
     else if (newest) terminal.out(told(newest, found.requests.length - 1));

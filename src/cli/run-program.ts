@@ -3,7 +3,7 @@
  */
 import { spawn } from "node:child_process";
 
-const MAX_OUTPUT_BYTES = 1024 * 1024;
+const MAX_OUTPUT_CHARS = 1024 * 1024;
 
 export interface ProgramRun {
   readonly code: number;
@@ -15,6 +15,10 @@ export interface ProgramOptions {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** Whether the program may read what the user types or pipes. */
   readonly inheritStdin: boolean;
+  /** What it writes to standard error, while it runs. */
+  onStderr?(text: string): void;
+  /** When it resolves, nobody waits for the program any more, and it is ended. */
+  readonly until?: Promise<void>;
 }
 
 /** Rejects with `code: "ENOENT"` if the program is not installed. */
@@ -28,17 +32,17 @@ export function runProgram(command: string, args: readonly string[], options: Pr
     });
     const stdout = collect(child.stdout);
     const stderr = collect(child.stderr);
+    child.stderr?.setEncoding("utf8").on("data", (text: string) => options.onStderr?.(text));
     child.once("error", reject);
+    void options.until?.then(() => child.kill());
     child.once("close", (code) => resolve({ code: code ?? 1, stdout: stdout(), stderr: stderr() }));
   });
 }
 
 function collect(stream: NodeJS.ReadableStream | null): () => string {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  stream?.on("data", (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (bytes <= MAX_OUTPUT_BYTES) chunks.push(chunk);
+  let text = "";
+  stream?.setEncoding("utf8").on("data", (part: string) => {
+    if (text.length + part.length <= MAX_OUTPUT_CHARS) text += part;
   });
-  return () => Buffer.concat(chunks).toString();
+  return () => text;
 }

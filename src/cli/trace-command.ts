@@ -6,7 +6,7 @@ import { randomBytes } from "node:crypto";
 import type { TraceEvent } from "../trace/events.ts";
 import { CliError, usageError } from "./cli-error.ts";
 import { curlCommand, parseCurlArguments } from "./curl-arguments.ts";
-import { runProgram } from "./run-program.ts";
+import { type ProgramOptions, runProgram } from "./run-program.ts";
 import { openTarget, portOf, type Target, type TargetFlags } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
 import { openTrace, rawLine, readTraceFile } from "./trace-source.ts";
@@ -22,6 +22,7 @@ export interface TraceFlags extends TargetFlags {
 
 /** A request that was sent and not traced is not one of this gateway's, or was refused before it had a head. */
 const TRACE_LIMIT_MS = 3_000;
+const BROKEN_OFF = "the gateway broke off the trace: is it still running? Later events are missing";
 /** curl must not learn of a proxy: the request goes to the listener. */
 const PROXY_VARIABLE = /^(?:https?|all|ftp|no)_proxy$/i;
 
@@ -95,11 +96,22 @@ async function show(
   const { openTraceScreen } = await import("./trace-screen.tsx");
   const screen = openTraceScreen({ title, hasColor: terminal.hasColor });
   let failure: unknown;
-  const running = run(screen).then(
+  let shown = 0;
+  const view: TraceView = {
+    event(event) {
+      shown += 1;
+      screen.event(event);
+    },
+    status: screen.status,
+    closed: screen.closed,
+  };
+  const running = run(view).then(
     () => screen.complete(),
     (error) => {
       failure = error;
-      screen.close();
+      // What came before it broke is worth a look; without any of it there is nothing to stay for.
+      if (shown === 0) screen.close();
+      else screen.status((error as Error).message);
     },
   );
   await screen.closed;
@@ -125,10 +137,11 @@ async function watch(target: Target, flags: TraceFlags, view: TraceView): Promis
       dropped: view.status,
     },
   );
-  await Promise.race([open.ended, view.closed]);
+  const isWhole = await Promise.race([open.ended, view.closed.then(() => true)]);
   open.stop();
   if (seen === 0 && !(await isSettled(view.closed)))
     throw new CliError("the gateway closed the trace before a request came");
+  if (!isWhole) throw new CliError(BROKEN_OFF);
 }
 
 async function inject(
@@ -157,17 +170,18 @@ async function inject(
     const answer = await curl(
       curlCommand({ ...injected, port: localPort, requestId, hasRequestId: injected.requestId !== undefined }),
       terminal,
-      flags.raw === true || !terminal.isInteractive,
+      { inheritStdin: flags.raw === true || !terminal.isInteractive, until: view.closed },
     );
     const said = printable(`${answer.stdout}${answer.stderr}`).trim();
     if (said !== "") view.status(said);
     // curl fails by `--fail` or a broken answer too; the trace tells, if there is one.
-    const complete = await Promise.race([
-      open.ended.then(() => true),
+    const isWhole = await Promise.race([
+      open.ended,
       view.closed.then(() => true),
-      new Promise<boolean>((resolve) => terminal.clock.after(TRACE_LIMIT_MS, () => resolve(false))),
+      new Promise<undefined>((resolve) => terminal.clock.after(TRACE_LIMIT_MS, () => resolve(undefined))),
     ]);
-    if (!complete)
+    if (isWhole === false) throw new CliError(BROKEN_OFF);
+    if (isWhole === undefined)
       throw new CliError(
         answer.code === 0
           ? `the request was answered, but not by a listener of ${target.admin.display}: is --port ${port} one of its listeners?`
@@ -178,12 +192,12 @@ async function inject(
   }
 }
 
-async function curl(args: readonly string[], terminal: Terminal, inheritStdin: boolean) {
+async function curl(args: readonly string[], terminal: Terminal, options: Omit<ProgramOptions, "environment">) {
   const environment = Object.fromEntries(
     Object.entries(terminal.environment).filter(([name]) => !PROXY_VARIABLE.test(name)),
   );
   try {
-    return await runProgram("curl", args, { environment, inheritStdin });
+    return await runProgram("curl", args, { environment, ...options });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
     throw new CliError(

@@ -119,7 +119,7 @@ test("control characters in data are shown as text", async () => {
 
 test("before the first event the screen says what to do", async () => {
   const { frame, screen } = open([]);
-  assert.match(await frame(), /Send a request to the gateway/);
+  assert.match(await frame(), /Send a request: its steps/);
   screen.unmount();
 });
 

@@ -2,9 +2,11 @@
  * The terminal UI of `gwctl proxy trace`: the events on the left, one of them in detail on the right. Loaded only
  * when it is shown, because its library costs more time than all the rest of gwctl.
  */
+import { constants } from "node:os";
 import { Box, render, Text, useApp, useInput, useStdout } from "ink";
 import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
 import type { Severity, TraceEvent } from "../trace/events.ts";
+import { breakLines } from "./text-width.ts";
 import type { TraceView } from "./trace-command.ts";
 import { type DetailLine, diffLines, eventLines, type Format, snapshotLines } from "./trace-details.ts";
 import { clamp, type Mode, START, step } from "./trace-navigation.ts";
@@ -34,8 +36,9 @@ const MARKS: Readonly<Record<Severity, string>> = { info: " ", warn: "!", error:
 
 /** Shown until the first event. */
 const EMPTY: readonly DetailLine[] = [
-  { text: "Send a request to the gateway:" },
-  { text: "its steps appear here as they happen." },
+  { text: "Send a request: its steps" },
+  { text: "appear here as they" },
+  { text: "happen." },
 ];
 
 export interface ScreenProps {
@@ -133,7 +136,7 @@ function Frame(props: {
     <Box flexDirection="column" width={width} borderStyle={isActive ? "bold" : "single"} {...color} paddingX={1}>
       {children}
       <Box position="absolute" marginTop={-1} marginLeft={1}>
-        <Text bold={isActive}>{` ${title} `}</Text>
+        <Text bold={isActive} wrap="truncate">{` ${title.slice(0, Math.max(0, width - 6))} `}</Text>
       </Box>
     </Box>
   );
@@ -190,13 +193,7 @@ function detailOf(
 
 /** A long value goes on in the next line: nothing in the detail pane is cut off. */
 function wrapped(lines: readonly DetailLine[], width: number): DetailLine[] {
-  return lines.flatMap((line) => {
-    const parts: DetailLine[] = [];
-    for (let rest = line.text; ; rest = rest.slice(width)) {
-      parts.push({ ...line, text: rest.slice(0, width) });
-      if (rest.length <= width) return parts;
-    }
-  });
+  return lines.flatMap((line) => breakLines(line.text, width).map((text) => ({ ...line, text })));
 }
 
 function useSize(): { columns: number; rows: number } {
@@ -220,8 +217,19 @@ export interface OpenScreen extends TraceView {
 export function openTraceScreen({ title, hasColor }: { title: string; hasColor: boolean }): OpenScreen {
   const store = createTraceStore();
   process.stdout.write(ENTER_SCREEN);
+  // Whoever ends us from outside wants his terminal back too.
+  const restore = (signal: "SIGTERM" | "SIGHUP") => (): void => {
+    app.unmount();
+    process.stdout.write(LEAVE_SCREEN);
+    process.exit(128 + constants.signals[signal]);
+  };
+  const handlers = (["SIGTERM", "SIGHUP"] as const).map((signal) => [signal, restore(signal)] as const);
+  for (const [signal, handler] of handlers) process.on(signal, handler);
   const app = render(<TraceScreen title={title} store={store} hasColor={hasColor} />, { patchConsole: false });
-  const closed = app.waitUntilExit().then(() => void process.stdout.write(LEAVE_SCREEN));
+  const closed = app.waitUntilExit().then(() => {
+    for (const [signal, handler] of handlers) process.off(signal, handler);
+    process.stdout.write(LEAVE_SCREEN);
+  });
   return {
     event: store.add,
     status: store.status,

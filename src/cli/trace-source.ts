@@ -5,7 +5,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../admin/paths.ts";
 import type { TraceEvent } from "../trace/events.ts";
-import type { AdminClient } from "./admin-client.ts";
+import type { AdminClient, AdminStream } from "./admin-client.ts";
 import { CliError } from "./cli-error.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -20,16 +20,11 @@ export interface TraceListener {
   dropped(note: string): void;
 }
 
-export interface OpenTrace {
-  readonly ended: Promise<void>;
-  stop(): void;
-}
-
 export async function openTrace(
   admin: AdminClient,
   options: { readonly expression?: string; readonly count?: number },
   listener: TraceListener,
-): Promise<OpenTrace> {
+): Promise<AdminStream> {
   const query = new URLSearchParams();
   if (options.expression !== undefined) query.set("expression", options.expression);
   if (options.count !== undefined) query.set("count", String(options.count));

@@ -19,20 +19,46 @@ export interface TraceStore {
 }
 
 export function createTraceStore(): TraceStore {
-  let state: TraceState = { events: [], status: "waiting for trace data", isComplete: false };
+  const events: TraceEvent[] = [];
+  let status = "waiting for trace data";
+  let isComplete = false;
   const listeners = new Set<() => void>();
-  const change = (next: Partial<TraceState>): void => {
-    state = { ...state, ...next };
-    for (const listener of listeners) listener();
+  /** What was last shown; made anew only when somebody looks after a change. */
+  let seen: TraceState | undefined;
+  let isTelling = false;
+  const counted = (): string => (events.length === 1 ? "1 event" : `${events.length} events`);
+  const changed = (): void => {
+    seen = undefined;
+    if (isTelling) return;
+    isTelling = true;
+    // A saved trace comes all at once: thousands of events are one change of the screen.
+    queueMicrotask(() => {
+      isTelling = false;
+      for (const listener of listeners) listener();
+    });
   };
   return {
-    state: () => state,
+    state() {
+      seen ??= { events: [...events], status, isComplete };
+      return seen;
+    },
     subscribe(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    add: (event) => change({ events: [...state.events, event], status: `${state.events.length + 1} events` }),
-    status: (text) => change({ status: text.split("\n", 1)[0] ?? "" }),
-    complete: () => change({ status: `${state.events.length} events, complete`, isComplete: true }),
+    add(event) {
+      events.push(event);
+      status = counted();
+      changed();
+    },
+    status(text) {
+      status = text.split("\n", 1)[0] ?? "";
+      changed();
+    },
+    complete() {
+      status = `${counted()}, complete`;
+      isComplete = true;
+      changed();
+    },
   };
 }

@@ -4,7 +4,10 @@
 import type { TraceEvent, TraceMessage } from "../trace/events.ts";
 import { printable } from "./terminal.ts";
 
-const MAX_SUMMARY_CHARS = 120;
+/** A row of a list; the rest is in the detail pane. */
+const MAX_ROW_CHARS = 120;
+/** Where there is no detail pane, the end of a refusal's reason says the mend. */
+const MAX_LINE_CHARS = 1_000;
 
 const LABELS: Readonly<Record<TraceMessage["type"], string>> = {
   requestStarted: "Request Start",
@@ -26,10 +29,10 @@ export function labelOf({ message }: TraceEvent): string {
   return LABELS[message.type] ?? printable(String((message as { type: unknown }).type));
 }
 
-export function summaryOf({ message, requestId }: TraceEvent): string {
+export function summaryOf({ message, requestId }: TraceEvent, maxChars = MAX_ROW_CHARS): string {
   const whose = message.type === "requestStarted" && requestId !== undefined ? ` (${requestId})` : "";
   const text = printable(summary(message) + whose).replaceAll("\n", " ");
-  return text.length <= MAX_SUMMARY_CHARS ? text : `${text.slice(0, MAX_SUMMARY_CHARS - 1)}…`;
+  return text.length <= maxChars ? text : `${text.slice(0, maxChars - 1)}…`;
 }
 
 function summary(message: TraceMessage): string {
@@ -105,5 +108,5 @@ export function plainLine(event: TraceEvent): string {
   const mark = { info: " ", warn: "!", error: "✗" }[event.severity] ?? " ";
   const at = duration(event.eventEnd).padStart(9);
   const took = timeOf(event) === "" ? "" : ` (${timeOf(event)})`;
-  return `${mark} ${at}  ${labelOf(event).padEnd(14)} ${summaryOf(event)}${took}\n`;
+  return `${mark} ${at}  ${labelOf(event).padEnd(14)} ${summaryOf(event, MAX_LINE_CHARS)}${took}\n`;
 }

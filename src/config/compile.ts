@@ -6,6 +6,7 @@ import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { backends } from "../backends/index.ts";
 import { compileExpression } from "../cel/expression.ts";
+import { unknownFields } from "../cel/unknown-fields.ts";
 import type { BackendEnv } from "../core/backend.ts";
 import { ConfigError, GatewayError } from "../core/errors.ts";
 import type { CompileEnv, Hooks, LimitRegistry, PolicyDefinition, Settings } from "../core/policy.ts";
@@ -174,21 +175,19 @@ function createCompiler(context: CompileContext) {
         placed.filter((policy) => policy.kind === kind).flatMap((policy) => compiled.get(policy) ?? []),
       );
     const all = inOrder(policies);
-    const open = inOrder(accessPolicies).filter(({ hooks }) => hooks.request);
+    const open = inOrder(accessPolicies).filter(isOnTheWayIn);
     const access = closedBy === undefined ? open : [closedPolicy(closedBy)];
-    const shape = inOrder(shapePolicies).filter(({ hooks }) => hooks.request);
-    const readsRequestBody = all.some(({ hooks }) => hooks.reads?.requestBody);
+    const shape = inOrder(shapePolicies).filter(isOnTheWayIn);
     const scope: CompiledScope = {
       phase,
       access,
       admit: all.filter(({ hooks }) => hooks.admit),
       shape,
-      isTransparent: access.length === 0 && shape.length === 0 && !readsRequestBody,
+      isTransparent: access.length === 0 && shape.length === 0,
       llmRequest: all.filter(({ hooks }) => hooks.llmRequest),
       response: all.filter(({ hooks }) => hooks.response).reverse(),
       settle: all.filter(({ hooks }) => hooks.settle).reverse(),
       settings: Object.assign({}, ...all.map(({ hooks }) => hooks.settings)),
-      readsRequestBody,
       readsResponseBody: all.some(({ hooks }) => hooks.reads?.responseBody),
       effectivePolicy: shownPolicies(placed, context.redaction),
     };
@@ -204,8 +203,16 @@ function createCompiler(context: CompileContext) {
     const { file } = place.document;
     const hidden = hiddenSources(config, context.redaction);
     const resolvePath = (path: string): string => resolve(dirname(file), path);
+    const warn = (message: string): void => {
+      const at = place.document.position(place.path);
+      warnings.push(`${at.file}:${at.line}:${at.column}: ${pathText(place.path)}: ${message}`);
+    };
     return {
-      cel: (source) => tracedExpression(compileExpression(source), context.redaction, hidden.has(source)),
+      cel(source) {
+        const expression = compileExpression(source);
+        for (const unknown of unknownFields(expression.paths)) warn(`cel: ${unknown}; reading it always fails`);
+        return tracedExpression(expression, context.redaction, hidden.has(source));
+      },
       clock: context.clock,
       fetch: context.fetch,
       logger: context.logger,
@@ -217,10 +224,7 @@ function createCompiler(context: CompileContext) {
       resolvePath,
       readFile: (path) => readConfigFile(resolvePath(path), context.fileRead),
       keep: (key, definition, open, close) => context.generation.keep(key, definition, open, close),
-      warn: (message) => {
-        const at = place.document.position(place.path);
-        warnings.push(`${at.file}:${at.line}:${at.column}: ${pathText(place.path)}: ${message}`);
-      },
+      warn,
     };
   }
 
@@ -359,4 +363,9 @@ function readConfigFile(path: string, fileRead: (path: string) => void): string 
   } catch (error) {
     throw new Error(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
   }
+}
+
+/** Also one that only wants the body: its response hook will read it. */
+function isOnTheWayIn({ hooks }: CompiledPolicy): boolean {
+  return hooks.request !== undefined || hooks.reads?.requestBody === true;
 }

@@ -19,6 +19,13 @@ export interface SourceText {
 
 export const STDIN = "-";
 
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const SYSTEM_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: "no such file or directory",
+  EISDIR: "it is a directory",
+  EACCES: "permission denied",
+};
+
 /** Throws a ConfigError when a path cannot be read. */
 export function readSources(paths: readonly string[], readStdin: () => string): SourceText[] {
   return paths.flatMap((path) => {
@@ -48,6 +55,8 @@ export type Loaded =
       readonly config: NormalConfig;
       readonly resources: readonly SourceDocument[];
       readonly standalone: SourceDocument;
+      /** There is no document at all: nothing but blanks and comments. */
+      readonly isEmpty: boolean;
     }
   | { readonly ok: false; readonly problems: readonly ConfigError[] };
 
@@ -79,7 +88,8 @@ export function loadConfig(sources: readonly SourceText[], environment: Environm
   if (!validated.ok) return { ok: false, problems: [...problems, ...validated.problems] };
   const normalized = normalize(validated.value, standalone, configSchema.shape.config.unwrap().parse({}));
   problems.push(...normalized.problems);
-  return problems.length > 0 ? { ok: false, problems } : { ok: true, config: normalized.config, resources, standalone };
+  if (problems.length > 0) return { ok: false, problems };
+  return { ok: true, config: normalized.config, resources, standalone, isEmpty: documents.every(isEmpty) };
 }
 
 function isResource(document: SourceDocument): boolean {
@@ -91,20 +101,23 @@ function emptyDocument(file: string): SourceDocument {
 }
 
 function readText(file: string): string {
+  let bytes: Buffer;
   try {
-    if (statSync(file).size > MAX_FILE_BYTES)
-      throw new ConfigError({ file, line: 1, column: 1 }, "", "the file is larger than 8 MiB");
-    return readFileSync(file, "utf8");
+    if (statSync(file).size > MAX_FILE_BYTES) throw new Error("it is larger than 8 MiB");
+    bytes = readFileSync(file);
   } catch (error) {
-    throw error instanceof ConfigError ? error : unreadable(file, error);
+    throw unreadable(file, error);
+  }
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    // Another encoding would change what is not ASCII, a password for example, without a word.
+    throw unreadable(file, new Error("it is not UTF-8 text"));
   }
 }
 
 function unreadable(path: string, error: unknown): ConfigError {
-  const code = (error as NodeJS.ErrnoException).code;
-  return new ConfigError(
-    undefined,
-    "",
-    `cannot read ${path}: ${code === "ENOENT" ? "no such file or directory" : (code ?? (error as Error).message)}`,
-  );
+  const { code, message } = error as NodeJS.ErrnoException;
+  const reason = code === undefined ? message : (SYSTEM_ERRORS[code] ?? code);
+  return new ConfigError(undefined, "", `cannot read ${path}: ${reason}`);
 }

@@ -15,6 +15,8 @@ import type { PolicyResource } from "./resources/documents.ts";
 import type { WrittenProcess } from "./schema.ts";
 import { pathText } from "./yaml-source.ts";
 
+const NOTHING_SERVED = "nothing is served: the configuration has neither `gateways` nor `mcp` nor `llm`";
+
 export type Prepared =
   | {
       readonly ok: true;
@@ -40,6 +42,11 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
   const loaded = loadConfig(sources, context.environment);
   if (!loaded.ok) return refused(loaded.problems);
   const { config } = loaded;
+  // What a failed save leaves behind; whoever wants nothing served stops the process or writes `{}`.
+  if (loaded.isEmpty && before?.ok && before.topology.listeners.length > 0) {
+    const at = sources.length === 0 ? undefined : loaded.standalone.position([]);
+    return refused([new ConfigError(at, "", "the configuration is empty")]);
+  }
   const redaction = context.redaction ?? createRedaction(config.process.sensitiveHeaders);
   const attached = attachResources(
     config,
@@ -50,6 +57,13 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
   );
   const compiled = compileConfig(config, { ...context, redaction });
   if (compiled.problems.length > 0) return refused(compiled.problems);
+  const servesNothing = compiled.topology.listeners.length === 0;
+  const { adminAddr, statsAddr } = config.process;
+  if (servesNothing && before === undefined && adminAddr === "off" && statsAddr === undefined) {
+    const at = loaded.standalone.position(["config", "adminAddr"]);
+    // Without any socket the process would end at once.
+    return refused([new ConfigError(at, "config.adminAddr", `${NOTHING_SERVED}, and the admin interface is off`)]);
+  }
   return {
     ok: true,
     topology: compiled.topology,
@@ -61,6 +75,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
       ...attached.problems.map((problem) => problem.toLine()),
       ...compiled.failures.map(failureLine),
       ...compiled.warnings,
+      ...(servesNothing ? [NOTHING_SERVED] : []),
     ],
     security: securityOf(config),
   };

@@ -6,7 +6,7 @@ import { z } from "zod";
 import { suggestion } from "../cel/nearest-name.ts";
 import { ConfigError } from "../core/errors.ts";
 import { isSecretSchema } from "../core/schema.ts";
-import { type Path, pathText, type SourceDocument } from "./yaml-source.ts";
+import { byPlace, type Path, pathText, type SourceDocument } from "./yaml-source.ts";
 
 type Issue = z.core.$ZodIssue;
 
@@ -41,7 +41,10 @@ function problemsOf(
         new ConfigError(
           document.position([...path, key], "key"),
           pathText([...path, key]),
-          `unknown field${suggestion(key, known)}`,
+          // Known here, but in another form of the same object.
+          known.includes(key)
+            ? `cannot stand beside ${siblingsOf(valueAt(root, issue.path as Path), key)}`
+            : `unknown field${suggestion(key, known)}`,
         ),
     );
   }
@@ -55,6 +58,11 @@ function problemsOf(
       messageOf(issue, valueAt(root, issue.path as Path), isSecretAt(schema, issue.path as Path)),
     ),
   ];
+}
+
+function siblingsOf(object: unknown, key: string): string {
+  const others = Object.keys((object ?? {}) as object).filter((other) => other !== key);
+  return others.map((other) => `\`${other}\``).join(", ");
 }
 
 /** Of a union, the branch is reported that the value was most likely meant for: the one of its type with the fewest errors. */
@@ -101,7 +109,9 @@ function isSecretAt(schema: z.ZodType, path: Path): boolean {
 function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   if (issue.code === "invalid_type") {
     if (value === undefined) return "required field is missing";
-    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}`;
+    // `${ACCOUNT}` and a key of digits are numbers to YAML.
+    const hint = issue.expected === "string" && isQuotable(value) ? ": put it in quotes" : "";
+    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}`;
   }
   if (issue.code === "invalid_value") {
     const values = issue.values.map(String);
@@ -111,7 +121,14 @@ function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   }
   if (issue.code === "too_small" && issue.origin === "array") return "must not be empty";
   if (issue.code === "too_small" && issue.origin === "string") return "must not be empty";
+  if (issue.code === "too_small") return `must be at least ${issue.minimum}`;
+  if (issue.code === "too_big" && (issue.origin === "number" || issue.origin === "int"))
+    return `must be at most ${issue.maximum}`;
   return issue.message;
+}
+
+function isQuotable(value: unknown): boolean {
+  return typeof value === "number" || typeof value === "boolean";
 }
 
 function typeName(expected: string): string {
@@ -178,11 +195,6 @@ export function unwrap(schema: z.ZodType): z.ZodType[] {
   if (schema instanceof z.ZodUnion) return schema.options.flatMap((option) => unwrap(option as z.ZodType));
   if (schema instanceof z.ZodLazy) return unwrap(schema.unwrap() as z.ZodType);
   return [schema];
-}
-
-/** In the order of the file: whoever mends it goes from the top down. */
-function byPlace({ position: a }: ConfigError, { position: b }: ConfigError): number {
-  return a && b ? a.line - b.line || a.column - b.column : 0;
 }
 
 function unique(problems: readonly ConfigError[]): ConfigError[] {

@@ -30,6 +30,8 @@ export interface WatchOptions {
   onRestored(): void;
 }
 
+type Found = { readonly digest: string } | { readonly error: Error };
+
 export function watchFiles(options: WatchOptions): Watch {
   const { clock } = options;
   let lastLook = "not looked yet";
@@ -39,71 +41,86 @@ export function watchFiles(options: WatchOptions): Watch {
 
   const timer = clock.every(LOOK_EVERY_MS, () => {
     if (settling) return;
-    const now = look(options.paths);
+    const now = look(pathsOf(options));
     if (now === lastLook) return;
     settling = true;
     compareTwice(now);
   });
 
   function compareTwice(before: string): void {
-    const first = digestOf(options);
+    const first = contentOf(options);
     clock.after(SETTLE_MS, () => {
-      const second = digestOf(options);
-      const now = look(options.paths);
-      if (first !== second || now !== before) {
+      const second = contentOf(options);
+      const paths = pathsOf(options);
+      const now = look(paths);
+      if (!isSame(first, second) || now !== before) {
         compareTwice(now);
         return;
       }
       lastLook = now;
-      void settle(second).finally(() => {
+      void settle(second, paths).finally(() => {
         settling = false;
       });
     });
   }
 
-  async function settle(found: string | undefined): Promise<void> {
-    if (found === undefined) return;
+  async function settle(found: Found, paths: readonly string[] | undefined): Promise<void> {
+    if ("error" in found) {
+      if (!complained) options.onUnreadable(found.error);
+      complained = true;
+      return;
+    }
     const wasUnreadable = complained;
     complained = false;
-    if (found === inUse) {
+    if (found.digest === inUse) {
       if (wasUnreadable) options.onRestored();
       return;
     }
-    inUse = found;
     const dealtWith = options.onChange();
     // Loading may have read other files (keys, certificates): from now on they count too.
-    lastLook = look(options.paths);
-    inUse = digestOf(options);
+    const after = contentOf(options);
+    inUse = "digest" in after ? after.digest : undefined;
+    // Written again while it was loaded: what is in use is then unknown, and the next look must not find it equal.
+    const isUndisturbed = look(paths) === lastLook;
+    if (!isUndisturbed) inUse = undefined;
+    lastLook = isUndisturbed ? look(pathsOf(options)) : "disturbed";
     await dealtWith;
   }
 
-  function digestOf({ read }: WatchOptions): string | undefined {
-    try {
-      return hash(read());
-    } catch (error) {
-      if (!complained) options.onUnreadable(error as Error);
-      complained = true;
-      return undefined;
-    }
-  }
-
   return { stop: () => timer.cancel() };
+}
+
+function contentOf({ read }: WatchOptions): Found {
+  try {
+    return { digest: hash(read()) };
+  } catch (error) {
+    return { error: error as Error };
+  }
+}
+
+function isSame(one: Found, other: Found): boolean {
+  if ("error" in one || "error" in other) return "error" in one && "error" in other;
+  return one.digest === other.digest;
 }
 
 function hash(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Cheap marks of every file: a swapped link has another inode, a rewritten file another time or size. */
-function look(paths: () => readonly string[]): string {
-  let marks = "";
-  let list: readonly string[];
+/** Undefined while a directory that should be listed cannot be. */
+function pathsOf({ paths }: WatchOptions): readonly string[] | undefined {
   try {
-    list = paths();
+    return paths();
   } catch {
-    return "unreadable";
+    return undefined;
   }
-  for (const path of list) {
+}
+
+/** Cheap marks of every file: a swapped link has another inode, a rewritten file another time or size. */
+function look(paths: readonly string[] | undefined): string {
+  if (paths === undefined) return "unreadable";
+  let marks = "";
+  for (const path of paths) {
     try {
       const { mtimeMs, ctimeMs, size, ino } = statSync(path);
       marks += `${path} ${mtimeMs} ${ctimeMs} ${size} ${ino}\n`;

@@ -69,11 +69,11 @@ test("names of an object's own methods are not variables", () => {
   assert.deepEqual(problemsOf("a: ${toString}"), ["f.yaml:1:4: a: environment variable not found: toString"]);
 });
 
-test("the key __proto__ is a key and changes nothing else", () => {
-  const value = readValue("__proto__: { admin: true }") as Record<string, unknown>;
-  assert.equal(value.admin, undefined);
-  assert.ok(Object.hasOwn(value, "__proto__"));
+test("names of an object's own members are names", () => {
+  assert.deepEqual(readValue("constructor: 1\ntoString: 2"), { constructor: 1, toString: 2 });
 });
+
+const MALFORMED = "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${";
 
 const refused: [name: string, text: string, lines: string[]][] = [
   [
@@ -84,21 +84,37 @@ const refused: [name: string, text: string, lines: string[]][] = [
       "f.yaml:3:8: b[0].x: environment variable not found: OTHER",
     ],
   ],
-  [
-    "a malformed placeholder",
-    "a: ${1X}",
-    ["f.yaml:1:4: a: malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${"],
-  ],
-  [
-    "an open placeholder",
-    "a: '${PORT'",
-    ["f.yaml:1:4: a: malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${"],
-  ],
-  ["a key twice", "a: 1\nb: 2\na: 3", ["f.yaml:3:1: duplicate key: it is given twice in the same object"]],
+  ["a malformed placeholder", "a: ${1X}", [`f.yaml:1:4: a: ${MALFORMED}`]],
+  ["an open placeholder", "a: '${PORT'", [`f.yaml:1:4: a: ${MALFORMED}`]],
+  ["a key twice", "a: 1\nb: 2\na: 3", ["f.yaml:3:1: a: duplicate key: it is given twice in the same object"]],
   [
     "a key twice in a flow map",
     "x: { a: 1, a: 2 }",
-    ["f.yaml:1:12: duplicate key: it is given twice in the same object"],
+    ["f.yaml:1:12: x.a: duplicate key: it is given twice in the same object"],
+  ],
+  [
+    "keys twice at several depths, in the order of the file",
+    "a:\n  - { b: 1,\n      b: 2 }\na: 3",
+    [
+      "f.yaml:3:7: a[0].b: duplicate key: it is given twice in the same object",
+      "f.yaml:4:1: a: duplicate key: it is given twice in the same object",
+    ],
+  ],
+  [
+    "the one name that an object cannot hold",
+    "a: { __proto__: 1 }",
+    ["f.yaml:1:6: a.__proto__: this name cannot be used"],
+  ],
+  ["a malformed placeholder that is a syntax error too", "a: { port: ${}, b: 1 }\nc: 2", [`f.yaml:1:12: ${MALFORMED}`]],
+  [
+    "broken syntax in a few lines, without its echo",
+    "a: [1, 2\nb: 1\nc: 2\nd: 3",
+    ["f.yaml:2:1: Flow sequence in block collection must be sufficiently indented and end with a ]"],
+  ],
+  [
+    "a tag that nobody knows, which would make the value an empty one",
+    "a: !x y",
+    ["f.yaml:1:4: a tag that is not known: quote values that begin with !"],
   ],
   ["a tab as indentation", "a:\n\tb: 1", ["f.yaml:2:1: a tab is used for indentation: YAML needs spaces"]],
   ["brackets nested too deep", `a: ${"[".repeat(500)}`, ["f.yaml:1:1: nested deeper than 64 levels"]],
@@ -122,6 +138,23 @@ const refused: [name: string, text: string, lines: string[]][] = [
 for (const [name, text, lines] of refused) {
   test(`refuses ${name}`, () => {
     assert.deepEqual(problemsOf(text), lines);
+  });
+}
+
+const quoting: [name: string, text: string][] = [
+  ["after a broken line", "a: }\nkey: planted"],
+  ["as a block's head", "key: |planted\n  x"],
+  ["as a tag", "key: !planted"],
+  ["as a second value", 'key: "x" planted'],
+  ["as a collection's tag", "key: !planted [1]"],
+  ["behind an anchor", "key: &planted &planted x"],
+  ["in flow", "a: { key: 'x' planted }\nb: ]planted"],
+];
+for (const [name, text] of quoting) {
+  test(`a value that stands ${name} is in no message`, () => {
+    const lines = problemsOf(text);
+    assert.ok(lines.length > 0);
+    assert.doesNotMatch(lines.join("\n"), /planted/);
   });
 }
 

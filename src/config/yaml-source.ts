@@ -18,9 +18,11 @@ import {
 } from "yaml";
 import { ConfigError, type Position } from "../core/errors.ts";
 import { type Environment, hasMarkCharacters, markPlaceholders, type Placeholder, resolveMarks } from "./env.ts";
+import { MALFORMED, syntaxProblems } from "./syntax-problems.ts";
 
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
 const MAX_DEPTH = 64;
+const TOO_DEEP = `nested deeper than ${MAX_DEPTH} levels`;
 /** Aliases that may be expanded in one file: a handful is convenience, thousands are a bomb. */
 const MAX_ALIASES = 100;
 
@@ -52,7 +54,7 @@ export function parseSource(file: string, text: string, environment: Environment
   if (tooDeep !== undefined)
     return {
       documents: [],
-      problems: [new ConfigError({ file, line: tooDeep, column: 1 }, "", `nested deeper than ${MAX_DEPTH} levels`)],
+      problems: [new ConfigError({ file, line: tooDeep, column: 1 }, "", TOO_DEEP)],
     };
 
   const lines = new LineCounter();
@@ -64,10 +66,13 @@ export function parseSource(file: string, text: string, environment: Environment
   const problems: ConfigError[] = [];
   const documents: SourceDocument[] = [];
   for (const document of parseYaml(marked.text, lines)) {
-    if (document === "too deep") return whole(`nested deeper than ${MAX_DEPTH} levels`);
-    for (const error of document.errors)
-      problems.push(new ConfigError(at(error.pos[0]), "", yamlMessage(error.code, error.message)));
-    if (document.errors.length > 0) continue;
+    if (document === "too deep") return whole(TOO_DEEP);
+    // A tag that nobody knows is only a warning to the library, which then takes the value for an empty one.
+    const errors = [...document.errors, ...document.warnings.filter(({ code }) => code === "TAG_RESOLVE_FAILED")];
+    if (errors.length > 0) {
+      problems.push(...syntaxProblems(errors, marked.text, at, TOO_DEEP));
+      continue;
+    }
     const found = resolveDocument(document, marked.placeholders, environment, at);
     problems.push(...found);
     if (found.length > 0) continue;
@@ -79,7 +84,12 @@ export function parseSource(file: string, text: string, environment: Environment
       problems.push(new ConfigError(at(startOf(document.contents)), "", reason));
     }
   }
-  return { documents, problems: problems.slice(0, MAX_PROBLEMS) };
+  return { documents, problems: problems.sort(byPlace).slice(0, MAX_PROBLEMS) };
+}
+
+/** In the order of the file: whoever mends it goes from the top down. */
+export function byPlace({ position: a }: ConfigError, { position: b }: ConfigError): number {
+  return a && b ? a.line - b.line || a.column - b.column : 0;
 }
 
 function parseYaml(text: string, lineCounter: LineCounter): readonly (Document.Parsed | "too deep")[] {
@@ -111,11 +121,15 @@ function resolveDocument(
   const problems: ConfigError[] = [];
   let aliases = 0;
   visit(document, {
-    Map(_key, node) {
+    Map(_key, node, path) {
+      const name = (pair: Pair): string => pathText([...pathOf(path, node), keyOf(pair)]);
       for (const pair of repeatedKeys(node.items))
         problems.push(
-          new ConfigError(at(startOf(pair.key)), "", "duplicate key: it is given twice in the same object"),
+          new ConfigError(at(startOf(pair.key)), name(pair), "duplicate key: it is given twice in the same object"),
         );
+      // Objects cannot hold it like another name: it would be lost without a word.
+      for (const pair of node.items.filter((item) => keyOf(item) === "__proto__"))
+        problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "this name cannot be used"));
     },
     Alias(_key, node) {
       aliases += 1;
@@ -125,7 +139,7 @@ function resolveDocument(
     },
     Scalar(_key, node, path) {
       if (path.length > MAX_DEPTH * 2) {
-        problems.push(new ConfigError(at(startOf(node)), "", `nested deeper than ${MAX_DEPTH} levels`));
+        problems.push(new ConfigError(at(startOf(node)), "", TOO_DEEP));
         return visit.BREAK;
       }
       resolveScalar(node, () => pathText(pathOf(path, node)), document, placeholders, environment, at, problems);
@@ -146,15 +160,8 @@ function resolveScalar(
   problems: ConfigError[],
 ): void {
   if (typeof node.value !== "string") return;
-  const malformed = node.value.indexOf("${");
-  if (malformed >= 0) {
-    problems.push(
-      new ConfigError(
-        at(startOf(node)),
-        path(),
-        "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${",
-      ),
-    );
+  if (node.value.includes("${")) {
+    problems.push(new ConfigError(at(startOf(node)), path(), MALFORMED));
     return;
   }
   const resolved = resolveMarks(node.value, placeholders, environment);
@@ -233,7 +240,7 @@ function shownName(key: string): string {
 }
 
 /** The path of a scalar from the nodes above it, as the visitor reports them. */
-function pathOf(above: readonly unknown[], node: Scalar): Path {
+function pathOf(above: readonly unknown[], node: Node): Path {
   const path: (string | number)[] = [];
   for (const [i, parent] of above.entries()) {
     const child = above[i + 1] ?? node;
@@ -256,12 +263,6 @@ function aliasMessage(error: Error): string {
   return error instanceof ReferenceError
     ? "one has no anchor before it; quote values that begin with *"
     : error.message;
-}
-
-function yamlMessage(code: string, message: string): string {
-  if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
-  if (message.includes("call stack")) return `nested deeper than ${MAX_DEPTH} levels`;
-  return message.split("\n", 1)[0] ?? message;
 }
 
 /**

@@ -166,6 +166,8 @@ export class Exchange implements Linked<Exchange> {
   trace: Trace | undefined = undefined;
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
+  /** Why the hook that runs now has nothing to do here; the pipeline takes it. */
+  skipped: string | undefined = undefined;
   /** Headers (lower case) that an authentication policy read: left out of what goes to backends. */
   credentialHeaders: string[] | undefined = undefined;
   /** The credential itself, for a backend that is to get it all the same. Never shown anywhere. */
@@ -195,6 +197,12 @@ export class Exchange implements Linked<Exchange> {
     this.originalQuery = start.request.query;
     this.startedAt = start.startedAt;
     this.startedMs = start.startedMs;
+  }
+
+  /** For a hook that finds nothing to do: the trace then says so, and why. Nothing happens while nobody watches. */
+  skip(reason: string): undefined {
+    if (this.trace !== undefined) this.skipped = reason;
+    return undefined;
   }
 
   /** What CEL may read. Built on first use: most requests never need it. */

@@ -46,6 +46,8 @@ export interface Hooks {
   settle?(exchange: Exchange, outcome: Outcome): void;
   /** Bodies that must be whole in memory before the hook runs, because an expression reads them. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
+  /** For a hook that reads only some bodies: up to how many bytes this one must be in memory, or undefined. */
+  bodyBytes?(exchange: Exchange): number | undefined;
   /** Where it reads or adds credentials, beyond the usual headers: hidden wherever requests are shown. */
   readonly credentials?: CredentialPlaces;
   /** What the pipeline itself does differently: time limits, retries. The innermost scope wins, field by field. */

@@ -29,7 +29,6 @@ export interface CompiledScope {
   readonly isTransparent: boolean;
   /** Of a route: what must come even before the gateway's own access policies, such as the answer to a preflight. */
   readonly preface?: CompiledScope;
-  readonly readsRequestBody: boolean;
   readonly readsResponseBody: boolean;
   /** The policies' configuration with secrets redacted, for the trace and the dump. */
   readonly effectivePolicy: Readonly<Record<string, unknown>>;

@@ -42,7 +42,8 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     }
     if (mode === "permissive") {
       withhold(exchange, location, false);
-      return undefined;
+      const detail = verdict.kind === "unavailable" ? verdict.detail : verdict.problem.detail;
+      return exchange.skip(`the token is not used: ${detail}`);
     }
     if (verdict.kind === "unavailable") {
       throw new GatewayError("not_ready", {
@@ -69,7 +70,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   return (exchange) => {
     const found = readCredential(exchange.request, location);
     if (found.kind === "none") {
-      if (mode !== "strict") return undefined;
+      if (mode !== "strict") return exchange.skip("no token was sent, and none is required");
       throw new GatewayError("unauthorized", { headers: missing, detail: "no bearer token was sent" });
     }
     if (found.kind === "bad") {

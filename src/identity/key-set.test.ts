@@ -137,6 +137,7 @@ const wrongAnswers = {
   HTML: { body: "<html>" },
   "no keys": { body: { keys: [] } },
   "only keys that cannot verify": { body: { keys: [{ kty: "oct", k: "AA", kid: "first" }] } },
+  "a hundred useless keys before the good one": { body: { keys: [...Array(100).fill({}), ...keySetOf(first).keys] } },
 };
 for (const [name, answer] of Object.entries(wrongAnswers)) {
   test(`the old keys stay when the provider answers with ${name}`, async () => {
@@ -181,6 +182,15 @@ for (const { name, headers, quietMs, dueMs } of lifetimes) {
     assert.equal(provider.requests.length, 2);
   });
 }
+
+test("an answer may have a megabyte and five seconds", async () => {
+  const { clock, provider } = open();
+  await clock.advance(0);
+  assert.deepEqual(
+    provider.requests.map(({ maxBytes, timeoutMs }) => [maxBytes, timeoutMs]),
+    [[1024 * 1024, 5_000]],
+  );
+});
 
 test("a closed key set fetches no more", async () => {
   const { clock, provider, keySet } = open();

@@ -6,7 +6,6 @@
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
 import { emptyReply, jsonReply, type Reply } from "../core/reply.ts";
-import { BodyTooLarge, readAll } from "../lib/body.ts";
 import type { Fetch, FetchResponse } from "../lib/fetch.ts";
 import { HeaderList } from "../lib/headers.ts";
 import type { Logger } from "../lib/logger.ts";
@@ -18,7 +17,8 @@ import { providerFault } from "./provider-faults.ts";
 import { parseRegistration } from "./registration.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
 
-const MAX_BODY_BYTES = 64 * 1024;
+/** Far more than any registration or token request has. */
+export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
 const MAX_ANSWER_BYTES = 1024 * 1024;
 const PROVIDER_TIMEOUT_MS = 10_000;
 
@@ -59,7 +59,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   }
 
   async function register(exchange: Exchange): Promise<Reply> {
-    const registration = parseRegistration(await readBody(exchange, "application/json", "invalid_client_metadata"));
+    const registration = parseRegistration(bodyOf(exchange, "application/json", "invalid_client_metadata"));
     if (provider.register)
       return jsonReply(201, provider.register(registration), { ...ANY_ORIGIN, "cache-control": "no-store" });
     const discovered = await discovery.get();
@@ -105,7 +105,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   async function token(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
     const type = "application/x-www-form-urlencoded";
     // Bytes as characters: what is not changed is sent on exactly as it came.
-    const form = (await readBody(exchange, type, "invalid_request")).toString("latin1");
+    const form = bodyOf(exchange, type, "invalid_request").toString("latin1");
     const authorization = exchange.request.headers.get("authorization");
     const body = Buffer.from(login.rewriteTokenRequest(form, authorization !== undefined), "latin1");
     const headers = { "content-type": type, ...(authorization === undefined ? {} : { authorization }) };
@@ -158,9 +158,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     const allowed = METHODS[endpoint.kind];
     if (method === "OPTIONS") return preflight(allowed);
     if (!allowed.includes(method)) {
-      throw new GatewayError("method_not_allowed", {
-        headers: { allow: [...allowed, "OPTIONS"].join(", "), ...ANY_ORIGIN },
-      });
+      throw new GatewayError("method_not_allowed", { headers: { allow: [...allowed, "OPTIONS"].join(", ") } });
     }
     switch (endpoint.kind) {
       case "protected-resource":
@@ -192,12 +190,17 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
 
 /** OAuth mistakes of the client become OAuth answers; everything else is rendered where all errors are. */
 function asReply(error: unknown): Reply {
-  if (!(error instanceof OAuthRequestError)) throw error;
-  return jsonReply(
-    400,
-    { error: error.error, error_description: error.message },
-    { ...ANY_ORIGIN, "cache-control": "no-store" },
-  );
+  if (error instanceof OAuthRequestError) {
+    return jsonReply(
+      400,
+      { error: error.error, error_description: error.message },
+      { ...ANY_ORIGIN, "cache-control": "no-store" },
+    );
+  }
+  if (!(error instanceof GatewayError)) throw error;
+  // Clients in browsers must be able to read why: a provider that is down would look like a broken network.
+  const { code, message, detail, headers, cause } = error;
+  throw new GatewayError(code, { message, cause, ...(detail && { detail }), headers: { ...ANY_ORIGIN, ...headers } });
 }
 
 function preflight(allowed: readonly string[]): Reply {
@@ -221,28 +224,15 @@ function passThrough(response: FetchResponse): Reply {
   return { status: response.status, headers, body: response.body, confidential: true };
 }
 
-async function readBody(
-  exchange: Exchange,
-  type: string,
-  error: "invalid_request" | "invalid_client_metadata",
-): Promise<Buffer> {
+/** The pipeline holds it (see `bodyBytes` in the policy): it watches slow clients and asks those that wait to be asked. */
+function bodyOf(exchange: Exchange, type: string, error: "invalid_request" | "invalid_client_metadata"): Buffer {
   const { body, headers } = exchange.request;
   const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
   if (sent !== type) throw new OAuthRequestError(error, `the content type must be ${type}`);
-  if (body.kind === "none") return Buffer.alloc(0);
-  if (body.kind === "bytes") return limited(body.bytes);
-  if (body.length !== undefined && body.length > MAX_BODY_BYTES) throw new GatewayError("body_too_large");
-  body.taken = true;
-  try {
-    return await readAll(body.stream, MAX_BODY_BYTES);
-  } catch (failure) {
-    throw failure instanceof BodyTooLarge ? new GatewayError("body_too_large") : failure;
-  }
-}
-
-function limited(bytes: Buffer): Buffer {
-  if (bytes.length > MAX_BODY_BYTES) throw new GatewayError("body_too_large");
-  return bytes;
+  if (body.kind !== "bytes") return Buffer.alloc(0);
+  // A body that an outer policy had asked for may be larger.
+  if (body.bytes.length > MAX_LOGIN_BODY_BYTES) throw new GatewayError("body_too_large");
+  return body.bytes;
 }
 
 function parseObject(body: Buffer): Record<string, unknown> | undefined {

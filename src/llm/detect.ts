@@ -15,3 +15,10 @@ export function detectLlmRequest(path: string, bytes: Buffer): LlmFacts | undefi
   if (model === undefined || dialect.free) return undefined;
   return new LlmRequestFacts(model, dialect.pathStream ?? scanned.scan.stream ?? false, bytes);
 }
+
+/** Begins like a JSON object but is none that can be read in one way only: two models, two objects, no UTF-8. */
+export function isUnclear(bytes: Buffer): boolean {
+  let start = bytes.length >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf ? 3 : 0;
+  while (start < bytes.length && (bytes[start] as number) <= 32) start += 1;
+  return bytes[start] === 123 && !scanRequest(bytes).ok;
+}

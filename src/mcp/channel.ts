@@ -31,6 +31,8 @@ export interface Channel {
   close(): Promise<void>;
   /** For the admin interface. */
   detail(): Record<string, unknown>;
+  /** What a process last wrote to stderr. */
+  lastWords?(): readonly string[];
 }
 
 export interface ChannelHandlers {

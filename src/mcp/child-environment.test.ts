@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { childEnvironment } from "./child-environment.ts";
+import { childEnvironment, secretsOf } from "./child-environment.ts";
 
 const own = {
   PATH: "/bin",
@@ -47,4 +47,10 @@ test("everything is inherited only where the configuration says so", () => {
   assert.equal(env.OPENAI_API_KEY, "s3cret");
   assert.equal(env.X, "1");
   assert.equal("GONE" in env, false);
+});
+
+test("what a child may print and nobody may read: what the configuration sets, and keys that it inherits", () => {
+  const own = { PATH: "/bin", OPENAI_API_KEY: "sk-1", db_password: "p", CITY: "Rome" };
+  assert.deepEqual(secretsOf(own, { env: { ANY: "set" }, inheritEnv: false }), ["set"]);
+  assert.deepEqual(secretsOf(own, { env: { ANY: "set" }, inheritEnv: true }), ["set", "sk-1", "p"]);
 });

@@ -39,6 +39,18 @@ const ALLOWED_PREFIXES = ["LC_", "XDG_", "NPM_CONFIG_", "UV_", "PIP_"];
 /** Package managers take registry credentials from variables too: these are for the operator to pass by `env`. */
 const CREDENTIAL = /AUTH|TOKEN|PASSWORD|PASSWD|SECRET|USERNAME$/;
 
+/** In what a child inherits, the names of what it must not be quoted with. */
+const LIKELY_SECRET = /KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH/;
+
+/** What a child was given and may print: everything that the configuration sets, and inherited keys. */
+export function secretsOf(
+  own: Environment,
+  options: { readonly env: Readonly<Record<string, string>>; readonly inheritEnv: boolean },
+): string[] {
+  const inherited = options.inheritEnv ? Object.keys(own).filter((name) => LIKELY_SECRET.test(name.toUpperCase())) : [];
+  return [...Object.values(options.env), ...inherited.flatMap((name) => own[name] ?? [])];
+}
+
 export function childEnvironment(
   own: Environment,
   options: { readonly env: Readonly<Record<string, string>>; readonly inheritEnv: boolean },

@@ -64,6 +64,7 @@ export class Hub {
     this.#task = env.tasks.start("mcp backend", env.name, () => ({
       children: this.#gate.living,
       sessions: this.sessions.size,
+      ...this.#failures(),
     }));
     this.#requestTimeoutMs = config.requestTimeout;
     this.#failureMode = config.failureMode;
@@ -202,6 +203,15 @@ export class Hub {
     return server;
   }
 
+  /** A session that never came about has no task of its own: what its servers said is told here. */
+  #failures(): Record<string, unknown> {
+    const failures = this.targets.flatMap(({ name, failures: of }) => {
+      const last = of.last();
+      return last ? [{ target: name, ...last }] : [];
+    });
+    return failures.length === 0 ? {} : { failures };
+  }
+
   #router(upstreams: readonly Upstream[], era: Era): Router {
     const [only] = upstreams;
     if (only && upstreams.length === 1 && !this.names.isPrefixed) return singleRouter(only);
@@ -217,6 +227,7 @@ export class Hub {
       logger: this.#env.logger,
       targetName: target.name,
       requestTimeoutMs: () => this.#requestTimeoutMs,
+      up: () => target.failures.over(),
       forwarded: (headers) => target.forwarded(headers),
       connect: (handlers, opened, refused) => target.connect(handlers, opened, refused),
     };

@@ -122,6 +122,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
   }
 
   lost(loss: Loss): void {
+    this.target.failures.add(loss.reason, loss.stderr);
     const opened = this.#opened;
     this.#opened = undefined;
     if (opened) opened({ ok: false, reason: loss.reason, status: loss.status });

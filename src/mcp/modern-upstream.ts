@@ -148,6 +148,7 @@ export class ModernUpstream implements Upstream, LinkOwner {
       this.#link.connect();
       return;
     }
+    this.target.failures.add(loss.reason, loss.stderr);
     this.#legacy?.endSubscriptions();
     const opened = this.#opened;
     this.#opened = undefined;

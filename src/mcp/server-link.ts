@@ -27,6 +27,8 @@ export interface LinkEnv {
   readonly logger: Logger;
   readonly targetName: string;
   requestTimeoutMs(): number;
+  /** A handshake succeeded. */
+  up(): void;
   /** What of a client's HTTP headers goes to the target: name, value, … */
   forwarded(headers: HeaderList): readonly string[] | undefined;
   /** Brings up a connection now or soon; `refused` if it cannot be. Returns how to give up waiting. */
@@ -51,6 +53,8 @@ export interface Loss {
   readonly status: number;
   /** How often in a row the server could not be brought up. */
   readonly failedStarts: number;
+  /** The last lines that its process wrote, where it is one. */
+  readonly stderr: readonly string[];
 }
 
 export interface Handshaking {
@@ -82,6 +86,7 @@ export class ServerLink {
   #timer: Timer | undefined = undefined;
   #leaveLine: (() => void) | undefined = undefined;
   #started: (() => void) | undefined = undefined;
+  #loss: Loss | undefined = undefined;
 
   /** `headers` are those of the client that opens it. */
   constructor(env: LinkEnv, owner: LinkOwner, headers?: HeaderList) {
@@ -105,6 +110,7 @@ export class ServerLink {
       target: this.#env.targetName,
       state: this.#state,
       pendingCalls: this.pendingCalls,
+      ...(this.#loss && this.#state !== "up" ? { lastError: this.#loss.reason, stderr: this.#loss.stderr } : {}),
       ...this.#channel?.detail(),
     };
   }
@@ -217,6 +223,7 @@ export class ServerLink {
         this.#state = "up";
         this.#failedStarts = 0;
         this.#upSinceMs = this.#env.clock.monotonicMs();
+        this.#env.up();
         this.#started?.();
         const waiting = this.#waiting;
         this.#waiting = [];
@@ -278,8 +285,10 @@ export class ServerLink {
     this.#env.logger.warn("a target was lost", { target: this.#env.targetName, reason });
     const channel = this.#drop(this.#failure(reason, status));
     this.#state = "down";
+    const stderr = channel?.lastWords?.() ?? [];
     void channel?.close();
-    this.#owner.lost({ reason, status, failedStarts: this.#failedStarts });
+    this.#loss = { reason, status, failedStarts: this.#failedStarts, stderr };
+    this.#owner.lost(this.#loss);
   }
 
   /** Fails everything that waits on this connection and forgets it. */

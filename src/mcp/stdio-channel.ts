@@ -53,6 +53,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       isClosed = true;
       return stop();
     },
+    lastWords: () => child.stderrLines(),
     detail: () => ({
       pid: child.pid,
       memoryBytes: child.memoryBytes(),

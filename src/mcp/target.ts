@@ -8,7 +8,7 @@ import type { HeaderList } from "../lib/headers.ts";
 import type { TlsOptions } from "../lib/http-client.ts";
 import type { Logger } from "../lib/logger.ts";
 import type { Channel, ChannelHandlers } from "./channel.ts";
-import { childEnvironment, type Environment } from "./child-environment.ts";
+import { childEnvironment, type Environment, secretsOf } from "./child-environment.ts";
 import { HttpChannel } from "./http-channel.ts";
 import { ParamHeaders } from "./param-headers.ts";
 import { openRemoteServer, type RemoteServer } from "./remote-server.ts";
@@ -16,6 +16,7 @@ import { openSseChannel } from "./sse-channel.ts";
 import type { StartGate } from "./start-gate.ts";
 import { openStdioChannel } from "./stdio-channel.ts";
 import type { TargetConfig } from "./target-config.ts";
+import { UpstreamFailures } from "./upstream-failures.ts";
 
 export interface TargetEnv {
   readonly clock: Clock;
@@ -30,18 +31,22 @@ export class Target {
   readonly config: TargetConfig;
   readonly #env: TargetEnv;
   readonly #childEnv: Record<string, string>;
+  readonly #secrets: readonly string[];
   /** Whether the server answers `initialize`; undefined until it was asked. */
   speaksLegacy: boolean | undefined = undefined;
   /** Whether it answers `server/discover`. */
   speaksModern: boolean | undefined = undefined;
   /** Parameters of its tools that headers repeat. */
   readonly params = new ParamHeaders();
+  readonly failures: UpstreamFailures;
   #server: RemoteServer | undefined = undefined;
 
   constructor(config: TargetConfig, env: TargetEnv) {
     this.config = config;
     this.#env = env;
+    this.failures = new UpstreamFailures(env.clock);
     this.#childEnv = config.stdio ? childEnvironment(env.environment, config.stdio) : {};
+    this.#secrets = config.stdio ? secretsOf(env.environment, config.stdio) : [];
   }
 
   get name(): string {
@@ -98,7 +103,7 @@ export class Target {
           args: stdio.args,
           cwd: stdio.cwd,
           env: this.#childEnv,
-          secrets: Object.values(stdio.env),
+          secrets: this.#secrets,
           clock,
           logger,
         };

@@ -187,7 +187,9 @@ export class Attempt implements BackendCall, BackendRun {
   #timedOut(timeoutMs: number): void {
     if (this.#state !== "waiting") return;
     this.abort();
-    const error = new GatewayError("backend_timeout", { detail: `no response head within ${timeoutMs} ms` });
+    const error = new GatewayError("backend_timeout", {
+      detail: `no response head within ${Math.round(timeoutMs)} ms`,
+    });
     this.#result(null, error.detail ?? error.message);
     this.#owner.attemptFailed(error, IDEMPOTENT.has(this.#exchange.request.method) && this.#mayRepeat(false));
   }

@@ -26,8 +26,6 @@ import { runAdmission, runRequestHooks, type ScopedPolicy } from "./run-hooks.ts
 
 /** A body of known length up to this is read before the backend is called: it can then be sent again. */
 const SMALL_BODY_BYTES = 64 * 1024;
-/** A body that an expression reads is held up to this. */
-const MAX_HELD_BODY_BYTES = 2 * 1024 * 1024;
 /** A kept connection that was closed under us is worth one more try, whatever the retry policy says. */
 const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
 
@@ -102,9 +100,7 @@ class Flow implements AttemptOwner {
     if (scope.isTransparent) this.#leaveGateway();
     else
       this.#preface(scope, () =>
-        this.#withBody(scope, () =>
-          this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#leaveGateway())),
-        ),
+        this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#leaveGateway())),
       );
   }
 
@@ -176,10 +172,8 @@ class Flow implements AttemptOwner {
     this.#enter(scope);
     if (scope.isTransparent && !this.#hasAdmission(route)) this.#leaveRoute(route);
     else
-      this.#withBody(scope, () =>
-        this.#pass(scope, "access", () =>
-          this.#admit(route, () => this.#pass(scope, "shape", () => this.#leaveRoute(route))),
-        ),
+      this.#pass(scope, "access", () =>
+        this.#admit(route, () => this.#pass(scope, "shape", () => this.#leaveRoute(route))),
       );
   }
 
@@ -228,17 +222,14 @@ class Flow implements AttemptOwner {
     this.#enter(chosen.policies);
     const scope = chosen.policies;
     if (scope.isTransparent) this.#reachBackend(chosen);
-    else
-      this.#withBody(scope, () =>
-        this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#reachBackend(chosen))),
-      );
+    else this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#reachBackend(chosen)));
   }
 
   #reachBackend(chosen: WeightedBackend): void {
     const { exchange } = this;
     if (chosen.backend.prepare !== undefined) this.#prepare(chosen, () => this.#admitLlm(() => this.#call(chosen)));
     else if (wantsLlmSight(exchange, this.#delivery.entered))
-      this.#readBody(MAX_LLM_BODY_BYTES, () => {
+      this.holdBody(MAX_LLM_BODY_BYTES, () => {
         lookForLlm(exchange);
         this.#admitLlm(() => this.#call(chosen));
       });
@@ -388,11 +379,6 @@ class Flow implements AttemptOwner {
       });
   }
 
-  #withBody(scope: CompiledScope, next: () => void): void {
-    if (!scope.readsRequestBody || this.exchange.request.body.kind !== "stream") next();
-    else this.#readBody(MAX_HELD_BODY_BYTES, next);
-  }
-
   /** Whole in memory: for this attempt, and for those that may follow it. */
   #keepBody(bytes: Buffer): void {
     const body = { kind: "bytes", bytes } as const;
@@ -400,7 +386,7 @@ class Flow implements AttemptOwner {
     if (this.#routeRequest) this.#routeRequest.body = body;
   }
 
-  #readBody(maxBytes: number, next: () => void): void {
+  holdBody(maxBytes: number, next: () => void): void {
     const { body } = this.exchange.request;
     if (body.kind !== "stream") {
       next();

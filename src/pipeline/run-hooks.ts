@@ -18,9 +18,17 @@ export interface HookRun {
   fail(error: unknown): void;
 }
 
+export interface RequestRun extends HookRun {
+  /** Reads the request's body whole, so that `next` finds it in memory; throws a 413 when it is larger. */
+  holdBody(maxBytes: number, next: () => void): void;
+}
+
+/** A body that an expression reads is held up to this. */
+const MAX_HELD_BODY_BYTES = 2 * 1024 * 1024;
+
 /** `done` gets the first Reply that a hook returned, or undefined when all let the request pass. */
 export function runRequestHooks(
-  run: HookRun,
+  run: RequestRun,
   phase: Phase,
   policies: readonly CompiledPolicy[],
   done: (reply: Reply | undefined) => void,
@@ -28,6 +36,14 @@ export function runRequestHooks(
 ): void {
   for (let i = from; i < policies.length; i++) {
     const policy = policies[i] as CompiledPolicy;
+    // Only now, when the policies before it let the request pass: nobody uploads for a refusal.
+    if (run.exchange.request.body.kind === "stream") {
+      const maxBytes = wantedBytes(policy, run.exchange);
+      if (maxBytes !== undefined) {
+        run.holdBody(maxBytes, () => runRequestHooks(run, phase, policies, done, i));
+        return;
+      }
+    }
     const startedMs = run.clock.monotonicMs();
     let result: ReturnType<NonNullable<CompiledPolicy["hooks"]["request"]>>;
     try {
@@ -60,6 +76,10 @@ export function runRequestHooks(
     }
   }
   done(undefined);
+}
+
+function wantedBytes({ hooks }: CompiledPolicy, exchange: Exchange): number | undefined {
+  return hooks.reads?.requestBody ? MAX_HELD_BODY_BYTES : hooks.bodyBytes?.(exchange);
 }
 
 export interface ScopedPolicy {
@@ -182,9 +202,12 @@ function show(
   error?: unknown,
 ): void {
   if (run.exchange.trace === undefined) return;
-  const result = verdict === "passed" ? "applied" : verdict;
+  const { skipped } = run.exchange;
+  run.exchange.skipped = undefined;
+  const result = verdict !== "passed" ? verdict : skipped === undefined ? "applied" : "skipped";
+  const why = error instanceof Error ? detailOf(error) : skipped;
   const { pairs } = run.exchange.request.headers;
-  const details = error instanceof Error ? { details: run.redaction.scrub(detailOf(error), pairs) } : {};
+  const details = why === undefined ? {} : { details: run.redaction.scrub(why, pairs) };
   run.exchange.trace.span(
     startedMs,
     { type: "policy", phase, kind, moment, result, ...details },

@@ -99,6 +99,20 @@ test("an unset variable stops the start: the message of the spec, the name and t
   assert.equal((await run(t, ["--validate-only", "-f", join(at, "config.yaml")], { env: { MY_NAME: "x" } })).code, 0);
 });
 
+test("a configuration that serves nothing is warned about, and refused if it has not even an admin interface", async (t) => {
+  const at = folder(t, {
+    "some.yaml": "config: { adminAddr: 127.0.0.1:0 }\n",
+    "none.yaml": "config: { adminAddr: off }\n",
+  });
+  await startGatewayProcess(t, ["-f", join(at, "some.yaml")]).logged("warn  config: nothing is served");
+  const exit = await run(t, ["-f", join(at, "none.yaml")]);
+  assert.equal(exit.code, 1);
+  assert.match(
+    exit.stderr,
+    /none\.yaml:1:22: config\.adminAddr: nothing is served: .* and the admin interface is off\n$/,
+  );
+});
+
 test("an invalid name in sensitiveHeaders stops the start", async (t) => {
   const at = folder(t, { "config.yaml": 'config: { sensitiveHeaders: ["x good", "x-ok"] }\n' });
   const exit = await run(t, ["-f", join(at, "config.yaml")]);
@@ -107,12 +121,17 @@ test("an invalid name in sensitiveHeaders stops the start", async (t) => {
 });
 
 test("a file that is not there, or not readable as one, is one line and exit 1", async (t) => {
-  const at = folder(t, { "other.txt": "x" });
-  const exit = await run(t, ["-f", join(at, "none.yaml")]);
-  assert.deepEqual(
-    [exit.code, exit.stderr.replace(`${at}/`, "")],
-    [1, "cannot read none.yaml: no such file or directory\n"],
-  );
+  const at = folder(t, { "sub/inner.yaml/x": "x" });
+  writeFileSync(join(at, "latin1.yaml"), Buffer.from("a: caf\xe9\n", "latin1"));
+  const cases = [
+    ["none.yaml", "cannot read none.yaml: no such file or directory\n"],
+    ["sub", "cannot read sub/inner.yaml: it is a directory\n"],
+    ["latin1.yaml", "cannot read latin1.yaml: it is not UTF-8 text\n"],
+  ] as const;
+  for (const [name, message] of cases) {
+    const exit = await run(t, ["-f", join(at, name)]);
+    assert.deepEqual([exit.code, exit.stderr.replace(`${at}/`, "")], [1, message]);
+  }
 });
 
 test("a directory, standard input and several files make one configuration", async (t) => {

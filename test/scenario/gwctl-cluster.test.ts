@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
+import { after, before, type TestContext, test } from "node:test";
+import { createServer as createTlsServer } from "node:tls";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { gwctl } from "../support/gwctl.ts";
 import { type StandInApi, startKubernetesApi } from "../support/kubernetes-api.ts";
+import { certificates } from "../support/tls/certificates.ts";
 
 const TOKEN = "cluster-token";
 let api: StandInApi;
@@ -44,13 +47,13 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function writeConfig(user: object): void {
+function writeConfig(user: object, cluster: object = { server: api.url }): void {
   writeFileSync(
     kubeconfig,
     JSON.stringify({
       "current-context": "here",
       contexts: [{ name: "here", context: { cluster: "c", user: "u", namespace: "edge" } }],
-      clusters: [{ name: "c", cluster: { server: api.url } }],
+      clusters: [{ name: "c", cluster }],
       users: [{ name: "u", user }],
     }),
   );
@@ -109,6 +112,67 @@ test("a credential plugin of the kubeconfig is asked for a token", async () => {
   const { code, stderr } = await inCluster(["proxy", "log", "pod/front-a"]);
   writeConfig({ token: TOKEN });
   assert.equal(code, 0, stderr);
+});
+
+/** The API server behind TLS, for those with a certificate of ours. */
+async function tlsFront(t: TestContext): Promise<number> {
+  const server = createTlsServer(
+    { ...certificates.server, ca: certificates.root, requestCert: true, rejectUnauthorized: true },
+    (client) => {
+      const upstream = connect(Number(new URL(api.url).port), "127.0.0.1");
+      client.on("error", () => upstream.destroy());
+      upstream.on("error", () => client.destroy());
+      client.on("close", () => upstream.destroy());
+      client.pipe(upstream).pipe(client);
+    },
+  );
+  server.on("tlsClientError", () => undefined);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+const base64 = (text: string): string => Buffer.from(text).toString("base64");
+const clientCertificate = {
+  "client-certificate-data": base64(certificates.client.cert),
+  "client-key-data": base64(certificates.client.key),
+};
+
+test("over TLS: the cluster's authority, its name, and a client certificate beside the token", async (t) => {
+  const port = await tlsFront(t);
+  const cluster = { server: `https://127.0.0.1:${port}`, "certificate-authority-data": base64(certificates.root) };
+  const tries: [user: object, cluster: object, code: number, says: RegExp][] = [
+    [{ token: TOKEN, ...clientCertificate }, cluster, 0, /^$/],
+    [{ token: TOKEN, ...clientCertificate }, { ...cluster, "tls-server-name": "backend.test" }, 0, /^$/],
+    [{ token: TOKEN, ...clientCertificate }, { server: cluster.server, "insecure-skip-tls-verify": true }, 0, /^$/],
+    [{ token: TOKEN, ...clientCertificate }, { server: cluster.server }, 1, /cannot reach the cluster .*certificate/],
+    [{ token: TOKEN, ...clientCertificate }, { ...cluster, "tls-server-name": "other.test" }, 1, /other\.test/],
+    [{ token: TOKEN }, cluster, 1, /cannot reach the cluster/],
+    [clientCertificate, cluster, 1, /the cluster answered 401: Unauthorized/],
+  ];
+  for (const [user, entry, code, says] of tries) {
+    writeConfig(user, entry);
+    const run = await inCluster(["proxy", "log", "gateway/front"]);
+    assert.match(run.stderr, says);
+    assert.equal(run.code, code, run.stderr);
+  }
+  writeConfig({ token: TOKEN });
+});
+
+test("a port-forward that the cluster refuses is explained in its words", async () => {
+  writeConfig({ token: "wrong" });
+  const { code, stderr } = await inCluster(["proxy", "log", "pod/front-a"]);
+  writeConfig({ token: TOKEN });
+  assert.equal(code, 1);
+  assert.match(stderr, /^gwctl: cannot forward to pod front-a in edge: the cluster answered 401: Unauthorized\n$/);
+});
+
+test("a port on which nobody listens in the pod is named", async () => {
+  const { code, stderr } = await gwctl(["proxy", "log", "pod/front-a", "-p", "1"], {
+    environment: { KUBECONFIG: kubeconfig },
+  });
+  assert.equal(code, 1);
+  assert.match(stderr, /^gwctl: pod front-a, port 1: [^\n]*ECONNREFUSED[^\n]*\n$/);
 });
 
 const failures = [

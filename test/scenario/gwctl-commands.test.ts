@@ -315,6 +315,15 @@ test("profiles are written to the file that was named, or to one with a timestam
   assert.ok(readdirSync(folder).some((name) => /^gwctl-heap-\d{8}-\d{6}\.pb\.gz$/.test(name)));
 });
 
+for (const place of ["/nonexistent/folder/x.pb.gz", "/"]) {
+  test(`a profile that could not be written to ${place} is not taken`, async () => {
+    const { code, stdout, stderr } = await local(["proxy", "profile", "cpu", "-o", place]);
+    assert.equal(code, 1);
+    assert.equal(stdout, "");
+    assert.match(stderr, /^gwctl: cannot write [^\n]*\n$/);
+  });
+}
+
 test("memory, tasks and limits print what the admin interface says", async () => {
   for (const what of ["memory", "tasks", "limits"])
     assert.equal(typeof JSON.parse((await local(["proxy", what])).stdout), "object");

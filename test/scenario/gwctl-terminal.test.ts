@@ -1,14 +1,20 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 
 const BINARY = fileURLToPath(new URL("../../src/bin/gwctl.js", import.meta.url));
-/** At 50 ms and a call of tmux each: half a minute on a busy machine. */
-const MAX_LOOKS = 400;
+/** Enough on a busy machine. */
+const MAX_WAIT_MS = 30_000;
+const STARTED = '{"eventStart":null,"eventEnd":1,"severity":"info","message":{"type":"requestStarted"}}';
 const hasTmux = spawnSync("tmux", ["-V"]).status === 0;
 
 let backend: TestBackend;
@@ -33,19 +39,31 @@ function openTerminal(command: string) {
   const tmux = (...args: string[]): string =>
     spawnSync("tmux", ["-L", server, ...args], { encoding: "utf8", env }).stdout;
   tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", command);
+  // A client in control mode has no size of its own, and is told of everything that is written to the terminal.
+  const watcher = spawn("tmux", ["-L", server, "-C", "attach"], { env, stdio: ["pipe", "pipe", "ignore"] });
   return {
     press: (...keys: string[]) => void tmux("send-keys", ...keys),
     resize: (columns: number, rows: number) => void tmux("resize-window", "-x", String(columns), "-y", String(rows)),
-    screen: () => tmux("capture-pane", "-p"),
-    /** Looks again until the screen shows it; a terminal left behind would outlive the test, so the wait ends. */
-    async shows(pattern: RegExp): Promise<string> {
-      let screen = "";
-      for (let look = 0; look < MAX_LOOKS; look++) {
-        screen = tmux("capture-pane", "-p");
-        if (pattern.test(screen)) return screen;
-        await new Promise((resolve) => setTimeout(resolve, 50));
-      }
-      return assert.fail(`the screen never showed ${pattern}:\n${screen}`);
+    /** Looks whenever something was written; a terminal left behind would outlive the test, so the wait ends. */
+    shows(pattern: RegExp): Promise<string> {
+      return new Promise((resolve, reject) => {
+        let screen = "";
+        const done = (settle: () => void): void => {
+          clearTimeout(limit);
+          watcher.stdout.off("data", look);
+          settle();
+        };
+        const look = (): void => {
+          screen = tmux("capture-pane", "-p");
+          if (pattern.test(screen)) done(() => resolve(screen));
+        };
+        const limit = setTimeout(
+          () => done(() => reject(new Error(`the screen never showed ${pattern}:\n${screen}`))),
+          MAX_WAIT_MS,
+        );
+        watcher.stdout.on("data", look);
+        look();
+      });
     },
     close: () => void tmux("kill-server"),
   };
@@ -75,5 +93,76 @@ test("the terminal UI in a real terminal: waits, shows a request, moves, resizes
     assert.doesNotMatch(await terminal.shows(/ended with 0/), /Request Done/);
   } finally {
     terminal.close();
+  }
+});
+
+test("whoever ends gwctl from outside gets his terminal back", {
+  skip: !hasTmux && "tmux is not installed",
+}, async () => {
+  const port = new URL(gateway.adminUrl).port;
+  const folder = mkdtempSync(join(tmpdir(), "gwctl-terminal-"));
+  const pidFile = join(folder, "pid");
+  const command = `echo $$ > "${pidFile}"; exec "${process.execPath}" "${BINARY}" proxy trace --local -p ${port}`;
+  const terminal = openTerminal(`echo was here before; sh -c '${command}'; echo ended with $?; exec cat`);
+  try {
+    assert.doesNotMatch(await terminal.shows(/waiting for the next request/), /was here before/);
+    process.kill(Number(readFileSync(pidFile, "utf8")), "SIGTERM");
+    const screen = await terminal.shows(/ended with 143/);
+    assert.match(screen, /was here before/);
+    assert.doesNotMatch(screen, /waiting for/);
+  } finally {
+    terminal.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
+
+test("a trace that breaks off stays on the screen until it is left, and fails", {
+  skip: !hasTmux && "tmux is not installed",
+}, async () => {
+  const broken = createServer((_req, res) => {
+    res.writeHead(200, { "content-type": "text/event-stream" });
+    res.write(`: armed\n\ndata: ${STARTED}\n\n`, () => res.destroy());
+  });
+  await new Promise<void>((resolve) => broken.listen(0, "127.0.0.1", resolve));
+  const { port } = broken.address() as AddressInfo;
+  const terminal = openTerminal(
+    `'${process.execPath}' '${BINARY}' proxy trace --local -p ${port}; echo ended with $?; exec cat`,
+  );
+  try {
+    assert.match(await terminal.shows(/broke off the trace/), /Request Start/);
+    terminal.press("q");
+    assert.match(await terminal.shows(/ended with 1/), /gwctl: the gateway broke off the trace/);
+  } finally {
+    terminal.close();
+    broken.close();
+  }
+});
+
+test("leaving the screen also ends a request that is still being sent", {
+  skip: !hasTmux && "tmux is not installed",
+}, async () => {
+  let left: () => void = () => undefined;
+  const hasLeft = new Promise<void>((resolve) => {
+    left = resolve;
+  });
+  const silent = createServer((req) => void req.socket.once("close", left));
+  await new Promise<void>((resolve) => silent.listen(0, "127.0.0.1", resolve));
+  const { port } = silent.address() as AddressInfo;
+  const slow = await startGateway(`
+gateways: { default: { port: 0 } }
+routes: [{ name: all, backends: [{ host: "127.0.0.1:${port}" }] }]
+`);
+  const terminal = openTerminal(
+    `'${process.execPath}' '${BINARY}' proxy trace --local -p ${new URL(slow.adminUrl).port} --port ${slow.port()} -- http://a.test/x; echo ended with $?; exec cat`,
+  );
+  try {
+    await terminal.shows(/Backend Start/);
+    terminal.press("q");
+    await terminal.shows(/ended with 0/);
+    await hasLeft;
+  } finally {
+    terminal.close();
+    await slow.close();
+    silent.close();
   }
 });

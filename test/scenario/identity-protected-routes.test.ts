@@ -10,6 +10,7 @@ import { openRealm, openTenant } from "../support/identity/identity-provider.ts"
 import { logIn, REDIRECT_URI } from "../support/identity/mcp-login.ts";
 import { DEMO_TARGET, initialize, startProtectedGateway } from "../support/identity/protected-gateway.ts";
 import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
+import { rawRequest } from "../support/raw-client.ts";
 
 /** Closed when the test ends, however it ends. */
 function kept<Thing extends { close(): Promise<void> }>(context: TestContext, thing: Thing): Thing {
@@ -172,6 +173,88 @@ routes:
   for (const path of paths) {
     const { status } = await request(path);
     assert.ok(status === 401 || status === 400, `${path} → ${status}`);
+  }
+});
+
+test("no header stands in for a token, and none changes where clients are sent", async (context) => {
+  const { base, gateway } = kept(
+    context,
+    await startProtectedGateway(
+      (origin) => `
+gateways: { default: { port: 0 } }
+routes:
+  - backends: [{ mcp: { targets: [${DEMO_TARGET}] } }]
+    policies:
+      mcpAuthentication:
+        issuer: ${ISSUER}
+        audiences: [gateway]
+        jwks: ./jwks.json
+        resourceMetadata: { resource: ${origin}/mcp }
+`,
+      { files: KEYS_FILE },
+    ),
+  );
+  const forged = [
+    "X-Forwarded-Uri: /.well-known/oauth-protected-resource",
+    "X-Original-Url: /.well-known/oauth-protected-resource",
+    "X-Rewrite-Url: /.well-known/oauth-protected-resource",
+    "X-Http-Method-Override: OPTIONS",
+    "X-Forwarded-Host: evil.test",
+    "X-Forwarded-Proto: https",
+    "Forwarded: host=evil.test;proto=https",
+    "X-Auth-Request-User: admin",
+    "X-Authenticated-User: admin",
+    "X-Jwt-Payload: eyJzdWIiOiJyb290In0",
+    "X-Gateway-Error: none",
+    "X-Mcp-Router: key",
+    "Mcp-Internal: true",
+    "Mcp-Session-Id: 00000000000000000000000000000000",
+    "Mcp-Protocol-Version: 2025-06-18",
+    `Proxy-Authorization: Bearer ${token()}`,
+    `X-Access-Token: ${token()}`,
+    `Cookie: token=${token()}; authorization=Bearer ${token()}`,
+    "Authorization: Bearer x",
+  ];
+  for (const header of [...forged, forged.slice(0, -1).join("\r\n")]) {
+    const answer = await rawRequest(
+      gateway.port(),
+      `POST /mcp HTTP/1.1\r\nHost: evil.test\r\nConnection: close\r\nContent-Length: 0\r\n${header}\r\n\r\n`,
+    );
+    assert.equal(answer.status, 401, header);
+    assert.ok(answer.text.includes(`resource_metadata="${base}/.well-known/oauth-protected-resource/mcp"`), header);
+  }
+  const document = await rawRequest(
+    gateway.port(),
+    "GET /.well-known/oauth-protected-resource/mcp HTTP/1.1\r\nHost: evil.test\r\nX-Forwarded-Proto: https\r\nConnection: close\r\n\r\n",
+  );
+  assert.ok(document.text.includes(`"authorization_servers":["${base}/mcp"]`) && !document.text.includes("evil.test"));
+});
+
+test("what is sent behind a body that a 401 left unread never becomes a request", async (context) => {
+  const echo = kept(context, await openEcho());
+  const { gateway } = kept(
+    context,
+    await startProtectedGateway(
+      () => `
+gateways: { default: { port: 0 } }
+routes:
+  - matches: [{ path: { pathPrefix: /open } }]
+    backends: [{ host: "${echo.address}" }]
+  - backends: [{ host: "${echo.address}" }]
+    policies:
+      jwtAuth: { issuer: "${ISSUER}", audiences: [gateway], jwks: ./jwks.json }
+`,
+      { files: KEYS_FILE },
+    ),
+  );
+  const smuggled = "GET /open/smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+  for (const body of [
+    `Content-Length: ${1_000_000 + smuggled.length}\r\n\r\n${"x".repeat(1_000_000)}${smuggled}`,
+    `Transfer-Encoding: chunked\r\n\r\nf4240\r\n${"x".repeat(1_000_000)}\r\n${smuggled}`,
+  ]) {
+    const answer = await rawRequest(gateway.port(), `POST /guarded HTTP/1.1\r\nHost: a\r\n${body}`);
+    assert.deepEqual(answer.statuses, [401]);
+    assert.ok(!gateway.log().some((line) => line.includes("smuggled")));
   }
 });
 

@@ -4,9 +4,11 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
+import { gzipSync } from "node:zlib";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { type ShiftedClock, shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
+import { eventually } from "../support/scenario.ts";
 
 const USAGE = { prompt_tokens: 9, completion_tokens: 30, total_tokens: 39 };
 
@@ -120,6 +122,77 @@ for (const { kind, backend } of BACKENDS) {
     const refused = await ask(gateway, { stream: true });
     assert.deepEqual([refused.status, await refused.text()], [429, "rate limit exceeded"]);
     assert.equal(refused.headers.get("x-ratelimit-remaining"), "0");
+  });
+
+  test(`${kind}: a budget that is used up holds on every path and form of the route`, async (t) => {
+    const { gateway, forwarded } = await setUp(t, backend, "[{ tokens: 30, unit: Hours }]");
+    assert.deepEqual(await statuses(gateway, 1), [200]);
+    const body = JSON.stringify({ model: "gpt-test", messages: [{ role: "user", content: "x" }] });
+    const others: [path: string, body: string, headers?: Record<string, string>][] = [
+      ["/v1/chat/completions", body.replace("{", '{"stream":true,')],
+      ["/v1/chat/completions?x=1", body],
+      ["/v1/messages", body],
+      ["/v1/responses", body],
+      ["/anything/else", body],
+      ["/v1/chat/completions", body, { "content-type": "application/JSON; charset=utf-8" }],
+      ["/v1/chat/completions", body.replace("gpt-test", "another")],
+    ];
+    for (const [path, sent, headers] of others) {
+      const response = await fetch(gateway.url() + path, {
+        method: "POST",
+        headers: { "content-type": "application/json", ...headers },
+        body: sent,
+      });
+      assert.equal(response.status, 429, `${path} ${sent}`);
+      await response.text();
+    }
+    assert.equal(forwarded(), 1);
+  });
+
+  test(`${kind}: what cannot be counted does not pass either`, async (t) => {
+    const { gateway, forwarded } = await setUp(t, backend, "[{ tokens: 30, unit: Hours }]");
+    assert.deepEqual(await statuses(gateway, 1), [200]);
+    const body = '{"model":"gpt-test","messages":[{"role":"user","content":"x"}]}';
+    const ways: [name: string, sent: string | Buffer, headers: Record<string, string>, status: number][] = [
+      ["another content type", body, { "content-type": "text/plain" }, 429],
+      ["the content type of forms", body, { "content-type": "application/x-www-form-urlencoded" }, 429],
+      ["no content type", Buffer.from(body), {}, 429],
+      ["a byte order mark", `\ufeff${body}`, { "content-type": "application/json" }, 429],
+      ["an encoded body", gzipSync(body), { "content-type": "application/json", "content-encoding": "gzip" }, 415],
+      ["two models", body.replace("{", '{"model":"a",'), { "content-type": "application/json" }, 400],
+      ["two bodies", body + body, { "content-type": "application/json" }, 400],
+      ["a stream that is no boolean", body.replace("{", '{"stream":"yes",'), { "content-type": "text/plain" }, 400],
+    ];
+    for (const [name, sent, headers, status] of ways) {
+      const url = `${gateway.url()}/v1/chat/completions`;
+      const response = await fetch(url, { method: "POST", headers, body: sent as never });
+      assert.equal(response.status, status, name);
+      await response.text();
+    }
+    assert.equal(forwarded(), 1);
+  });
+
+  test(`${kind}: clients that leave their streams early use up the budget all the same`, async (t) => {
+    const { gateway, provider } = await setUp(t, backend, "[{ tokens: 200, unit: Hours }]");
+    provider.server.removeAllListeners("request");
+    provider.server.on("request", (request, response) => {
+      request.resume();
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const delta = { choices: [{ index: 0, delta: { content: "some words of an answer " } }] };
+      response.write(`data: ${JSON.stringify(delta)}\n\n`);
+    });
+    let admitted = 0;
+    for (;;) {
+      const before = gateway.log().length;
+      const stream = await ask(gateway, { stream: true });
+      const reader = stream.body?.getReader();
+      await reader?.read();
+      await reader?.cancel();
+      if (stream.status === 429) break;
+      admitted += 1;
+      await eventually("the request has ended", () => gateway.log().length > before);
+    }
+    assert.ok(admitted >= 2 && admitted <= 20, `${admitted} were admitted`);
   });
 
   test(`${kind}: the key may read the model of the request`, async (t) => {

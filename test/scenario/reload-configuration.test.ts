@@ -104,6 +104,9 @@ test("a bad file keeps the running configuration and is shown until it is mended
 
   assert.equal(await gateway.reload("a: [unfinished"), "refused");
   assert.equal(await gateway.reload("a: ${UNSET}"), "refused");
+  assert.equal(await gateway.reload(""), "refused", "what a save on a full disk leaves behind");
+  assert.equal(await gateway.reload("# nothing\n"), "refused");
+  assert.equal(await bodyOf(gateway), "one");
   assert.equal(await gateway.reload(says("two")), "loaded");
   assert.equal(await bodyOf(gateway), "two");
   assert.equal((await reloadState(gateway)).refused, undefined);
@@ -286,6 +289,11 @@ test("a directory is watched for new, changed and removed files", async (t: Test
   );
   rmSync(join(folder, "a.yaml"));
   await eventually("the other one is served", async () => (await text()) === "c");
+  rmSync(join(folder, "b.yaml"));
+  await eventually("an emptied folder is refused", () =>
+    lines.some((line) => line.includes("config: the configuration is empty")),
+  );
+  assert.equal(await text(), "c");
 });
 
 async function freePort(): Promise<number> {

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseMetrics } from "../../ui/src/data/metrics.ts";
+import { targetState } from "../../ui/src/data/target-state.ts";
 import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
 import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
 import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
@@ -89,3 +90,39 @@ test("durations and sizes have a fitting precision", () => {
   assert.deepEqual([0.25, 3.06, 42, 1500, 61_000].map(durationText), ["250 µs", "3.1 ms", "42 ms", "1.50 s", "1 min"]);
   assert.deepEqual([512, 1536, 5 * 1024 * 1024].map(bytesText), ["512 B", "1.5 KiB", "5.0 MiB"]);
 });
+
+const up = { target: "a", state: "up", stderr: ["hello"] };
+const down = { target: "a", state: "down", lastError: "exited with code 1", stderr: ["no key"] };
+const failed = { target: "a", reason: "exited with code 2", stderr: ["bye"], agoMs: 60_000, times: 1, isOver: false };
+const session = (...targets: object[]) => ({ detail: { targets } });
+const quiet = { up: 0, isFailing: false, lastError: "", agoMs: undefined, stderr: [] };
+for (const [name, backend, state] of [
+  ["of which nothing is known", undefined, quiet],
+  ["that no session uses", { detail: {}, children: [] }, quiet],
+  ["of which another of the backend failed", { detail: { failures: [{ ...failed, target: "b" }] } }, quiet],
+  ["that is up", { children: [session(up), session(up)] }, { ...quiet, up: 2, stderr: ["hello"] }],
+  ["that is being started", { children: [session({ ...up, state: "connecting" })] }, { ...quiet, stderr: ["hello"] }],
+  [
+    "that is down in one session",
+    { children: [session(up), session(down)] },
+    { up: 1, isFailing: true, lastError: "exited with code 1", agoMs: undefined, stderr: ["no key"] },
+  ],
+  [
+    "that never came up",
+    { detail: { failures: [failed] } },
+    { up: 0, isFailing: true, lastError: "exited with code 2", agoMs: 60_000, stderr: ["bye"] },
+  ],
+  [
+    "that failed and is up again",
+    { detail: { failures: [{ ...failed, isOver: true }] }, children: [session({ ...up, stderr: [] })] },
+    { up: 1, isFailing: false, lastError: "exited with code 2", agoMs: 60_000, stderr: ["bye"] },
+  ],
+  [
+    "that sessions share",
+    { children: [{ detail: { seats: 1, ...up } }, session({ target: "a", shared: true })] },
+    { ...quiet, up: 1, stderr: ["hello"] },
+  ],
+] as const)
+  test(`the state of a server ${name}`, () => {
+    assert.deepEqual(targetState(backend, "a"), state);
+  });

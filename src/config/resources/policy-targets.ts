@@ -42,15 +42,16 @@ export function resolveTargets(
   const refs = listOf(spec.targetRefs);
   if (refs.length > MAX_TARGETS)
     problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are taken, the others are left out`);
+  // One object instead of a list, and the name that it has in other policies, are mistakes whose meaning is plain.
+  for (const ref of [...refs.slice(MAX_TARGETS), spec.targetRefs, spec.targetRef]) {
+    if (!isObject(ref)) continue;
+    const found = lookUp(referenceOf(ref, namespace), textOf(ref.sectionName), context);
+    if (typeof found !== "string") meant.push(found.target);
+  }
 
   for (const [i, ref] of refs.slice(0, MAX_TARGETS).entries()) {
     const fields = isObject(ref) ? ref : {};
-    const reference: ObjectReference = {
-      group: textOf(fields.group) ?? "",
-      kind: textOf(fields.kind) ?? "",
-      namespace: textOf(fields.namespace) ?? namespace,
-      name: textOf(fields.name) ?? "",
-    };
+    const reference = referenceOf(fields, namespace);
     const path = ["spec", "targetRefs", i];
     const wrong = wrongReference(reference, namespace);
     if (wrong) {
@@ -78,6 +79,15 @@ export function resolveTargets(
     outcomes.push({ reference, gateways: found.gateways, missing: undefined });
   }
   return { outcomes, targets, meant };
+}
+
+function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: string): ObjectReference {
+  return {
+    group: textOf(fields.group) ?? "",
+    kind: textOf(fields.kind) ?? "",
+    namespace: textOf(fields.namespace) ?? namespace,
+    name: textOf(fields.name) ?? "",
+  };
 }
 
 function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {

@@ -294,6 +294,19 @@ test("a protection whose target is named with a wrong group closes that target",
   assert.deepEqual(translate(policy(`${ref}\n${LIMIT}`)).closures, [], "a limit does not");
 });
 
+const seventeen = Array.from({ length: 17 }, () => "{ group: gateway.networking.k8s.io, kind: Gateway, name: edge }");
+for (const { name, refs } of [
+  { name: "under the name of one", refs: WEB.replace("targetRefs: [", "targetRef: ").replace(/]$/, "") },
+  { name: "as one instead of a list", refs: WEB.replace("targetRefs: [", "targetRefs: ").replace(/]$/, "") },
+  { name: "behind the sixteenth", refs: WEB.replace("targetRefs: [", `targetRefs: [${seventeen.join(", ")}, `) },
+]) {
+  test(`a protection whose target is written ${name} closes that target`, () => {
+    const result = translate(policy(`${refs}\ntraffic: { authorization: { rules: [jwt.sub] } }`));
+    assert.ok(result.closures.some(({ target }) => target.kind === "route" && target.name === "web"));
+    assert.deepEqual(translate(policy(`${refs}\n${LIMIT}`)).closures, [], "a limit does not");
+  });
+}
+
 test("an invalid limit leaves the valid authorization beside it standing", () => {
   const result = translate(policy(`${WEB}\ntraffic: { rateLimit: {}, authorization: { rules: [jwt.sub] } }`));
   assert.deepEqual(

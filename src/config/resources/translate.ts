@@ -3,6 +3,7 @@
  * Gateways first, then the routes that name them, then the policies that stand on both; within a kind, the older
  * document wins a conflict, then the name that sorts first (as the Gateway API has it).
  */
+import { suggestion } from "../../cel/nearest-name.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { createRedaction } from "../../trace/redact.ts";
 import {
@@ -124,7 +125,7 @@ function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
       new ConfigError(
         document.position(["kind"]),
         "kind",
-        `${kind === "" ? "a document without a kind" : kind} is not supported, ignored`,
+        `${kind === "" ? "a document without a kind" : kind} is not supported, ignored${suggestion(kind, KINDS)}`,
       ),
     ];
   });

@@ -94,7 +94,8 @@ export const apiKey = definePolicy({
           bad.push(found.kind === "bad" ? found.detail : "the API key is not one of the configured keys");
         }
         if (bad.length > 0) return refuse(bad.join("; "));
-        return mode === "strict" ? refuse("no API key was sent") : undefined;
+        if (mode === "strict") return refuse("no API key was sent");
+        return exchange.skip("no API key was sent, and none is required");
       },
     };
   },

@@ -61,7 +61,8 @@ export const basicAuth = definePolicy({
     return {
       request(exchange) {
         const found = readCredential(exchange.request, LOCATION);
-        if (found.kind === "none") return mode === "strict" ? refuse("no user name and password were sent") : undefined;
+        if (found.kind === "none" && mode === "strict") return refuse("no user name and password were sent");
+        if (found.kind === "none") return exchange.skip("no user name and password were sent, and none are required");
         const pair = found.kind === "found" ? parsePair(found.value) : undefined;
         if (!pair) {
           withhold(exchange, LOCATION, false);

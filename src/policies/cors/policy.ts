@@ -81,7 +81,7 @@ export const cors = definePolicy({
       request(exchange) {
         const { request } = exchange;
         const origin = request.headers.get("origin");
-        if (origin === undefined) return undefined;
+        if (origin === undefined) return exchange.skip("the request has no Origin header");
         exchange.originAllowed = origins.allows(origin);
         if (request.method !== "OPTIONS" || !request.headers.has("access-control-request-method")) return undefined;
         // A preflight from elsewhere is answered without permission: the browser then refuses the call itself.

@@ -278,6 +278,23 @@ test("documents may be read and preflighted by any origin, and only read", async
   assert.equal(error.headers?.allow, "GET, HEAD, OPTIONS");
 });
 
+test("what goes wrong at a login path can be read by clients in browsers too", async () => {
+  const { env, refused } = await compile(tenantConfig);
+  env.provider.down = true;
+  const large = registrationOf({ client_name: "x".repeat(65 * 1024) });
+  const wrong: [RequestWords, number][] = [
+    [{ method: "GET", path: AS }, 502],
+    [tokenRequest(CODE), 502],
+    [{ method: "PUT", path: `${AS}/token` }, 405],
+    [large, 413],
+  ];
+  for (const [words, status] of wrong) {
+    const error = await refused(words);
+    assert.equal(error.status, status);
+    assert.equal(error.headers?.["access-control-allow-origin"], "*");
+  }
+});
+
 test("every path that is answered without a token is claimed for the route, and nothing else", () => {
   const paths = (config: unknown): (string | undefined)[] =>
     (mcpAuthentication.extraMatches?.(mcpAuthentication.schema.parse(config)) ?? []).map(({ exact }) => exact).sort();
@@ -343,6 +360,20 @@ for (const [name, body] of Object.entries(hostileDocuments)) {
     assert.ok(env.provider.requests.every(({ method }) => method !== "POST"));
   });
 }
+
+test("metadata that is a redirect, no JSON or no object is not followed or passed on", async () => {
+  const url = `${REALM}/.well-known/openid-configuration`;
+  const answers: Answer[] = [
+    { status: 302, headers: { location: "http://127.0.0.1:1/" }, body: realmDocument },
+    { body: "<html>" },
+    { body: [realmDocument] },
+  ];
+  for (const answer of answers) {
+    const { env, refused } = await compile(realmConfig, { [url]: answer });
+    assert.equal((await refused({ method: "GET", path: AS })).status, 502);
+    assert.ok(env.provider.requests.every((request) => request.url.startsWith(REALM)));
+  }
+});
 
 test("metadata outlives the provider", async () => {
   const { env, document } = await compile(realmConfig);

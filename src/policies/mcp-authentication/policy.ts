@@ -10,7 +10,7 @@ import { authenticationMode, createBearerAuthentication } from "../../identity/b
 import { createProvider } from "../../identity/create-provider.ts";
 import { BEARER_LOCATION } from "../../identity/credential-location.ts";
 import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/key-source.ts";
-import { createLoginEndpoints } from "../../identity/login-endpoints.ts";
+import { createLoginEndpoints, MAX_LOGIN_BODY_BYTES } from "../../identity/login-endpoints.ts";
 import { createLoginLimit } from "../../identity/login-limit.ts";
 import { resourceDocument } from "../../identity/resource-metadata.ts";
 import { loginEndpoints, resourceMetadataUrl } from "../../identity/well-known.ts";
@@ -115,6 +115,11 @@ export const mcpAuthentication = definePolicy({
     });
 
     return {
+      bodyBytes(exchange) {
+        const { method, path } = exchange.request;
+        const kind = method === "POST" ? endpoints.get(path)?.kind : undefined;
+        return kind === "registration" || kind === "token" ? MAX_LOGIN_BODY_BYTES : undefined;
+      },
       request(exchange) {
         const endpoint = endpoints.get(exchange.request.path);
         return endpoint ? login.answer(endpoint, exchange) : authenticate(exchange);

@@ -84,6 +84,18 @@ test("a limit of 3 with a burst of 3 admits 6, then 3 in every second window", a
   assert.equal(await admitted(scopes, 10), 6, "what was not used comes back up to the burst");
 });
 
+test("a wall clock that is set back or ahead moves no window", async () => {
+  const env = limitEnv();
+  const scopes = [compile(env, { requests: 1, unit: "Hours" })];
+  assert.equal(await admitted(scopes, 2), 1);
+  for (const byMs of [-3_600_000, 7_200_000, 7_200_000]) {
+    env.setWallClock(byMs);
+    assert.equal(await admitted(scopes, 1), 0);
+  }
+  env.advance(3_600_000);
+  assert.equal(await admitted(scopes, 2), 1);
+});
+
 test("answers carry limit, remaining and reset; a refusal also retry-after", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { requests: 2, unit: "Minutes" })];

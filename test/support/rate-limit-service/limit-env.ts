@@ -15,6 +15,8 @@ export interface LimitEnv {
   readonly env: CompileEnv;
   readonly warnings: string[];
   advance(ms: number): void;
+  /** Somebody sets the machine's clock; no time passes. */
+  setWallClock(byMs: number): void;
   views(): readonly LimitView[];
   /** A reload: what the new compilation does not claim is closed. */
   reload(compile: () => void): void;
@@ -28,8 +30,9 @@ interface Kept {
 
 export function limitEnv(owner = "route test"): LimitEnv {
   let nowMs = 1_000.25;
+  let wallMs = 1_700_000_000_000;
   const clock: Clock = {
-    now: () => 1_700_000_000_000 + nowMs,
+    now: () => wallMs + nowMs,
     monotonicMs: () => nowMs,
     after: () => ({ cancel: () => undefined }),
     every: () => ({ cancel: () => undefined }),
@@ -80,6 +83,9 @@ export function limitEnv(owner = "route test"): LimitEnv {
     warnings,
     advance(ms) {
       nowMs += ms;
+    },
+    setWallClock(byMs) {
+      wallMs += byMs;
     },
     views: () => env.limits.views(),
     reload(compile) {

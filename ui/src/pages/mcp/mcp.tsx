@@ -8,7 +8,7 @@ import { livingOf } from "../../data/mcp-targets.ts";
 import { usePoll } from "../../data/poll.ts";
 import { tasks, tasksOfKind } from "../../data/tasks.ts";
 import { param, setParams } from "../../frame/router.ts";
-import { visible } from "../../parts/format.ts";
+import { ageText, visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Branch } from "../runtime/task-tree.tsx";
@@ -117,8 +117,8 @@ function Targets({ backends }: { backends: readonly DumpBackend[] }) {
 function TargetRow({ backend, target }: { backend: string; target: Record<string, unknown> }) {
   const name = textOf(target.name);
   const living = livingOf(backend, name);
-  const error = living.lastError === "" ? textOf(target.lastError) : living.lastError;
-  const isFailing = living.failing > 0 || error !== "";
+  const { isFailing, agoMs } = living;
+  const isOver = !isFailing && living.lastError !== "";
   return (
     <tr>
       <td class="mono">{visible(name)}</td>
@@ -134,7 +134,10 @@ function TargetRow({ backend, target }: { backend: string; target: Record<string
         </Status>
       </td>
       <td class="wrap">
-        {visible(error)}
+        <span class={isOver ? "muted" : ""}>
+          {isOver && agoMs !== undefined ? `${ageText(agoMs)} ago: ` : ""}
+          {visible(living.lastError)}
+        </span>
         {living.stderr.length === 0 ? null : (
           <details>
             <summary>stderr</summary>

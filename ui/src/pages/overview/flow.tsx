@@ -118,7 +118,7 @@ function Leaves({ backend }: { backend: DumpBackend | undefined }) {
 }
 
 function isFailing(backend: string, leaf: Leaf): boolean {
-  return leaf.kind === "target" && livingOf(backend, leaf.name).failing > 0;
+  return leaf.kind === "target" && livingOf(backend, leaf.name).isFailing;
 }
 
 function subtitleOf(kind: NodeKind, name: string, dump: Dump): string {

@@ -112,7 +112,7 @@ function sentencesOf(dump: Dump): Sentence[] {
     ...dump.backends.flatMap((backend) =>
       leavesOf(backend)
         .filter(
-          ({ kind, name, state }) => state === "bad" || (kind === "target" && livingOf(backend.name, name).failing > 0),
+          ({ kind, name, state }) => state === "bad" || (kind === "target" && livingOf(backend.name, name).isFailing),
         )
         .map(({ name }) => {
           const { lastError } = livingOf(backend.name, name);

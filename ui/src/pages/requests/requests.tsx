@@ -168,7 +168,8 @@ function searchText(row: RequestRow): string {
 
 function countText(shown: number, all: number | undefined): string {
   if (all === undefined) return "Requests";
-  return shown === all ? `${all} requests` : `${shown} of ${all} requests`;
+  const noun = all === 1 ? "request" : "requests";
+  return shown === all ? `${all} ${noun}` : `${shown} of ${all} ${noun}`;
 }
 
 function NoRequests() {

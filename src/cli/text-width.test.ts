@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { table } from "./table.ts";
+import { breakLines, textWidth } from "./text-width.ts";
+
+for (const [text, width] of [
+  ["", 0],
+  ["plain", 5],
+  ["größe", 5],
+  ["e\u0301", 1],
+  ["工具", 4],
+  ["a工b", 4],
+  ["🔧", 2],
+  ["µs → ✗", 6],
+] as const)
+  test(`${JSON.stringify(text)} takes ${width} columns`, () => {
+    assert.equal(textWidth(text), width);
+  });
+
+test("lines break where the next character would not fit, never inside of one", () => {
+  assert.deepEqual(breakLines("", 4), [""]);
+  assert.deepEqual(breakLines("abcdef", 4), ["abcd", "ef"]);
+  assert.deepEqual(breakLines("abcd", 4), ["abcd"]);
+  assert.deepEqual(breakLines("a工具b", 4), ["a工", "具b"]);
+  assert.deepEqual(breakLines("🔧🔧🔧", 5), ["🔧🔧", "🔧"]);
+  assert.deepEqual(breakLines("工具", 1), ["工", "具"]);
+});
+
+test("columns of a table line up with wide characters in them", () => {
+  assert.equal(
+    table([
+      ["NAME", "ROUTE"],
+      ["工具", "a"],
+      ["b", "c"],
+    ]),
+    "NAME  ROUTE\n工具  a\nb     c\n",
+  );
+});
+
+test("cells are cut, the last one of a row later where it is asked for", () => {
+  const long = "x".repeat(100);
+  assert.equal(table([[long, long]]), `${"x".repeat(59)}…  ${"x".repeat(59)}…\n`);
+  assert.equal(table([[long, long]], 200), `${"x".repeat(59)}…  ${long}\n`);
+});

@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { anAnsweredExchange } from "../../test/support/exchange.ts";
+import { ATTRIBUTES } from "../cel/attributes.ts";
+import { compileExpression } from "../cel/expression.ts";
+import type { Facts } from "../core/exchange.ts";
+
+/** Everything that policies and backends can find out; its type names what exists. */
+const FACTS: Required<Facts> = {
+  jwt: { iss: "i", sub: "s", aud: "a", exp: 1, "<claim>": 1 },
+  apiKey: { user_id: "u", "<name>": 1 },
+  basicAuth: { username: "u" },
+  llm: {
+    requestModel: "m",
+    responseModel: "m",
+    provider: "p",
+    streaming: true,
+    inputTokens: 1,
+    outputTokens: 1,
+    totalTokens: 2,
+    cachedInputTokens: 1,
+    cacheCreationInputTokens: 1,
+    reasoningTokens: 1,
+    cost: 0.5,
+  },
+  mcp: {
+    methodName: "tools/call",
+    sessionId: "s",
+    target: "t",
+    tool: { name: "n", target: "t" },
+    prompt: { name: "n", target: "t" },
+    resource: { uri: "u", target: "t" },
+  },
+  backend: { name: "b", type: "mcp", protocol: "mcp" },
+};
+
+test("every field of the reference can be read", () => {
+  const exchange = anAnsweredExchange({ headers: { "<name>": "x" }, responseHeaders: { "<name>": "x" }, body: "b" });
+  Object.assign(exchange.facts, FACTS);
+  exchange.route = "r";
+  if (exchange.response) exchange.response.body = Buffer.from("b");
+  for (const { path } of ATTRIBUTES.flatMap(({ fields }) => fields)) {
+    const source = path.replace(/\.(<\w+>)$/, '["$1"]');
+    const result = compileExpression(source).evaluate(exchange.attributes);
+    assert.ok(result.ok, `${source}: ${result.ok ? "" : result.error}`);
+  }
+});

@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { loadConfig } from "./load.ts";
+
+/** What is wrong with a configuration, without the file's name. */
+function linesOf(text: string): string[] {
+  const loaded = loadConfig([{ file: "f", text }], {});
+  return loaded.ok ? [] : loaded.problems.map((problem) => problem.toLine().replace(/^f:/, ""));
+}
+
+const limit = (entry: string): string =>
+  `gateways: { default: { port: 0 } }\nroutes:\n  - policies:\n      rateLimit: { local: [${entry}] }\n`;
+const LOCAL = "routes[0].policies.rateLimit.local[0]";
+const rules = (rule: string): string =>
+  `gateways: { default: { port: 0 } }\nroutes:\n  - policies:\n      authorization: { rules: [${rule}] }\n`;
+const RULE = "routes[0].policies.authorization.rules[0]";
+
+const refused: [name: string, text: string, lines: string[]][] = [
+  [
+    "ports that are none",
+    "gateways: { a: { port: 70000 }, b: { port: -1 }, c: { port: x }, d: { port: 3.5 } }",
+    [
+      "1:24: gateways.a.port: must be at most 65535",
+      "1:44: gateways.b.port: must be at least 0",
+      "1:61: gateways.c.port: expected a number, found a text",
+      "1:77: gateways.d.port: expected a whole number, found the number 3.5",
+    ],
+  ],
+  [
+    "a port twice, in both layouts",
+    "gateways: { a: { port: 5001 }, b: { port: 5001 } }\nmcp: { port: 5001, targets: [{ name: x, stdio: { cmd: cat } }] }",
+    [
+      "1:43: gateways.b.port: port 5001 is already used by gateways.a",
+      "2:14: mcp.port: port 5001 is already used by gateways.b",
+    ],
+  ],
+  [
+    "a limit of requests and of tokens",
+    limit("{ requests: 1, tokens: 2, unit: Hours }"),
+    [`4:28: ${LOCAL}: only one of \`requests\`, \`tokens\` may be given, found requests and tokens`],
+  ],
+  ["a limit of nothing", limit("{ unit: Hours }"), [`4:28: ${LOCAL}: one of \`requests\`, \`tokens\` is needed`]],
+  ["a limit of zero", limit("{ requests: 0, unit: Hours }"), [`4:40: ${LOCAL}.requests: must be at least 1`]],
+  ["a negative burst", limit("{ requests: 1, unit: Hours, burst: -1 }"), [`4:63: ${LOCAL}.burst: must be at least 0`]],
+  [
+    "a burst of tokens",
+    limit("{ tokens: 1, unit: Hours, burst: 1 }"),
+    [`4:61: ${LOCAL}.burst: \`burst\` can only be used with \`requests\``],
+  ],
+  ["no unit", limit("{ requests: 1 }"), [`4:28: ${LOCAL}.unit: required field is missing`]],
+  [
+    "a unit in another case",
+    limit("{ requests: 1, unit: seconds }"),
+    [`4:49: ${LOCAL}.unit: expected "Seconds" or "Minutes" or "Hours", did you mean "Seconds"?`],
+  ],
+  [
+    "a key that is no expression",
+    limit("{ requests: 1, unit: Hours, key: 'jwt.sub +' }"),
+    [`4:61: ${LOCAL}.key: cel: syntax error at \`+\``],
+  ],
+  [
+    "a rule of two kinds",
+    rules("{ allow: 'true', deny: 'true' }"),
+    [`4:49: ${RULE}.deny: cannot stand beside \`allow\``],
+  ],
+  [
+    "a rule of an unknown kind",
+    rules("{ alow: 'true' }"),
+    [`4:32: ${RULE}.allow: required field is missing`, `4:34: ${RULE}.alow: unknown field, did you mean "allow"?`],
+  ],
+  ["a rule that is a number", rules("5"), [`4:32: ${RULE}: expected a text or an object`]],
+  [
+    "a text that is a number to YAML, and says what helps; of a secret only the type is told",
+    "gateways: { default: { port: 0 } }\nroutes: [{ name: 5, policies: { apiKey: { keys: [{ key: 12345678 }] } } }]",
+    [
+      "2:18: routes[0].name: expected a text, found the number 5: put it in quotes",
+      "2:57: routes[0].policies.apiKey.keys[0].key: expected a text, found a number: put it in quotes",
+    ],
+  ],
+  ["a list", "- a", ["1:1: expected an object, found a list"]],
+];
+for (const [name, text, lines] of refused) {
+  test(`refuses ${name}`, () => assert.deepEqual(linesOf(text), lines));
+}
+
+test("names of an object's own members are names of gateways", () => {
+  const text = "gateways: { constructor: { port: 0 } }\nroutes: [{ name: toString, gateways: [constructor] }]";
+  assert.deepEqual(linesOf(text), []);
+  assert.deepEqual(linesOf(text.replace("[constructor]", "[hasOwnProperty]")), [
+    '2:38: routes[0].gateways: there is no gateway named "hasOwnProperty"',
+  ]);
+});
+
+for (const [text, isEmpty] of [
+  ["", true],
+  ["# nothing\n", true],
+  ["---\n", true],
+  ["{}", false],
+  ["kind: GatewayPolicy", false],
+] as const) {
+  test(`${JSON.stringify(text)} is ${isEmpty ? "" : "not "}empty`, () => {
+    const loaded = loadConfig([{ file: "f", text }], {});
+    assert.equal(loaded.ok && loaded.isEmpty, isEmpty);
+  });
+}
