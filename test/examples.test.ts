@@ -1,6 +1,7 @@
 /**
  * Every example loads and runs: a README, the schema line, a configuration that is valid, and a gateway that becomes
- * ready with it. What the examples of plain HTTP promise in their READMEs is tried here too.
+ * ready with it; documents lead to it. What the examples that need no foreign program promise in their READMEs is tried
+ * here too.
  */
 import assert from "node:assert/strict";
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -17,6 +18,8 @@ import { certificates } from "./support/tls/certificates.ts";
 
 const examples = join(process.cwd(), "examples");
 const SCHEMA_LINE = "# yaml-language-server: $schema=../../schema/config.schema.json\n";
+/** What an example takes from the environment to find its port. */
+const ANY_PORT = { PORT: "0" };
 const names = readdirSync(examples, { withFileTypes: true })
   .filter((entry) => entry.isDirectory() && existsSync(join(examples, entry.name, "config.yaml")))
   .map(({ name }) => name);
@@ -49,7 +52,7 @@ async function run(t: TestContext, name: string, environment: Record<string, str
   const lines: string[] = [];
   const app = await startApp({
     sources: [file, ...resourcesIn(folder)],
-    environment: { ...values, ...environment },
+    environment: { ...values, ...ANY_PORT, ...environment },
     clock: systemClock,
     output: { write: (line) => void lines.push(line), dropped: () => 0, flushSync: () => undefined },
     version: "test",
@@ -75,6 +78,21 @@ function resourcesIn(folder: string): string[] {
     .map((name) => join(folder, name))
     .filter((path) => /^kind:/m.test(readFileSync(path, "utf8")));
 }
+
+test("every example is in the list of examples and is led to by a page of the documents", () => {
+  const list = readFileSync(join(examples, "README.md"), "utf8");
+  const docs = join(process.cwd(), "docs");
+  const pages = readdirSync(docs)
+    .filter((file) => file.endsWith(".md"))
+    .map((file) => readFileSync(join(docs, file), "utf8"));
+  for (const name of names) {
+    assert.ok(list.includes(`](${name}/)`), `${name} in examples/README.md`);
+    assert.ok(
+      pages.some((text) => new RegExp(`\\]\\(\\.\\./examples/${name}/?\\)`).test(text)),
+      `${name} in docs`,
+    );
+  }
+});
 
 for (const name of names) {
   test(`examples/${name} has a README and the schema line, loads and listens`, async (t) => {
@@ -164,4 +182,60 @@ test("direct-response: health, nothing to be found, and maintenance", async (t) 
   assert.equal(closed.status, 503);
   assert.match(closed.text, /retry-after: 120/);
   assert.deepEqual(closed.errors, []);
+});
+
+const CHAT = JSON.stringify({ model: "demo", messages: [{ role: "user", content: "Tell me about rate limits." }] });
+
+async function chat(url: string, headers: Record<string, string>): Promise<Response> {
+  const answer = await fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: CHAT,
+  });
+  await answer.text();
+  return answer;
+}
+
+test("api-keys: the key says who it is, and the owner's tier what he may", async (t) => {
+  const example = await run(t, "api-keys");
+  for (const [headers, status] of [
+    [{ authorization: "Bearer alice-secret" }, 200],
+    [{ "x-api-key": "alice-secret" }, 200],
+    [{ authorization: "Bearer bob-secret" }, 403],
+    [{ authorization: "Bearer wrong" }, 401],
+  ] as const) {
+    assert.equal((await chat(example.url(), headers)).status, status, JSON.stringify(headers));
+  }
+});
+
+test("limits-per-user: the call that overshoots is answered, the next is refused, another user is not", async (t) => {
+  const example = await run(t, "limits-per-user");
+  const alice = { authorization: "Bearer alice-secret" };
+  let answer = await chat(example.url(), alice);
+  assert.equal(answer.headers.get("x-ratelimit-limit"), "100");
+  for (let left = 8; answer.status === 200 && left > 0; left--) answer = await chat(example.url(), alice);
+  assert.equal(answer.status, 429);
+  assert.equal(answer.headers.get("retry-after"), answer.headers.get("x-ratelimit-reset"));
+  assert.equal((await chat(example.url(), { authorization: "Bearer bob-secret" })).status, 200);
+});
+
+test("limits-gateway-ceiling: the ceiling holds over all routes, and a refused request costs nothing", async (t) => {
+  const example = await run(t, "limits-gateway-ceiling");
+  const ask = async (path: string, times: number): Promise<number[]> => {
+    const statuses: number[] = [];
+    for (let i = 0; i < times; i++) statuses.push((await fetch(example.url() + path)).status);
+    return statuses;
+  };
+  assert.deepEqual(await ask("/search", 3), [200, 200, 429]);
+  assert.deepEqual(await ask("/", 4), [200, 200, 200, 429]);
+});
+
+test("mcp-tools-by-role: who has no role is refused, before any server is started", async (t) => {
+  const example = await run(t, "mcp-tools-by-role");
+  const status = async (headers: Record<string, string>): Promise<number> =>
+    (await fetch(`${example.url()}/mcp`, { method: "POST", headers })).status;
+  assert.equal(await status({ "x-api-key": "eve-secret" }), 403);
+  assert.equal(await status({}), 401);
+  // Admitted: only now the protocol looks at it, and misses the content type.
+  assert.equal(await status({ "x-api-key": "bob-secret" }), 415);
 });

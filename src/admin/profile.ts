@@ -3,6 +3,7 @@
  * `go tool pprof`. The profiler is native code and loaded when it is first asked for; one profile at a time.
  */
 import type { Clock } from "../lib/clock.ts";
+import { exportsOf } from "../lib/exports-of.ts";
 import type { Logger } from "../lib/logger.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, textAnswer } from "./endpoint.ts";
 import type { HeapSampling } from "./heap-sampling.ts";
@@ -125,8 +126,7 @@ export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
 }
 
 async function loadPprof(): Promise<Pprof> {
-  const module = (await import("@datadog/pprof")) as Pprof & { default?: Pprof };
-  return module.default ?? module;
+  return exportsOf(await import("@datadog/pprof"));
 }
 
 function notLoadable(error: unknown): AdminAnswer {

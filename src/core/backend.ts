@@ -17,6 +17,8 @@ export interface BackendCall {
   /** Returns false when the client is slower: wait for `BackendRun.resume`. */
   data(chunk: Buffer): boolean;
   end(trailers?: readonly string[]): void;
+  /** The answer will say, in the backend's own protocol, that it could not be had: for the log and the records. */
+  problem(reason: string): void;
   /** Nothing more will come. Before `head` it becomes an error answer, after it the connection is cut. */
   fail(error: unknown): void;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;

@@ -5,18 +5,20 @@
 import { createSseParser } from "../lib/sse.ts";
 import { createEventStreamReader } from "./aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "./decode-answer.ts";
-import { estimateTextTokens } from "./estimate.ts";
+import { type AnswerReport, createEventMeter } from "./event-meter.ts";
 import { isMembers, type Members, parseMembers, parseValue } from "./json.ts";
 import { JsonScanner, jsonKeys } from "./json-scanner.ts";
+import { createLargeEvent, type LargeEvent } from "./large-event.ts";
 import { quickUsage } from "./quick-usage.ts";
-import { bytesMayHoldUsage, endsEvent, modelOf, textOf, usageOf } from "./stream-event.ts";
-import { mergeUsage, readUsage, type Usage } from "./usage.ts";
+import { bytesMayHoldUsage, endsEvent, modelOf, usageOf } from "./stream-event.ts";
+import { mergeUsage, readUsage } from "./usage.ts";
 
 /** An event larger than this is passed on unread. */
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_VALUE_BYTES = 64 * 1024;
 /** Encoded answers are decoded at their end, up to this many bytes. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
+const DECODED_PIECE_BYTES = 64 * 1024;
 /** The first chunks are kept for their text, later ones by sample: reading each would cost a tenth of a stream. */
 const CHUNKS_READ = 8;
 const SAMPLE_EVERY = 16;
@@ -25,16 +27,8 @@ const MAX_SAMPLED_BYTES = 4 * 1024;
 const JSON_BYTES_PER_TOKEN = 5;
 const PARSED_BYTES = 4 * 1024;
 const NO_BYTES = Buffer.alloc(0);
+const BLANK_LINE = Buffer.from("\n\n");
 const ANSWER_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
-
-/** What an answer said of itself. */
-export interface AnswerReport {
-  /** What the provider said, if it said something. */
-  readonly usage: Usage | undefined;
-  readonly responseModel: string | undefined;
-  /** Estimated tokens of the text that came after the last usage: all of it if there was none. */
-  readonly uncountedTokens: number;
-}
 
 export interface AnswerReader {
   data(chunk: Buffer, mayHoldUsage?: boolean): void;
@@ -54,18 +48,18 @@ function createReader(contentType = ""): AnswerReader {
 
 function createSseReader(): AnswerReader {
   const meter = createEventMeter();
-  let readable = true;
   let atBoundary = true;
   let chunks = 0;
   /** Whole events whose text is read only if the stream turns out to have no usage. */
   let samples: Buffer[] = [];
   let sampledBytes = 0;
-  const parser = createSseParser((event) => {
-    if (meter.event(event.data)) {
-      samples = [];
-      sampledBytes = 0;
-    }
-  }, MAX_EVENT_BYTES);
+  const take = (data: string): void => {
+    if (!meter.event(data)) return;
+    samples = [];
+    sampledBytes = 0;
+  };
+  let parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);
+  let large: LargeEvent | undefined;
 
   /** Whether a chunk of whole events without usage needs no reading now. */
   function putAside(chunk: Buffer): boolean {
@@ -81,28 +75,45 @@ function createSseReader(): AnswerReader {
     return true;
   }
 
+  /** Only of an event beyond all measure: its end may hold usage (OpenAI repeats whole images in its last event). */
+  function passLarge(chunk: Buffer): void {
+    if (large === undefined) return;
+    const end = large.push(chunk);
+    if (end < 0) return;
+    const usage = large.usage();
+    large = undefined;
+    parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);
+    if (usage !== undefined) take(usage);
+    if (end < chunk.length) read(chunk.subarray(end));
+  }
+
+  function read(chunk: Buffer): void {
+    meter.bytes(chunk.length, true);
+    try {
+      parser.push(chunk);
+    } catch {
+      large = createLargeEvent();
+      passLarge(chunk);
+    }
+  }
+
   return {
     data(chunk, mayHoldUsage) {
-      if (!readable) return;
       const endsWhole = endsEvent(chunk);
       const isWhole = atBoundary && endsWhole;
       atBoundary = endsWhole;
       chunks += 1;
-      if (isWhole && !(mayHoldUsage ?? bytesMayHoldUsage(chunk)) && putAside(chunk)) return;
-      meter.bytes(chunk.length, true);
-      try {
-        parser.push(chunk);
-      } catch {
-        // An event beyond all measure: its bytes go on, its text is not counted.
-        readable = false;
-      }
+      if (large !== undefined) passLarge(chunk);
+      else if (!isWhole || (mayHoldUsage ?? bytesMayHoldUsage(chunk)) || !putAside(chunk)) read(chunk);
     },
     finish(complete) {
+      // Some servers leave out the blank line behind their last event.
+      if (complete && !atBoundary && large === undefined) read(BLANK_LINE);
       if (!complete || !meter.knowsAll) {
         const held = createSseParser((event) => void meter.event(event.data), MAX_EVENT_BYTES);
         for (const chunk of samples) held.push(chunk);
       }
-      return meter.finish();
+      return meter.finish(complete);
     },
   };
 }
@@ -131,55 +142,6 @@ function awsEventText(payload: Buffer): string {
   if (!text.startsWith('{"bytes"')) return text;
   const wrapped = parseMembers(text)?.bytes;
   return typeof wrapped === "string" ? Buffer.from(wrapped, "base64").toString("utf8") : text;
-}
-
-/** Adds up what events say; of the chunks that were not read it supposes what it saw in the others. */
-function createEventMeter() {
-  let usage: Members | undefined;
-  let model: string | undefined;
-  let bytes = 0;
-  let bytesRead = 0;
-  let tokensRead = 0;
-  return {
-    bytes(size: number, isRead: boolean): void {
-      bytes += size;
-      if (isRead) bytesRead += size;
-    },
-    /** True if the event counts all that was said before it. */
-    event(data: string): boolean {
-      const event = parseMembers(data);
-      if (event === undefined) return false;
-      model ??= modelOf(event);
-      const counted = usageOf(event);
-      if (counted !== undefined) usage = mergeUsage(usage, counted);
-      if (counted !== undefined && countsOutput(counted)) {
-        bytes = 0;
-        bytesRead = 0;
-        tokensRead = 0;
-        return true;
-      }
-      const text = textOf(event);
-      if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
-      return false;
-    },
-    get knowsAll(): boolean {
-      return usage !== undefined && model !== undefined;
-    },
-    finish: (): AnswerReport => ({
-      usage: readUsage(usage),
-      responseModel: model,
-      // A chunk that holds usage is whole: what follows in it was read.
-      uncountedTokens: bytesRead === 0 ? tokensRead : Math.ceil((tokensRead * bytes) / bytesRead),
-    }),
-  };
-}
-
-/** The first chunks of some streams count only their input: what they say is not counted yet. */
-function countsOutput(usage: Members): boolean {
-  const { candidatesTokenCount, output_tokens, completion_tokens, outputTokens, outputTokenCount } = usage;
-  return [candidatesTokenCount, output_tokens, completion_tokens, outputTokens, outputTokenCount].some(
-    (count) => typeof count === "number",
-  );
 }
 
 function createJsonReader(): AnswerReader {
@@ -242,7 +204,9 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
     finish(complete) {
       const reader = createReader(contentType);
       const decoded = size <= MAX_ENCODED_BYTES ? decodeAnswer(Buffer.concat(chunks), contentEncoding) : undefined;
-      if (decoded !== undefined) reader.data(decoded);
+      // In pieces as from a network: the readers hold one event, not all of them.
+      for (let at = 0; decoded !== undefined && at < decoded.length; at += DECODED_PIECE_BYTES)
+        reader.data(decoded.subarray(at, at + DECODED_PIECE_BYTES));
       return reader.finish(complete);
     },
   };

@@ -29,13 +29,20 @@ export function createEventStreamReader(
   onMessage: (message: EventStreamMessage) => void,
   maxMessageBytes: number,
 ): EventStreamReader {
-  let held: Buffer = Buffer.alloc(0);
+  /** Put together only when a message is whole: bytes that drip in are not copied again with each drop. */
+  let pieces: Buffer[] = [];
+  let heldBytes = 0;
+  let neededBytes = PRELUDE_BYTES;
   return {
     get atBoundary() {
-      return held.length === 0;
+      return heldBytes === 0;
     },
     push(chunk) {
-      let bytes = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
+      pieces.push(chunk);
+      heldBytes += chunk.length;
+      if (heldBytes < neededBytes) return;
+      let bytes = pieces.length === 1 ? chunk : Buffer.concat(pieces, heldBytes);
+      neededBytes = PRELUDE_BYTES;
       while (bytes.length >= PRELUDE_BYTES) {
         const total = bytes.readUInt32BE(0);
         if (total > maxMessageBytes) throw new Error(`an event stream message is larger than ${maxMessageBytes} bytes`);
@@ -43,11 +50,15 @@ export function createEventStreamReader(
           throw new Error("an event stream message is shorter than its frame");
         if (crc32(bytes.subarray(0, 8)) !== bytes.readUInt32BE(8))
           throw new Error("the checksum of an event stream prelude is wrong");
-        if (bytes.length < total) break;
+        if (bytes.length < total) {
+          neededBytes = total;
+          break;
+        }
         onMessage(readMessage(bytes.subarray(0, total)));
         bytes = bytes.subarray(total);
       }
-      held = bytes;
+      pieces = bytes.length === 0 ? [] : [bytes];
+      heldBytes = bytes.length;
     },
   };
 }

@@ -48,3 +48,23 @@ test("the list of models is found at its usual places only", () => {
   assert.equal(modelsPathOf("/v1/chat/completions"), undefined);
   assert.equal(modelsPathOf("/supermodels"), undefined);
 });
+
+const stored: [path: string, suffix: string | undefined][] = [
+  ["/v1/files", "/files"],
+  ["/openai/v1/files/f-1/content", "/files/f-1/content"],
+  ["/v1/batches", "/batches"],
+  ["/v1/threads/t/messages", "/threads/t/messages"],
+  ["/v1/responses/r-1/cancel", "/responses/r-1/cancel"],
+  ["/v1/messages/batches", "/messages/batches"],
+  ["/v1/messages", undefined],
+  ["/files", undefined],
+  ["/v1/filesystem", undefined],
+];
+for (const [path, suffix] of stored) {
+  test(`${path} is ${suffix === undefined ? "a question to a model" : "passed on, and costs nothing"}`, () => {
+    const dialect = dialectOf(path);
+    assert.equal(dialect.free, suffix !== undefined);
+    if (suffix !== undefined) assert.deepEqual([dialect.format, dialect.suffix], ["opaque", suffix]);
+    else assert.notEqual(dialect.format, "opaque");
+  });
+}

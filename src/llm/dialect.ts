@@ -57,22 +57,25 @@ const GEMINI =
   /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|rawPredict|streamRawPredict)$/;
 /** `/model/<id>/<verb>`; the id is percent-encoded. */
 const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
+/** Everything else below the API's version: files, batches, what is stored. Nothing is generated while it answers. */
+const STORED =
+  /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
 const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
 
 export function dialectOf(path: string): Dialect {
   for (const [suffix, format, free = false] of SUFFIXES) {
-    if (path.endsWith(suffix)) return { format, suffix, pathModel: undefined, pathStream: undefined, free };
+    // The threads of OpenAI's older API hold messages too.
+    if (path.endsWith(suffix) && !(format === "messages" && STORED.test(path)))
+      return { format, suffix, pathModel: undefined, pathStream: undefined, free };
   }
   const gemini = GEMINI.exec(path);
   if (gemini) return geminiDialect(gemini[0], gemini[2] as string, gemini[3] as string);
   const bedrock = BEDROCK.exec(path);
   if (bedrock) return bedrockDialect(bedrock[0], bedrock[1] as string, bedrock[2] as string);
+  const stored = STORED.exec(path);
+  if (stored)
+    return { format: "opaque", suffix: stored[1] as string, pathModel: undefined, pathStream: undefined, free: true };
   return { format: "chat", suffix: "/chat/completions", pathModel: undefined, pathStream: undefined, free: false };
-}
-
-/** Whether the path ends as an LLM API's does, or is merely taken for chat. */
-export function isKnownLlmPath(path: string): boolean {
-  return SUFFIXES.some(([suffix]) => path.endsWith(suffix)) || GEMINI.test(path) || BEDROCK.test(path);
 }
 
 export function modelsPathOf(path: string): ModelsPath | undefined {

@@ -1,42 +1,11 @@
 /**
  * The estimated input of an LLM request, in whichever dialect it is written: all text below the members that carry
  * the prompt, a constant per message, the definitions of tools, and a flat price per image or file.
- * One pass over the bytes, no tree; encoded images are skipped, not read.
+ * One pass over the bytes, no tree, no strings; encoded images are skipped, not read.
  */
-import { estimateTextTokens } from "./estimate.ts";
+import { estimateJsonTextTokens, SAMPLED_BYTES } from "./estimate.ts";
 import { endOfString } from "./json-string.ts";
-
-/** Members of the outermost object that become input. */
-const PROMPT = new Set([
-  "messages",
-  "input",
-  "prompt",
-  "system",
-  "instructions",
-  "contents",
-  "systemInstruction",
-  "system_instruction",
-]);
-/** Their property names become input as well. */
-const DEFINITIONS = new Set(["tools", "functions", "toolConfig", "response_format", "text", "output_config"]);
-/** Words of the protocol, not of the prompt. */
-const SILENT = new Set([
-  "role",
-  "type",
-  "id",
-  "tool_call_id",
-  "call_id",
-  "tool_use_id",
-  "toolUseId",
-  "mime_type",
-  "mimeType",
-  "media_type",
-  "format",
-  "detail",
-  "signature",
-  "ttl",
-]);
-const MEDIA = new Set(["data", "bytes", "file_data", "url", "image_url", "file_uri", "fileUri", "uri", "file_id"]);
+import { CONTENT, DEFINITIONS, flagsOfKey, HOLDER, MEDIA, PROMPT, ROLE, SILENT } from "./prompt-keys.ts";
 
 /** Providers put a few marks around every message. */
 const MESSAGE_TOKENS = 4;
@@ -44,22 +13,38 @@ const MESSAGE_TOKENS = 4;
 const MEDIA_TOKENS = 1000;
 /** What every request costs, whatever it says. */
 const BASE_TOKENS = 3;
-/** Longer strings are not decoded first: escapes are rare enough in them. */
-const DECODED_BYTES = 64 * 1024;
+/** A property's name in a definition and the marks around it; long names are two words. */
+const KEY_TOKENS = 2;
+/** So much of a request is read whole; of each longer text behind it a twelfth, because many texts make a good sample. */
+const READ_WHOLE_BYTES = 1024;
+const SHORT_TEXT_BYTES = 64;
+/** Deeper names are not remembered: no dialect nests its own words so far. */
+const REMEMBERED_DEPTH = 32;
 
 const QUOTE = 34;
-const BACKSLASH = 92;
+const COLON = 58;
+const OPEN_BRACKET = 91;
+const CLOSE_BRACKET = 93;
+const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
 
 export function estimateRequestTokens(bytes: Buffer): number {
   let tokens = BASE_TOKENS;
   let depth = 0;
-  let topKey = "";
-  let key = "";
-  let i = 0;
-  while (i < bytes.length) {
+  let top = 0;
+  let key = 0;
+  let readBytes = 0;
+  /** The last name at each depth: what an object stands under. */
+  const names = new Uint8Array(REMEMBERED_DEPTH);
+  const { length } = bytes;
+  for (let i = 0; i < length; ) {
     const byte = bytes[i] as number;
-    if (byte === 123 || byte === 91) depth += 1;
-    else if (byte === 125 || byte === 93) depth -= 1;
+    if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
+      depth += 1;
+      i += 1;
+      continue;
+    }
+    if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth -= 1;
     if (byte !== QUOTE) {
       i += 1;
       continue;
@@ -67,28 +52,24 @@ export function estimateRequestTokens(bytes: Buffer): number {
     const start = i + 1;
     const end = endOfString(bytes, start);
     i = skipBlanks(bytes, end + 1);
-    if (bytes[i] === 58) {
-      // Keys are short: a longer one is nobody's word.
-      key = end - start <= 64 ? bytes.toString("latin1", start, end) : "";
-      if (depth === 1) topKey = key;
-      else if (DEFINITIONS.has(topKey)) tokens += 1 + estimateTextTokens(bytes, start, end);
-      if (key === "role" && depth > 1) tokens += MESSAGE_TOKENS;
-    } else if (PROMPT.has(topKey) || DEFINITIONS.has(topKey)) tokens += valueTokens(bytes, start, end, key);
+    if (bytes[i] === COLON) {
+      key = flagsOfKey(bytes, start, end);
+      if (depth < REMEMBERED_DEPTH) names[depth] = key;
+      if (depth === 1) top = key;
+      else if ((top & DEFINITIONS) !== 0) tokens += KEY_TOKENS + ((end - start) >> 4);
+      if ((key & ROLE) !== 0 && depth > 1) tokens += MESSAGE_TOKENS;
+    } else if ((top & (PROMPT | DEFINITIONS)) !== 0 && (key & SILENT) === 0) {
+      const isMedia = (key & MEDIA) !== 0 || ((key & CONTENT) !== 0 && ((names[depth - 1] ?? 0) & HOLDER) !== 0);
+      if (isMedia) tokens += MEDIA_TOKENS;
+      else {
+        const share =
+          readBytes < READ_WHOLE_BYTES ? SAMPLED_BYTES : Math.max(SHORT_TEXT_BYTES, Math.floor((end - start) / 12));
+        tokens += estimateJsonTextTokens(bytes, start, end, Math.min(share, SAMPLED_BYTES));
+        readBytes += end - start;
+      }
+    }
   }
   return Math.ceil(tokens);
-}
-
-function valueTokens(bytes: Buffer, start: number, end: number, key: string): number {
-  if (SILENT.has(key)) return 0;
-  if (MEDIA.has(key)) return MEDIA_TOKENS;
-  const size = end - start;
-  if (size > DECODED_BYTES || !bytes.subarray(start, end).includes(BACKSLASH))
-    return estimateTextTokens(bytes, start, end);
-  try {
-    return estimateTextTokens(Buffer.from(JSON.parse(`"${bytes.toString("utf8", start, end)}"`) as string));
-  } catch {
-    return estimateTextTokens(bytes, start, end);
-  }
 }
 
 function skipBlanks(bytes: Buffer, from: number): number {

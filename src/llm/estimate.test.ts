@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../test/support/cpu-time.ts";
-import { estimateTextTokens } from "./estimate.ts";
+import { estimateJsonTextTokens, estimateTextTokens } from "./estimate.ts";
 import { estimateRequestTokens } from "./estimate-request.ts";
 
 /** Counts of the o200k vocabulary, taken once with a tokeniser. */
@@ -50,6 +50,32 @@ for (const { name, tokens, text } of samples) {
   });
 }
 
+const requestOf = (contents: readonly string[]) =>
+  Buffer.from(JSON.stringify({ model: "m", messages: contents.map((content) => ({ role: "user", content })) }));
+for (const { name, tokens, text } of samples) {
+  const copies = Math.ceil((20 * 1024) / Buffer.byteLength(text));
+  for (const [kind, contents] of [
+    ["one long message", [text.repeat(copies)]],
+    ["many short messages", new Array<string>(copies).fill(text)],
+  ] as const) {
+    test(`the estimate of a 20 KB request in ${name}, as ${kind}, is within 25 % of the real count`, () => {
+      const real = tokens * copies + 4 * contents.length + 3;
+      const estimate = estimateRequestTokens(requestOf(contents));
+      assert.ok(Math.abs(estimate / real - 1) <= 0.25, `${estimate} for ${real}`);
+    });
+  }
+}
+
+test("backslashes are escapes in a JSON string and signs in a text", () => {
+  const text = Buffer.from(String.raw`a\n`.repeat(10));
+  assert.ok(estimateTextTokens(text) > estimateJsonTextTokens(text, 0, text.length));
+});
+
+test("an escape that is cut off at the end of the bytes is read to its end and no further", () => {
+  for (const text of ["abc\\", "abc\\u", "abc\\u4e", "\\ud83d"])
+    assert.ok(Number.isFinite(estimateJsonTextTokens(Buffer.from(text), 0, Buffer.byteLength(text))), text);
+});
+
 test("a long text is sampled, and the sample stands for the whole", () => {
   const text = samples[0]?.text ?? "";
   const one = estimateTextTokens(Buffer.from(text));
@@ -85,6 +111,14 @@ test("an encoded image has a flat price, whatever its size", () => {
   assert.ok(estimateRequestTokens(image(100)) > 1000);
 });
 
+test("a tool's argument that is called url or data is text, not an image", () => {
+  const call = (input: unknown) =>
+    Buffer.from(JSON.stringify({ messages: [{ role: "assistant", content: [{ type: "tool_use", input }] }] }));
+  assert.ok(estimateRequestTokens(call({ url: "https://example.com/a", data: "b" })) < 50);
+  const picture = { type: "image", source: { type: "base64", data: "AAAA" } };
+  assert.ok(estimateRequestTokens(request([picture])) > 1000);
+});
+
 test("escaped characters weigh as much as plain ones", () => {
   const plain = request("人工智能是计算机科学的一个分支");
   const escaped = Buffer.from(
@@ -117,6 +151,9 @@ test("every dialect's prompt is found", () => {
     { system: [{ text }], messages: [] },
     { prompt: text },
     { instructions: text, input: [] },
+    { inputText: text },
+    { content: { parts: [{ text }] } },
+    { query: "", documents: [text] },
   ];
   for (const body of bodies)
     assert.ok(estimateRequestTokens(Buffer.from(JSON.stringify(body))) >= 12, JSON.stringify(body));

@@ -50,3 +50,11 @@ test("a chunk of whole events goes on at once, as the same bytes", () => {
   assert.equal(passed?.equals(bytes), true);
   assert.equal(passed?.buffer, bytes.buffer);
 });
+
+test("events that end with CR alone are not held back, and their usage is hidden", () => {
+  const cr = (text: string): string => text.replaceAll("\n", "\r");
+  const hider = createUsageHider();
+  assert.equal(pass(hider, Buffer.from(cr(word("a"))))?.toString(), cr(word("a")));
+  assert.equal(pass(hider, Buffer.from(cr(usage))), undefined);
+  assert.equal(pass(hider, Buffer.from(cr(done)))?.toString(), cr(done));
+});

@@ -2,6 +2,7 @@
  * Takes the usage chunk out of a chat stream whose client did not ask for it: the last chunk, the one without
  * choices. Every other byte goes on as it came; only the unfinished tail of an event is held until it is whole.
  */
+import { endOfEvent } from "./event-end.ts";
 import { isMembers, parseMembers } from "./json.ts";
 import { endsEvent, mayHoldUsage } from "./stream-event.ts";
 
@@ -14,8 +15,6 @@ export interface UsageHider {
 
 /** A usage chunk is never that large: a longer unfinished event is passed on as it comes. */
 const MAX_HELD_BYTES = 16 * 1024;
-const LF = 10;
-const CR = 13;
 
 export function createUsageHider(): UsageHider {
   let held: Buffer | undefined;
@@ -66,19 +65,10 @@ export function createUsageHider(): UsageHider {
   };
 }
 
-/** The offset behind the blank line that ends the event, or -1. */
-function endOfEvent(bytes: Buffer, from: number): number {
-  for (let i = bytes.indexOf(LF, from); i >= 0; i = bytes.indexOf(LF, i + 1)) {
-    if (bytes[i + 1] === LF) return i + 2;
-    if (bytes[i + 1] === CR && bytes[i + 2] === LF) return i + 3;
-  }
-  return -1;
-}
-
 function isUsageChunk(event: string): boolean {
   if (!mayHoldUsage(event)) return false;
   const data = event
-    .split(/\r?\n/)
+    .split(/\r\n|\n|\r/)
     .flatMap((line) => (line.startsWith("data:") ? [line.slice(5)] : []))
     .join("\n");
   const chunk = parseMembers(data);

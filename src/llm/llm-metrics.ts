@@ -9,7 +9,10 @@ import type { Histogram, Metrics } from "../lib/metrics.ts";
 export interface LlmTimes {
   readonly durationMs: number;
   readonly firstByteMs: number | undefined;
-  readonly failed: boolean;
+  /** A status or a word; undefined if the call was answered. */
+  readonly errorType: string | undefined;
+  /** `chat`, `embeddings`, `generate_content` or `other`. */
+  readonly operation: string;
 }
 
 export interface LlmMetrics {
@@ -22,11 +25,18 @@ const TOKEN_BUCKETS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1
 const DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
 export function createLlmMetrics(metrics: Metrics): LlmMetrics {
-  const labels = ["gen_ai_provider_name", "gen_ai_response_model"];
+  const labels = ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_response_model"];
   const tokens = metrics.histogram("gen_ai_client_token_usage", "Tokens per call, by type.", TOKEN_BUCKETS, [
     "gen_ai_token_type",
     ...labels,
   ]);
+  // A metric of its own: these tokens are part of the input, and a sum over all types must not count them twice.
+  const cacheTokens = metrics.histogram(
+    "gen_ai_client_cache_token_usage",
+    "Input tokens that were read from or written to a provider's prompt cache, per call.",
+    TOKEN_BUCKETS,
+    ["gen_ai_token_type", ...labels],
+  );
   const duration = metrics.histogram(
     "gen_ai_client_operation_duration_seconds",
     "Seconds from the call to the end of its answer.",
@@ -47,15 +57,15 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
 
   /** A series is looked up once per provider and model: making its labels anew would cost more than counting. */
   const known = new Map<string, Series>();
-  const seriesOf = (provider: string, model: string): Series => {
-    const key = `${provider} ${model}`;
+  const seriesOf = (operation: string, provider: string, model: string): Series => {
+    const key = `${operation} ${provider} ${model}`;
     const found = known.get(key);
     if (found) return found;
     const made: Series = {
-      duration: duration.labels(provider, model, ""),
-      firstByte: firstByte.labels(provider, model),
-      input: tokens.labels("input", provider, model),
-      output: tokens.labels("output", provider, model),
+      duration: duration.labels(operation, provider, model, ""),
+      firstByte: firstByte.labels(operation, provider, model),
+      input: tokens.labels("input", operation, provider, model),
+      output: tokens.labels("output", operation, provider, model),
     };
     if (known.size < MAX_KNOWN_SERIES) known.set(key, made);
     return made;
@@ -65,17 +75,20 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
     record(facts, times) {
       const provider = facts.provider ?? "";
       const model = facts.responseModel ?? "";
-      if (times.failed) {
-        duration.labels(provider, model, "provider").observe(times.durationMs / 1000);
+      const { operation, errorType } = times;
+      if (errorType !== undefined) {
+        duration.labels(operation, provider, model, errorType || "_OTHER").observe(times.durationMs / 1000);
         return;
       }
-      const series = seriesOf(provider, model);
+      const series = seriesOf(operation, provider, model);
       series.duration.observe(times.durationMs / 1000);
       if (times.firstByteMs !== undefined) series.firstByte.observe(times.firstByteMs / 1000);
       if (facts.inputTokens !== undefined) series.input.observe(facts.inputTokens);
       if (facts.outputTokens !== undefined) series.output.observe(facts.outputTokens);
-      if (facts.cachedInputTokens) tokens.labels("input_cached", provider, model).observe(facts.cachedInputTokens);
-      if (facts.cost !== undefined) cost.labels(provider, model).add(facts.cost);
+      const { cachedInputTokens: cached, cacheCreationInputTokens: written } = facts;
+      if (cached) cacheTokens.labels("cache_read", operation, provider, model).observe(cached);
+      if (written) cacheTokens.labels("cache_write", operation, provider, model).observe(written);
+      if (facts.cost !== undefined) cost.labels(operation, provider, model).add(facts.cost);
     },
   };
 }

@@ -13,6 +13,13 @@ const PROMPT_MEMBERS = [
   "contents",
   "systemInstruction",
   "system_instruction",
+  // Embeddings, ranking and models of Bedrock that have words of their own.
+  "content",
+  "requests",
+  "query",
+  "documents",
+  "inputText",
+  "inputs",
 ];
 const ANSWER_MEMBERS = [
   "choices",

@@ -68,11 +68,12 @@ export function parsePriceCatalogue(text: string): PriceCatalogue {
   return { rates: (provider, model) => byName.get(`${provider} ${model}`) };
 }
 
-/** In US dollars; undefined if the model has no price. */
-export function costOf(catalogue: PriceCatalogue, facts: LlmFacts): number | undefined {
+/** In US dollars; undefined if the model has no price. `asked`: the model's name as the provider was asked for it. */
+export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, asked?: string): number | undefined {
   const { provider = "", inputTokens, outputTokens } = facts;
   if (inputTokens === undefined || outputTokens === undefined) return undefined;
-  const rates = [facts.responseModel, facts.requestModel]
+  // A dated name in the answer, the name that was sent, the client's own word for it: the most exact that has a price.
+  const rates = [facts.responseModel, asked, facts.requestModel]
     .flatMap((model) => (model === undefined ? [] : [catalogue.rates(provider, model)]))
     .find((found) => found !== undefined);
   if (rates === undefined) return undefined;

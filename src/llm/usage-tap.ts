@@ -4,7 +4,8 @@
  * counts what was delivered, so that an answer that breaks off can be settled too (spec 3, 8).
  */
 import type { LlmFacts } from "../core/exchange.ts";
-import { type AnswerReport, createAnswerReader } from "./answer-reader.ts";
+import { createAnswerReader } from "./answer-reader.ts";
+import type { AnswerReport } from "./event-meter.ts";
 import { writeUsage } from "./usage.ts";
 
 export interface UsageTap {
@@ -46,8 +47,8 @@ export function settleUsage(facts: LlmFacts, report: TapReport): void {
   if (report.responseModel !== undefined) facts.responseModel = report.responseModel;
   const { usage, uncountedTokens, complete } = report;
   if (usage !== undefined) {
-    // A stream that ended has said its last count; one that broke off wrote more than it had counted.
-    if (complete || uncountedTokens === 0) {
+    // A stream that broke off wrote more than it had counted.
+    if (uncountedTokens === 0) {
       writeUsage(facts, usage);
       return;
     }

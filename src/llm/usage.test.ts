@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { mergeUsage, readUsage } from "./usage.ts";
+import { HeaderList } from "../lib/headers.ts";
+import { mergeUsage, readHeaderUsage, readUsage } from "./usage.ts";
 
 const cases: { name: string; usage: unknown; expected: ReturnType<typeof readUsage> }[] = [
   {
@@ -13,6 +14,16 @@ const cases: { name: string; usage: unknown; expected: ReturnType<typeof readUsa
       completion_tokens_details: { reasoning_tokens: 5 },
     },
     expected: { inputTokens: 100, outputTokens: 20, totalTokens: 120, cachedInputTokens: 64, reasoningTokens: 5 },
+  },
+  {
+    name: "a server that leaves reasoning out of the output",
+    usage: {
+      prompt_tokens: 10,
+      completion_tokens: 4,
+      total_tokens: 114,
+      completion_tokens_details: { reasoning_tokens: 100 },
+    },
+    expected: { inputTokens: 10, outputTokens: 104, totalTokens: 114, reasoningTokens: 100 },
   },
   {
     name: "OpenAI embeddings, which have no output",
@@ -105,4 +116,18 @@ test("a later event of a stream replaces only the counts that it gives", () => {
     totalTokens: 125,
     cachedInputTokens: 90,
   });
+});
+
+test("Bedrock's counts beside the answer are read like those inside it", () => {
+  const headers = (entries: Record<string, string>) => HeaderList.of(entries);
+  const name = (kind: string): string => `x-amzn-bedrock-${kind}-token-count`;
+  assert.deepEqual(readHeaderUsage(headers({ [name("input")]: "12", [name("output")]: "0" })), {
+    inputTokens: 12,
+    outputTokens: 0,
+    totalTokens: 12,
+  });
+  const cached = { [name("input")]: "2", [name("cache-read-input")]: "10", [name("output")]: "3" };
+  assert.equal(readHeaderUsage(headers(cached))?.inputTokens, 12);
+  assert.equal(readHeaderUsage(headers({ [name("input")]: "many" })), undefined);
+  assert.equal(readHeaderUsage(headers({})), undefined);
 });

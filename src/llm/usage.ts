@@ -5,6 +5,7 @@
  * neither raise a budget nor poison a metric. Zero is a count; absent is not.
  */
 import type { LlmFacts } from "../core/exchange.ts";
+import type { HeaderList } from "../lib/headers.ts";
 import { isMembers, type Members } from "./json.ts";
 
 export interface Usage {
@@ -35,6 +36,20 @@ export function readUsage(value: unknown): Usage | undefined {
   const total = count(value.total_tokens);
   // Nothing but a sum: all of it counts as input, so that the sum at least is right.
   return total === undefined ? undefined : { inputTokens: total, outputTokens: 0, totalTokens: total };
+}
+
+/** What Bedrock says of `invoke` beside the answer, whose own shape is the model's and may say nothing. */
+export function readHeaderUsage(headers: HeaderList): Usage | undefined {
+  const value = (name: string): number | undefined => {
+    const text = headers.get(`x-amzn-bedrock-${name}-token-count`);
+    return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+  };
+  return readUsage({
+    inputTokenCount: value("input"),
+    outputTokenCount: value("output"),
+    cacheReadInputTokenCount: value("cache-read-input"),
+    cacheWriteInputTokenCount: value("cache-write-input"),
+  });
 }
 
 /** Later counts of a stream replace earlier ones where they are given (Anthropic counts up in `message_delta`). */
@@ -149,8 +164,10 @@ function sum(counts: {
 }): Usage | undefined {
   if (counts.input === undefined && counts.output === undefined && counts.total === undefined) return undefined;
   const inputTokens = counts.input ?? Math.max(0, (counts.total ?? 0) - (counts.output ?? 0));
-  const outputTokens = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
-  // Some servers leave reasoning out of the output and only their total is whole.
+  const said = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
+  // Some servers leave reasoning out of the output, which their total then shows; here it is part of the output.
+  const isApart = counts.reasoning !== undefined && counts.total === inputTokens + said + counts.reasoning;
+  const outputTokens = isApart ? said + (counts.reasoning ?? 0) : said;
   const totalTokens = Math.max(inputTokens + outputTokens, counts.total ?? 0);
   const usage: { -readonly [Name in keyof Usage]: Usage[Name] } = { inputTokens, outputTokens, totalTokens };
   if (counts.cached !== undefined) usage.cachedInputTokens = counts.cached;

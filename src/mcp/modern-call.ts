@@ -8,7 +8,14 @@ import type { HeaderList } from "../lib/headers.ts";
 import type { Call, Failure, Question, Running } from "./call.ts";
 import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "./era.ts";
 import { eventStreamHeaders, KEEP_ALIVE_MS } from "./event-stream.ts";
-import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "./json-rpc.ts";
+import {
+  type ClientRequest,
+  errorText,
+  INTERNAL_ERROR,
+  METHOD_NOT_FOUND,
+  type ServerMessage,
+  withId,
+} from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
 import { sendJson } from "./router.ts";
 import { singleLine } from "./stdio-channel.ts";
@@ -67,6 +74,7 @@ export class ModernCall implements Call, BackendRun, Beating {
   }
 
   failed(failure: Failure): void {
+    if (failure.code === INTERNAL_ERROR) this.#sink.problem(failure.message);
     this.#end(errorText(this.request.id, failure.code, failure.message, failure.data), failure.status);
   }
 

@@ -48,6 +48,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
   }
 
   failed(failure: Failure): void {
+    if (failure.code === INTERNAL_ERROR) this.#stream.problem(failure.message);
     this.#end(errorText(this.request.id, failure.code, failure.message, failure.data));
   }
 

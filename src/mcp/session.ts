@@ -100,6 +100,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
         stream.last(withId(outcome.answer, request.id));
         return;
       }
+      sink.problem(outcome.reason);
       if (stream.hasHead) {
         stream.last(outcome.text(request.id));
       } else {

@@ -20,6 +20,9 @@ import type { Delivery } from "./delivery.ts";
 /** Safe to send twice (RFC 9110 section 9.2.2). */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
+/** A reason may quote what a server wrote. */
+const MAX_PROBLEM_CHARS = 500;
+
 /** What runs the attempt: it is told how the attempt ended when no response head came of it. */
 export interface AttemptOwner {
   readonly clock: Clock;
@@ -121,6 +124,15 @@ export class Attempt implements BackendCall, BackendRun {
     if (this.#state !== "answering") return;
     this.#state = "over";
     this.#delivery.end(trailers);
+  }
+
+  problem(reason: string): void {
+    this.#exchange.failure ??= {
+      code: "backend_unavailable",
+      source: "upstream",
+      message: reason.slice(0, MAX_PROBLEM_CHARS),
+      detail: undefined,
+    };
   }
 
   fail(error: unknown): void {

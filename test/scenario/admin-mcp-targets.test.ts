@@ -114,6 +114,8 @@ test("a server that never came up is remembered without any session, and said to
   assert.equal(before.failures[0]?.reason, "exited with code 1: no licence");
   assert.deepEqual(before.failures[0]?.stderr, ["no licence"]);
   assert.equal(before.failures[0]?.isOver, false);
+  const line = await gateway.logged("mcp.method=initialize");
+  assert.match(line, /status=502 .*error=backend_unavailable .*no licence/);
 
   writeFileSync(mended, "");
   assert.ok(existsSync(mended));

@@ -276,3 +276,34 @@ test("@ai-sdk/openai: responses by default, chat on request, tools and streams",
     assert.deepEqual(called.toolCalls[0]?.input, { city: "Rome" }, listener);
   }
 });
+
+test("@anthropic-ai/sdk → a Claude on Bedrock: its own body and events, signed thoughts and all", async () => {
+  const model = "us.anthropic.claude-m-cached";
+  const thought = { type: "thinking" as const, thinking: "Hm.", signature: "signed" };
+  const request = {
+    model,
+    max_tokens: 2000,
+    thinking: { type: "enabled" as const, budget_tokens: 1024 },
+    messages: [
+      ...question,
+      {
+        role: "assistant" as const,
+        content: [thought, { type: "tool_use" as const, id: "t", name: "now", input: {} }],
+      },
+      { role: "user" as const, content: [{ type: "tool_result" as const, tool_use_id: "t", content: "noon" }] },
+    ],
+  };
+  const answer = await anthropic("bedrock").messages.create(request);
+  assert.deepEqual(answer.content, [{ type: "text", text: ANSWER }]);
+  assert.equal(answer.usage.cache_read_input_tokens, COUNTS.cached);
+  const sent = upstream.last();
+  assert.equal(sent.url, `/model/${model}/invoke`);
+  assert.match(String(sent.headers.authorization), /^AWS4-HMAC-SHA256/);
+  const { model: _model, ...rest } = request;
+  assert.deepEqual(sent.body, { anthropic_version: "bedrock-2023-05-31", ...rest });
+
+  const stream = anthropic("bedrock").messages.stream(request);
+  assert.equal(await stream.finalText(), ANSWER);
+  assert.equal((await stream.finalMessage()).usage.output_tokens, COUNTS.output);
+  assert.equal(upstream.last().url, `/model/${model}/invoke-with-response-stream`);
+});

@@ -63,6 +63,11 @@ const ways: Way[] = [
   ...Object.keys(PROVIDERS).map(chat),
   anthropic("anthropic"),
   anthropic("openai"),
+  // A Claude on Bedrock reads Anthropic's own body.
+  {
+    ...anthropic("bedrock"),
+    body: (model, stream) => ({ model: `us.anthropic.claude-${model}`, max_tokens: 50, messages, stream }),
+  },
   {
     listener: "openai",
     dialect: "responses",
@@ -136,16 +141,14 @@ for (const way of ways) {
 
   test(`${way.dialect} → ${way.listener}, stream, left: what was delivered is settled, and the provider's call is ended`, async () => {
     const id = `left-${way.dialect}-${way.listener}`;
-    const delivered =
-      ["anthropic", "gemini", "vertex"].includes(way.listener) || way.dialect === "responses"
-        ? TEXT.slice(0, 2)
-        : TEXT.slice(0, 3);
+    const isClaude = way.listener === "anthropic" || (way.listener === "bedrock" && way.dialect === "messages");
+    const knowsInput = isClaude || ["gemini", "vertex"].includes(way.listener);
+    const delivered = TEXT.slice(0, knowsInput || way.dialect === "responses" ? 2 : 3);
     await send(way, "endless-cached", true, id, delivered.at(-1)?.trim().replace(", ", ""));
     const { input, output } = await usageOf(id);
-    const knowsInput = ["anthropic", "gemini", "vertex"].includes(way.listener);
     assert.equal(input, knowsInput ? COUNTS.input : estimatedInput(way));
     // Anthropic counts one token of output at the start of a stream.
-    const counted = way.listener === "anthropic" ? 1 : 0;
+    const counted = isClaude ? 1 : 0;
     assert.equal(output, counted + delivered.reduce((sum, text) => sum + estimateTextTokens(Buffer.from(text)), 0));
     await upstreams[Object.keys(PROVIDERS).indexOf(way.listener)]?.left;
   });
@@ -202,6 +205,23 @@ test("the metrics carry the counts under their conventional names", async () => 
       response.on("end", () => resolve(body));
     }).on("error", reject);
   });
-  assert.match(text, /gen_ai_client_token_usage_sum\{gen_ai_token_type="input",gen_ai_provider_name="anthropic"/);
-  assert.match(text, /gen_ai_client_operation_duration_seconds_count\{gen_ai_provider_name="aws.bedrock"/);
+  const labels = (provider: string, model: string, operation = "chat"): string =>
+    `gen_ai_operation_name="${operation}",gen_ai_provider_name="${provider}",gen_ai_response_model="${model}"`;
+  const line = (name: string, inside: string): RegExp => new RegExp(`^${name}\\{${inside}[^\\n]*\\} \\d`, "m");
+  assert.match(text, line("gen_ai_client_token_usage_sum", `gen_ai_token_type="input",${labels("anthropic", "m")}`));
+  assert.match(text, line("gen_ai_client_token_usage_sum", `gen_ai_token_type="output",${labels("openai", "m")}`));
+  for (const type of ["cache_read", "cache_write"])
+    assert.match(
+      text,
+      line("gen_ai_client_cache_token_usage_sum", `gen_ai_token_type="${type}",${labels("anthropic", "m-cached")}`),
+    );
+  // Whoever adds up all types gets the tokens, each once.
+  assert.deepEqual([...new Set(text.match(/(?<=gen_ai_client_token_usage_sum\{gen_ai_token_type=")\w+/g))].sort(), [
+    "input",
+    "output",
+  ]);
+  assert.match(text, line("gen_ai_client_operation_duration_seconds_count", labels("openai", "m", "embeddings")));
+  // Bedrock says no model: it is the one that was asked for.
+  assert.match(text, line("gen_ai_client_operation_duration_seconds_count", labels("aws.bedrock", "m")));
+  assert.match(text, line("gen_ai_server_time_to_first_token_seconds_count", labels("gcp.gemini", "m")));
 });

@@ -12,6 +12,7 @@ import { HeaderList } from "../../lib/headers.ts";
 import { createAwsSigner } from "./aws-signer.ts";
 import { compileModels } from "./compile-models.ts";
 import { addKey, clientKey, compileCredential } from "./credential.ts";
+import { fixedValue } from "./renewed.ts";
 import { type AiConfig, aiSchema } from "./schema.ts";
 import { Health } from "./target.ts";
 
@@ -131,6 +132,17 @@ const wrong: [name: string, config: unknown, message: RegExp][] = [
     { provider: { openAI: {} }, auth: { aws: { accessKeyId: "a", secretAccessKey: "b" } } },
     /only for bedrock/,
   ],
+  [
+    "half an AWS key under auth",
+    { provider: { bedrock: { region: "us-east-1" } }, auth: { aws: { secretAccessKey: "b" } } },
+    /belong together/,
+  ],
+  ["a Google token for another provider", { provider: { anthropic: {} }, auth: { google: {} } }, /only for vertex/],
+  [
+    "a Google key file that is not there",
+    { provider: { vertex: { projectId: "p" } }, auth: { google: { keyFile: "/nonexistent/key.json" } } },
+    /ENOENT/,
+  ],
   ["virtual models without models", { ...demo, virtualModels: [] }, /needs `models`/],
   ["a key file that is not there", { ...demo, auth: { file: "/nonexistent/key" } }, /ENOENT/],
 ];
@@ -151,6 +163,8 @@ for (const config of [
   { ...demo, auth: {} },
   { ...demo, auth: { key: "" } },
   { ...demo, auth: { key: "a", passthrough: {} } },
+  { provider: { bedrock: { region: "us-east-1" } }, auth: { aws: { profile: "p", accessKeyId: "a" } } },
+  { provider: { vertex: { projectId: "p" } }, auth: { google: { keyfile: "x" } } },
   { models: [{ name: "a*b*", provider: "demo" }] },
   { models: [{ name: "a", provider: "nobody" }] },
   { provider: { bedrock: { region: "us-east-1/../x" } } },
@@ -216,7 +230,7 @@ test("a key file is read again after it changed, and a moment without it is brid
     const file = join(folder, "key");
     writeFileSync(file, "one\n");
     const clock = fakeClock();
-    const credential = compileCredential({ file }, clock, (path) => path);
+    const credential = compileCredential({ file }, "a", "us-east-1", { ...env, clock });
     assert.ok(credential.kind === "key");
     assert.equal(credential.read(), "one");
     writeFileSync(file, "two\n");
@@ -234,7 +248,7 @@ test("a key file is read again after it changed, and a moment without it is brid
 test("the AWS signature is the one that the specification prescribes", async () => {
   const clock = { ...systemClock, now: () => Date.UTC(2026, 0, 2, 3, 4, 5) };
   const sign = createAwsSigner(
-    { accessKeyId: "AKID", secretAccessKey: "secret", sessionToken: "token" },
+    fixedValue({ accessKeyId: "AKID", secretAccessKey: "secret", sessionToken: "token" }),
     "eu-west-1",
     clock,
   );
@@ -277,4 +291,17 @@ test("the AWS signature is the one that the specification prescribes", async () 
     headers.get("authorization"),
     `AWS4-HMAC-SHA256 Credential=AKID/${scope}, SignedHeaders=${names.join(";")}, Signature=${signature}`,
   );
+});
+
+test("each call is signed with the keys of its moment", async () => {
+  let turn = 0;
+  const keys = { get: () => ({ accessKeyId: `AKID${++turn}`, secretAccessKey: "s" }), doubt: () => undefined };
+  const sign = createAwsSigner(keys, "eu-west-1", systemClock);
+  const signed = async (): Promise<string> => {
+    const headers = HeaderList.of({ host: "h" });
+    await sign({ method: "POST", protocol: "https", hostname: "h", port: 443, path: "/", headers, body: [] });
+    return headers.get("authorization") ?? "";
+  };
+  assert.match(await signed(), /Credential=AKID1\//);
+  assert.match(await signed(), /Credential=AKID2\//);
 });

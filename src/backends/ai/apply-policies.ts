@@ -19,7 +19,9 @@ export interface PolicedCall {
 /** Throws PlanError with what the client is to be told. */
 export function applyPolicies(llm: LlmCall, env: PlanEnv): PolicedCall {
   const rules = mergeRules(llm.rules);
-  const edited = editsRequest(rules) && llm.dialect.format !== "opaque" ? edit(llm, rules, env) : llm;
+  // What is passed on unread (images, speech, older completions) has no place for messages, but its texts are guarded.
+  const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
+  const edited = editsRequest(applicable) ? edit(llm, applicable, env) : llm;
   const model = edited.dialect.pathModel ?? edited.scan.model;
   return { llm: edited, model: (model !== undefined && rules.aliases?.(model)) || model, rules };
 }

@@ -4,8 +4,10 @@
  */
 import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
 import type { Clock } from "../../lib/clock.ts";
+import { exportsOf } from "../../lib/exports-of.ts";
 import type { HeaderList } from "../../lib/headers.ts";
 import type { AwsKeys } from "./credential.ts";
+import type { Renewed } from "./renewed.ts";
 
 export interface SignedRequest {
   readonly method: string;
@@ -18,10 +20,10 @@ export interface SignedRequest {
   readonly body: readonly Buffer[];
 }
 
-/** Adds the signature to the headers. */
+/** Adds the signature to the headers. Rejects with CredentialError. */
 export type AwsSigner = (request: SignedRequest) => Promise<void>;
 
-export function createAwsSigner(keys: AwsKeys, region: string, clock: Clock): AwsSigner {
+export function createAwsSigner(keys: Renewed<AwsKeys>, region: string, clock: Clock): AwsSigner {
   let loading: Promise<(request: SignedRequest) => Promise<void>> | undefined;
   return async (request) => {
     loading ??= load(keys, region, clock);
@@ -29,18 +31,21 @@ export function createAwsSigner(keys: AwsKeys, region: string, clock: Clock): Aw
   };
 }
 
-async function load(keys: AwsKeys, region: string, clock: Clock): Promise<(request: SignedRequest) => Promise<void>> {
+async function load(
+  keys: Renewed<AwsKeys>,
+  region: string,
+  clock: Clock,
+): Promise<(request: SignedRequest) => Promise<void>> {
   const [{ SignatureV4 }, { HttpRequest }] = await Promise.all([
-    import("@smithy/signature-v4"),
-    import("@smithy/protocol-http"),
+    import("@smithy/signature-v4").then(exportsOf),
+    import("@smithy/protocol-http").then(exportsOf),
   ]);
   const signer = new SignatureV4({
     service: "bedrock",
     region,
-    credentials: {
-      accessKeyId: keys.accessKeyId,
-      secretAccessKey: keys.secretAccessKey,
-      ...(keys.sessionToken === undefined ? {} : { sessionToken: keys.sessionToken }),
+    credentials: async () => {
+      const { accessKeyId, secretAccessKey, sessionToken } = await keys.get();
+      return { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) };
     },
     sha256: NodeSha256,
   });

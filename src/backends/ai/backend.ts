@@ -57,9 +57,9 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     call(exchange, call) {
       const llm = LlmRequestFacts.callOf(exchange);
       if (llm === undefined) return forwardPlain(table, exchange, call, running);
-      const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect.free);
+      const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect);
       const refuse = (error: LlmError): BackendRun => {
-        settlement.nothing();
+        settlement.nothing(error.code ?? "");
         sendJson(call, error.status, errorBody(llm.dialect.format, error));
         return NOTHING_RUNS;
       };
@@ -81,8 +81,10 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
             code: "unsupported_format",
           });
         }
-        const guarded = guards ? new GuardedCall(call, guards, llm.dialect.format) : call;
-        const run = new AiRun(running, exchange, guarded, policed.llm, candidates, settlement);
+        const guarded = guards ? new GuardedCall(call, guards, llm.dialect.format) : undefined;
+        const run = new AiRun(running, exchange, guarded ?? call, policed.llm, candidates, settlement);
+        // A provider whose answer was refused must not go on writing it.
+        guarded?.onRefusal(() => run.abort());
         run.start();
         return run;
       } catch (error) {

@@ -2,15 +2,9 @@
  * From the three ways of writing (`provider`, `groups`, `models`) to one table of models.
  */
 import type { BackendEnv } from "../../core/backend.ts";
+import type { AuthConfig } from "./auth-schema.ts";
 import { createModelTable, type ModelEntry, type ModelTable, matchPattern, type TargetGroup } from "./model-table.ts";
-import {
-  type AiConfig,
-  type AuthConfig,
-  type ModelConfig,
-  PRESETS,
-  type ProviderConfig,
-  type VirtualModelConfig,
-} from "./schema.ts";
+import { type AiConfig, type ModelConfig, PRESETS, type ProviderConfig, type VirtualModelConfig } from "./schema.ts";
 import { openTarget, type Target } from "./target.ts";
 
 export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {

@@ -1,15 +1,19 @@
 /**
- * The credential for a provider: a configured key, a file that somebody renews, the client's own, or an AWS
- * signature. A configured key replaces whatever the client sent; the key goes only where the configuration says,
- * never to a place that a request names.
+ * The credential for a provider: a configured key, a file that somebody renews, the client's own, an AWS signature or
+ * a Google access token. A configured one replaces whatever the client sent; it goes only where the configuration
+ * says, never to a place that a request names.
  */
 import { readFileSync } from "node:fs";
-import { GatewayError } from "../../core/errors.ts";
+import type { BackendEnv } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { HeaderList } from "../../lib/headers.ts";
+import type { LlmError } from "../../llm/error-shape.ts";
 import type { CredentialForm } from "../../llm/provider.ts";
-import type { AuthConfig } from "./schema.ts";
+import type { AuthConfig } from "./auth-schema.ts";
+import { AWS_SOURCES, obtainAwsKeys } from "./aws-credentials.ts";
+import { type GoogleTokenSource, googleKeySource, googleMetadataSource } from "./google-token.ts";
+import { createRenewed, fixedValue, type Renewed } from "./renewed.ts";
 
 export interface AwsKeys {
   readonly accessKeyId: string;
@@ -19,7 +23,8 @@ export interface AwsKeys {
 
 export type Credential =
   | { readonly kind: "key"; read(): string }
-  | { readonly kind: "aws"; readonly keys: AwsKeys }
+  | { readonly kind: "token"; readonly token: Renewed<string> }
+  | { readonly kind: "aws"; readonly keys: Renewed<AwsKeys> }
   /** `explicit`: also a credential that authentication has read and withheld. */
   | { readonly kind: "client"; readonly explicit: boolean };
 
@@ -36,19 +41,64 @@ export const CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
 
 const FILE_CHECK_MS = 5_000;
 
+export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "keep">;
+
+/** `name`: of the target, for log lines. `region`: where an AWS token service is asked. */
 export function compileCredential(
   config: AuthConfig | undefined,
-  clock: Clock,
-  resolvePath: (path: string) => string,
+  name: string,
+  region: string,
+  env: CredentialEnv,
 ): Credential {
   if (config === undefined) return { kind: "client", explicit: false };
   if (config.passthrough) return { kind: "client", explicit: true };
-  if (config.aws) return { kind: "aws", keys: config.aws };
+  if (config.aws) return { kind: "aws", keys: awsKeys(config.aws, name, region, env) };
+  if (config.google) return { kind: "token", token: googleToken(config.google, name, env) };
   if (config.key !== undefined) {
     const key = config.key;
     return { kind: "key", read: () => key };
   }
-  return { kind: "key", read: fileReader(resolvePath(config.file ?? ""), clock) };
+  return { kind: "key", read: fileReader(env.resolvePath(config.file ?? ""), env.clock) };
+}
+
+function awsKeys(
+  config: NonNullable<AuthConfig["aws"]>,
+  name: string,
+  region: string,
+  env: CredentialEnv,
+): Renewed<AwsKeys> {
+  const { accessKeyId, secretAccessKey, sessionToken, profile } = config;
+  if (accessKeyId !== undefined && secretAccessKey !== undefined)
+    return fixedValue({ accessKeyId, secretAccessKey, sessionToken });
+  if (accessKeyId !== undefined || secretAccessKey !== undefined || sessionToken !== undefined)
+    throw new Error("`accessKeyId` and `secretAccessKey` belong together");
+  const { clock, fetch, environment: variables } = env;
+  return env.keep(`ai-credential aws ${name}`, { profile, region }, () =>
+    createRenewed({
+      name: `AWS keys for ${name}`,
+      clock,
+      logger: env.logger.for("llm"),
+      obtain: () => obtainAwsKeys({ profile, region, variables, clock, fetch }),
+    }),
+  );
+}
+
+function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, env: CredentialEnv): Renewed<string> {
+  const { environment, clock, fetch } = env;
+  const path =
+    config.keyFile === undefined
+      ? environment.GOOGLE_APPLICATION_CREDENTIALS || undefined
+      : env.resolvePath(config.keyFile);
+  const keySource = (file: string): GoogleTokenSource => googleKeySource(readFileSync(file, "utf8"), { clock, fetch });
+  // Read at load, so that a wrong file fails there, and again for each token: keys are rotated.
+  if (path !== undefined) keySource(path);
+  const obtain: GoogleTokenSource =
+    path === undefined
+      ? googleMetadataSource(environment.GCE_METADATA_HOST, { clock, fetch })
+      : async () => keySource(path)();
+  return env.keep(`ai-credential google ${name}`, { path }, () =>
+    createRenewed({ name: `Google token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
+  );
 }
 
 /** The file is read at load, so that a wrong path fails there, and again at most every few seconds. */
@@ -110,8 +160,15 @@ function bearer(value: string | undefined): string | undefined {
   return value !== undefined && /^bearer /i.test(value) ? value.slice("bearer ".length).trim() : undefined;
 }
 
-export function missingAwsKeys(): GatewayError {
-  return new GatewayError("authentication_failed", {
-    message: "this provider needs AWS credentials: set `auth.aws` or `auth.key`",
-  });
+/** The provider did not accept it. */
+export function doubt(credential: Credential): void {
+  if (credential.kind === "token") credential.token.doubt();
+  else if (credential.kind === "aws") credential.keys.doubt();
 }
+
+/** For the operator as much as for the client: it says what can be set. */
+export const MISSING_AWS_KEYS: LlmError = {
+  status: 401,
+  message: `this provider needs AWS credentials: \`auth.aws\` with keys or a profile, \`auth.aws: {}\` for ${AWS_SOURCES}, or \`auth.key\``,
+  code: "missing_credential",
+};

@@ -5,10 +5,13 @@
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import type { HttpCall } from "../../lib/http-client.ts";
 import { modelsPathOf } from "../../llm/dialect.ts";
+import { withQuery } from "../../llm/provider.ts";
 import type { ModelTable } from "./model-table.ts";
 import { NativeAnswer } from "./native-answer.ts";
-import { type PlanEnv, upstreamRequest } from "./upstream-request.ts";
+import { CredentialError } from "./renewed.ts";
+import { type PlanEnv, upstreamRequest, withoutKey } from "./upstream-request.ts";
 
 /** The provider's own base path takes the place of the client's up to and with its version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
@@ -17,18 +20,21 @@ export function forwardPlain(table: ModelTable, exchange: Exchange, call: Backen
   const target = table.targets[0];
   const { request } = exchange;
   if (!target) throw new GatewayError("no_backend");
-  if (target.sign) throw new GatewayError("not_found", { message: "only model calls can be sent to this provider" });
+  // Among several providers nothing says whose account is meant.
+  if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
+    throw new GatewayError("not_found", { message: "only calls of models can be sent from here" });
   const models = modelsPathOf(request.path);
   const suffix = models
     ? `/models${models.name === undefined ? "" : `/${encodeURIComponent(models.name)}`}`
     : request.path.replace(VERSION, "");
-  const path = target.pathOverride ?? `${target.basePath}${suffix}`;
+  const query = withoutKey(request.query);
+  const path = withQuery(target.pathOverride ?? `${target.basePath}${suffix}`, query);
   const { body } = request;
   const sent = upstreamRequest(
     exchange,
     {
-      call: { format: "opaque", suffix, model: "", stream: false, counts: false, query: request.query },
-      path: request.query === "" ? path : `${path}?${request.query}`,
+      call: { format: "opaque", suffix, model: "", stream: false, counts: false, query },
+      path,
       body: body.kind === "bytes" ? [body.bytes] : [],
       clientFormat: "opaque",
       translation: undefined,
@@ -49,18 +55,47 @@ export function forwardPlain(table: ModelTable, exchange: Exchange, call: Backen
     if (body.length === undefined) sent.headers.delete("content-length");
     else sent.headers.set("content-length", String(body.length));
   } else if (body.kind === "none") sent.headers.delete("content-length");
-  call.attempt(target.display);
   const answer = new NativeAnswer(call, "opaque", { firstByte: ignore, counted: ignore, nothing: ignore }, false);
   let answering = false;
-  return target.upstream.send(body.kind === "stream" ? { ...sent, body: body.stream } : sent, {
-    head(status, headers) {
-      answering = true;
-      answer.head(status, headers);
+  const send = (): HttpCall => {
+    call.attempt(target.display);
+    return target.upstream.send(body.kind === "stream" ? { ...sent, body: body.stream } : sent, {
+      head(status, headers) {
+        answering = true;
+        answer.head(status, headers);
+      },
+      data: (chunk) => answer.data(chunk),
+      end: (trailers) => answer.end(trailers),
+      error: (error) => (answering ? answer.fail(error) : call.fail(error)),
+    });
+  };
+  const { protocol, host, port } = target.address;
+  const { method, headers } = sent;
+  const sealing = target.seal?.({ method, protocol, hostname: host, port, path, headers, body: [] });
+  return sealing === undefined ? send() : sendLater(sealing, send, call);
+}
+
+/** The same run, once there is a credential. */
+function sendLater(sealing: Promise<void>, send: () => HttpCall, call: BackendCall): BackendRun {
+  let http: HttpCall | undefined;
+  let aborted = false;
+  sealing
+    .then(() => {
+      if (!aborted) http = send();
+    })
+    .catch((error) => call.fail(error instanceof CredentialError ? notReady(error) : error));
+  return {
+    abort() {
+      aborted = true;
+      http?.abort();
     },
-    data: (chunk) => answer.data(chunk),
-    end: (trailers) => answer.end(trailers),
-    error: (error) => (answering ? answer.fail(error) : call.fail(error)),
-  });
+    resume: () => http?.resume(),
+  };
+}
+
+function notReady(error: CredentialError): GatewayError {
+  const headers = { "retry-after": String(error.retryAfterSeconds) };
+  return new GatewayError("not_ready", { message: error.message, headers, cause: error });
 }
 
 function ignore(): void {

@@ -8,6 +8,7 @@ import type { BackendCall } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { HeaderList } from "../../lib/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent } from "../../lib/sse.ts";
+import { isEncoded } from "../../llm/decode-answer.ts";
 import type { Format } from "../../llm/dialect.ts";
 import { errorBody, errorEvent } from "../../llm/error-shape.ts";
 import { parseMembers } from "../../llm/json.ts";
@@ -32,11 +33,17 @@ export class GuardedCall implements BackendCall {
   #passes = false;
   #over = false;
   #out: string[] = [];
+  #refused: () => void = () => undefined;
 
   constructor(call: BackendCall, guards: readonly TextGuard[], format: Format) {
     this.#call = call;
     this.#guards = guards;
     this.#format = format;
+  }
+
+  /** Called when an answer is refused before its end, before the client hears of it. */
+  onRefusal(refused: () => void): void {
+    this.#refused = refused;
   }
 
   attempt(target: string): void {
@@ -49,7 +56,7 @@ export class GuardedCall implements BackendCall {
     if (status >= 400) {
       this.#passes = true;
       this.#call.head(status, headers);
-    } else if (isEventStream(headers.get("content-type"))) {
+    } else if (isEventStream(headers.get("content-type")) && !isEncoded(headers.get("content-encoding"))) {
       const guard = createStreamGuard(this.#guards);
       const parser = createSseParser((event) => this.#take(guard.event(event)), MAX_EVENT_BYTES);
       this.#stream = { push: (chunk) => parser.push(chunk), guard };
@@ -66,7 +73,8 @@ export class GuardedCall implements BackendCall {
       return this.#guarded(() => push(chunk)) ? this.#flush() : true;
     }
     this.#heldBytes += chunk.length;
-    if (this.#heldBytes <= MAX_ANSWER_BYTES) this.#held.push(chunk);
+    this.#held.push(chunk);
+    if (this.#heldBytes > MAX_ANSWER_BYTES) this.#tooLarge();
     return true;
   }
 
@@ -85,13 +93,24 @@ export class GuardedCall implements BackendCall {
     if (!this.#over) this.#call.fail(error);
   }
 
+  problem(reason: string): void {
+    this.#call.problem(reason);
+  }
+
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
     this.#call.upgraded(status, headers, socket);
   }
 
+  #tooLarge(): void {
+    this.#over = true;
+    this.#held = [];
+    this.#refused();
+    const detail = `the answer is larger than the ${MAX_ANSWER_BYTES} bytes that the response guards read`;
+    this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
+  }
+
   #endWhole(): void {
-    const body =
-      this.#heldBytes <= MAX_ANSWER_BYTES ? parseMembers(Buffer.concat(this.#held).toString("utf8")) : undefined;
+    const body = parseMembers(Buffer.concat(this.#held).toString("utf8"));
     const headers = this.#headers;
     if (body === undefined || headers === undefined) {
       this.#call.fail(
@@ -125,6 +144,7 @@ export class GuardedCall implements BackendCall {
     } catch (error) {
       this.#over = true;
       this.#flush();
+      this.#refused();
       const rejected = error instanceof GuardRejection;
       const said = {
         status: rejected ? error.status : 502,

@@ -10,6 +10,7 @@ import type { Format } from "../../llm/dialect.ts";
 import { errorEvent } from "../../llm/error-shape.ts";
 import { createUsageHider, type UsageHider } from "../../llm/hide-usage.ts";
 import { bytesMayHoldUsage } from "../../llm/stream-event.ts";
+import { readHeaderUsage } from "../../llm/usage.ts";
 import { createUsageTap, type UsageTap } from "../../llm/usage-tap.ts";
 import type { CallSettlement } from "./settlement.ts";
 
@@ -32,6 +33,7 @@ export class NativeAnswer implements Answer {
   #tap: UsageTap | undefined;
   #hider: UsageHider | undefined;
   #isEventStream = false;
+  #status = 0;
 
   constructor(call: BackendCall, format: Format, settlement: CallSettlement, hidesUsage: boolean) {
     this.#call = call;
@@ -41,10 +43,15 @@ export class NativeAnswer implements Answer {
   }
 
   head(status: number, headers: HeaderList): void {
+    this.#status = status;
     const contentType = headers.get("content-type");
     const encoding = headers.get("content-encoding");
     this.#isEventStream = isEventStream(contentType) && encoding === undefined;
-    if (status < 400) this.#tap = createUsageTap(contentType, encoding, (report) => this.#settlement.counted(report));
+    const beside = this.#format === "invoke" ? readHeaderUsage(headers) : undefined;
+    if (status < 400)
+      this.#tap = createUsageTap(contentType, encoding, (report) =>
+        this.#settlement.counted(report.usage === undefined && beside ? { ...report, usage: beside } : report),
+      );
     if (this.#hidesUsage && this.#isEventStream) {
       this.#hider = createUsageHider();
       headers.delete("content-length");
@@ -85,7 +92,7 @@ export class NativeAnswer implements Answer {
   }
 
   #settle(complete: boolean): void {
-    if (this.#tap === undefined) this.#settlement.nothing();
+    if (this.#tap === undefined) this.#settlement.nothing(String(this.#status));
     else if (complete) this.#tap.end();
     else this.#tap.abort();
   }

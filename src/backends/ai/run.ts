@@ -1,25 +1,28 @@
 /**
  * One LLM call: the targets in their order, the next one when a target cannot be reached, is overloaded (429) or
- * fails (5xx), as long as nothing has reached the client. The last target's answer is the client's, whatever it is.
- * Redirects are never followed: a key must not go where an answer points.
+ * fails (5xx), as long as nothing has reached the client. A target that cannot be asked in the client's words is
+ * passed over; the last answer is the client's, whatever it is. Redirects are never followed: a key must not go where
+ * an answer points.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { HeaderList } from "../../lib/headers.ts";
-import type { HttpCall, HttpClientError } from "../../lib/http-client.ts";
+import { type HttpCall, HttpClientError } from "../../lib/http-client.ts";
 import type { Logger } from "../../lib/logger.ts";
 import { errorBody, type LlmError } from "../../llm/error-shape.ts";
 import { estimateRequestTokens } from "../../llm/estimate-request.ts";
 import type { Members } from "../../llm/json.ts";
 import type { LlmCall } from "../../llm/llm-call.ts";
 import type { TapReport } from "../../llm/usage-tap.ts";
-import { missingAwsKeys } from "./credential.ts";
+import { doubt, MISSING_AWS_KEYS } from "./credential.ts";
 import type { Candidate } from "./model-table.ts";
 import { type Answer, NativeAnswer } from "./native-answer.ts";
+import { CredentialError } from "./renewed.ts";
 import type { Settlement } from "./settlement.ts";
+import { TargetQueue } from "./target-queue.ts";
 import { TranslatedAnswer } from "./translated-answer.ts";
-import { type PlanEnv, PlanError, planRequest, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
+import { type PlanEnv, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
 
 export interface RunEnv extends PlanEnv {
   readonly logger: Logger;
@@ -33,9 +36,8 @@ export class AiRun implements BackendRun {
   readonly #exchange: Exchange;
   readonly #call: BackendCall;
   readonly #llm: LlmCall;
-  readonly #candidates: readonly Candidate[];
+  readonly #targets: TargetQueue;
   readonly #settlement: Settlement;
-  #next = 0;
   #http: HttpCall | undefined;
   #answer: Answer | undefined;
   #over = false;
@@ -52,32 +54,26 @@ export class AiRun implements BackendRun {
     this.#exchange = exchange;
     this.#call = call;
     this.#llm = llm;
-    this.#candidates = candidates;
+    this.#targets = new TargetQueue(llm, exchange.request.query, candidates, env);
     this.#settlement = settlement;
   }
 
   start(): void {
-    const candidate = this.#candidates[this.#next];
-    this.#next += 1;
-    if (!candidate || this.#over) return;
-    const { dialect } = this.#llm;
+    if (this.#over) return;
     try {
-      if (
-        dialect.free &&
-        dialect.format === "messages" &&
-        candidate.target.provider.upstreamFormat("messages", candidate.model) !== "messages"
-      ) {
-        // Only the provider of the client's dialect can count; others' prompts are estimated.
-        this.#reply(200, { input_tokens: estimateRequestTokens(this.#llm.bytes) });
+      const planned = this.#targets.take();
+      if (planned === undefined) {
+        if (this.#targets.refusal) this.#refuse(this.#targets.refusal);
         return;
       }
-      const plan = planRequest(this.#llm, this.#exchange.request.query, candidate, this.#env);
+      const { candidate, plan } = planned;
       const facts = this.#exchange.facts.llm;
       if (facts) facts.provider = candidate.target.provider.name;
-      this.#send(candidate, plan);
+      this.#settlement.asks(candidate.model);
+      if (plan === undefined) this.#reply(200, { input_tokens: estimateRequestTokens(this.#llm.bytes) });
+      else this.#send(candidate, plan);
     } catch (error) {
-      if (error instanceof PlanError) this.#refuse(error.error);
-      else this.#fail(error);
+      this.#fail(error);
     }
   }
 
@@ -87,7 +83,7 @@ export class AiRun implements BackendRun {
     this.#http?.abort();
     if (this.#answer) this.#answer.abort();
     else if (this.#http) this.#settlement.counted(NOTHING_HEARD);
-    else this.#settlement.nothing();
+    else this.#settlement.nothing("aborted");
   }
 
   resume(): void {
@@ -97,40 +93,50 @@ export class AiRun implements BackendRun {
   #send(candidate: Candidate, plan: UpstreamPlan): void {
     const { target } = candidate;
     const request = upstreamRequest(this.#exchange, plan, candidate);
-    if (!target.sign) {
-      this.#dispatch(candidate, plan, request);
+    const { protocol, host, port } = target.address;
+    const { method, path, headers } = request;
+    const sealing = target.seal?.({ method, protocol, hostname: host, port, path, headers, body: plan.body });
+    if (sealing === undefined) this.#dispatch(candidate, plan, request);
+    else
+      sealing
+        .then(() => {
+          if (!this.#over) this.#dispatch(candidate, plan, request);
+        })
+        .catch((error) => {
+          if (error instanceof CredentialError) this.#withoutCredential(candidate, error);
+          else this.#fail(error);
+        });
+  }
+
+  /** The next target may have a credential that works. */
+  #withoutCredential({ target }: Candidate, error: CredentialError): void {
+    if (this.#over) return;
+    if (this.#hasNext) {
+      this.#env.logger.warn("trying the next target", {
+        target: target.name,
+        reason: error.message,
+        request: this.#exchange.id,
+      });
+      this.start();
       return;
     }
-    const { protocol, host, port } = target.address;
-    target
-      .sign({
-        method: request.method,
-        protocol,
-        hostname: host,
-        port,
-        path: request.path,
-        headers: request.headers,
-        body: plan.body,
-      })
-      .then(() => {
-        if (!this.#over) this.#dispatch(candidate, plan, request);
-      })
-      .catch((error) => this.#fail(error));
+    const said = { status: 503, message: error.message, code: "provider_credential_unavailable" };
+    this.#refuse(said, { "retry-after": String(error.retryAfterSeconds) });
   }
 
   #dispatch(candidate: Candidate, plan: UpstreamPlan, request: ReturnType<typeof upstreamRequest>): void {
     const { target } = candidate;
-    if (
-      target.provider.credential === "aws" &&
-      !request.headers.has("authorization") &&
-      target.credential.kind === "client"
-    )
-      throw missingAwsKeys();
+    const needsKey = target.provider.credential === "aws" && target.credential.kind === "client";
+    if (needsKey && !request.headers.has("authorization")) {
+      this.#refuse(MISSING_AWS_KEYS);
+      return;
+    }
     this.#call.attempt(target.display);
     let answer: Answer | undefined;
     let given = false;
     const giveUp = (reason: string, retryAfterSeconds?: number): void => {
       given = true;
+      this.#http = undefined;
       target.health.failed(retryAfterSeconds);
       this.#env.logger.warn("trying the next target", { target: target.name, reason, request: this.#exchange.id });
       this.start();
@@ -156,8 +162,10 @@ export class AiRun implements BackendRun {
           });
           return;
         }
+        if (status < 400) this.#settlement.answered();
+        else if (status === 401 || status === 403) doubt(target.credential);
         answer = plan.translation
-          ? new TranslatedAnswer(this.#call, plan, plan.translation, this.#settlement)
+          ? new TranslatedAnswer(this.#call, plan, plan.translation, this.#settlement, () => http.abort())
           : new NativeAnswer(this.#call, plan.clientFormat, this.#settlement, plan.hidesUsage);
         this.#answer = answer;
         answer.head(status, headers);
@@ -185,32 +193,45 @@ export class AiRun implements BackendRun {
   }
 
   get #hasNext(): boolean {
-    return this.#next < this.#candidates.length;
+    try {
+      return this.#targets.hasNext;
+    } catch (error) {
+      // A defect of ours must not cost the client the answer that there is.
+      this.#env.logger.error("the next target cannot be asked", { error: String(error), request: this.#exchange.id });
+      return false;
+    }
   }
 
   /** An answer of ours, in the client's dialect. */
-  #reply(status: number, body: Members): void {
+  #reply(status: number, body: Members, headers: Readonly<Record<string, string>> = {}, errorType = ""): void {
     if (this.#over) return;
     this.#over = true;
-    this.#settlement.nothing();
-    sendJson(this.#call, status, body);
+    this.#settlement.nothing(errorType);
+    sendJson(this.#call, status, body, headers);
   }
 
-  #refuse(error: LlmError): void {
-    this.#reply(error.status, errorBody(this.#llm.dialect.format, error));
+  #refuse(error: LlmError, headers?: Readonly<Record<string, string>>): void {
+    this.#reply(error.status, errorBody(this.#llm.dialect.format, error), headers, error.code);
   }
 
   #fail(error: unknown): void {
     if (this.#over) return;
     this.#over = true;
-    this.#settlement.nothing();
-    this.#call.fail(asCallError(error));
+    const failure = asCallError(error);
+    this.#settlement.nothing(failure instanceof GatewayError ? failure.code : failure.kind);
+    this.#call.fail(failure);
   }
 }
 
-export function sendJson(call: BackendCall, status: number, body: Members): void {
+export function sendJson(
+  call: BackendCall,
+  status: number,
+  body: Members,
+  extra: Readonly<Record<string, string>> = {},
+): void {
   const bytes = Buffer.from(JSON.stringify(body));
-  call.head(status, HeaderList.of({ "content-type": "application/json", "content-length": String(bytes.length) }));
+  const headers = { "content-type": "application/json", "content-length": String(bytes.length), ...extra };
+  call.head(status, HeaderList.of(headers));
   call.data(bytes);
   call.end();
 }
@@ -224,8 +245,8 @@ function retryAfter(headers: HeaderList): number | undefined {
   return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
 }
 
-function asCallError(error: unknown): unknown {
-  return error instanceof GatewayError || (error as HttpClientError).kind !== undefined
+function asCallError(error: unknown): GatewayError | HttpClientError {
+  return error instanceof GatewayError || error instanceof HttpClientError
     ? error
     : new GatewayError("internal", { cause: error });
 }

@@ -5,6 +5,7 @@
 import { z } from "zod";
 import { duration, exactlyOneOf, httpUrl, secret } from "../../core/schema.ts";
 import { parseAddress } from "../host/address.ts";
+import { apiKeySchema, authSchema } from "./auth-schema.ts";
 
 const model = z
   .string()
@@ -96,30 +97,6 @@ const PROVIDERS = {
 
 export const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
 
-export const authSchema = exactlyOneOf(
-  z.strictObject({
-    key: secret().optional().describe("The provider's key, usually from an environment variable."),
-    file: z
-      .string()
-      .min(1)
-      .optional()
-      .describe("A file that holds the key; read again when it changes, so that short-lived tokens work."),
-    passthrough: z
-      .strictObject({})
-      .optional()
-      .describe("The client's own credential goes to the provider, also where the gateway has read it."),
-    aws: z
-      .strictObject({
-        accessKeyId: z.string().min(1).describe("The id of the access key."),
-        secretAccessKey: secret().describe("The secret of the access key."),
-        sessionToken: secret().optional().describe("For temporary credentials."),
-      })
-      .optional()
-      .describe("Signs requests to Amazon Bedrock (Signature Version 4)."),
-  }),
-  ["key", "file", "passthrough", "aws"],
-);
-
 const address = z
   .string()
   .refine((text) => parseAddress(text).ok, "expected host:port, or an http:// or https:// URL without a path")
@@ -148,16 +125,6 @@ export const targetSchema = z.strictObject({
   ...namedProvider,
   weight: z.int().min(1).max(10_000).default(1).describe("The share of calls within its group. Default: 1."),
 });
-
-const apiKey = z
-  .union([
-    secret(),
-    exactlyOneOf(z.strictObject({ file: z.string().min(1).optional(), passthrough: z.strictObject({}).optional() }), [
-      "file",
-      "passthrough",
-    ]),
-  ])
-  .optional();
 
 const providerName = z.enum([
   "openAI",
@@ -197,7 +164,9 @@ export const modelSchema = z.strictObject({
         .max(256)
         .optional()
         .describe("The provider's name of the model; `*` stands for what matched. Default: the requested name."),
-      apiKey: apiKey.describe("The provider's key, `{file}` or `{passthrough: {}}`."),
+      apiKey: apiKeySchema.describe(
+        "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}` or `{google}` as under `ai.auth`.",
+      ),
       baseUrl: httpUrl().optional().describe("Where the provider's API begins."),
       ...overrides,
       awsRegion: region.optional().describe("For bedrock."),
@@ -292,7 +261,6 @@ export const aiSchema = exactlyOneOf(
 
 export type AiConfig = z.output<typeof aiSchema>;
 export type ProviderConfig = z.output<typeof providerSchema>;
-export type AuthConfig = z.output<typeof authSchema>;
 export type TargetConfig = z.output<typeof targetSchema>;
 export type ModelConfig = z.output<typeof modelSchema>;
 export type VirtualModelConfig = z.output<typeof virtualModelSchema>;

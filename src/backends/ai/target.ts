@@ -13,10 +13,11 @@ import { gemini } from "../../llm/providers/gemini.ts";
 import { openAi, openAiCompatible } from "../../llm/providers/openai.ts";
 import { vertex } from "../../llm/providers/vertex.ts";
 import { parseAddress } from "../host/address.ts";
-import { type AwsSigner, createAwsSigner } from "./aws-signer.ts";
-import { type Credential, compileCredential } from "./credential.ts";
+import type { AuthConfig } from "./auth-schema.ts";
+import { createAwsSigner, type SignedRequest } from "./aws-signer.ts";
+import { addKey, type Credential, compileCredential } from "./credential.ts";
 import { createDemoUpstream, demoProvider, type Upstream } from "./demo-upstream.ts";
-import type { AuthConfig, ProviderConfig } from "./schema.ts";
+import type { ProviderConfig } from "./schema.ts";
 
 export interface Target {
   readonly name: string;
@@ -32,9 +33,13 @@ export interface Target {
   readonly basePath: string;
   readonly pathOverride: string | undefined;
   readonly credential: Credential;
-  readonly sign: AwsSigner | undefined;
+  /** Puts a credential that must be obtained or computed on a request; undefined where none is needed. */
+  readonly seal: Seal | undefined;
   readonly health: Health;
 }
+
+/** May answer at once. Fails with CredentialError. */
+export type Seal = (request: SignedRequest) => Promise<void> | undefined;
 
 export interface TargetOptions {
   readonly name: string;
@@ -60,8 +65,11 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
         () => openHttpPool(address),
         (pool) => pool.close(),
       );
-  const credential = compileCredential(options.auth, env.clock, env.resolvePath);
+  const region = config.bedrock?.region ?? "us-east-1";
+  const credential = compileCredential(options.auth, options.name, region, env);
   if (credential.kind === "aws" && provider.credential !== "aws") throw new Error("`auth.aws` is only for bedrock");
+  if (credential.kind === "token" && !(config.vertex || config.gemini || config.openAICompatible))
+    throw new Error("`auth.google` is only for vertex, gemini and compatible servers");
   const model = options.model ?? Object.values(config).find((settings) => settings !== undefined)?.model;
   const defaultPort = address.protocol === "https" ? 443 : 80;
   const bracketed = address.host.includes(":") ? `[${address.host}]` : address.host;
@@ -76,11 +84,20 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
     basePath: options.pathPrefix ?? provider.basePath,
     pathOverride: options.pathOverride,
     credential,
-    sign:
-      credential.kind === "aws"
-        ? createAwsSigner(credential.keys, config.bedrock?.region ?? "us-east-1", env.clock)
-        : undefined,
+    seal: sealOf(credential, region, env.clock),
     health: new Health(env.clock),
+  };
+}
+
+function sealOf(credential: Credential, region: string, clock: Clock): Seal | undefined {
+  if (credential.kind === "aws") return createAwsSigner(credential.keys, region, clock);
+  if (credential.kind !== "token") return undefined;
+  return ({ headers }) => {
+    const token = credential.token.get();
+    // A bearer token also where the provider's keys have a header of their own.
+    if (typeof token !== "string") return token.then((fresh) => addKey(headers, "bearer", fresh));
+    addKey(headers, "bearer", token);
+    return undefined;
   };
 }
 

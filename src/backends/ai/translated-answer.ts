@@ -9,12 +9,12 @@ import { createSseParser, encodeSseEvent } from "../../lib/sse.ts";
 import { createEventStreamReader } from "../../llm/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../../llm/decode-answer.ts";
 import { errorBody, errorEvent, errorMessage } from "../../llm/error-shape.ts";
-import { parseMembers } from "../../llm/json.ts";
+import { isMembers, type Members, parseMembers } from "../../llm/json.ts";
 import {
   type OutEvent,
   type StreamTranslation,
   type Translation,
-  UpstreamStreamError,
+  UpstreamAnswerError,
 } from "../../llm/translate/translation.ts";
 import { createUsageTap, type UsageTap } from "../../llm/usage-tap.ts";
 import { type Answer, brokenStreamEvent, failAfter, isEventStream } from "./native-answer.ts";
@@ -37,14 +37,23 @@ export class TranslatedAnswer implements Answer {
   #held: Buffer[] = [];
   #heldBytes = 0;
   #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
+  readonly #stop: () => void;
   #out: string[] = [];
   #over = false;
 
-  constructor(call: BackendCall, plan: UpstreamPlan, translation: Translation, settlement: CallSettlement) {
+  /** `stop` ends the provider's answer when it cannot be translated any further. */
+  constructor(
+    call: BackendCall,
+    plan: UpstreamPlan,
+    translation: Translation,
+    settlement: CallSettlement,
+    stop: () => void,
+  ) {
     this.#call = call;
     this.#plan = plan;
     this.#translation = translation;
     this.#settlement = settlement;
+    this.#stop = stop;
   }
 
   head(status: number, headers: HeaderList): void {
@@ -66,8 +75,10 @@ export class TranslatedAnswer implements Answer {
     this.#settlement.firstByte();
     this.#tap?.data(chunk);
     if (this.#stream) return this.#streamData(chunk);
+    if (this.#over) return true;
     this.#heldBytes += chunk.length;
-    if (this.#heldBytes <= MAX_ANSWER_BYTES) this.#held.push(chunk);
+    this.#held.push(chunk);
+    if (this.#heldBytes > MAX_ANSWER_BYTES) this.#tooLarge();
     return true;
   }
 
@@ -107,6 +118,8 @@ export class TranslatedAnswer implements Answer {
     const take = (type: string, text: string): void => {
       const data = parseMembers(text);
       if (data !== undefined) this.#collect(translation.event(type, data));
+      // An event that cannot be read may have been text: leaving it out would change the answer.
+      else if (text !== "" && text.trim() !== "[DONE]") throw new Error("an event of the stream is not a JSON object");
     };
     const reader = isAws
       ? createEventStreamReader(
@@ -132,9 +145,10 @@ export class TranslatedAnswer implements Answer {
   /** What was translated so far goes out, then the error in the client's dialect; there is no clean end. */
   #breakStream(error: unknown): void {
     this.#over = true;
+    this.#stop();
     this.#sendCollected();
     this.#settle(false);
-    const known = error instanceof UpstreamStreamError;
+    const known = error instanceof UpstreamAnswerError;
     const said = errorEvent(this.#plan.clientFormat, {
       status: known ? error.status : 502,
       message: known ? error.message : "the provider's stream could not be read",
@@ -165,25 +179,42 @@ export class TranslatedAnswer implements Answer {
     return this.#call.data(Buffer.from(text));
   }
 
+  /** Nobody waits for the end of an answer that will not be sent. */
+  #tooLarge(): void {
+    this.#over = true;
+    this.#held = [];
+    this.#stop();
+    this.#settle(false);
+    const detail = `the provider's answer is larger than ${MAX_ANSWER_BYTES} bytes`;
+    this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
+  }
+
   #sendWhole(): void {
     const encoding = this.#headers?.get("content-encoding");
     const raw = Buffer.concat(this.#held);
     const bytes = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
     const text = bytes?.toString("utf8") ?? "";
     const parsed = parseMembers(text);
-    if (this.#status < 400 && (parsed === undefined || this.#heldBytes > MAX_ANSWER_BYTES)) {
+    if (this.#status < 400 && parsed === undefined) {
       this.#call.fail(
-        new GatewayError("backend_response_invalid", {
-          detail: "the provider's answer is not a JSON object of at most 16 MiB",
-        }),
+        new GatewayError("backend_response_invalid", { detail: "the provider's answer is not a JSON object" }),
       );
       return;
     }
     const { clientFormat, context } = this.#plan;
-    const body =
-      parsed !== undefined && this.#status < 400
-        ? this.#translation.response(parsed, context)
-        : errorBody(clientFormat, { status: this.#status, message: errorMessage(parsed, text), code: undefined });
+    // Some servers answer 200 with an error inside: an empty answer in the client's dialect would hide it.
+    if (this.#status < 400 && isMembers(parsed?.error)) this.#status = 502;
+    let body: Members;
+    try {
+      body =
+        parsed !== undefined && this.#status < 400
+          ? this.#translation.response(parsed, context)
+          : errorBody(clientFormat, { status: this.#status, message: errorMessage(parsed, text), code: undefined });
+    } catch (error) {
+      this.#status = error instanceof UpstreamAnswerError ? error.status : 502;
+      const message = error instanceof UpstreamAnswerError ? error.message : "the provider's answer cannot be read";
+      body = errorBody(clientFormat, { status: this.#status, message, code: "upstream_error" });
+    }
     const out = Buffer.from(JSON.stringify(body));
     const headers = this.#headers;
     if (!headers) return;
@@ -196,7 +227,7 @@ export class TranslatedAnswer implements Answer {
   }
 
   #settle(complete: boolean): void {
-    if (this.#tap === undefined) this.#settlement.nothing();
+    if (this.#tap === undefined) this.#settlement.nothing(String(this.#status));
     else if (complete) this.#tap.end();
     else this.#tap.abort();
   }

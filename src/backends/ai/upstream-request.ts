@@ -51,8 +51,9 @@ export function planRequest(llm: LlmCall, query: string, { target, model }: Cand
   const { provider } = target;
   const clientFormat = llm.dialect.format;
   const format = provider.upstreamFormat(clientFormat, model);
-  if (format === undefined || (llm.dialect.free && format !== clientFormat))
-    throw unsupported(clientFormat, provider.name);
+  // Where every call goes to one path, a question that costs nothing would be answered as one that does.
+  const isElsewhere = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
+  if (format === undefined || isElsewhere) throw unsupported(clientFormat, provider.name);
   const stream = llm.dialect.pathStream ?? llm.scan.stream ?? false;
   const isNative = format === clientFormat;
   const call: UpstreamCall = {
@@ -60,7 +61,7 @@ export function planRequest(llm: LlmCall, query: string, { target, model }: Cand
     suffix: isNative ? llm.dialect.suffix : suffixOf(format),
     model,
     stream,
-    counts: llm.dialect.free,
+    counts: llm.dialect.free && clientFormat !== "opaque",
     query: isNative ? withoutKey(query) : "",
   };
   const options = format === "chat" || clientFormat === "chat" ? streamOptionsOf(llm) : undefined;
@@ -109,8 +110,11 @@ function nativeBody(
   }
   if (asksForUsage && options?.include_usage !== true) {
     const wish = JSON.stringify({ ...options, include_usage: true });
-    if (scan.streamOptionsSpan) edits.push({ ...scan.streamOptionsSpan, text: wish });
-    else insert(`"stream_options":${wish}`);
+    const { streamOptionsSpan: span } = scan;
+    if (span) {
+      // Something that is no object is the provider's to refuse.
+      if (options || llm.bytes.toString("latin1", span.start, span.end) === "null") edits.push({ ...span, text: wish });
+    } else insert(`"stream_options":${wish}`);
   }
   return applyEdits(llm.bytes, edits);
 }
@@ -218,7 +222,7 @@ function streamOptionsOf(llm: LlmCall): Record<string, unknown> | undefined {
 }
 
 /** Google's clients may send the key in the query; it is the credential then, not a parameter. */
-function withoutKey(query: string): string {
+export function withoutKey(query: string): string {
   if (!query.includes("key=")) return query;
   return query
     .split("&")

@@ -1,8 +1,9 @@
 /**
- * Amazon Bedrock: converse and invoke are native, chat requests become converse. The model is in the path.
+ * Amazon Bedrock: converse and invoke are native, chat requests become converse; so do Anthropic's messages, unless the
+ * model is a Claude, which reads them through invoke. The model is in the path.
  */
 import type { Format } from "../dialect.ts";
-import { type Provider, withQuery } from "../provider.ts";
+import { type Provider, type UpstreamCall, withQuery } from "../provider.ts";
 
 export function bedrock(region: string): Provider {
   return {
@@ -17,17 +18,23 @@ export function bedrock(region: string): Provider {
     upstreamFormat: bedrockFormat,
     path(call, basePath) {
       const model = `${basePath}/model/${encodeURIComponent(call.model)}`;
-      const verb = call.suffix.startsWith("/model/")
-        ? call.suffix.slice(call.suffix.lastIndexOf("/") + 1)
-        : call.stream
-          ? "converse-stream"
-          : "converse";
+      const isNative = call.suffix.startsWith("/model/");
+      const verb = isNative ? call.suffix.slice(call.suffix.lastIndexOf("/") + 1) : verbOf(call);
       return withQuery(`${model}/${verb}`, call.query);
     },
   };
 }
 
-function bedrockFormat(client: Format): Format | undefined {
+function verbOf({ format, stream }: UpstreamCall): string {
+  if (format === "invoke") return stream ? "invoke-with-response-stream" : "invoke";
+  return stream ? "converse-stream" : "converse";
+}
+
+/** `anthropic.claude-…`, with or without a region before it; also at the end of an inference profile's ARN. */
+const CLAUDE = /(?:^|[./])anthropic\.claude/;
+
+function bedrockFormat(client: Format, model: string): Format | undefined {
+  if (client === "messages" && CLAUDE.test(model)) return "invoke";
   if (client === "chat" || client === "messages" || client === "converse") return "converse";
   return client === "invoke" || client === "opaque" ? client : undefined;
 }

@@ -5,14 +5,16 @@ import { errorMessage } from "../error-shape.ts";
 import { isMembers, type Members } from "../json.ts";
 import { readUsage } from "../usage.ts";
 import { type ChatToolCall, chatCompletion, createChunkWriter, type Finish } from "./chat-answer.ts";
-import { type ChatRequest, type Part, readChatRequest, requireSettings } from "./chat-request.ts";
+import type { Part } from "./chat-messages.ts";
+import { type ChatRequest, readChatRequest, requireSettings } from "./chat-request.ts";
 import { compact } from "./fields.ts";
 import {
+  type OutEvent,
   type StreamTranslation,
   type Translation,
   type TranslationContext,
   TranslationError,
-  UpstreamStreamError,
+  UpstreamAnswerError,
 } from "./translation.ts";
 
 const IMAGE_FORMATS: Readonly<Record<string, string>> = {
@@ -113,8 +115,13 @@ function toolConfig(chat: ChatRequest): Members | undefined {
     return undefined;
   }
   return compact({
-    tools: chat.tools.map(({ name, description, parameters }) => ({
-      toolSpec: compact({ name, description, inputSchema: { json: parameters } }),
+    tools: chat.tools.map(({ name, description, parameters, strict }) => ({
+      toolSpec: compact({
+        name,
+        description,
+        inputSchema: { json: parameters },
+        strict: strict === true ? true : undefined,
+      }),
     })),
     toolChoice:
       toolChoice === undefined
@@ -128,7 +135,8 @@ function toolConfig(chat: ChatRequest): Members | undefined {
 }
 
 function response(body: Members, context: TranslationContext): Members {
-  const message = isMembers(body.output) && isMembers(body.output.message) ? body.output.message : {};
+  const message = isMembers(body.output) && isMembers(body.output.message) ? body.output.message : undefined;
+  if (message === undefined) throw new UpstreamAnswerError(502, "the provider's answer has no message");
   let text = "";
   let reasoning = "";
   const toolCalls: ChatToolCall[] = [];
@@ -171,7 +179,11 @@ function stream(context: TranslationContext): StreamTranslation {
   const chunks = createChunkWriter(context);
   let usage: unknown;
   let toolIndex = -1;
+  /** A tool without arguments is called with an empty object; its stream says nothing at all. */
+  let awaitsArguments = false;
   let finished = false;
+  const argument = (text: unknown): OutEvent =>
+    chunks.delta(0, { tool_calls: [{ index: toolIndex, function: { arguments: text } }] });
   return {
     event(type, data) {
       switch (type) {
@@ -181,6 +193,7 @@ function stream(context: TranslationContext): StreamTranslation {
           const tool = isMembers(data.start) && isMembers(data.start.toolUse) ? data.start.toolUse : undefined;
           if (!tool) return [];
           toolIndex += 1;
+          awaitsArguments = true;
           return [
             chunks.delta(0, {
               tool_calls: [
@@ -197,13 +210,18 @@ function stream(context: TranslationContext): StreamTranslation {
         case "contentBlockDelta": {
           const delta = isMembers(data.delta) ? data.delta : {};
           if (typeof delta.text === "string") return [chunks.delta(0, { content: delta.text })];
-          if (isMembers(delta.toolUse))
-            return [
-              chunks.delta(0, { tool_calls: [{ index: toolIndex, function: { arguments: delta.toolUse.input } }] }),
-            ];
+          if (isMembers(delta.toolUse)) {
+            if (delta.toolUse.input !== "") awaitsArguments = false;
+            return [argument(delta.toolUse.input)];
+          }
           if (isMembers(delta.reasoningContent) && typeof delta.reasoningContent.text === "string")
             return [chunks.delta(0, { reasoning_content: delta.reasoningContent.text })];
           return [];
+        }
+        case "contentBlockStop": {
+          const isEmpty = awaitsArguments;
+          awaitsArguments = false;
+          return isEmpty ? [argument("{}")] : [];
         }
         case "messageStop":
           finished = true;
@@ -212,13 +230,13 @@ function stream(context: TranslationContext): StreamTranslation {
           usage = data.usage;
           return [];
         case "exception":
-          throw new UpstreamStreamError(500, errorMessage(data, ""));
+          throw new UpstreamAnswerError(500, errorMessage(data, ""));
         default:
           return [];
       }
     },
     end() {
-      if (!finished) throw new UpstreamStreamError(502, "the provider's stream ended early");
+      if (!finished) throw new UpstreamAnswerError(502, "the provider's stream ended early");
       return chunks.done(readUsage(usage));
     },
   };

@@ -12,7 +12,8 @@ import {
   type Finish,
   toolCall,
 } from "./chat-answer.ts";
-import { type ChatRequest, type Part, readChatRequest, requireSettings, type ToolChoice } from "./chat-request.ts";
+import type { Part } from "./chat-messages.ts";
+import { type ChatRequest, readChatRequest, requireSettings, type ToolChoice } from "./chat-request.ts";
 import { compact } from "./fields.ts";
 import {
   type OutEvent,
@@ -20,7 +21,7 @@ import {
   type Translation,
   type TranslationContext,
   TranslationError,
-  UpstreamStreamError,
+  UpstreamAnswerError,
 } from "./translation.ts";
 
 /** Thought budgets for the efforts of chat clients, as in Google's own OpenAI-compatible API. */
@@ -215,7 +216,8 @@ function contentOf(
     } else if (typeof part.text === "string") {
       if (part.thought === true) reasoning += part.text;
       else text += part.text;
-    }
+    } else if (isMembers(part.inlineData) || isMembers(part.fileData))
+      throw new UpstreamAnswerError(502, "the model answered with an image or a file, which a chat answer cannot hold");
   }
   return { text, reasoning, toolCalls };
 }
@@ -234,7 +236,7 @@ function stream(context: TranslationContext): StreamTranslation {
   const toolCounts: number[] = [];
   return {
     event(_name, data) {
-      if (isMembers(data.error)) throw new UpstreamStreamError(500, errorMessage(data, ""));
+      if (isMembers(data.error)) throw new UpstreamAnswerError(500, errorMessage(data, ""));
       if (isMembers(data.usageMetadata)) usage = data.usageMetadata;
       const out: OutEvent[] = chunks.begin(textOrNothing(data.responseId), textOrNothing(data.modelVersion));
       for (const candidate of Array.isArray(data.candidates) ? data.candidates.filter(isMembers) : []) {
@@ -259,7 +261,7 @@ function stream(context: TranslationContext): StreamTranslation {
       return out;
     },
     end() {
-      if (!finished) throw new UpstreamStreamError(502, "the provider's stream ended early");
+      if (!finished) throw new UpstreamAnswerError(502, "the provider's stream ended early");
       return chunks.done(readUsage(usage));
     },
   };

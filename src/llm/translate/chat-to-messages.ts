@@ -5,14 +5,16 @@ import { errorMessage } from "../error-shape.ts";
 import { isMembers, type Members } from "../json.ts";
 import { mergeUsage, readUsage } from "../usage.ts";
 import { type ChatToolCall, chatCompletion, createChunkWriter, type Finish } from "./chat-answer.ts";
-import { type ChatRequest, type Part, readChatRequest, requireSettings, type ToolChoice } from "./chat-request.ts";
+import type { Part } from "./chat-messages.ts";
+import { type ChatRequest, readChatRequest, requireSettings, type ToolChoice } from "./chat-request.ts";
 import { compact } from "./fields.ts";
 import {
+  type OutEvent,
   type StreamTranslation,
   type Translation,
   type TranslationContext,
   TranslationError,
-  UpstreamStreamError,
+  UpstreamAnswerError,
 } from "./translation.ts";
 
 /** The provider wants a limit, chat clients need not give one. */
@@ -44,8 +46,14 @@ function request(body: Members, context: TranslationContext): Members {
     tools:
       chat.tools.length === 0
         ? undefined
-        : chat.tools.map(({ name, description, parameters, strict }) =>
-            compact({ name, description, input_schema: parameters, strict: strict === true ? true : undefined }),
+        : chat.tools.map(({ name, description, parameters, strict, cacheControl }) =>
+            compact({
+              name,
+              description,
+              input_schema: parameters,
+              strict: strict === true ? true : undefined,
+              cache_control: cacheControl,
+            }),
           ),
     tool_choice: toolChoice(chat.toolChoice, settings.parallel_tool_calls),
     temperature: settings.temperature,
@@ -80,11 +88,17 @@ function blockOf(part: Part): Members {
         type: "document",
         source: { type: "base64", media_type: "application/pdf", data: part.source.data },
         title: part.name,
+        cache_control: part.cacheControl,
       });
     case "toolCall":
       return { type: "tool_use", id: part.id, name: part.name, input: part.input };
     case "toolResult":
-      return { type: "tool_result", tool_use_id: part.id, content: part.text };
+      return compact({
+        type: "tool_result",
+        tool_use_id: part.id,
+        content: part.text,
+        cache_control: part.cacheControl,
+      });
   }
 }
 
@@ -114,10 +128,11 @@ function outputConfig({ settings }: ChatRequest): Members | undefined {
 }
 
 function response(body: Members, context: TranslationContext): Members {
+  if (!Array.isArray(body.content)) throw new UpstreamAnswerError(502, "the provider's answer has no content");
   let text = "";
   let reasoning = "";
   const toolCalls: ChatToolCall[] = [];
-  for (const block of Array.isArray(body.content) ? body.content.filter(isMembers) : []) {
+  for (const block of body.content.filter(isMembers)) {
     if (block.type === "text") text += String(block.text);
     else if (block.type === "thinking") reasoning += String(block.thinking);
     else if (block.type === "tool_use")
@@ -150,7 +165,11 @@ function stream(context: TranslationContext): StreamTranslation {
   const chunks = createChunkWriter(context);
   let usage: Members | undefined;
   let toolIndex = -1;
+  /** A tool without arguments is called with an empty object; its stream says nothing at all. */
+  let awaitsArguments = false;
   let finished = false;
+  const argument = (text: unknown): OutEvent =>
+    chunks.delta(0, { tool_calls: [{ index: toolIndex, function: { arguments: text } }] });
   return {
     event(_name, data) {
       switch (data.type) {
@@ -163,6 +182,7 @@ function stream(context: TranslationContext): StreamTranslation {
           const block = isMembers(data.content_block) ? data.content_block : {};
           if (block.type !== "tool_use") return [];
           toolIndex += 1;
+          awaitsArguments = true;
           return [
             chunks.delta(0, {
               tool_calls: [
@@ -175,11 +195,14 @@ function stream(context: TranslationContext): StreamTranslation {
           const delta = isMembers(data.delta) ? data.delta : {};
           if (delta.type === "text_delta") return [chunks.delta(0, { content: delta.text })];
           if (delta.type === "thinking_delta") return [chunks.delta(0, { reasoning_content: delta.thinking })];
-          if (delta.type === "input_json_delta")
-            return [
-              chunks.delta(0, { tool_calls: [{ index: toolIndex, function: { arguments: delta.partial_json } }] }),
-            ];
-          return [];
+          if (delta.type !== "input_json_delta") return [];
+          if (delta.partial_json !== "") awaitsArguments = false;
+          return [argument(delta.partial_json)];
+        }
+        case "content_block_stop": {
+          const isEmpty = awaitsArguments;
+          awaitsArguments = false;
+          return isEmpty ? [argument("{}")] : [];
         }
         case "message_delta": {
           if (isMembers(data.usage)) usage = mergeUsage(usage, data.usage);
@@ -189,14 +212,14 @@ function stream(context: TranslationContext): StreamTranslation {
           return [chunks.finish(0, finishOf(delta.stop_reason))];
         }
         case "error":
-          throw new UpstreamStreamError(500, errorMessage(data, ""));
+          throw new UpstreamAnswerError(500, errorMessage(data, ""));
         default:
           return [];
       }
     },
     // A stream without a reason to stop was cut: the client must not take it for whole.
     end() {
-      if (!finished) throw new UpstreamStreamError(502, "the provider's stream ended early");
+      if (!finished) throw new UpstreamAnswerError(502, "the provider's stream ended early");
       return chunks.done(readUsage(usage));
     },
   };

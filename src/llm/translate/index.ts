@@ -3,11 +3,29 @@
  * translation goes through it. What is not listed is refused.
  */
 import type { Format } from "../dialect.ts";
+import { isMembers } from "../json.ts";
 import { chatToConverse } from "./chat-to-converse.ts";
 import { chatToGemini } from "./chat-to-gemini.ts";
 import { chatToMessages } from "./chat-to-messages.ts";
 import { messagesToChat } from "./messages-to-chat.ts";
+import { messagesToInvoke } from "./messages-to-invoke.ts";
 import { chain, type Translation } from "./translation.ts";
+
+/** Bedrock's models think by a budget, as Anthropic's clients ask for it, not by the effort of the chat dialect. */
+const messagesToConverse = chain(
+  {
+    ...messagesToChat,
+    request(body, context) {
+      const chat = messagesToChat.request(body, context);
+      const effort = isMembers(body.output_config) ? body.output_config.effort : undefined;
+      const thinks = isMembers(body.thinking) && body.thinking.type !== "disabled";
+      if (!thinks || (effort !== undefined && effort !== null)) return chat;
+      const { reasoning_effort: _fromBudget, ...rest } = chat;
+      return { ...rest, thinking: body.thinking };
+    },
+  },
+  chatToConverse,
+);
 
 const TRANSLATIONS: readonly {
   readonly client: Format;
@@ -19,7 +37,8 @@ const TRANSLATIONS: readonly {
   { client: "chat", provider: "converse", translation: chatToConverse },
   { client: "messages", provider: "chat", translation: messagesToChat },
   { client: "messages", provider: "generateContent", translation: chain(messagesToChat, chatToGemini) },
-  { client: "messages", provider: "converse", translation: chain(messagesToChat, chatToConverse) },
+  { client: "messages", provider: "converse", translation: messagesToConverse },
+  { client: "messages", provider: "invoke", translation: messagesToInvoke },
 ];
 
 export function translationBetween(client: Format, provider: Format): Translation | undefined {

@@ -24,6 +24,8 @@ const KNOWN = new Set([
 /** Hints about caching and bookkeeping: they change no answer. */
 const WITHOUT_EFFECT = new Set(["cache_control", "service_tier"]);
 
+const TOOL_KNOWN = new Set(["type", "name", "description", "input_schema", "strict", "cache_control"]);
+
 export function chatRequestOf(body: Members, context: TranslationContext): Members {
   for (const [name, value] of Object.entries(body)) {
     if (!KNOWN.has(name) && !WITHOUT_EFFECT.has(name) && value !== null)
@@ -124,6 +126,10 @@ function partOf(block: Members, where: string): Members {
     case "image":
       return { type: "image_url", image_url: { url: sourceUrl(block, where) } };
     case "document": {
+      if (isMembers(block.citations) && block.citations.enabled === true)
+        throw new TranslationError(`${where}.citations`, "are not supported by the provider of this model");
+      if (typeof block.context === "string")
+        throw new TranslationError(`${where}.context`, "is not supported by the provider of this model");
       const source = members(block.source, `${where}.source`);
       if (source.type === "text") return { type: "text", text: text(source.data, `${where}.source.data`) };
       if (source.type !== "base64")
@@ -176,6 +182,10 @@ function resultText(block: Members, where: string): string {
 
 function toolOf(value: unknown, i: number): Members {
   const tool = members(value, `tools[${i}]`);
+  for (const [name, member] of Object.entries(tool)) {
+    if (!TOOL_KNOWN.has(name) && member !== null && (tool.type ?? "custom") === "custom")
+      throw new TranslationError(`tools[${i}].${name}`, "is not supported by the provider of this model");
+  }
   if (tool.type !== undefined && tool.type !== null && tool.type !== "custom")
     throw new TranslationError(`tools[${i}].type`, `${JSON.stringify(tool.type)} is a tool of another provider`);
   return {

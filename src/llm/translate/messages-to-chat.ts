@@ -10,13 +10,14 @@ import {
   type StreamTranslation,
   type Translation,
   type TranslationContext,
-  UpstreamStreamError,
+  UpstreamAnswerError,
 } from "./translation.ts";
 
 export const messagesToChat: Translation = { request: chatRequestOf, response, stream };
 
 function response(body: Members, context: TranslationContext): Members {
-  const choice = Array.isArray(body.choices) && isMembers(body.choices[0]) ? body.choices[0] : {};
+  const choice = Array.isArray(body.choices) && isMembers(body.choices[0]) ? body.choices[0] : undefined;
+  if (choice === undefined) throw new UpstreamAnswerError(502, "the provider's answer has no choices");
   const message = isMembers(choice.message) ? choice.message : {};
   const content: Members[] = [];
   if (typeof message.reasoning_content === "string" && message.reasoning_content !== "")
@@ -128,7 +129,7 @@ function stream(context: TranslationContext): StreamTranslation {
 
   return {
     event(_name, data) {
-      if (isMembers(data.error)) throw new UpstreamStreamError(500, errorMessage(data, ""));
+      if (isMembers(data.error)) throw new UpstreamAnswerError(500, errorMessage(data, ""));
       const out: OutEvent[] = [];
       if (!begun) {
         begun = true;
@@ -163,7 +164,7 @@ function stream(context: TranslationContext): StreamTranslation {
       return out;
     },
     end() {
-      if (stopReason === undefined) throw new UpstreamStreamError(502, "the provider's stream ended early");
+      if (stopReason === undefined) throw new UpstreamAnswerError(502, "the provider's stream ended early");
       return [
         ...close(),
         event("message_delta", {

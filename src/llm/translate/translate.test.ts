@@ -10,7 +10,7 @@ import {
   type Translation,
   type TranslationContext,
   TranslationError,
-  UpstreamStreamError,
+  UpstreamAnswerError,
 } from "./translation.ts";
 
 const GOLDEN = "test/golden/llm";
@@ -19,6 +19,7 @@ const FORMATS: Readonly<Record<string, Format>> = {
   messages: "messages",
   gemini: "generateContent",
   converse: "converse",
+  invoke: "invoke",
 };
 
 interface Golden {
@@ -101,6 +102,28 @@ const refused: [client: Format, provider: Format, body: Members, param: string][
   ],
   ["chat", "messages", { ...user("x"), tools: [{ type: "custom" }] }, "tools[0].type"],
   ["chat", "messages", { messages: "x" }, "messages"],
+  ["chat", "messages", { messages: [{ role: "user", name: "Ada", content: "x" }] }, "messages[0].name"],
+  ["chat", "messages", { messages: [{ role: "assistant", audio: { id: "a" } }] }, "messages[0].audio"],
+  ["chat", "converse", { messages: [{ role: "assistant", content: "x", prefix: true }] }, "messages[0].prefix"],
+  [
+    "messages",
+    "chat",
+    { ...user("x"), tools: [{ name: "f", input_schema: {}, input_examples: [] }] },
+    "tools[0].input_examples",
+  ],
+  [
+    "messages",
+    "chat",
+    user([{ type: "document", citations: { enabled: true }, source: { type: "text", data: "x" } }]),
+    "messages[0].content[0].citations",
+  ],
+  [
+    "messages",
+    "chat",
+    user([{ type: "document", context: "c", source: { type: "text", data: "x" } }]),
+    "messages[0].content[0].context",
+  ],
+  ["messages", "converse", { ...user("x"), output_config: { effort: "low" } }, "reasoning_effort"],
   ["chat", "generateContent", { ...user("x"), logprobs: true }, "logprobs"],
   ["chat", "generateContent", { messages: [{ role: "tool", tool_call_id: "nobody", content: "x" }] }, "messages"],
   ["chat", "generateContent", { ...user("x"), reasoning_effort: "extreme" }, "reasoning_effort"],
@@ -145,6 +168,104 @@ test("members that mean nothing, and nulls, are accepted", () => {
   };
   assert.ok(between("chat", "messages").request({ model: "m", ...user("x"), ...neutral }, context()));
 });
+
+test("a message that a chat SDK sends back as it got it is accepted, and what it refused is what it said", () => {
+  const replayed = {
+    role: "assistant",
+    content: null,
+    refusal: "I cannot.",
+    annotations: [],
+    audio: null,
+    function_call: null,
+    tool_calls: null,
+    reasoning_content: "Hm.",
+  };
+  const sent = between("chat", "messages").request({ messages: [replayed] }, context());
+  assert.deepEqual(sent.messages, [{ role: "assistant", content: [{ type: "text", text: "I cannot." }] }]);
+});
+
+test("marks for Anthropic's cache stay where they were set: tools, files, results", () => {
+  const mark = { type: "ephemeral" };
+  const sent = JSON.stringify(
+    between("chat", "messages").request(
+      {
+        messages: [
+          {
+            role: "user",
+            content: [{ type: "file", file: { file_data: "data:application/pdf;base64,AA==" }, cache_control: mark }],
+          },
+          { role: "assistant", tool_calls: [{ id: "1", function: { name: "f", arguments: "{}" } }] },
+          { role: "tool", name: "f", tool_call_id: "1", content: [{ type: "text", text: "r", cache_control: mark }] },
+        ],
+        tools: [{ type: "function", function: { name: "f" }, cache_control: mark }],
+      },
+      context(),
+    ),
+  );
+  assert.equal(sent.split('"cache_control":{"type":"ephemeral"}').length - 1, 3);
+});
+
+const emptyCalls: [provider: Format, events: [string, Members][]][] = [
+  [
+    "messages",
+    [
+      ["", { type: "message_start", message: {} }],
+      [
+        "",
+        { type: "content_block_start", index: 0, content_block: { type: "tool_use", id: "t", name: "now", input: {} } },
+      ],
+      ["", { type: "content_block_delta", index: 0, delta: { type: "input_json_delta", partial_json: "" } }],
+      ["", { type: "content_block_stop", index: 0 }],
+      ["", { type: "message_delta", delta: { stop_reason: "tool_use" } }],
+    ],
+  ],
+  [
+    "converse",
+    [
+      ["messageStart", { role: "assistant" }],
+      ["contentBlockStart", { start: { toolUse: { toolUseId: "t", name: "now" } } }],
+      ["contentBlockStop", {}],
+      ["messageStop", { stopReason: "tool_use" }],
+    ],
+  ],
+];
+for (const [provider, events] of emptyCalls) {
+  test(`a tool that ${provider} calls without arguments is called with an empty object in a chat stream`, () => {
+    const written = streamThrough(between("chat", provider), events)
+      .map(({ data }) => (typeof data === "string" ? undefined : (data as { choices?: Choice[] }).choices?.[0]))
+      .map((choice) => choice?.delta.tool_calls?.[0]?.function.arguments ?? "")
+      .join("");
+    assert.equal(written, "{}");
+  });
+}
+interface Choice {
+  readonly delta: { readonly tool_calls?: readonly { readonly function: { readonly arguments: string } }[] };
+}
+
+test("thoughts are asked for by budget where the provider has budgets", () => {
+  const thinking = { type: "enabled", budget_tokens: 2048 };
+  const body = { model: "m", max_tokens: 5000, ...user("x"), thinking };
+  assert.deepEqual(between("messages", "converse").request(body, context({ maxTokensMember: "max_tokens" })), {
+    messages: [{ role: "user", content: [{ text: "x" }] }],
+    inferenceConfig: { maxTokens: 5000 },
+    additionalModelRequestFields: { thinking },
+  });
+  assert.equal(between("messages", "chat").request(body, context()).reasoning_effort, "low");
+  const off = { ...body, thinking: { type: "disabled" } };
+  assert.equal(between("messages", "converse").request(off, context()).additionalModelRequestFields, undefined);
+});
+
+const noAnswers: [client: Format, provider: Format, body: Members][] = [
+  ["messages", "chat", {}],
+  ["messages", "chat", { choices: [] }],
+  ["chat", "messages", { type: "message" }],
+  ["chat", "converse", { output: {} }],
+  ["chat", "generateContent", { candidates: [{ content: { parts: [{ inlineData: { data: "AA==" } }] } }] }],
+];
+for (const [client, provider, body] of noAnswers) {
+  test(`a ${provider} answer ${JSON.stringify(body)} is an error for a ${client} client, not an empty answer`, () =>
+    assert.throws(() => between(client, provider).response(body, context()), UpstreamAnswerError));
+}
 
 test("a history of another model gets the mark that Gemini 3 asks for", () => {
   const body = {
@@ -194,12 +315,15 @@ const broken: [client: Format, provider: Format, events: [string, Members][], me
   ["messages", "chat", [["", { error: { message: "boom" } }]], /boom/],
   ["messages", "chat", [["", { choices: [{ delta: { content: "a" } }] }]], /ended early/],
   ["messages", "generateContent", [["", { error: { message: "boom" } }]], /boom/],
+  ["messages", "invoke", [["exception", { message: "throttled" }]], /throttled/],
+  ["messages", "invoke", [["chunk", { bytes: "bm8ganNvbg==" }]], /no event/],
+  ["messages", "invoke", [], /ended early/],
 ];
 for (const [client, provider, events, message] of broken) {
   test(`a ${provider} stream that fails (${message.source}) has no clean end for a ${client} client`, () => {
     assert.throws(
       () => streamThrough(between(client, provider), events),
-      (error) => error instanceof UpstreamStreamError && message.test(error.message),
+      (error) => error instanceof UpstreamAnswerError && message.test(error.message),
     );
   });
 }

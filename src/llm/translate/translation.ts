@@ -47,13 +47,13 @@ export class TranslationError extends Error {
   }
 }
 
-/** The provider reported an error inside its stream: what follows is not an answer. */
-export class UpstreamStreamError extends Error {
+/** What the provider said is no answer: an error inside its stream, or something that cannot be one. */
+export class UpstreamAnswerError extends Error {
   readonly status: number;
 
   constructor(status: number, message: string) {
     super(message);
-    this.name = "UpstreamStreamError";
+    this.name = "UpstreamAnswerError";
     this.status = status;
   }
 }

@@ -5,6 +5,7 @@
  */
 import type { Client, ServiceError } from "@grpc/grpc-js";
 import type { Clock } from "../../lib/clock.ts";
+import { exportsOf } from "../../lib/exports-of.ts";
 import type { Task, Tasks } from "../../lib/tasks.ts";
 import { PROTOCOL, type RlsRequest, type RlsResponse, SERVICE_NAME } from "./rls-protocol.ts";
 
@@ -101,9 +102,4 @@ async function openChannel(host: string): Promise<Channel> {
       ),
     close: () => client.close(),
   };
-}
-
-/** Both packages are CommonJS: a bundler hands their exports over as `default` only. */
-function exportsOf<Exports extends object>(loaded: Exports): Exports {
-  return "default" in loaded ? (loaded.default as Exports) : loaded;
 }

@@ -136,6 +136,7 @@ function send(res: ServerResponse, events: readonly (string | Buffer)[], model: 
 function dialect(path: string, call: Call): [whole: () => unknown, events: () => (string | Buffer)[]] {
   if (path.endsWith("/responses")) return [() => responses(call), () => responsesStream(call)];
   if (path.endsWith("/messages") || path.includes("awPredict")) return [() => message(call), () => messageStream(call)];
+  if (path.includes("/invoke")) return [() => message(call), () => messageStream(call).map(wrapped)];
   if (path.includes("enerateContent")) return [() => gemini(call, TEXT.join("")), () => geminiStream(call)];
   if (path.includes("/converse")) return [() => converse(call), () => converseStream(call)];
   return [() => chat(call), () => chatStream(call)];
@@ -338,6 +339,12 @@ function messageStream(call: Call): string[] {
     }),
     event("message_stop", {}),
   ];
+}
+
+/** An event of Anthropic's as Bedrock's `invoke-with-response-stream` sends it. */
+function wrapped(event: string): Buffer {
+  const json = event.slice(event.indexOf("data: ") + "data: ".length).trim();
+  return encodeEventStreamMessage("chunk", { bytes: Buffer.from(json).toString("base64") });
 }
 
 // Gemini

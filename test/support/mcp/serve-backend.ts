@@ -104,6 +104,7 @@ function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
       if (res.headersSent) res.destroy();
       else send(res, errorReply(asGatewayError(error)));
     },
+    problem: () => undefined,
     upgraded: () => undefined,
   };
   res.on("drain", () => run?.resume());
