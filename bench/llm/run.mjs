@@ -4,10 +4,12 @@
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
-import { compare } from "../support/compare.mjs";
+import { compare, median } from "../support/compare.mjs";
 import { residentBytes } from "../support/cpu.mjs";
 import { httpRequest, sendLoad } from "../support/load.mjs";
 import { freePort, start } from "../support/process.mjs";
@@ -69,6 +71,10 @@ export async function benchLlm({ quick = false } = {}) {
           }),
       });
     }
+    await firstTokens(
+      [{ name: "the provider itself", port: providerPort, headers: {} }, ...contestants],
+      quick ? 100 : 400,
+    );
     await openStreams(contestants, quick ? 500 : 2000);
   } finally {
     for (const one of running) await one.stop();
@@ -99,6 +105,42 @@ routes:
   - backends: [{ ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "127.0.0.1:${providerPort}" } }]
     ${policies}
 `;
+}
+
+/** One stream at a time, in turns: from the request to the first bytes of the first event. */
+async function firstTokens(contestants, count) {
+  console.log("\ntime to the first token, one stream at a time (median)");
+  const rows = contestants.map((contestant) => ({ ...contestant, times: [] }));
+  for (let i = 0; i < count; i++)
+    for (const { port, headers, times } of rows) times.push(await firstToken(port, headers));
+  for (const { name, times } of rows) console.log(`  ${name.padEnd(22)} ${(median(times) * 1000).toFixed(0)} µs`);
+}
+
+function firstToken(port, headers) {
+  const bytes = httpRequest({
+    method: "POST",
+    path: PATH,
+    body: chat("small", 130, true),
+    headers: { ...bearer, ...headers, connection: "close" },
+  });
+  return new Promise((resolve, reject) => {
+    let startMs = 0;
+    let received = "";
+    const socket = connect(port, "127.0.0.1", () => {
+      startMs = performance.now();
+      socket.write(bytes);
+    });
+    socket.setNoDelay(true);
+    socket.on("data", (chunk) => {
+      received += chunk.toString("latin1");
+      if (startMs !== 0 && received.includes("data: ")) {
+        resolve(performance.now() - startMs);
+        startMs = 0;
+      }
+    });
+    socket.on("error", reject);
+    socket.on("close", () => reject(new Error("no token")));
+  });
 }
 
 /** Resident memory per stream that is open and receives a chunk per second. */

@@ -7,30 +7,38 @@ import { cpuMicros } from "./cpu.mjs";
 export async function compare({ contestants, warmUp, rounds, perRound, run, baseline, title }) {
   for (const contestant of contestants) await run(contestant, warmUp);
   const samples = new Map(contestants.map(({ name }) => [name, []]));
-  let errors = 0;
+  const errors = new Map(contestants.map(({ name }) => [name, 0]));
   for (let round = 0; round < rounds; round++) {
     for (const contestant of contestants) {
       // A short run first: connections and caches are warm when the measured one begins.
       await run(contestant, Math.ceil(perRound / 10));
       const before = cpuMicros(contestant.pid);
-      errors += await run(contestant, perRound);
+      const failed = await run(contestant, perRound);
+      errors.set(contestant.name, errors.get(contestant.name) + failed);
       samples.get(contestant.name).push((cpuMicros(contestant.pid) - before) / perRound);
     }
   }
-  const rows = contestants.map(({ name }) => ({ name, micros: median(samples.get(name)), all: samples.get(name) }));
-  const base = rows.find(({ name }) => name === baseline)?.micros;
-  printTable(title, rows, base, baseline, errors);
-  return { rows, base, errors };
+  const rows = contestants.map(({ name }) => {
+    const all = samples.get(name);
+    return { name, micros: median(all), least: Math.min(...all), most: Math.max(...all), errors: errors.get(name) };
+  });
+  const base = rows.find(({ name }) => name === baseline);
+  printTable(title, rows, base);
+  return { rows, base: base?.micros, errors: [...errors.values()].reduce((sum, one) => sum + one, 0) };
 }
 
-function printTable(title, rows, base, baseline, errors) {
-  console.log(`\n${title}${errors > 0 ? ` (${errors} errors)` : ""}`);
+/** Other work on the machine only adds to CPU time, so the ratio of the quietest rounds stands beside that of the medians. */
+function printTable(title, rows, base) {
+  console.log(`\n${title}`);
   const width = Math.max(...rows.map(({ name }) => name.length), 8);
-  console.log(`  ${"".padEnd(width)}  CPU µs  min..max      × ${baseline}`);
-  for (const { name, micros, all } of rows) {
-    const range = `${Math.min(...all).toFixed(0)}..${Math.max(...all).toFixed(0)}`;
+  console.log(`  ${"".padEnd(width)}  CPU µs  min..max      × ${base?.name ?? "-"}  × its minimum`);
+  for (const { name, micros, least, most, errors } of rows) {
+    const range = `${least.toFixed(0)}..${most.toFixed(0)}`;
+    const ratios = base
+      ? `${(micros / base.micros).toFixed(2).padEnd(base.name.length + 4)}${(least / base.least).toFixed(2)}`
+      : "-";
     console.log(
-      `  ${name.padEnd(width)}  ${micros.toFixed(1).padStart(6)}  ${range.padEnd(12)}  ${base ? (micros / base).toFixed(2) : "-"}`,
+      `  ${name.padEnd(width)}  ${micros.toFixed(1).padStart(6)}  ${range.padEnd(12)}  ${ratios}${errors > 0 ? `  ${errors} errors` : ""}`,
     );
   }
 }
