@@ -17,4 +17,7 @@ const gateway = spawn(
 // The terminal signals the whole group; from elsewhere a signal reaches only this process and is passed on.
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"])
   process.on(signal, () => process.stdin.isTTY || gateway.kill(signal));
+// npm's shell dies of a signal without passing it on; whoever ended npm meant the gateway too.
+const parent = process.ppid;
+setInterval(() => process.ppid !== parent && gateway.kill("SIGTERM"), 500).unref();
 gateway.on("exit", (code, signal) => process.exit(code ?? (signal ? 1 : 0)));

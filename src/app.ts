@@ -73,7 +73,9 @@ export interface App {
 }
 
 /** Checks a configuration without opening anything; throws StartError. */
-export function validateOnly(options: Pick<AppOptions, "sources" | "environment" | "clock" | "readStdin">): void {
+export function validateOnly(
+  options: Pick<AppOptions, "sources" | "environment" | "clock" | "readStdin">,
+): readonly string[] {
   const living = createLivingThings(() => undefined);
   const generation = living.begin();
   const { clock, environment } = options;
@@ -93,6 +95,7 @@ export function validateOnly(options: Pick<AppOptions, "sources" | "environment"
   });
   generation.discard();
   if (!prepared.ok) throw new StartError(prepared.problems);
+  return prepared.warnings;
 }
 
 export async function startApp(options: AppOptions): Promise<App> {

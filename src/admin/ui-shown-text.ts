@@ -20,9 +20,9 @@ import {
 } from "yaml";
 import { z } from "zod";
 import { markPlaceholders } from "../config/env.ts";
-import { schemaAt, unwrap } from "../config/problems.ts";
 import { specSchema } from "../config/resources/parts.ts";
 import { configSchema } from "../config/schema.ts";
+import { schemaAt, unwrap } from "../config/schema-walk.ts";
 import { VALUES_BESIDE_NAME } from "../config/shown-config.ts";
 import { isSecretSchema } from "../core/schema.ts";
 import { policies } from "../policies/index.ts";

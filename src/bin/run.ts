@@ -24,7 +24,7 @@ export async function run(options: RunOptions): Promise<number> {
   const common = { sources, environment: processEnvironment(), clock: systemClock, readStdin: options.readStdin };
   try {
     if (options.validateOnly) {
-      validateOnly(common);
+      for (const warning of validateOnly(common)) writeSync(2, `warning: ${warning}\n`);
       writeSync(1, "configuration is valid\n");
       return 0;
     }

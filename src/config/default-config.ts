@@ -59,7 +59,7 @@ export function thingsToTry(ports: ReadonlyMap<string, number>, adminUrl: string
   UI   ${adminUrl === undefined ? `http://localhost:${ports.get("default")}/ui` : `${adminUrl}/ui`}
        open it in a browser: traffic, traces, a playground for both
 
-  Ctrl-C ends it. Your own configuration: gateway -f config.yaml
+  Ctrl-C ends it. Your own configuration: npm start -- -f config.yaml
 
 `;
 }

@@ -2,10 +2,12 @@
  * Validation errors as lines a person can act on: the exact place, the field, what is wrong, and the nearest valid
  * name where a typo is likely. All problems of a file at once.
  */
-import { z } from "zod";
+import type { z } from "zod";
 import { suggestion } from "../cel/nearest-name.ts";
 import { ConfigError } from "../core/errors.ts";
 import { isSecretSchema } from "../core/schema.ts";
+import { fieldHint, quotesHint } from "./field-hints.ts";
+import { knownKeys, schemaAt } from "./schema-walk.ts";
 import { byPlace, type Path, pathText, type SourceDocument } from "./yaml-source.ts";
 
 type Issue = z.core.$ZodIssue;
@@ -44,7 +46,7 @@ function problemsOf(
           // Known here, but in another form of the same object.
           known.includes(key)
             ? `cannot stand beside ${siblingsOf(valueAt(root, issue.path as Path), key)}`
-            : `unknown field${suggestion(key, known)}`,
+            : `unknown field${suggestion(key, known) || fieldHint(key, schemaAt(schema, issue.path as Path))}`,
         ),
     );
   }
@@ -109,9 +111,11 @@ function isSecretAt(schema: z.ZodType, path: Path): boolean {
 function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   if (issue.code === "invalid_type") {
     if (value === undefined) return "required field is missing";
+    // The schema's own words, where it has some: `expected a duration such as 10s`.
+    if (!issue.message.startsWith("Invalid input")) return issue.message;
     // `${ACCOUNT}` and a key of digits are numbers to YAML.
     const hint = issue.expected === "string" && isQuotable(value) ? ": put it in quotes" : "";
-    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}`;
+    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}${quotesHint(issue.expected, value)}`;
   }
   if (issue.code === "invalid_value") {
     const values = issue.values.map(String);
@@ -157,44 +161,6 @@ function valueAt(root: unknown, path: Path): unknown {
   let value = root;
   for (const key of path) value = (value as Record<string | number, unknown> | null | undefined)?.[key];
   return value;
-}
-
-/** The keys that may stand in an object, of all branches where it is a union. */
-function knownKeys(schemas: readonly z.ZodType[]): string[] {
-  return schemas.flatMap((schema) => (schema instanceof z.ZodObject ? Object.keys(schema.shape) : []));
-}
-
-/** Walks the schema along a path; several results where unions are on the way. */
-export function schemaAt(schema: z.ZodType, path: Path): z.ZodType[] {
-  let current = unwrap(schema);
-  for (const key of path) {
-    current = current.flatMap((one) => {
-      if (one instanceof z.ZodObject) {
-        const field = (one.shape as Record<string, z.ZodType>)[String(key)];
-        return field ? unwrap(field) : [];
-      }
-      if (one instanceof z.ZodArray) return unwrap(one.element as z.ZodType);
-      if (one instanceof z.ZodRecord) return unwrap(one.valueType as z.ZodType);
-      return [];
-    });
-  }
-  return current;
-}
-
-/** Through optional, default, transform and union down to what holds keys. */
-export function unwrap(schema: z.ZodType): z.ZodType[] {
-  if (
-    schema instanceof z.ZodOptional ||
-    schema instanceof z.ZodNullable ||
-    schema instanceof z.ZodDefault ||
-    schema instanceof z.ZodReadonly
-  ) {
-    return unwrap(schema.unwrap() as z.ZodType);
-  }
-  if (schema instanceof z.ZodPipe) return unwrap(schema.in as z.ZodType);
-  if (schema instanceof z.ZodUnion) return schema.options.flatMap((option) => unwrap(option as z.ZodType));
-  if (schema instanceof z.ZodLazy) return unwrap(schema.unwrap() as z.ZodType);
-  return [schema];
 }
 
 function unique(problems: readonly ConfigError[]): ConfigError[] {

@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { isSecretSchema } from "../core/schema.ts";
 import { REDACTED, type Redaction, shownUrl } from "../trace/redact.ts";
-import { unwrap } from "./problems.ts";
+import { unwrap } from "./schema-walk.ts";
 
 /** In a list of headers (matches of routes, HTTPRoute documents) the name stands beside the value. */
 export const VALUES_BESIDE_NAME: readonly string[] = ["value", "exact", "regex"];

@@ -32,6 +32,7 @@ export function syntaxProblems(
 
 /** After the parser lost its way, every further token is one that it did not expect. */
 function isEcho(error: YAMLError): boolean {
+  if (error.code === "MULTILINE_IMPLICIT_KEY") return true;
   return error.code === "UNEXPECTED_TOKEN" && error.message.includes("token in YAML stream");
 }
 
@@ -45,6 +46,9 @@ function malformedBefore(marked: string, offset: number): number | undefined {
 /** Without what the library quotes from the file: it may be a secret. */
 function yamlMessage(code: string, message: string, tooDeep: string): string {
   if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
+  if (code === "BLOCK_AS_IMPLICIT_KEY")
+    return "the indentation is wrong here or in the next line: the keys of one object begin in the same column";
+  if (code === "MULTILINE_IMPLICIT_KEY") return "a colon is missing after a key, or the indentation is wrong";
   if (message.includes("call stack")) return tooDeep;
   const [line = message] = message.split("\n", 1);
   if (code === "TAG_RESOLVE_FAILED") return "a tag that is not known: quote values that begin with !";

@@ -24,7 +24,7 @@ const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
 /** `10s`, `5m`, `1h30m`, `250ms`; as milliseconds after validation. */
 export function duration() {
   return z
-    .string()
+    .string("expected a duration such as 250ms, 10s, 5m or 1h30m")
     .regex(DURATION, "expected a duration such as 250ms, 10s, 5m or 1h30m")
     .transform((text) => {
       let ms = 0;

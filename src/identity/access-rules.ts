@@ -66,6 +66,8 @@ export function denial(rules: AccessRules, attributes: Attributes): string | und
 /** Header and body values may be secrets: of a rule that reads them only the source is shown. */
 const NOT_SHOWN = ["request.headers", "request.body", "request.uri", "request.pathAndQuery", "response"];
 const MAX_TEXT = 400;
+/** `["a"] is ["a"]` tells nobody anything. */
+const LITERAL = /^(?:["'[{\d]|true$|false$)/;
 
 function explained(rule: Expression, attributes: Attributes, error?: string): string {
   const verdict = error === undefined ? "does not hold" : `cannot be evaluated (${error})`;
@@ -73,7 +75,10 @@ function explained(rule: Expression, attributes: Attributes, error?: string): st
   if (NOT_SHOWN.some((path) => rule.reads(path))) return text;
   const values = rule
     .explain(attributes)
-    .filter((clause) => clause.depth > 0 && "value" in clause && clause.source !== rule.source)
+    .filter(
+      (clause) =>
+        clause.depth > 0 && "value" in clause && clause.source !== rule.source && !LITERAL.test(clause.source),
+    )
     .map((clause) => `${clause.source} is ${JSON.stringify("value" in clause ? clause.value : undefined, jsonable)}`);
   return values.length === 0 ? text : `${text}: ${[...new Set(values)].join(", ")}`.slice(0, MAX_TEXT);
 }

@@ -123,7 +123,9 @@ export class FanOut implements Router {
   #discover(call: Call): Running {
     const abouts = this.upstreams.flatMap(({ about, target }) => (about ? [{ target: target.name, about }] : []));
     const failed = new Map(
-      this.upstreams.filter(({ about }) => !about).map(({ target }) => [target.name, "is not available"]),
+      this.upstreams
+        .filter(({ about }) => !about)
+        .map(({ target, lossReason }) => [target.name, lossReason ?? "is not available"]),
     );
     const capabilities = routable(mergeCapabilities(abouts.map(({ about }) => about.capabilities)));
     return this.#answer(call, discoverResult(capabilities, mergeInstructions(abouts, failed), MODERN_VERSIONS));
@@ -180,7 +182,11 @@ export class FanOut implements Router {
         upstream,
         request,
         result: undefined,
-        failure: { code: INTERNAL_ERROR, status: 502, message: "is not available" },
+        failure: {
+          code: INTERNAL_ERROR,
+          status: 502,
+          message: `target "${upstream.target.name}" ${upstream.lossReason ?? "is not available"}`,
+        },
       })),
     };
   }

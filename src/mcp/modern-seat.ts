@@ -38,6 +38,10 @@ export class ModernSeat implements Upstream, UpstreamUser {
     return this.#seat.isResting;
   }
 
+  get lossReason(): string | undefined {
+    return this.#seat.lossReason;
+  }
+
   open(done: (outcome: OpenOutcome) => void): void {
     this.#seat.open((outcome) => {
       if (outcome.ok) {

@@ -65,6 +65,10 @@ export class ModernUpstream implements Upstream, LinkOwner {
     return this.#link.isResting;
   }
 
+  get lossReason(): string | undefined {
+    return this.#link.lossReason;
+  }
+
   open(done: (outcome: OpenOutcome) => void): void {
     this.#opened = done;
     this.#link.connect();

@@ -100,6 +100,11 @@ export class ServerLink {
     return this.#conversation.size + this.#waiting.length;
   }
 
+  /** Why the last connection ended or did not come about; completes "target x …". */
+  get lossReason(): string | undefined {
+    return this.#loss?.reason;
+  }
+
   /** It failed a moment ago; the pause before the next attempt is not over. */
   get isResting(): boolean {
     return this.#state !== "up" && this.#losses > 0 && this.#env.clock.monotonicMs() < this.#retryAtMs;

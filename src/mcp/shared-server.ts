@@ -70,6 +70,10 @@ export class SharedServer implements UpstreamUser, Tenant {
     return this.#upstream.isResting;
   }
 
+  get lossReason(): string | undefined {
+    return this.#upstream.lossReason;
+  }
+
   /** A place at this server; `version` is what its client asked for. */
   seat(user: UpstreamUser, version: string): SharedSeat {
     const seat = new SharedSeat(this, user, version);
@@ -214,6 +218,10 @@ export class SharedSeat implements Upstream {
 
   get isResting(): boolean {
     return this.#server.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.#server.lossReason;
   }
 
   open(done: (outcome: OpenOutcome) => void): void {

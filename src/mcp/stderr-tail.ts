@@ -10,6 +10,10 @@ const KEPT_LINES = 20;
 const MAX_LINE_CHARS = 1024;
 /** Enough for a stack trace at once; more in one second is a flood. */
 const LOGGED_LINES_PER_SECOND = 50;
+/** What Node and npm print below the reason of a crash: stack frames, closing brackets, versions, the way to a log file. */
+const SAYS_NOTHING = /^(?:\s+at |[\s\])},]*$|Node\.js v\d|npm (?:error|ERR!) A complete log of this run)/;
+const SAYS_WHY =
+  /(?:Error|Exception)(?: \[\w+\])?:|\berror:|\bfatal\b|\bcannot\b|\bcould not\b|\bnot found\b|\bmissing\b|\brequired\b|\bdenied\b/i;
 
 export interface StderrTailOptions {
   /** For log lines. */
@@ -46,6 +50,12 @@ export class StderrTail {
   /** The last lines, oldest first, with what stands there without a line end. */
   lines(): string[] {
     return this.#partial.trim() === "" ? [...this.#lines] : [...this.#lines, this.#shown(this.#partial)];
+  }
+
+  /** The line that most likely says why the child ended: seldom the last one. */
+  lastWords(): string | undefined {
+    const lines = this.lines().filter((line) => !SAYS_NOTHING.test(line));
+    return lines.findLast((line) => SAYS_WHY.test(line)) ?? lines.at(-1);
   }
 
   #shown(line: string): string {

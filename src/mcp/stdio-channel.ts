@@ -24,11 +24,13 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       const batch = parseServerBatch(text);
       if (batch === undefined) {
         ignoredLines += 1;
-        if (ignoredLines <= 10)
-          logger.debug("a line on stdout is no JSON-RPC message", {
-            target: options.name,
-            line: shown(text).slice(0, 200),
-          });
+        if (ignoredLines <= 10) {
+          const fields = { target: options.name, line: shown(text).slice(0, 200) };
+          // Once for people: a server that logs to stdout, or does not speak MCP at all, is silent otherwise.
+          if (ignoredLines === 1)
+            logger.info("a line on stdout is no JSON-RPC message, it is left out (servers log to stderr)", fields);
+          else logger.debug("a line on stdout is no JSON-RPC message", fields);
+        }
         return;
       }
       for (const one of batch) handlers.message(one, undefined);

@@ -5,7 +5,7 @@
  * killed, the system closes stdin. No shell is involved anywhere.
  */
 import { type ChildProcessByStdio, spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import type { Clock, Timer } from "../lib/clock.ts";
 import type { Logger } from "../lib/logger.ts";
@@ -76,7 +76,7 @@ export class StdioProcess {
       this.#listen(child);
     } catch (error) {
       this.#child = undefined;
-      queueMicrotask(() => this.#over(this.#startFailure(error as Error)));
+      queueMicrotask(() => this.#over(this.#startFailure(error as NodeJS.ErrnoException)));
     }
   }
 
@@ -192,7 +192,7 @@ export class StdioProcess {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#batch = "";
-    const last = this.stderrLines().at(-1);
+    const last = this.#stderr?.lastWords();
     // A grandchild may hold the other ends for ever: nothing of it is read any more.
     this.#child?.stdout.destroy();
     this.#child?.stderr.destroy();
@@ -235,10 +235,21 @@ export class StdioProcess {
     }
   }
 
-  #startFailure(error: Error): string {
-    const where = this.#options.cwd === undefined ? "" : ` (in ${this.#options.cwd})`;
-    return `could not be started: ${error.message}${where}`;
+  #startFailure(error: NodeJS.ErrnoException): string {
+    const { cmd, cwd } = this.#options;
+    const where = cwd === undefined ? "" : ` (in ${cwd})`;
+    return `could not be started: ${error.message}${where}${startHint(error.code, cmd, cwd)}`;
   }
+}
+
+/** What mends it. The system says ENOENT for a missing program, a missing folder, and a whole command line alike. */
+function startHint(code: string | undefined, cmd: string, cwd: string | undefined): string {
+  if (code === "EACCES") return ": it is no executable file";
+  if (code !== "ENOENT") return "";
+  if (cwd !== undefined && !existsSync(cwd)) return ": its working directory does not exist";
+  if (/\s/.test(cmd)) return ": `cmd` is one program, its arguments belong into `args`";
+  if (cmd.startsWith("~")) return ": `~` is not replaced, write the whole path";
+  return cmd.includes("/") ? ": there is no such file" : ": it is not on the gateway's PATH";
 }
 
 function ignore(): void {

@@ -29,6 +29,8 @@ export interface Upstream {
   readonly pendingCalls: number;
   /** It failed a moment ago and is not tried again yet. */
   readonly isResting: boolean;
+  /** Why it was lost last; completes "target x …". */
+  readonly lossReason: string | undefined;
   open(done: (outcome: OpenOutcome) => void): void;
   call(call: Call): Running;
   notify(message: ClientNotification): void;

@@ -153,7 +153,8 @@ function urlOf(listener: Listener, port: number): string {
 
 export function explainBindError(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
-  if (code === "EADDRINUSE") return "the address is already in use";
+  if (code === "EADDRINUSE")
+    return "the address is already in use: stop the program that listens there (another gateway?) or choose another one";
   if (code === "EACCES") return "permission denied (ports below 1024 need privileges)";
   if (code === "EADDRNOTAVAIL") return "the address does not exist on this machine";
   return message;

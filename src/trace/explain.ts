@@ -67,7 +67,7 @@ function verdict({ failure, steps, route, listener, status, backend }: RequestRe
 }
 
 function answer({ answeredBy, backend, status, upstreamMs, failure }: RequestRecord): string[] {
-  if (answeredBy !== "upstream" || failure?.source === "upstream") return [];
+  if (answeredBy !== "upstream" || failure !== undefined) return [];
   const after = upstreamMs === null ? "" : ` after ${milliseconds(upstreamMs)}`;
   return [`Backend \`${backend ?? "?"}\` answered ${status ?? "nothing"}${after}.`];
 }

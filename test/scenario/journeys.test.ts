@@ -107,7 +107,7 @@ test("change without fear: a mistake in the file is refused with its place, and 
     /config\.yaml:1:\d+: .*tragets: unknown field, did you mean "targets"\?/,
   );
   assert.equal((await client.call("add", { a: 2, b: 40 })).result.content[0].text, "42");
-  assert.equal(await gateway.reload(good.replace('"tools"', '"other"')), "loaded");
+  assert.equal(await gateway.reload(mcpConfig([{ name: "demo", stdio: demo }], { sessionIdleTtl: "10m" })), "loaded");
   const done = await slow;
   assert.equal(done.result?.content[0].text, "worked for 1 s", JSON.stringify(done));
 });

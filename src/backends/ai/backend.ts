@@ -3,6 +3,7 @@
  * client's own words where the provider speaks the same dialect, else in translation.
  */
 import { type Backend, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
+import type { ErrorCode } from "../../core/errors.ts";
 import { type Exchange, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
@@ -60,6 +61,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
       const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect);
       const refuse = (error: LlmError): BackendRun => {
         settlement.nothing(error.code ?? "");
+        noteRefusal(exchange, error);
         sendJson(call, error.status, errorBody(llm.dialect.format, error));
         return NOTHING_RUNS;
       };
@@ -124,7 +126,7 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
   const encoding = request.headers.get("content-encoding");
   const { format } = dialectOf(request.path);
   if (encoding !== undefined && encoding !== "identity") {
-    return refusal(format, {
+    return refusal(exchange, format, {
       status: 415,
       message: `a request body with content-encoding ${encoding} is not supported`,
       code: "unsupported_encoding",
@@ -143,7 +145,7 @@ function understand(exchange: Exchange, bytes: Buffer): Reply | undefined {
   const scanned = scanRequest(bytes);
   exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
   if (!scanned.ok)
-    return refusal(dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
+    return refusal(exchange, dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
   const model = dialect.pathModel ?? scanned.scan.model;
   const streaming = dialect.pathStream ?? scanned.scan.stream ?? false;
   const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan: scanned.scan, rules: [] });
@@ -168,6 +170,18 @@ function modelNotFound(model: string | undefined): LlmError {
   };
 }
 
-function refusal(format: Format, error: LlmError): Reply {
+const REFUSALS: Readonly<Record<number, ErrorCode>> = {
+  404: "not_found",
+  413: "body_too_large",
+  415: "unsupported_media_type",
+};
+
+/** The client gets it in its own dialect; the log and `explain` say why, too. */
+function noteRefusal(exchange: Exchange, { status, message }: LlmError): void {
+  exchange.failure ??= { code: REFUSALS[status] ?? "bad_request", source: "client", message, detail: undefined };
+}
+
+function refusal(exchange: Exchange, format: Format, error: LlmError): Reply {
+  noteRefusal(exchange, error);
   return jsonReply(error.status, errorBody(format, error));
 }

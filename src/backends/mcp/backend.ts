@@ -3,6 +3,7 @@
  * request, finds or opens the session it belongs to, and answers with the streams that the session feeds.
  */
 import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
+import type { ErrorCode } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/headers.ts";
@@ -123,9 +124,12 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     prepare(exchange) {
       guardOrigin(exchange, trusted);
       try {
-        return prepare(exchange)?.then(() => undefined, asReply);
+        return prepare(exchange)?.then(
+          () => undefined,
+          (error: unknown) => asReply(exchange, error),
+        );
       } catch (error) {
-        return asReply(error);
+        return asReply(exchange, error);
       }
     },
 
@@ -203,10 +207,18 @@ function empty(call: BackendCall, status: number): BackendRun {
   return NO_RUN;
 }
 
-/** Refusals of the protocol are answers, not errors of the gateway. */
-function asReply(error: unknown): Reply {
-  if (error instanceof Refused) return error.reply;
-  throw error;
+const REFUSALS: Readonly<Record<number, ErrorCode>> = {
+  404: "not_found",
+  405: "method_not_allowed",
+  415: "unsupported_media_type",
+};
+
+/** Refusals of the protocol are answers of its own form; the log and `explain` say why all the same. */
+function asReply(exchange: Exchange, error: unknown): Reply {
+  if (!(error instanceof Refused)) throw error;
+  const code = REFUSALS[error.reply.status] ?? "bad_request";
+  exchange.failure ??= { code, source: "client", message: error.message, detail: undefined };
+  return error.reply;
 }
 
 /**
@@ -249,5 +261,9 @@ class Demands {
 
 function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {
   const { stdio } = target;
-  return stdio?.cwd === undefined ? target : { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
+  if (stdio?.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
+  // Like every path in a file, `./server.sh` is beside it; a bare name is looked up in PATH.
+  return stdio && /^\.{1,2}[/\\]/.test(stdio.cmd)
+    ? { ...target, stdio: { ...stdio, cmd: env.resolvePath(stdio.cmd) } }
+    : target;
 }

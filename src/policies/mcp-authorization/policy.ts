@@ -36,9 +36,13 @@ export const mcpAuthorization = definePolicy({
       request(exchange) {
         const outer = exchange.mcpAccess;
         exchange.mcpAccess = {
-          allows: (kind, name, target) =>
-            (outer?.allows(kind, name, target) ?? true) &&
-            isAdmitted(exchange, byKind[kind], itemFacts(kind, name, target)),
+          allows: (kind, name, target) => {
+            if (outer?.allows(kind, name, target) === false) return false;
+            const reason = denialOf(exchange, byKind[kind], itemFacts(kind, name, target));
+            if (reason !== undefined && isAskedFor(exchange.facts.mcp, kind, name))
+              tellOperator(exchange, kind, name, reason);
+            return reason === undefined;
+          },
         };
         return undefined;
       },
@@ -64,15 +68,32 @@ function itemFacts(kind: ItemKind, name: string, target: string): McpFacts {
 }
 
 /** The item stands in the facts only while the rules look at it: evaluation is synchronous. */
-function isAdmitted(exchange: Exchange, rules: AccessRules, item: McpFacts): boolean {
+function denialOf(exchange: Exchange, rules: AccessRules, item: McpFacts): string | undefined {
   const before = exchange.facts.mcp;
   exchange.facts.mcp = { ...withoutItems(before), ...item };
   try {
-    return denial(rules, exchange.attributes) === undefined;
+    return denial(rules, exchange.attributes);
   } finally {
     if (before === undefined) delete exchange.facts.mcp;
     else exchange.facts.mcp = before;
   }
+}
+
+/** Whether the request calls this very item; what is only left out of a list is nobody's refusal. */
+function isAskedFor(facts: McpFacts | undefined, kind: ItemKind, name: string): boolean {
+  return (kind === "resource" ? facts?.resource?.uri : facts?.[kind]?.name) === name;
+}
+
+/** The client hears of an unknown name; the log and `explain` hear of the rule. */
+function tellOperator(exchange: Exchange, kind: ItemKind, name: string, detail: string): void {
+  exchange.failure ??= {
+    code: "authorization_denied",
+    source: "client",
+    message: `the ${kind} ${JSON.stringify(name)} is hidden`,
+    detail: `the ${kind} ${JSON.stringify(name)} is hidden: ${detail}`,
+  };
+  const step = exchange.steps.findLast(({ policy }) => policy === "mcpAuthorization");
+  if (step) step.verdict = "refused";
 }
 
 function withoutItems(facts: McpFacts | undefined): McpFacts {

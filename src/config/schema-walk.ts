@@ -1,0 +1,44 @@
+/**
+ * What a schema says about a place in a document: the schemas there, several where unions are on the way, and the keys
+ * that they know.
+ */
+import { z } from "zod";
+import type { Path } from "./yaml-source.ts";
+
+/** The keys that may stand in an object, of all branches where it is a union. */
+export function knownKeys(schemas: readonly z.ZodType[]): string[] {
+  return schemas.flatMap((schema) => (schema instanceof z.ZodObject ? Object.keys(schema.shape) : []));
+}
+
+/** Walks the schema along a path; several results where unions are on the way. */
+export function schemaAt(schema: z.ZodType, path: Path): z.ZodType[] {
+  let current = unwrap(schema);
+  for (const key of path) {
+    current = current.flatMap((one) => {
+      if (one instanceof z.ZodObject) {
+        const field = (one.shape as Record<string, z.ZodType>)[String(key)];
+        return field ? unwrap(field) : [];
+      }
+      if (one instanceof z.ZodArray) return unwrap(one.element as z.ZodType);
+      if (one instanceof z.ZodRecord) return unwrap(one.valueType as z.ZodType);
+      return [];
+    });
+  }
+  return current;
+}
+
+/** Through optional, default, transform and union down to what holds keys. */
+export function unwrap(schema: z.ZodType): z.ZodType[] {
+  if (
+    schema instanceof z.ZodOptional ||
+    schema instanceof z.ZodNullable ||
+    schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodReadonly
+  ) {
+    return unwrap(schema.unwrap() as z.ZodType);
+  }
+  if (schema instanceof z.ZodPipe) return unwrap(schema.in as z.ZodType);
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap((option) => unwrap(option as z.ZodType));
+  if (schema instanceof z.ZodLazy) return unwrap(schema.unwrap() as z.ZodType);
+  return [schema];
+}
