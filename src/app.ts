@@ -20,13 +20,16 @@ import type { Exchange } from "./core/exchange.ts";
 import { createLimitRegistry } from "./core/limit-registry.ts";
 import { type Clock, wait } from "./lib/clock.ts";
 import { openFetcher } from "./lib/fetch.ts";
+import { type HeapSize, watchHeap } from "./lib/heap-pressure.ts";
 import { createIdSource } from "./lib/ids.ts";
 import { type LogFilter, parseLogFilter } from "./lib/log-filter.ts";
 import type { LogOutput } from "./lib/log-output.ts";
 import { createLogging, silentLogger } from "./lib/logger.ts";
 import { createMetrics } from "./lib/metrics.ts";
+import { connectionsThatFit, openFilesLimit } from "./lib/open-files.ts";
 import { createTasks } from "./lib/tasks.ts";
 import { createAccessLog } from "./pipeline/access-log.ts";
+import { LISTENER_LIMITS, type ListenerLimits } from "./pipeline/listener.ts";
 import { createListeners, explainBindError } from "./pipeline/listeners.ts";
 import { createRecentRequests } from "./pipeline/recent-requests.ts";
 import { createRequestMetrics } from "./pipeline/request-metrics.ts";
@@ -48,6 +51,7 @@ export class StartError extends Error {
 
 /** Longer than the grace that children get. */
 const CLOSE_LIMIT_MS = 8_000;
+const MIB = 1024 * 1024;
 
 export interface AppOptions {
   /** Paths of `-f`, or one built-in text. */
@@ -60,6 +64,9 @@ export interface AppOptions {
   /** Where the admin interface binds when the configuration does not say. */
   readonly defaultAdminAddr?: string;
   random?(): number;
+  /** For tests, which can open neither 10,000 connections nor fill a heap. */
+  readonly listenerLimits?: Partial<ListenerLimits>;
+  heapSize?(): HeapSize;
 }
 
 export interface App {
@@ -161,8 +168,11 @@ export async function startApp(options: AppOptions): Promise<App> {
   const recent = createRecentRequests({ clock, redaction, watcher: (exchange) => hub.take(exchange), kept });
   const accessLog = createAccessLog(logger.for("access"));
   const countRequest = createRequestMetrics(metrics);
+  const pressure = watchHeap(clock, sayPressure, options.heapSize);
   const listeners = createListeners({
     clock,
+    limits: listenerLimits(),
+    heap: pressure,
     logger: logger.for("pipeline"),
     tasks,
     redaction,
@@ -203,7 +213,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     resolveStopped = resolve;
   });
 
-  const statistics = statsEndpoints({ metrics, notReady: () => (draining ? ["draining"] : listeners.notServing()) });
+  const statistics = statsEndpoints({ metrics, notReady });
   const heap =
     process.platform === "linux" && processSettings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
   const endpoints = allEndpoints({
@@ -247,6 +257,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     await listeners.close(0);
     first.discard();
     fetcher.close();
+    pressure.stop();
     throw error instanceof StartError ? error : new StartError([(error as Error).message]);
   }
   first.commit();
@@ -272,6 +283,31 @@ export async function startApp(options: AppOptions): Promise<App> {
         },
       })
     : undefined;
+
+  function notReady(): string[] {
+    if (draining) return ["draining"];
+    return pressure.level === "full" ? ["memory"] : listeners.notServing();
+  }
+
+  function sayPressure(level: string, { usedBytes, limitBytes }: HeapSize): void {
+    const size = { usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
+    if (level === "full") logger.error("the heap is full: new requests are refused", size);
+    else if (level === "tight") logger.warn("the heap is nearly full: connections are not kept", size);
+    else logger.info("the heap has room again", size);
+  }
+
+  function listenerLimits(): ListenerLimits {
+    const wanted = { ...LISTENER_LIMITS, ...options.listenerLimits };
+    const openFiles = openFilesLimit();
+    const maxConnections = connectionsThatFit(openFiles, wanted.maxConnections);
+    if (maxConnections < wanted.maxConnections)
+      logger.warn("few files may be open (ulimit -n): each listener accepts fewer connections", {
+        openFiles,
+        connections: maxConnections,
+        wantedOpenFiles: 2 * wanted.maxConnections,
+      });
+    return { ...wanted, maxConnections };
+  }
 
   async function openAt(
     field: string,
@@ -350,6 +386,7 @@ export async function startApp(options: AppOptions): Promise<App> {
     await Promise.race([living.closeAll(), wait(clock, CLOSE_LIMIT_MS)]);
     fetcher.close();
     heap.stop();
+    pressure.stop();
     admin?.close();
     stats?.close();
     // One turn, so that the answer to /quitquitquit and the last log lines get out.

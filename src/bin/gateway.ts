@@ -19,6 +19,8 @@ const HELP = `Usage: gateway [-f <path>]... [options]
 Files are watched: a good change is taken over without dropping a request, a bad one is refused and logged.
 `;
 
+const CONFIG_FLAG = /^(?:-c|--config(?:-file)?)(?:=(.+))?$/;
+
 main().catch((error) => {
   writeSync(2, `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
   process.exit(1);
@@ -57,7 +59,18 @@ function readFlags() {
     });
     return values;
   } catch (error) {
-    writeSync(2, `${(error as Error).message}\n\n${HELP}`);
+    const hint = fileHint(process.argv.slice(2));
+    writeSync(2, `${(error as Error).message}${hint}\n\n${HELP}`);
     process.exit(2);
   }
+}
+
+/** `gateway config.yaml`, `-c config.yaml` and `--config=config.yaml` are how other programs take their file. */
+function fileHint(args: readonly string[]): string {
+  const index = args.findIndex((arg) => CONFIG_FLAG.test(arg) || !arg.startsWith("-"));
+  const found = args[index];
+  if (found === undefined || args.includes("-f") || args.includes("--file")) return "";
+  const flag = CONFIG_FLAG.exec(found);
+  const file = flag ? (flag[1] ?? args[index + 1]) : found;
+  return file === undefined || file.startsWith("-") ? "" : `\nDid you mean: gateway -f ${file}`;
 }

@@ -46,7 +46,7 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
         token,
       });
       for await (const leg of legs) {
-        if (!leg.ok) failures += 1;
+        if (leg.ok === false) failures += 1;
         terminal.out(lineOf(leg));
       }
     }
@@ -57,7 +57,8 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
 }
 
 function lineOf({ leg, ok, message, mend }: LoginLeg): string {
-  const line = `  ${ok ? "✓" : "✗"} ${leg.padEnd(14)} ${message}\n`;
+  const mark = ok === undefined ? "-" : ok ? "✓" : "✗";
+  const line = `  ${mark} ${leg.padEnd(14)} ${message}\n`;
   return printable(mend === undefined ? line : `${line}    ${" ".repeat(14)} → ${mend}\n`);
 }
 

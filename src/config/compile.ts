@@ -12,6 +12,7 @@ import { ConfigError, GatewayError } from "../core/errors.ts";
 import type { CompileEnv, Hooks, LimitRegistry, PolicyDefinition, Settings } from "../core/policy.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../core/traced-expression.ts";
+import { fileProblem } from "../identity/file-problem.ts";
 import { checkCertificates } from "../lib/certificates.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Fetch } from "../lib/fetch.ts";
@@ -223,7 +224,8 @@ function createCompiler(context: CompileContext) {
       matchedPrefixes,
       resolvePath,
       readFile: (path) => readConfigFile(resolvePath(path), context.fileRead),
-      keep: (key, definition, open, close) => context.generation.keep(key, definition, open, close),
+      keep: (...thing) => context.generation.keep(...thing),
+      serving: (action) => context.generation.serving(action),
       warn,
     };
   }
@@ -352,16 +354,16 @@ function readConfigFile(path: string, fileRead: (path: string) => void): string 
   try {
     const status = statSync(path);
     // A pipe or device would make the start hang.
-    if (!status.isFile()) throw new Error(`${path} is not a regular file`);
+    if (!status.isFile()) throw new Error("it is not a regular file");
     size = status.size;
   } catch (error) {
-    throw new Error(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
+    throw new Error(fileProblem(path, error));
   }
   if (size > MAX_FILE_BYTES) throw new Error(`${path} is larger than 1 MiB`);
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    throw new Error(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
+    throw new Error(fileProblem(path, error));
   }
 }
 

@@ -28,6 +28,17 @@ routes:
             - name: demo
               stdio: { cmd: ${JSON.stringify(command)}, args: [${JSON.stringify(script)}] }
   # Any OpenAI or Anthropic client: http://localhost:4000/v1
+  - name: demo-llm-help
+    gateways: llm
+    # Whoever opens the address in a browser.
+    matches:
+      - { path: { exact: / }, method: GET }
+      - { path: { exact: /v1 }, method: GET }
+    policies:
+      directResponse:
+        body: |
+          A demo LLM answers here: POST JSON to /v1/chat/completions, /v1/messages or /v1/responses,
+          for example {"model":"demo","messages":[{"role":"user","content":"Hello!"}]}.
   - name: demo-llm
     gateways: llm
     policies:

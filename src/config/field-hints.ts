@@ -3,13 +3,12 @@
  * stand one level too high. A hint is the tail of a message; nothing is guessed that is not certain.
  */
 import { z } from "zod";
-import { knownKeys, unwrap } from "./schema-walk.ts";
+import { below, knownKeys, unwrap } from "./schema-walk.ts";
 
 /** What clients, bridges and other gateways call it, and where it is written here. */
 const FOREIGN_NAMES: Readonly<Record<string, string>> = {
   mcpServers: "mcp.targets",
   servers: "mcp.targets",
-  binds: "gateways and routes",
   listeners: "gateways",
   model_list: "llm.models",
   command: "stdio.cmd",
@@ -17,12 +16,27 @@ const FOREIGN_NAMES: Readonly<Record<string, string>> = {
   remoteRateLimit: "rateLimit.global",
 };
 
+const MAX_PLACES = 2;
+
 export function fieldHint(key: string, schemas: readonly z.ZodType[]): string {
-  const here = Object.hasOwn(FOREIGN_NAMES, key) ? FOREIGN_NAMES[key] : undefined;
-  if (here === undefined) return rightPlace(key, schemas);
-  // `command` inside `stdio` is just `cmd`.
-  const last = here.slice(here.indexOf(".") + 1);
-  return `: here it is written as \`${knownKeys(schemas).includes(last) ? last : here}\``;
+  if (key === "binds" && knownKeys(schemas).includes("gateways")) return ": here it is `gateways` and `routes`";
+  const meant = Object.hasOwn(FOREIGN_NAMES, key) ? FOREIGN_NAMES[key] : undefined;
+  if (meant !== undefined) {
+    const here = foreignPlace(meant, schemas);
+    return here === undefined ? "" : `: here it is written as \`${here}\``;
+  }
+  const places = placesOf(key, schemas);
+  return places.length === 0 ? "" : `: it belongs below ${places.map((name) => `\`${name}\``).join(" or ")}`;
+}
+
+/** Where it leads from here: `command` inside `stdio` is just `cmd`; among rate limits it is nothing that we know. */
+function foreignPlace(meant: string, schemas: readonly z.ZodType[]): string | undefined {
+  const [first = meant, last = meant] = meant.split(".");
+  const known = knownKeys(schemas);
+  if (known.includes(last)) return last;
+  if (known.includes(first)) return meant;
+  const [place, another] = placesOf(first, schemas);
+  return place === undefined || another !== undefined ? undefined : `${place}.${meant}`;
 }
 
 /** `port: "3000"`. */
@@ -31,16 +45,22 @@ export function quotesHint(expected: string, value: unknown): string {
   return isNumber && typeof value === "string" && /^\d+$/.test(value) ? ": leave the quotes out" : "";
 }
 
-/** Wrong indentation (`cmd` beside `stdio`), or a policy beside `policies`. */
-function rightPlace(key: string, schemas: readonly z.ZodType[]): string {
-  for (const schema of schemas) {
-    if (!(schema instanceof z.ZodObject)) continue;
-    for (const [name, field] of Object.entries(schema.shape as Record<string, z.ZodType>)) {
-      const inside = unwrap(field).flatMap((one) =>
-        one instanceof z.ZodArray ? unwrap(one.element as z.ZodType) : [one],
-      );
-      if (knownKeys(inside).includes(key)) return `: it belongs below \`${name}\``;
-    }
-  }
-  return "";
+/**
+ * The fields here that know the key: wrong indentation (`cmd` beside `stdio`), or a policy beside `policies`. Where
+ * many do, or entries with names of their own (`port` of a gateway), nobody can say which was meant.
+ */
+function placesOf(key: string, schemas: readonly z.ZodType[]): string[] {
+  const knows = (list: readonly z.ZodType[]): boolean => knownKeys(list).includes(key);
+  const fields = [...new Set(knownKeys(schemas))].map((name) => ({ name, inner: below(schemas, name) }));
+  const isOfEntries = fields.some(({ inner }) => knows(entriesOf(inner)));
+  const names = fields.filter(({ inner }) => knows([...inner, ...elementsOf(inner)])).map(({ name }) => name);
+  return isOfEntries || names.length > MAX_PLACES ? [] : names;
+}
+
+function elementsOf(schemas: readonly z.ZodType[]): z.ZodType[] {
+  return schemas.flatMap((one) => (one instanceof z.ZodArray ? unwrap(one.element as z.ZodType) : []));
+}
+
+function entriesOf(schemas: readonly z.ZodType[]): z.ZodType[] {
+  return schemas.flatMap((one) => (one instanceof z.ZodRecord ? unwrap(one.valueType as z.ZodType) : []));
 }

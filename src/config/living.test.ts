@@ -66,3 +66,46 @@ test("at the end everything is closed, also when one fails", async () => {
   await living.closeAll();
   assert.deepEqual([closed, errors], [["good 1"], ["bad: stuck"]]);
 });
+
+test("what can retire may finish; at the end it is closed all the same", async () => {
+  const { living, closed } = things();
+  let finish: () => void = () => undefined;
+  const first = living.begin();
+  for (const key of ["quick", "slow"]) {
+    first.keep(
+      key,
+      1,
+      () => key,
+      () => void closed.push(key),
+      () =>
+        key === "quick"
+          ? Promise.resolve()
+          : new Promise((resolve) => {
+              finish = resolve;
+            }),
+    );
+  }
+  first.commit();
+  living.begin().commit();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(closed, [], "retired, not closed");
+  await living.closeAll();
+  assert.deepEqual(closed, ["slow"]);
+  finish();
+});
+
+test("actions run when a configuration serves, never when it is not used, and one that throws stops no other", () => {
+  const { living, errors } = things();
+  const ran: string[] = [];
+  const refused = living.begin();
+  refused.serving(() => ran.push("refused"));
+  refused.discard();
+  const served = living.begin();
+  served.serving(() => {
+    throw new Error("bad");
+  });
+  served.serving(() => ran.push("served"));
+  assert.deepEqual(ran, []);
+  served.commit();
+  assert.deepEqual([ran, errors], [["served"], ["a new configuration: bad"]]);
+});

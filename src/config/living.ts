@@ -1,6 +1,6 @@
 /**
  * Living things (connection pools, key sets, buckets, sessions with their children) that outlive a reload. A new
- * configuration claims by key and definition what it still needs; the rest is closed once the new one serves.
+ * configuration claims by key and definition what it still needs; the rest is retired or closed once the new one serves.
  */
 
 export interface Generation {
@@ -9,7 +9,10 @@ export interface Generation {
     definition: unknown,
     open: () => Thing,
     close?: (thing: Thing) => void | Promise<void>,
+    retire?: (thing: Thing) => Promise<void>,
   ): Thing;
+  /** Runs with `commit`. */
+  serving(action: () => void): void;
   /** The new configuration serves: what only the old one used is closed. */
   commit(): void;
   /** The new configuration is not used: what was opened for it is closed. */
@@ -25,10 +28,24 @@ export interface LivingThings {
 interface Entry {
   readonly thing: unknown;
   close(): void | Promise<void>;
+  retire?(): Promise<void>;
 }
 
 export function createLivingThings(onCloseError: (key: string, error: unknown) => void): LivingThings {
   let current = new Map<string, Entry>();
+  /** Those that finish what they are doing. */
+  const leaving = new Map<Entry, string>();
+
+  async function retire(key: string, entry: Entry): Promise<void> {
+    leaving.set(entry, key);
+    try {
+      await entry.retire?.();
+    } catch (error) {
+      onCloseError(key, error);
+    } finally {
+      leaving.delete(entry);
+    }
+  }
 
   async function close(key: string, entry: Entry): Promise<void> {
     try {
@@ -41,8 +58,10 @@ export function createLivingThings(onCloseError: (key: string, error: unknown) =
   return {
     begin() {
       const next = new Map<string, Entry>();
+      const actions: (() => void)[] = [];
       return {
-        keep(key, definition, open, closeThing) {
+        serving: (action) => void actions.push(action),
+        keep(key, definition, open, closeThing, retireThing) {
           const identity = `${key}\n${JSON.stringify(definition)}`;
           const known = next.get(identity) ?? current.get(identity);
           if (known) {
@@ -50,12 +69,24 @@ export function createLivingThings(onCloseError: (key: string, error: unknown) =
             return known.thing as ReturnType<typeof open>;
           }
           const thing = open();
-          next.set(identity, { thing, close: () => closeThing?.(thing) });
+          next.set(identity, {
+            thing,
+            close: () => closeThing?.(thing),
+            ...(retireThing ? { retire: () => retireThing(thing) } : {}),
+          });
           return thing;
         },
         commit() {
-          for (const [key, entry] of current) if (!next.has(key)) void close(key, entry);
+          for (const [key, entry] of current)
+            if (!next.has(key)) void (entry.retire ? retire(key, entry) : close(key, entry));
           current = next;
+          for (const action of actions) {
+            try {
+              action();
+            } catch (error) {
+              onCloseError("a new configuration", error);
+            }
+          }
         },
         discard() {
           for (const [key, entry] of next) if (!current.has(key)) void close(key, entry);
@@ -64,6 +95,7 @@ export function createLivingThings(onCloseError: (key: string, error: unknown) =
     },
     async closeAll() {
       const closing = [...current].map(([key, entry]) => close(key, entry));
+      for (const [entry, key] of leaving) closing.push(close(key, entry));
       current = new Map();
       await Promise.all(closing);
     },

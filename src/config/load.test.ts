@@ -91,6 +91,16 @@ test("names of an object's own members are names of gateways", () => {
   ]);
 });
 
+test("a gateway whose name is misspelt is suggested, one that is far from all is not", () => {
+  const text =
+    "gateways: { default: { port: 0 }, edge: { port: 0 } }\nroutes: [{ gateways: defualt }]\nui: { gateways: [egde, west] }";
+  assert.deepEqual(linesOf(text), [
+    '2:22: routes[0].gateways: there is no gateway named "defualt", did you mean "default"?',
+    '3:17: ui.gateways: there is no gateway named "egde", did you mean "edge"?',
+    '3:17: ui.gateways: there is no gateway named "west"',
+  ]);
+});
+
 for (const [text, isEmpty] of [
   ["", true],
   ["# nothing\n", true],

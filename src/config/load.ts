@@ -5,6 +5,7 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { ConfigError } from "../core/errors.ts";
+import { homeHint } from "../identity/file-problem.ts";
 import type { Environment } from "./env.ts";
 import { type NormalConfig, normalize } from "./normalize.ts";
 import { validate } from "./problems.ts";
@@ -119,5 +120,5 @@ function readText(file: string): string {
 function unreadable(path: string, error: unknown): ConfigError {
   const { code, message } = error as NodeJS.ErrnoException;
   const reason = code === undefined ? message : (SYSTEM_ERRORS[code] ?? code);
-  return new ConfigError(undefined, "", `cannot read ${path}: ${reason}`);
+  return new ConfigError(undefined, "", `cannot read ${path}: ${reason}${homeHint(path, code)}`);
 }

@@ -3,6 +3,7 @@
  * resource documents. Names are given, defaults are filled in, and every part remembers where it was written.
  */
 import { backends } from "../backends/index.ts";
+import { suggestion } from "../cel/nearest-name.ts";
 import { ConfigError } from "../core/errors.ts";
 import type { PathMatch } from "../core/policy.ts";
 import type { RouteMatch } from "../core/topology.ts";
@@ -107,7 +108,7 @@ export function normalize(
       problem([...place.path, ...(route.gateways === undefined ? [] : ["gateways"])], noGateway(route, gateways));
     for (const gateway of served)
       if (!gateways.some((one) => one.name === gateway))
-        problem([...place.path, "gateways"], `there is no gateway named ${JSON.stringify(gateway)}`);
+        problem([...place.path, "gateways"], unknownGateway(gateway, gateways));
     routes.push(normalRoute(name, served, route, place));
   }
 
@@ -209,6 +210,12 @@ function servedBy(route: Pick<WrittenRoute, "gateways">, gateways: readonly Norm
   return only ? [only.name] : [];
 }
 
+/** `mcp` and `llm` have ports of their own and serve nobody else: they are not among the names. */
+function unknownGateway(name: string, gateways: readonly NormalGateway[]): string {
+  const names = gateways.map((gateway) => gateway.name);
+  return `there is no gateway named ${JSON.stringify(name)}${suggestion(name, names)}`;
+}
+
 function noGateway(route: Pick<WrittenRoute, "gateways">, gateways: readonly NormalGateway[]): string {
   if (route.gateways !== undefined) return "the list of gateways is empty";
   return gateways.length === 0
@@ -225,8 +232,7 @@ function uiRoute(
 ): NormalRoute {
   const served = servedBy(ui, gateways);
   for (const name of served) {
-    if (!gateways.some((one) => one.name === name))
-      problem(["ui", "gateways"], `there is no gateway named ${JSON.stringify(name)}`);
+    if (!gateways.some((one) => one.name === name)) problem(["ui", "gateways"], unknownGateway(name, gateways));
   }
   if (served.length === 0) problem(["ui"], noGateway(ui, gateways));
   const place = { document, path: ["ui"] };

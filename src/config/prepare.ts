@@ -11,8 +11,9 @@ import { type CompileContext, compileConfig, type ResourceFailure } from "./comp
 import type { Environment } from "./env.ts";
 import { loadConfig, type SourceText } from "./load.ts";
 import type { NormalConfig } from "./normalize.ts";
+import { plainDollarWarnings } from "./plain-dollars.ts";
 import type { PolicyResource } from "./resources/documents.ts";
-import type { WrittenProcess } from "./schema.ts";
+import { configSchema, type WrittenProcess } from "./schema.ts";
 import { pathText } from "./yaml-source.ts";
 
 const NOTHING_SERVED = "nothing is served: the configuration has neither `gateways` nor `mcp` nor `llm`";
@@ -75,6 +76,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
       ...attached.problems.map((problem) => problem.toLine()),
       ...compiled.failures.map(failureLine),
       ...compiled.warnings,
+      ...plainDollarWarnings(configSchema, loaded.standalone, context.environment),
       ...(servesNothing ? [NOTHING_SERVED] : []),
     ],
     security: securityOf(config),

@@ -46,7 +46,9 @@ function problemsOf(
           // Known here, but in another form of the same object.
           known.includes(key)
             ? `cannot stand beside ${siblingsOf(valueAt(root, issue.path as Path), key)}`
-            : `unknown field${suggestion(key, known) || fieldHint(key, schemaAt(schema, issue.path as Path))}`,
+            : !issue.message.startsWith("Unrecognized key")
+              ? issue.message
+              : `unknown field${suggestion(key, known) || fieldHint(key, schemaAt(schema, issue.path as Path))}`,
         ),
     );
   }

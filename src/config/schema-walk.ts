@@ -12,19 +12,21 @@ export function knownKeys(schemas: readonly z.ZodType[]): string[] {
 
 /** Walks the schema along a path; several results where unions are on the way. */
 export function schemaAt(schema: z.ZodType, path: Path): z.ZodType[] {
-  let current = unwrap(schema);
-  for (const key of path) {
-    current = current.flatMap((one) => {
-      if (one instanceof z.ZodObject) {
-        const field = (one.shape as Record<string, z.ZodType>)[String(key)];
-        return field ? unwrap(field) : [];
-      }
-      if (one instanceof z.ZodArray) return unwrap(one.element as z.ZodType);
-      if (one instanceof z.ZodRecord) return unwrap(one.valueType as z.ZodType);
-      return [];
-    });
-  }
-  return current;
+  return path.reduce<z.ZodType[]>((current, key) => below(current, key), unwrap(schema));
+}
+
+/** One step down: the schemas of a field, an element or an entry. */
+export function below(schemas: readonly z.ZodType[], key: string | number): z.ZodType[] {
+  return schemas.flatMap((one) => {
+    if (one instanceof z.ZodObject) {
+      const shape = one.shape as Record<string, z.ZodType>;
+      const field = Object.hasOwn(shape, key) ? shape[key] : undefined;
+      return field ? unwrap(field) : [];
+    }
+    if (one instanceof z.ZodArray) return unwrap(one.element as z.ZodType);
+    if (one instanceof z.ZodRecord) return unwrap(one.valueType as z.ZodType);
+    return [];
+  });
 }
 
 /** Through optional, default, transform and union down to what holds keys. */

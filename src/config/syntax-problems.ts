@@ -47,7 +47,7 @@ function malformedBefore(marked: string, offset: number): number | undefined {
 function yamlMessage(code: string, message: string, tooDeep: string): string {
   if (code === "TAB_AS_INDENT") return "a tab is used for indentation: YAML needs spaces";
   if (code === "BLOCK_AS_IMPLICIT_KEY")
-    return "the indentation is wrong here or in the next line: the keys of one object begin in the same column";
+    return "the indentation is wrong here or in the next line (the keys of one object begin in the same column), or a value with a colon needs quotes";
   if (code === "MULTILINE_IMPLICIT_KEY") return "a colon is missing after a key, or the indentation is wrong";
   if (message.includes("call stack")) return tooDeep;
   const [line = message] = message.split("\n", 1);

@@ -75,6 +75,10 @@ test("names of an object's own members are names", () => {
 
 const MALFORMED = "malformed ${…}: use ${NAME} or ${NAME:-default}, and $${ for a literal ${";
 
+const INDENTATION =
+  "the indentation is wrong here or in the next line (the keys of one object begin in the same column), or a value with a colon needs quotes";
+const COLON = "a colon is missing after a key, or the indentation is wrong";
+
 const refused: [name: string, text: string, lines: string[]][] = [
   [
     "unset variables, all at once and in place",
@@ -116,6 +120,10 @@ const refused: [name: string, text: string, lines: string[]][] = [
     "a: !x y",
     ["f.yaml:1:4: a tag that is not known: quote values that begin with !"],
   ],
+  ["a line that is indented too far", "a:\n  b: 1\n   c: 2", [`f.yaml:2:6: ${INDENTATION}`]],
+  ["a value with a colon", "a: b: c", [`f.yaml:1:4: ${INDENTATION}`]],
+  ["a missing colon, without its echo", "mcp:\n  port 3000\n  targets: []", [`f.yaml:2:3: ${COLON}`]],
+  ["a key without a colon before a list", "a:\n  b\n    - c: 1\n", [`f.yaml:2:3: ${COLON}`]],
   ["a tab as indentation", "a:\n\tb: 1", ["f.yaml:2:1: a tab is used for indentation: YAML needs spaces"]],
   ["brackets nested too deep", `a: ${"[".repeat(500)}`, ["f.yaml:1:1: nested deeper than 64 levels"]],
   ["more than 8 MiB", `a: ${"x".repeat(8 * 1024 * 1024)}`, ["f.yaml:1:1: the file is larger than 8 MiB"]],
@@ -143,6 +151,9 @@ for (const [name, text, lines] of refused) {
 
 const quoting: [name: string, text: string][] = [
   ["after a broken line", "a: }\nkey: planted"],
+  ["in a line that is indented too far", "a: 1\n b: planted"],
+  ["as a value with a colon", "a: planted: b"],
+  ["where a colon is missing", "key planted\nb: 1"],
   ["as a block's head", "key: |planted\n  x"],
   ["as a tag", "key: !planted"],
   ["as a second value", 'key: "x" planted'],

@@ -98,14 +98,18 @@ export interface CompileEnv {
   readFile(path: string): string;
   /**
    * Hands over a living thing (buckets, key sets, pools, sessions) across a reload when its definition is the
-   * same; what a new configuration does not claim is closed.
+   * same; what a new configuration does not claim is retired or closed.
    */
   keep<Living>(
     key: string,
     definition: unknown,
     open: () => Living,
     close?: (living: Living) => void | Promise<void>,
+    /** Instead of `close` when only a new configuration has no use for it: it may finish what it is doing. */
+    retire?: (living: Living) => Promise<void>,
   ): Living;
+  /** Runs when this configuration serves; never, if it is not used. */
+  serving(action: () => void): void;
   /** Something that works but is probably not meant; shown at load and in the admin interface. */
   warn(message: string): void;
 }

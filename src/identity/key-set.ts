@@ -6,6 +6,7 @@
 import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/logger.ts";
+import { fileProblem } from "./file-problem.ts";
 import { detailOf } from "./provider-error.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "./token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";
@@ -122,13 +123,21 @@ export function requireKeys(read: ReadKeys): ReadKeys {
 }
 
 function readKeyFile(path: string): ReadKeys {
-  return requireKeys(readKeySet(readFileSync(path, "utf8")));
+  return requireKeys(readKeySet(readable(path, () => readFileSync(path, "utf8"))));
+}
+
+function readable<Value>(path: string, read: () => Value): Value {
+  try {
+    return read();
+  } catch (error) {
+    throw new Error(fileProblem(path, error));
+  }
 }
 
 /** Changes when the content may have; refuses what would block (a FIFO) or is not a key set's size. */
 function fileStamp(path: string): string {
-  const stat = statSync(path);
-  if (!stat.isFile()) throw new Error(`${path} is not a regular file`);
+  const stat = readable(path, () => statSync(path));
+  if (!stat.isFile()) throw new Error(`cannot read ${path}: it is not a regular file`);
   if (stat.size > MAX_KEY_SET_BYTES) throw new Error(`${path} is larger than ${MAX_KEY_SET_BYTES} bytes`);
   return `${stat.ino}:${stat.size}:${stat.mtimeMs}`;
 }

@@ -9,7 +9,7 @@ import { claimProblem } from "./claims.ts";
 import { createProvider, type ProviderChoice } from "./create-provider.ts";
 import { fetchMetadata } from "./discovery.ts";
 import { createKeyTable, keysFor, requireKeys } from "./key-set.ts";
-import { keySourceOf } from "./key-source.ts";
+import { type KeySource, keySourceOf } from "./key-source.ts";
 import type { Discovered, IdentityProvider, RegisteredClient } from "./provider.ts";
 import { detailOf } from "./provider-error.ts";
 import { type ProviderFault, providerFault } from "./provider-faults.ts";
@@ -37,7 +37,8 @@ export interface LoginCheckOptions {
 
 export interface LoginLeg {
   readonly leg: "metadata" | "keys" | "pkce" | "registration" | "authorize" | "token endpoint" | "token";
-  readonly ok: boolean;
+  /** Undefined: it was not checked. */
+  readonly ok: boolean | undefined;
   readonly message: string;
   readonly mend?: string;
 }
@@ -62,10 +63,15 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
 
   let keys: ReadKeys | undefined;
   try {
-    const { read, from } = await readKeys(options, provider, discovered);
-    keys = requireKeys(read);
-    const skipped = keys.skipped.length === 0 ? "" : `; left out: ${keys.skipped.join("; ")}`;
-    yield { leg: "keys", ok: true, message: `${keys.keys.length} usable at ${from}${skipped}` };
+    const source = keySourceOf(policy.jwks, provider);
+    if (source.kind === "discovered" && !discovered) {
+      yield notChecked("keys", "the metadata, which names their place, could not be read");
+    } else {
+      const { read, from } = await readKeys(options, source, discovered);
+      keys = requireKeys(read);
+      const skipped = keys.skipped.length === 0 ? "" : `; left out: ${keys.skipped.join("; ")}`;
+      yield { leg: "keys", ok: true, message: `${keys.keys.length} usable at ${from}${skipped}` };
+    }
   } catch (error) {
     yield failed("keys", detailOf(error), "compare `issuer` with the provider's own address, or set `jwks`");
   }
@@ -80,10 +86,9 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
 
 async function readKeys(
   options: LoginCheckOptions,
-  provider: IdentityProvider,
+  source: KeySource,
   discovered: Discovered | undefined,
 ): Promise<{ read: ReadKeys; from: string }> {
-  const source = keySourceOf(options.policy.jwks, provider);
   if (source.kind === "file") return { read: readKeySet(options.readFile(source.path)), from: source.path };
   if (source.kind === "inline") {
     const { value } = source;
@@ -225,20 +230,17 @@ function tokenLeg(
   keys: ReadKeys | undefined,
 ): LoginLeg {
   if (token === undefined) {
-    return {
-      leg: "token",
-      ok: true,
-      message: "not checked: give an access token to see whether issuer and audience fit",
-    };
+    return notChecked("token", "give an access token to see whether issuer and audience fit");
   }
   const parsed = parseToken(token);
   if (!parsed.ok) return problemLeg(parsed.problem, provider);
   const { claims } = parsed.value;
   const problem = claimProblem(claims, policy, clock.now());
   if (problem) return problemLeg(problem, provider, claims);
-  const found = keys && keysFor(parsed.value, createKeyTable(keys.keys));
-  if (found && !Array.isArray(found)) return problemLeg(found as TokenProblem, provider, claims);
-  const isSigned = Array.isArray(found) && found.some((key) => verifySignature(parsed.value, key));
+  if (!keys) return notChecked("token", "issuer, audience and times fit, but there are no keys for the signature");
+  const found = keysFor(parsed.value, createKeyTable(keys.keys));
+  if (!Array.isArray(found)) return problemLeg(found as TokenProblem, provider, claims);
+  const isSigned = found.some((key) => verifySignature(parsed.value, key));
   if (!isSigned)
     return failed(
       "token",
@@ -291,6 +293,11 @@ function metadataMend(provider: IdentityProvider, detail: string): string | unde
 
 function failed(leg: LoginLeg["leg"], message: string, mend?: string): LoginLeg {
   return { leg, ok: false, message, ...(mend === undefined ? {} : { mend }) };
+}
+
+/** What could not be looked at is neither well nor wrong. */
+function notChecked(leg: LoginLeg["leg"], why: string): LoginLeg {
+  return { leg, ok: undefined, message: `not checked: ${why}` };
 }
 
 function textOf(response: FetchResponse): string {

@@ -8,6 +8,7 @@ import type { Duplex, Readable } from "node:stream";
 import { type Clock, systemClock } from "./clock.ts";
 import type { HeaderList } from "./headers.ts";
 import { Connection, type ConnectionOwner } from "./http1/connection.ts";
+import { createLookup, type Resolve } from "./lookup.ts";
 
 export interface HttpTarget {
   readonly protocol: "http" | "https";
@@ -81,13 +82,14 @@ const LOOK_EVERY_MS = 1_000;
  * Free connections are a stack: the most recently used one is the warmest, and taking it is O(1) however many
  * streams are open.
  */
-export function openHttpPool(target: HttpTarget, clock: Clock = systemClock): HttpPool {
+export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, resolve?: Resolve): HttpPool {
   const idle: Connection[] = [];
   let open = 0;
   let isClosed = false;
 
   const owner: ConnectionOwner = {
     clock,
+    lookup: createLookup(clock, resolve),
     free(connection) {
       if (isClosed) {
         connection.close();

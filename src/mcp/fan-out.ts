@@ -36,6 +36,7 @@ import { NameIndex } from "./name-index.ts";
 import type { Names } from "./names.ts";
 import { editedRequest, renamedItem, renamedNotification, renamedRequest, renamedResult } from "./rewrite-names.ts";
 import { type Router, type RouterOutcome, refusal } from "./router.ts";
+import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "./upstream.ts";
 
 export interface FanOutOptions {
@@ -43,15 +44,18 @@ export interface FanOutOptions {
   readonly failureMode: () => "failOpen" | "failClosed";
   /** Of the clients; the targets look to them as if they were of the same. */
   readonly era: Era;
+  readonly late: LateUpstream;
 }
 
 export class FanOut implements Router {
-  readonly upstreams: readonly Upstream[];
+  upstreams: readonly Upstream[];
+  names: Names;
   readonly #options: FanOutOptions;
-  readonly #index: NameIndex;
+  #index: NameIndex;
 
   constructor(upstreams: readonly Upstream[], options: FanOutOptions) {
     this.upstreams = upstreams;
+    this.names = options.names;
     this.#options = options;
     this.#index = new NameIndex(upstreams);
   }
@@ -71,7 +75,7 @@ export class FanOut implements Router {
     if (this.#options.era === "modern") {
       if (method === "server/discover") return this.#discover(call);
       if (method === "subscriptions/listen")
-        return fanOutListen(call, this.upstreams, this.#options.names, (result) => this.#answer(call, result));
+        return fanOutListen(call, this.upstreams, this.names, (result) => this.#answer(call, result));
       if (REMOVED_METHODS.has(method))
         return this.#fail(call, { code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` });
     }
@@ -93,7 +97,18 @@ export class FanOut implements Router {
 
   notificationText(upstream: Upstream, message: ServerMessage): string {
     if (message.method?.endsWith("/list_changed") === true) this.#index.clear();
-    return renamedNotification(message, this.#options.names, upstream.target.name);
+    return renamedNotification(message, this.names, upstream.target.name);
+  }
+
+  /** Names that a client has learnt keep their form: where it would change, new targets are for new sessions. */
+  change({ targets, names }: TargetChange): readonly Upstream[] {
+    const takesNew = names.isPrefixed === this.names.isPrefixed;
+    const changed = changedUpstreams(this.upstreams, targets, takesNew, this.#options.late);
+    if (changed === undefined) return [];
+    this.upstreams = changed.next;
+    if (takesNew) this.names = names;
+    this.#index = new NameIndex(changed.next);
+    return changed.left;
   }
 
   #opened(outcomes: ReadonlyMap<Upstream, OpenOutcome>): RouterOutcome {
@@ -144,9 +159,9 @@ export class FanOut implements Router {
         const name = nameOf(text, span, list.key);
         if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
         // Without prefixes the first target that has a name owns it.
-        if (!this.#options.names.isPrefixed && seen.has(name)) return undefined;
+        if (!this.names.isPrefixed && seen.has(name)) return undefined;
         seen.add(name);
-        return renamedItem(text, span, request.method, this.#options.names, upstream.target.name);
+        return renamedItem(text, span, request.method, this.names, upstream.target.name);
       });
       if (
         page.failed.size > 0 &&
@@ -193,7 +208,7 @@ export class FanOut implements Router {
 
   #named(call: Call, access: McpAccess | undefined): Running {
     const about = namedIn(call.request) as NonNullable<ReturnType<typeof namedIn>>;
-    const { names } = this.#options;
+    const { names } = this;
     if (!names.isPrefixed) return this.#index.run(call, about, (upstream) => this.#allowed(call, access, upstream));
     const inward = names.inward(about.kind, about.name);
     const upstream = inward && this.upstreams.find((one) => one.target.name === inward.target);

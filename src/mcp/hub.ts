@@ -1,6 +1,6 @@
 /**
  * Everything of one MCP backend that lives longer than a request: its targets, its sessions, its children. It is
- * kept over a reload that leaves the targets as they are; other settings are replaced in place.
+ * kept over reloads: settings are replaced in place, sessions go on with the targets that there are now.
  */
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
@@ -22,14 +22,16 @@ import { ModernSeat } from "./modern-seat.ts";
 import { type ClientIdentity, ModernUpstream } from "./modern-upstream.ts";
 import { createNames, type Names } from "./names.ts";
 import { endpointOf } from "./old-transport.ts";
-import { type Router, singleRouter } from "./router.ts";
+import { Retirement } from "./retirement.ts";
+import { type Router, SingleRouter } from "./router.ts";
 import type { LinkEnv } from "./server-link.ts";
 import type { Session } from "./session.ts";
 import { digest, ownerOf } from "./session-owner.ts";
 import { SessionStore } from "./session-store.ts";
-import { SharedServer } from "./shared-server.ts";
+import { type SharedSeat, SharedServer } from "./shared-server.ts";
 import { StartGate } from "./start-gate.ts";
 import { defaultConcurrentStarts, Target } from "./target.ts";
+import type { LateUpstream } from "./target-change.ts";
 import type { McpConfig } from "./target-config.ts";
 import type { Upstream } from "./upstream.ts";
 
@@ -44,17 +46,21 @@ export interface HubEnv {
 
 export class Hub {
   readonly name: string;
-  readonly targets: readonly Target[];
+  targets: readonly Target[];
   /** Called when it has closed. */
   closed: (() => void) | undefined = undefined;
   readonly sessions: SessionStore;
   readonly #gate: StartGate;
   readonly #task: Task;
   readonly #env: HubEnv;
-  readonly names: Names;
+  names: Names;
+  readonly #retirement: Retirement;
+  /** Targets of earlier configurations, until nothing of them is in use. */
+  #leftTargets: Target[] = [];
   readonly #ids = createIdSource();
   readonly #linkEnvs = new Map<Target, LinkEnv>();
   readonly #sharedServers = new Map<Target, SharedServer>();
+  #isClosed = false;
   #requestTimeoutMs: number;
   #failureMode: McpConfig["failureMode"];
 
@@ -73,32 +79,57 @@ export class Hub {
       config.prefixMode,
     );
     this.#gate = new StartGate(gateLimits(config), env.clock, () => this.sessions.makeRoom());
+    this.#retirement = new Retirement(env.clock, () => this.#closeLeftTargets());
     this.sessions = new SessionStore(storeSettings(config), {
       clock: env.clock,
       logger: env.logger,
       ids: this.#ids,
       task: this.#task,
+      retirement: this.#retirement,
     });
-    const targetEnv = {
-      clock: env.clock,
-      logger: env.logger,
-      gate: this.#gate,
-      environment: env.environment,
-      tls: env.tls,
-    };
-    this.targets = config.targets.map((target) => new Target(target, targetEnv));
+    this.targets = config.targets.map((target) => this.#target(target, env.tls));
   }
 
   get children(): number {
     return this.#gate.living;
   }
 
-  /** Settings that do not touch what lives. */
-  configure(config: McpConfig): void {
+  /** Another configuration serves: sessions and children whose definition is the same go on, calls are finished. */
+  configure(config: McpConfig, tls: TlsOptions | undefined): void {
     this.#requestTimeoutMs = config.requestTimeout;
     this.#failureMode = config.failureMode;
     this.#gate.limits = gateLimits(config);
     this.sessions.settings = storeSettings(config);
+    const before = this.targets;
+    const targets = config.targets.map(
+      (target) => before.find((one) => one.isDefinedBy(target, tls)) ?? this.#target(target, tls),
+    );
+    const names = createNames(
+      targets.map(({ name }) => name),
+      config.prefixMode,
+    );
+    const isSame = targets.length === before.length && targets.every((target, i) => target === before[i]);
+    if (isSame && names.isPrefixed === this.names.isPrefixed) return;
+    this.targets = targets;
+    this.names = names;
+    this.sessions.change({ targets, names });
+    for (const target of before) if (!targets.includes(target)) this.#leave(target);
+    if (this.#retirement.isEmpty) this.#closeLeftTargets();
+  }
+
+  /** The backend is gone from the configuration: requests that run are answered, then everything is closed. */
+  retire(): Promise<void> {
+    this.sessions.retire();
+    const { sessions } = this;
+    return new Promise((resolve) => {
+      this.#retirement.add({
+        get pendingCalls() {
+          return sessions.busy;
+        },
+        sweep: () => undefined,
+        close: () => this.#close().then(resolve),
+      });
+    });
   }
 
   /** Whether any target wants headers of the client's requests. */
@@ -140,10 +171,43 @@ export class Hub {
   }
 
   async close(): Promise<void> {
+    await this.#close();
+    await this.#retirement.close();
+    this.#closeLeftTargets();
+  }
+
+  async #close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     await this.sessions.close();
     for (const target of this.targets) target.close();
     this.#task.end();
     this.closed?.();
+  }
+
+  #target(config: McpConfig["targets"][number], tls: TlsOptions | undefined): Target {
+    const { clock, logger, environment } = this.#env;
+    return new Target(config, { clock, logger, environment, tls, gate: this.#gate });
+  }
+
+  #closeLeftTargets(): void {
+    for (const target of this.#leftTargets) target.close();
+    this.#leftTargets = [];
+  }
+
+  #leave(target: Target): void {
+    this.#leftTargets.push(target);
+    this.#linkEnvs.delete(target);
+    const server = this.#sharedServers.get(target);
+    if (server === undefined) return;
+    this.#sharedServers.delete(target);
+    this.#retirement.add({
+      get pendingCalls() {
+        return server.isIdle ? 0 : 1;
+      },
+      sweep: () => undefined,
+      close: async () => server.end("its definition changed"),
+    });
   }
 
   /**
@@ -171,7 +235,7 @@ export class Hub {
         exchange.request.headers,
       );
     });
-    lane.open(this.#router(upstreams, "modern"), () => {
+    lane.open(this.#router(upstreams, "modern", neverLate), () => {
       if (isModern()) this.sessions.alsoKnownAs(lane, owner);
     });
     return lane;
@@ -179,11 +243,19 @@ export class Hub {
 
   #legacyRouter(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
     const version = String(initialize.params.protocolVersion);
-    const upstreams = this.targets.map((target) => {
-      if (target.config.shared) return this.#shared(target).seat(session, version);
-      return new LegacyUpstream(target, this.#linkEnv(target), initialize, session, headers);
-    });
-    return this.#router(upstreams, "legacy");
+    // For servers that join later; only remote ones get any of them.
+    const kept = this.wantsHeaders ? headers : undefined;
+    const seat = (target: Target): SharedSeat => this.#shared(target).seat(session, version);
+    const own = (target: Target, from: HeaderList | undefined): LegacyUpstream =>
+      new LegacyUpstream(target, this.#linkEnv(target), initialize, session, from);
+    const late: LateUpstream = (target, before) => {
+      const upstream = target.config.shared ? seat(target) : own(target, kept);
+      if (upstream instanceof LegacyUpstream) upstream.join(before);
+      else upstream.open(() => undefined);
+      return upstream;
+    };
+    const upstreams = this.targets.map((target) => (target.config.shared ? seat(target) : own(target, headers)));
+    return this.#router(upstreams, "legacy", late);
   }
 
   /** Brought up by the first who needs it. */
@@ -212,10 +284,10 @@ export class Hub {
     return failures.length === 0 ? {} : { failures };
   }
 
-  #router(upstreams: readonly Upstream[], era: Era): Router {
+  #router(upstreams: readonly Upstream[], era: Era, late: LateUpstream): Router {
     const [only] = upstreams;
-    if (only && upstreams.length === 1 && !this.names.isPrefixed) return singleRouter(only);
-    return new FanOut(upstreams, { names: this.names, failureMode: () => this.#failureMode, era });
+    if (only && upstreams.length === 1 && !this.names.isPrefixed) return new SingleRouter(only, this.names, late);
+    return new FanOut(upstreams, { names: this.names, failureMode: () => this.#failureMode, era, late });
   }
 
   /** The same for all sessions: it is made once. */
@@ -234,6 +306,11 @@ export class Hub {
     this.#linkEnvs.set(target, env);
     return env;
   }
+}
+
+/** Lanes are replaced, not changed. */
+function neverLate(): never {
+  throw new Error("a lane does not change its targets");
 }
 
 function identityOf(request: ClientRequest): ClientIdentity {

@@ -14,6 +14,8 @@ export interface LaneEnv {
   ended(lane: Lane, reason: string): void;
 }
 
+const RETIRED = "its servers are not in the configuration any more";
+
 interface Waiting {
   readonly call: Call;
   readonly access: McpAccess | undefined;
@@ -29,6 +31,7 @@ export class Lane implements UpstreamUser, Tenant {
   #state: "opening" | "open" | "ended" = "opening";
   #waiting: Waiting[] = [];
   #underWay = 0;
+  #isRetiring = false;
 
   constructor(owner: string, env: LaneEnv) {
     this.owner = owner;
@@ -85,6 +88,13 @@ export class Lane implements UpstreamUser, Tenant {
   count(change: 1 | -1): void {
     this.#underWay += change;
     this.lastUsedMs = this.#env.nowMs();
+    if (this.#isRetiring && this.#underWay === 0) this.end(RETIRED);
+  }
+
+  /** Nobody comes to it any more: it ends when the requests that run are answered. */
+  retire(): void {
+    this.#isRetiring = true;
+    if (this.#underWay === 0) this.end(RETIRED);
   }
 
   sweep(nowMs: number): void {

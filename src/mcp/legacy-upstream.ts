@@ -42,6 +42,15 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     this.#initializeParams = params ? slice(initialize.text, params) : "{}";
   }
 
+  /** Takes its place in a session that is open: nobody opens it, the first call does, and all goes on as it was. */
+  join(before: Upstream | undefined): void {
+    this.#isInitialized = true;
+    if (!(before instanceof LegacyUpstream)) return;
+    this.about = before.about;
+    this.#logLevel = before.#logLevel;
+    this.#subscriptions = before.#subscriptions;
+  }
+
   get pendingCalls(): number {
     return this.#link.pendingCalls;
   }

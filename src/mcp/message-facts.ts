@@ -7,17 +7,12 @@ import { namedIn } from "./access.ts";
 import type { ClientMessage } from "./json-rpc.ts";
 import type { Names } from "./names.ts";
 
-export function factsOf(
-  message: ClientMessage | undefined,
-  sessionId: string | undefined,
-  targets: readonly string[],
-  names: Names,
-): McpFacts {
+export function factsOf(message: ClientMessage | undefined, sessionId: string | undefined, names: Names): McpFacts {
   const facts: McpFacts = {};
   if (sessionId !== undefined) facts.sessionId = sessionId;
   if (message === undefined || message.kind === "response") return facts;
   facts.methodName = message.method;
-  const only = targets.length === 1 ? targets[0] : undefined;
+  const only = names.targets.length === 1 ? names.targets[0] : undefined;
   if (only !== undefined) facts.target = only;
   const about = message.kind === "request" ? namedIn(message) : undefined;
   if (about === undefined) return facts;

@@ -5,6 +5,8 @@
 import type { NamedKind } from "./access.ts";
 
 export interface Names {
+  /** The targets whose names live side by side. */
+  readonly targets: readonly string[];
   /** Whether names carry their target at all. */
   readonly isPrefixed: boolean;
   /** The client's name for what the target calls `name`. */
@@ -18,12 +20,13 @@ const UI_SCHEME = "ui://";
 
 export function createNames(targets: readonly string[], mode: "conditional" | "always" | "never"): Names {
   const isPrefixed = mode === "always" || (mode === "conditional" && targets.length > 1);
-  if (!isPrefixed) return { isPrefixed, outward: (_kind, _target, name) => name, inward: () => undefined };
+  if (!isPrefixed) return { targets, isPrefixed, outward: (_kind, _target, name) => name, inward: () => undefined };
   const strip = (name: string, separator: string): { target: string; name: string } | undefined => {
     const target = targets.find((one) => name.startsWith(one + separator));
     return target === undefined ? undefined : { target, name: name.slice(target.length + separator.length) };
   };
   return {
+    targets,
     isPrefixed,
     outward(kind, target, name) {
       if (kind !== "resource") return `${target}_${name}`;

@@ -67,12 +67,13 @@ export class RequestCall implements Call, Linked<RequestCall> {
   #end(text: string | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#session.finished(this);
     this.#group.left -= 1;
     const isLast = this.#group.left === 0;
     if (text === undefined) {
       if (isLast) this.#stream.complete();
     } else if (isLast) this.#stream.last(text);
     else this.#stream.event(text);
+    // Only now: a session that waits for its last answer ends with it.
+    this.#session.finished(this);
   }
 }

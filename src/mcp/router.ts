@@ -8,6 +8,8 @@ import { HeaderList } from "../lib/headers.ts";
 import { accessProblem, filteredCall } from "./access.ts";
 import { type Call, NOTHING_RUNS, type Running } from "./call.ts";
 import { type ClientNotification, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "./json-rpc.ts";
+import type { Names } from "./names.ts";
+import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
 import type { OpenOutcome, Upstream } from "./upstream.ts";
 
 export type RouterOutcome =
@@ -24,29 +26,61 @@ export type RouterOutcome =
 
 export interface Router {
   readonly upstreams: readonly Upstream[];
+  /** Of what its clients see. */
+  readonly names: Names;
   open(done: (outcome: RouterOutcome) => void): void;
   run(call: Call, access: McpAccess | undefined): Running;
   notify(message: ClientNotification): void;
   /** A server's notification in the client's words; undefined if it is not for the client. */
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
+  /** Goes on with other targets. Returns what it has left. */
+  change(change: TargetChange): readonly Upstream[];
 }
 
-export function singleRouter(upstream: Upstream): Router {
-  return {
-    upstreams: [upstream],
-    open: (done) => upstream.open((outcome) => done(routerOutcome(upstream, outcome))),
-    run(call, access) {
-      if (access === undefined) return upstream.call(call);
-      const problem = accessProblem(call.request, access, upstream.target.name);
-      if (problem) {
-        call.failed(problem);
-        return NOTHING_RUNS;
-      }
-      return upstream.call(filteredCall(call, access, upstream.target.name));
-    },
-    notify: (message) => upstream.notify(message),
-    notificationText: (_upstream, message) => message.text,
-  };
+export class SingleRouter implements Router {
+  upstreams: readonly Upstream[];
+  readonly names: Names;
+  readonly #late: LateUpstream;
+  #upstream: Upstream;
+
+  constructor(upstream: Upstream, names: Names, late: LateUpstream) {
+    this.upstreams = [upstream];
+    this.names = names;
+    this.#upstream = upstream;
+    this.#late = late;
+  }
+
+  open(done: (outcome: RouterOutcome) => void): void {
+    const upstream = this.#upstream;
+    upstream.open((outcome) => done(routerOutcome(upstream, outcome)));
+  }
+
+  run(call: Call, access: McpAccess | undefined): Running {
+    const upstream = this.#upstream;
+    if (access === undefined) return upstream.call(call);
+    const problem = accessProblem(call.request, access, upstream.target.name);
+    if (problem) {
+      call.failed(problem);
+      return NOTHING_RUNS;
+    }
+    return upstream.call(filteredCall(call, access, upstream.target.name));
+  }
+
+  notify(message: ClientNotification): void {
+    this.#upstream.notify(message);
+  }
+
+  notificationText(_upstream: Upstream, message: ServerMessage): string {
+    return message.text;
+  }
+
+  change({ targets }: TargetChange): readonly Upstream[] {
+    const changed = changedUpstreams(this.upstreams, targets, false, this.#late);
+    if (changed === undefined) return [];
+    this.upstreams = changed.next;
+    this.#upstream = changed.next[0] ?? this.#upstream;
+    return changed.left;
+  }
 }
 
 export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterOutcome {

@@ -1,6 +1,6 @@
 /**
  * The sessions and lanes of one backend: unguessable ids, a bounded number, an end for those that nobody uses,
- * and the pulse that keeps their streams alive. It outlives a reload that leaves the targets as they are.
+ * and the pulse that keeps their streams alive. It outlives reloads.
  */
 import { GatewayError } from "../core/errors.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
@@ -9,7 +9,10 @@ import { LinkedList } from "../lib/linked-list.ts";
 import type { Logger } from "../lib/logger.ts";
 import type { Task } from "../lib/tasks.ts";
 import { Lane } from "./lane.ts";
+import type { Names } from "./names.ts";
+import type { Retirement } from "./retirement.ts";
 import { Session, type SessionEnv } from "./session.ts";
+import type { TargetChange } from "./target-change.ts";
 import type { Beating, Tenant } from "./tenant.ts";
 
 /** Fast enough to prime a stream in time; runs only while streams are open. */
@@ -29,6 +32,7 @@ export interface StoreEnv {
   readonly logger: Logger;
   readonly ids: IdSource;
   readonly task: Task;
+  readonly retirement: Retirement;
 }
 
 export class SessionStore {
@@ -41,16 +45,23 @@ export class SessionStore {
   readonly #sessionEnv: SessionEnv;
   #pulse: Timer | undefined = undefined;
   #sweeper: Timer | undefined = undefined;
+  /** The last one, for sessions that open meanwhile. */
+  #change: TargetChange | undefined = undefined;
+  readonly #retirement: Retirement;
   /** Connections of ended sessions that are still being closed. */
   readonly #closing = new Set<Promise<unknown>>();
 
   constructor(settings: StoreSettings, env: StoreEnv) {
     this.settings = settings;
     this.#env = env;
+    this.#retirement = env.retirement;
     this.#sessionEnv = {
       nowMs: () => env.clock.monotonicMs(),
       streamOpened: (stream) => this.beatFor(stream),
       streamClosed: (stream) => this.#beating.remove(stream),
+      isOpen: (session) => {
+        if (this.#change) this.#changeSession(session, this.#change);
+      },
       ended: (session, reason) => {
         this.#sessions.delete(session.id);
         this.#ended(session, reason);
@@ -140,6 +151,30 @@ export class SessionStore {
     return true;
   }
 
+  /** Other targets: sessions go on with them; lanes, which hold nothing of their clients, are replaced. */
+  change(change: TargetChange): void {
+    this.#change = change;
+    for (const session of [...this.#sessions.values()]) this.#changeSession(session, change);
+    this.#retireLanes();
+  }
+
+  /** Takes nothing new. */
+  retire(): void {
+    for (const session of [...this.#sessions.values()]) session.retire();
+    this.#retireLanes();
+  }
+
+  /** How many of those who hold servers are still at work. */
+  get busy(): number {
+    let busy = 0;
+    for (const tenant of this.#tenants.keys()) if (!tenant.isIdle) busy += 1;
+    return busy;
+  }
+
+  namesOf(id: string | undefined): Names | undefined {
+    return id === undefined ? undefined : this.#sessions.get(id)?.names;
+  }
+
   /** The gateway stops: streams that wait for something to happen end now, calls in flight go on. */
   drain(): void {
     for (const session of this.#sessions.values()) session.drain();
@@ -152,6 +187,18 @@ export class SessionStore {
     this.#pulse?.cancel();
     this.#sweeper?.cancel();
     await Promise.all(this.#closing);
+  }
+
+  #changeSession(session: Session, change: TargetChange): void {
+    for (const upstream of session.change(change)) this.#retirement.add(upstream);
+  }
+
+  #retireLanes(): void {
+    const lanes = new Set(this.#lanes.values());
+    this.#lanes.clear();
+    for (const lane of lanes) lane.retire();
+    // Subscriptions would go on for ever; their clients subscribe again.
+    this.#beating.each((one) => one.drain?.());
   }
 
   #admit(): void {

@@ -17,13 +17,16 @@ import {
   type ClientRequest,
   type ClientResponse,
   INVALID_REQUEST,
+  notificationText,
   type ServerMessage,
   withId,
 } from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
+import type { Names } from "./names.ts";
 import { RequestCall } from "./request-call.ts";
 import type { Router } from "./router.ts";
 import type { Loss } from "./server-link.ts";
+import type { TargetChange } from "./target-change.ts";
 import type { Tenant } from "./tenant.ts";
 import type { Upstream, UpstreamUser } from "./upstream.ts";
 
@@ -34,10 +37,14 @@ const GENERAL_STREAM = 0;
 /** The one stream of the old transport does not end with an answer. */
 const ENDLESS = { left: Number.POSITIVE_INFINITY };
 
+const RETIRED = "its servers are not in the configuration any more";
+
 export interface SessionEnv {
   readonly nowMs: () => number;
   streamOpened(stream: EventStream): void;
   streamClosed(stream: EventStream): void;
+  /** Its servers have answered. */
+  isOpen(session: Session): void;
   /** The session is over. */
   ended(session: Session, reason: string): void;
 }
@@ -58,6 +65,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   readonly #inFlight = new LinkedList<RequestCall>();
   #state: "opening" | "open" | "ended" = "opening";
   #isDraining = false;
+  #isRetiring = false;
 
   constructor(id: string, owner: string | undefined, env: SessionEnv) {
     this.id = id;
@@ -69,7 +77,12 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   }
 
   get isOpen(): boolean {
-    return this.#state === "open";
+    return this.#state === "open" && !this.#isRetiring;
+  }
+
+  /** How its client names things; undefined until there is a server. */
+  get names(): Names | undefined {
+    return this.#router?.names;
   }
 
   get upstreams(): readonly Upstream[] {
@@ -98,6 +111,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
         this.version = outcome.version;
         this.lastUsedMs = this.#env.nowMs();
         stream.last(withId(outcome.answer, request.id));
+        this.#nowOpen();
         return;
       }
       sink.problem(outcome.reason);
@@ -142,7 +156,8 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
         this.version = outcome.version;
       }
       this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
-      if (!outcome.ok) this.end(outcome.reason);
+      if (outcome.ok) this.#nowOpen();
+      else this.end(outcome.reason);
     });
   }
 
@@ -224,7 +239,27 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   finished(call: RequestCall): void {
     this.#inFlight.remove(call);
     this.lastUsedMs = this.#env.nowMs();
-    if (this.#isDraining && this.pendingCalls === 0) this.general.disconnect();
+    if (this.pendingCalls > 0) return;
+    if (this.#isDraining) this.general.disconnect();
+    if (this.#isRetiring) this.end(RETIRED);
+  }
+
+  /** Other targets from now on. Returns the servers that are left; without any other the session comes to its end. */
+  change(change: TargetChange): readonly Upstream[] {
+    if (this.#router === undefined || this.#state !== "open") return [];
+    const before = this.#router.upstreams;
+    const left = this.#router.change(change);
+    if (this.#router.upstreams.length === 0) this.retire();
+    else if (this.#router.upstreams !== before)
+      for (const kind of ["tools", "prompts", "resources"])
+        this.general.event(notificationText(`notifications/${kind}/list_changed`, "{}"));
+    return left;
+  }
+
+  /** Takes no more requests, and ends when those that run are answered. */
+  retire(): void {
+    this.#isRetiring = true;
+    if (this.#state === "open" && this.pendingCalls === 0) this.end(RETIRED);
   }
 
   /** The gateway stops: the general stream ends when no answer is due any more, which may go over it. */
@@ -260,7 +295,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   }
 
   lost(upstream: Upstream, loss: Loss): void {
-    if (this.#state !== "open") return;
+    if (this.#state !== "open" || !this.upstreams.includes(upstream)) return;
     if (loss.failedStarts >= MAX_FAILED_STARTS && this.upstreams.length === 1)
       this.end(`target "${upstream.target.name}" ${loss.reason}`);
     // A client that listens hears nothing from a server that is not there.
@@ -302,6 +337,11 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
       if (isCongested) upstream.pause();
       else upstream.resume();
     }
+  }
+
+  #nowOpen(): void {
+    if (this.#isRetiring) this.retire();
+    else this.#env.isOpen(this);
   }
 
   #start(call: RequestCall, access: McpAccess | undefined): void {

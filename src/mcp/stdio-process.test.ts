@@ -80,7 +80,29 @@ test("a command that does not exist is reported at once, and nothing is left", a
 
 test("a working directory that does not exist is named", async () => {
   const { exited } = start(process.execPath, ["-v"], "/nonexistent/folder");
-  assert.match(await exited, /could not be started: .*\/nonexistent\/folder/);
+  assert.match(await exited, /could not be started: .*\/nonexistent\/folder\): its working directory does not exist$/);
+});
+
+const notStarted: [name: string, cmd: string, cwd: string | undefined, mend: RegExp][] = [
+  ["a name that PATH does not know", "no-such-program", undefined, /ENOENT: it is not on the gateway's PATH$/],
+  ["a path where nothing is", "/nonexistent/command", undefined, /ENOENT: there is no such file$/],
+  ["a path that counts from a folder", "./none.sh", "/tmp", /ENOENT \(in \/tmp\): there is no such file$/],
+  ["a whole command line", "npx -y server", undefined, /ENOENT: `cmd` is one program, its arguments belong into `args`$/],
+  ["the shell's word for home", "~/server", undefined, /ENOENT: `~` is not replaced, write the whole path$/],
+  ["a file that is no program", "/etc/hostname", undefined, /EACCES: it is no executable file$/],
+  ["a folder that is missing, whatever the command", "npx -y server", "/nonexistent", /its working directory does not exist$/],
+];
+for (const [name, cmd, cwd, mend] of notStarted) {
+  test(`${name} cannot be started, and what mends it is said`, async () => {
+    assert.match(await start(cmd, ["given-secret"], cwd).exited, mend);
+  });
+}
+
+test("a child with a working directory runs there, and nothing is said of how to start it", async () => {
+  const { child, line, exited } = start(process.execPath, ["-e", "console.log(process.cwd())"], "/");
+  assert.equal(await line(), "/");
+  assert.equal(await exited, "exited with code 0");
+  await child.stop();
 });
 
 test("a child that exits says how, with the last line of its stderr", async () => {

@@ -49,6 +49,11 @@ export class Target {
     this.#secrets = config.stdio ? secretsOf(env.environment, config.stdio) : [];
   }
 
+  isDefinedBy(config: TargetConfig, tls: TlsOptions | undefined): boolean {
+    const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+    return same(config, this.config) && (config.stdio !== undefined || same(tls, this.#env.tls));
+  }
+
   get name(): string {
     return this.config.name;
   }

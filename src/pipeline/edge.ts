@@ -102,6 +102,8 @@ export function readHead(req: IncomingMessage, peerIsTrusted: boolean): Head {
     }
     // What a client says about where it comes from counts only from a proxy that the operator trusts.
     if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "forwarded" || name === "x-real-ip")) continue;
+    // Budgets are what we say about ourselves: a backend that reads them must not read a client's.
+    if (name.startsWith("x-ratelimit-")) continue;
     if (name === "connection" && !PLAIN_CONNECTION.test(value)) listed = `${listed}${value},`;
     // Expectations are between the client and us (RFC 9110 section 10.1.1).
     if (name !== "expect") pairs.push(name, value);

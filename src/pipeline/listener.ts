@@ -11,6 +11,7 @@ import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../cor
 import { asGatewayError, errorReply } from "../core/reply.ts";
 import type { Clock } from "../lib/clock.ts";
 import { HeaderList } from "../lib/headers.ts";
+import type { HeapPressure } from "../lib/heap-pressure.ts";
 import { type IdSource, isRequestId } from "../lib/ids.ts";
 import type { Logger } from "../lib/logger.ts";
 import { type Head, readHead } from "./edge.ts";
@@ -20,12 +21,12 @@ import { ResponseSink, refuseRawly } from "./response-sink.ts";
 import { createTurns } from "./turns.ts";
 import { headWithoutOffer, isWebSocket } from "./upgrade-offer.ts";
 
-/** A client has this long to send its head; checked every second, so that slow ones are gone in time. */
-const HEADERS_TIMEOUT_MS = 10_000;
-const CHECK_INTERVAL_MS = 1_000;
 const KEEP_ALIVE_MS = 65_000;
 const MAX_HEADER_BYTES = 16 * 1024;
-const MAX_CONNECTIONS = 10_000;
+/** A flood of connections must not become a flood of log lines. */
+const SAY_REFUSED_EVERY_MS = 10_000;
+/** The collector needs a moment; clients should not all come back at once. */
+const RETRY_SECONDS = "2";
 /** Of a request that is refused at the edge. */
 const MAX_SHOWN_CHARS = 256;
 
@@ -36,10 +37,26 @@ export interface ListenerAddress {
   readonly tls: { readonly cert: string; readonly key: string } | undefined;
 }
 
+export interface ListenerLimits {
+  /** Further ones are closed before they are read. */
+  readonly maxConnections: number;
+  /** A client has this long to send its head; checked at the interval, so that slow ones are gone in time. */
+  readonly headersTimeoutMs: number;
+  readonly checkIntervalMs: number;
+}
+
+export const LISTENER_LIMITS: ListenerLimits = {
+  maxConnections: 10_000,
+  headersTimeoutMs: 10_000,
+  checkIntervalMs: 1_000,
+};
+
 export interface ListenerEnv extends PipelineEnv {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly ids: IdSource;
+  readonly limits: ListenerLimits;
+  readonly heap: HeapPressure;
   isTrustedPeer(address: string): boolean;
 }
 
@@ -61,6 +78,8 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   let draining = false;
   let requests = 0;
   let connections = 0;
+  let refused = 0;
+  let sayRefusedMs = 0;
   let resolveDrained: () => void = ignore;
   const drained = new Promise<void>((resolve) => {
     resolveDrained = resolve;
@@ -75,10 +94,10 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
 
   const options = {
     maxHeaderSize: MAX_HEADER_BYTES,
-    headersTimeout: HEADERS_TIMEOUT_MS,
+    headersTimeout: env.limits.headersTimeoutMs,
     // Long uploads are fine as long as bytes keep coming: the idle watch looks at that.
     requestTimeout: 0,
-    connectionsCheckingInterval: CHECK_INTERVAL_MS,
+    connectionsCheckingInterval: env.limits.checkIntervalMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // We say it ourselves, in the form of all refusals (edge.ts).
     requireHostHeader: false,
@@ -88,7 +107,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     : createServer(options);
   // Node would keep 1,000 lines and drop the rest in silence; we count them ourselves (edge.ts).
   server.maxHeadersCount = 0;
-  server.maxConnections = MAX_CONNECTIONS;
+  server.maxConnections = env.limits.maxConnections;
 
   function onRequest(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void {
     // What follows a refused request may as well be the rest of it (RFC 9112 section 11.2).
@@ -105,7 +124,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   ): ResponseSink {
     requests += 1;
     const sink = new ResponseSink(req, res, {
-      draining,
+      draining: draining || env.heap.level !== "normal",
       expectsContinue,
       idle,
       clock: env.clock,
@@ -118,6 +137,10 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   }
 
   function begin(req: IncomingMessage, sink: ResponseSink): void {
+    if (env.heap.level === "full") {
+      refuseAtEdge(req, sink, new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } }));
+      return;
+    }
     let head: Head;
     const { socket } = req;
     try {
@@ -219,7 +242,14 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       connections -= 1;
     });
   });
-  server.on("drop", () => env.logger.warn("connection refused: too many are open", { limit: MAX_CONNECTIONS }));
+  server.on("drop", () => {
+    refused += 1;
+    const nowMs = env.clock.monotonicMs();
+    if (nowMs < sayRefusedMs) return;
+    sayRefusedMs = nowMs + SAY_REFUSED_EVERY_MS;
+    env.logger.warn("connections refused: too many are open", { limit: env.limits.maxConnections, refused });
+    refused = 0;
+  });
 
   return new Promise((resolve, reject) => {
     server.once("error", reject);

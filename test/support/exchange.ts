@@ -79,5 +79,6 @@ export const testEnv: CompileEnv = {
     throw new Error("a unit test does not read files");
   },
   keep: (_key, _definition, open) => open(),
+  serving: (action) => action(),
   warn: () => undefined,
 };

@@ -6,8 +6,11 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { fileURLToPath } from "node:url";
 
-const BINARY = join(process.cwd(), "dist", "gateway.js");
+const BUNDLE = join(process.cwd(), "dist", "gateway.js");
+/** Beside this file in whatever folder the tests were compiled to. */
+const COMPILED = fileURLToPath(new URL("../../src/bin/gateway.js", import.meta.url));
 const PATIENCE_MS = 20_000;
 
 export interface Exit {
@@ -34,6 +37,12 @@ export interface ProcessOptions {
   readonly stdin?: string;
   readonly stdout?: "pipe" | number;
   readonly cwd?: string;
+  /** Runs the compiled files instead of the bundle. */
+  readonly compiled?: boolean;
+  /** Flags of Node, before the program. */
+  readonly nodeFlags?: readonly string[];
+  /** The system's limit of open files, for the process. */
+  readonly maxOpenFiles?: number;
 }
 
 export function startGatewayProcess(
@@ -41,8 +50,13 @@ export function startGatewayProcess(
   args: readonly string[],
   options: ProcessOptions = {},
 ): GatewayProcess {
-  if (!existsSync(BINARY)) throw new Error("dist/gateway.js is missing: run `npm run build` first");
-  const child = spawn(process.execPath, [BINARY, ...args], {
+  const program = options.compiled ? COMPILED : BUNDLE;
+  if (!existsSync(program)) throw new Error(`${program} is missing: run \`npm run build\` first`);
+  const command = [process.execPath, ...(options.nodeFlags ?? []), program, ...args];
+  // Node raises the soft limit to the hard one; the shell lowers both.
+  const limit = ["sh", "-c", `ulimit -n ${options.maxOpenFiles} && exec "$@"`, "sh"];
+  const [file = "", ...rest] = options.maxOpenFiles === undefined ? command : [...limit, ...command];
+  const child = spawn(file, rest, {
     stdio: ["pipe", options.stdout ?? "pipe", "pipe"],
     env: { PATH: process.env.PATH ?? "", ...options.env },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),

@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type App, startApp } from "../../src/app.ts";
+import { type App, type AppOptions, startApp } from "../../src/app.ts";
 import { type Clock, systemClock } from "../../src/lib/clock.ts";
 
 export interface TestGateway {
@@ -31,6 +31,8 @@ export interface TestGatewayOptions {
   /** More files beside the configuration, by name. */
   readonly files?: Readonly<Record<string, string>>;
   readonly random?: () => number;
+  readonly listenerLimits?: NonNullable<AppOptions["listenerLimits"]>;
+  readonly heapSize?: NonNullable<AppOptions["heapSize"]>;
 }
 
 export async function startGateway(yaml: string, options: TestGatewayOptions = {}): Promise<TestGateway> {
@@ -63,6 +65,8 @@ export async function startGateway(yaml: string, options: TestGatewayOptions = {
       readStdin: () => "",
       defaultAdminAddr: "127.0.0.1:0",
       ...(options.random ? { random: options.random } : {}),
+      ...(options.listenerLimits ? { listenerLimits: options.listenerLimits } : {}),
+      ...(options.heapSize ? { heapSize: options.heapSize } : {}),
     });
   } catch (error) {
     rmSync(folder, { recursive: true, force: true });

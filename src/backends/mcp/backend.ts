@@ -51,7 +51,7 @@ export const mcp = defineBackend({
     const resolved: McpConfig = { ...config, targets: config.targets.map((target) => withResolvedPath(target, env)) };
     const hub = env.keep(
       `mcp ${env.name}`,
-      { targets: resolved.targets, prefixMode: config.prefixMode, tls: env.tls },
+      "hub",
       () =>
         new Hub(resolved, {
           name: env.name,
@@ -62,8 +62,9 @@ export const mcp = defineBackend({
           environment: env.environment,
         }),
       (living) => living.close(),
+      (living) => living.retire(),
     );
-    hub.configure(resolved);
+    env.serving(() => hub.configure(resolved, env.tls));
     const counted = env.keep("mcp backends", "all", (): CountedBackends => new Set());
     counted.add(hub);
     hub.closed = () => counted.delete(hub);
@@ -73,13 +74,13 @@ export const mcp = defineBackend({
 
 function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: BackendEnv): Backend {
   const trusted = trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
-  const targetNames = config.targets.map(({ name }) => name);
-  const address = hub.targets[0]?.address ?? `internal:${env.name}`;
   const demands = new Demands();
 
   function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
     const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
-    exchange.facts.mcp = factsOf(message, exchange.request.headers.get("mcp-session-id"), targetNames, hub.names);
+    const sessionId = exchange.request.headers.get("mcp-session-id");
+    // A session keeps the names that its client has learnt, also when a reload changes them for others.
+    exchange.facts.mcp = factsOf(message, sessionId, hub.sessions.namesOf(sessionId) ?? hub.names);
   }
 
   function demandOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): Demand {
@@ -139,7 +140,8 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
       const method = exchange.facts.mcp?.methodName;
       if (method !== undefined) metrics.request(method);
       const target = exchange.facts.mcp?.target;
-      call.attempt(hub.targets.find(({ name }) => name === target)?.address ?? address);
+      const asked = hub.targets.find(({ name }) => name === target) ?? hub.targets[0];
+      call.attempt(asked?.address ?? `internal:${env.name}`);
       return serve(hub, demand, exchange, call);
     },
 

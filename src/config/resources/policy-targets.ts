@@ -1,6 +1,7 @@
 /**
  * The entries of a policy's targetRefs → the gateways and routes that they stand for, or why they stand for none.
  */
+import { suggestion } from "../../cel/nearest-name.ts";
 import type { Scope } from "../../core/policy.ts";
 import { pathText } from "../yaml-source.ts";
 import { GATEWAY_API_GROUP, type ObjectReference } from "./documents.ts";
@@ -11,6 +12,7 @@ import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
 
 /** The Gateway API allows no more. */
 const MAX_TARGETS = 16;
+const NOT_FOUND = " was not found";
 
 export interface Targets {
   readonly gateways: TargetTable<GatewayTarget>;
@@ -71,7 +73,7 @@ export function resolveTargets(
     const found = lookUp(reference, textOf(fields.sectionName), context);
     if (typeof found === "string") {
       problems.add(path, found);
-      const reason = found.endsWith("not found") ? "TargetNotFound" : "TargetNotAttached";
+      const reason = found.includes(NOT_FOUND) ? "TargetNotFound" : "TargetNotAttached";
       outcomes.push({ reference, gateways: [], missing: { isTrue: false, reason, message: found } });
       continue;
     }
@@ -114,7 +116,8 @@ function lookUp(
   if (reference.kind === "Gateway") {
     const found = context.gateways.find(namespace, name);
     const names = [...new Set((found?.listeners ?? []).filter(isInSection).map(({ gateway }) => gateway))];
-    if (!found || (sectionName !== undefined && names.length === 0)) return `${shown} was not found`;
+    if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.gateways.names(namespace))}`;
+    if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}`;
     if (names.length === 0) return `${shown} has no listener that can be served`;
     return {
       target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "gateway", names },
@@ -123,7 +126,8 @@ function lookUp(
   }
   const found = context.routes.find(namespace, name);
   const names = (found?.rules ?? []).filter(isInSection).map(({ route }) => route);
-  if (!found || (sectionName !== undefined && names.length === 0)) return `${shown} was not found`;
+  if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.routes.names(namespace))}`;
+  if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}`;
   if (found.gateways.length === 0 || names.length === 0) return `${shown} is not attached to any Gateway`;
   return {
     target: { reference: { ...reference, ...ownerOf(found, sectionName) }, scope: "route", names },

@@ -3,6 +3,7 @@
  * A part of a rule that we cannot honour closes the rule (500): serving it without would be something else than what
  * was asked for. Services are looked up in the `services` map of the standalone document.
  */
+import { nearestName, suggestion } from "../../cel/nearest-name.ts";
 import type { Path } from "../yaml-source.ts";
 import {
   DEFAULT_NAMESPACE,
@@ -135,7 +136,8 @@ function findParent(
   }
   const wanted = gatewayReference(textOf(parent.namespace) ?? namespace, name);
   const found = gateways.find(wanted.namespace, wanted.name);
-  if (!found) problems.add(path, `${referenceText(wanted)} was not found`);
+  if (!found)
+    problems.add(path, `${referenceText(wanted)} was not found${suggestion(name, gateways.names(wanted.namespace))}`);
   return found;
 }
 
@@ -222,12 +224,18 @@ function findBackend(
   const candidates = [`${inNamespace}/${name}${port}`, `${inNamespace}/${name}`, `${name}${port}`, name];
   const found = candidates.map((key) => services[key]).find((service) => service !== undefined);
   if (found === undefined) {
+    const near = nearestName(name, Object.keys(services).map(serviceName));
     problems.add(
       path,
-      `Service ${inNamespace}/${name} was not found: add it to \`services\` of the standalone document, for example \`${name}${port}: 127.0.0.1:8080\``,
+      `Service ${inNamespace}/${name} was not found${near === undefined || near === name ? "" : ` (did you mean "${near}"?)`}: add it to \`services\` of the standalone document, for example \`${name}${port}: 127.0.0.1:8080\``,
     );
     return undefined;
   }
   if (typeof found !== "string") return { ...found };
   return { host: found.includes(":") || port === "" ? found : `${found}${port}` };
+}
+
+/** The name alone, of `namespace/name:port`. */
+function serviceName(key: string): string {
+  return key.slice(key.indexOf("/") + 1).replace(/:\d+$/, "");
 }

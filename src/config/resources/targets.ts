@@ -71,6 +71,15 @@ export class TargetTable<Target extends { readonly reference: ObjectReference }>
   find(namespace: string, name: string): Target | undefined {
     return this.#documents.get(keyOf(namespace, name)) ?? this.#standalone.get(name);
   }
+
+  /** The names that `find` knows in this namespace. */
+  names(namespace: string): string[] {
+    const documents = [...this.#documents.values()].map(({ reference }) => reference);
+    return [
+      ...documents.filter((reference) => reference.namespace === namespace).map(({ name }) => name),
+      ...this.#standalone.keys(),
+    ];
+  }
 }
 
 function keyOf(namespace: string, name: string): string {

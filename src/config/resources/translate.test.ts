@@ -193,6 +193,14 @@ const targets = [
     ],
   },
   {
+    name: "a target whose name is misspelt",
+    ref: "{ group: gateway.networking.k8s.io, kind: Gateway, name: defualt }",
+    expected: [
+      "Gateway defualt: Accepted True Valid: Policy accepted",
+      'Gateway defualt: Attached False TargetNotFound: Gateway default/defualt was not found, did you mean "default"?',
+    ],
+  },
+  {
     name: "a kind that is not supported",
     ref: '{ group: "", kind: Service, name: web }',
     expected: [
@@ -525,7 +533,17 @@ const reported = [
     yaml: GATEWAY + ROUTE.replace("name: web, port", "name: unknown, port"),
     message: /Service default\/unknown was not found: add it to `services`/,
   },
-  { name: "a Gateway that nobody knows", yaml: ROUTE, message: /Gateway default\/edge was not found/ },
+  {
+    name: "a Service whose name is misspelt",
+    yaml: GATEWAY + ROUTE.replace("name: web, port", "name: wbe, port"),
+    message: /Service default\/wbe was not found \(did you mean "web"\?\): add it to `services`/,
+  },
+  { name: "a Gateway that nobody knows", yaml: ROUTE, message: /Gateway default\/edge was not found$/m },
+  {
+    name: "a Gateway whose name is misspelt",
+    yaml: GATEWAY + ROUTE.replace("name: edge", "name: egde"),
+    message: /Gateway default\/egde was not found, did you mean "edge"\?/,
+  },
   {
     name: "a listener protocol that is not supported",
     yaml: GATEWAY.replace("8081, protocol: HTTP", "8081, protocol: TCP"),

@@ -2,7 +2,7 @@
  * One connection to one server, one request at a time: connects on first use, writes the request, feeds the parser,
  * and says when it is free again or of no more use.
  */
-import { connect as connectTcp, isIP, type Socket } from "node:net";
+import { connect as connectTcp, isIP, type LookupFunction, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { Clock } from "../clock.ts";
 import {
@@ -23,6 +23,8 @@ const ONE_WRITE_BYTES = 16 * 1024;
 
 export interface ConnectionOwner {
   readonly clock: Clock;
+  /** Finds the addresses of the target's name. */
+  readonly lookup: LookupFunction;
   /** The response is complete and another request may follow. */
   free(connection: Connection): void;
   /** It is of no more use; called once. */
@@ -66,7 +68,7 @@ export class Connection implements ParserEvents {
 
   constructor(target: HttpTarget, owner: ConnectionOwner) {
     this.#owner = owner;
-    this.#socket = openSocket(target);
+    this.#socket = openSocket(target, owner.lookup);
     const timer = owner.clock.after(CONNECT_TIMEOUT_MS, () =>
       this.#fail("connect-timeout", `no connection within ${CONNECT_TIMEOUT_MS} ms`),
     );
@@ -224,8 +226,8 @@ export class Connection implements ParserEvents {
   }
 }
 
-function openSocket({ protocol, host, port, socketPath, tls }: HttpTarget): Socket {
-  const at = socketPath === undefined ? { host, port } : { path: socketPath };
+function openSocket({ protocol, host, port, socketPath, tls }: HttpTarget, lookup: LookupFunction): Socket {
+  const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
   if (protocol === "http") return connectTcp({ ...at, noDelay: true });
   return connectTls({
     ...at,

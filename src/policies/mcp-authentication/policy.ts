@@ -15,6 +15,11 @@ import { createLoginLimit } from "../../identity/login-limit.ts";
 import { resourceDocument } from "../../identity/resource-metadata.ts";
 import { loginEndpoints, resourceMetadataUrl } from "../../identity/well-known.ts";
 
+const PRODUCTS: readonly (readonly [name: RegExp, key: string])[] = [
+  [/realm|keycloak|rhbk|red ?hat/i, "idp_realm"],
+  [/tenant|entra|azure|aad|microsoft/i, "idp_tenant"],
+];
+
 const resourceMetadata = z
   .looseObject({
     resource: httpUrl().describe("The canonical URL of the MCP endpoint, as clients reach it."),
@@ -27,6 +32,19 @@ const resourceMetadata = z
   })
   .describe("The protected resource metadata; any other key goes into it in snake_case.");
 
+/** The products' own names, and the name without braces: what people write first. */
+function wrongProvider({ code, input, keys }: { code?: string; input?: unknown; keys?: string[] }): string | undefined {
+  const isText = code === "invalid_type" && typeof input === "string";
+  if (!isText && code !== "unrecognized_keys") return undefined;
+  const [name = ""] = isText ? [input] : (keys ?? []);
+  const meant = PRODUCTS.find(([product]) => product.test(name))?.[1];
+  return `${isText ? "expected an object" : "unknown field"}: ${
+    meant === undefined
+      ? "write `idp_realm: {}` or `idp_tenant: {}`, or leave `provider` out for any other"
+      : `write \`provider: { ${meant}: {} }\``
+  }`;
+}
+
 const schema = z
   .strictObject({
     mode: authenticationMode.optional(),
@@ -36,10 +54,13 @@ const schema = z
       .min(1)
       .describe("Accepted values of the `aud` claim; one of them must be in it."),
     provider: z
-      .strictObject({
-        idp_realm: z.strictObject({}).optional().describe("The realm-based open-source provider."),
-        idp_tenant: z.strictObject({}).optional().describe("The cloud tenant-based provider."),
-      })
+      .strictObject(
+        {
+          idp_realm: z.strictObject({}).optional().describe("The realm-based open-source provider."),
+          idp_tenant: z.strictObject({}).optional().describe("The cloud tenant-based provider."),
+        },
+        { error: wrongProvider },
+      )
       .optional()
       .describe("The kind of provider; without it one that follows RFC 8414 or OpenID Connect discovery."),
     jwks: jwksSetting.optional(),

@@ -31,9 +31,13 @@ export function isAlive(pid: number): boolean {
 }
 
 /** Polls until it holds; fails with the sentence otherwise. */
-export async function eventually(sentence: string, holds: () => boolean, patienceMs = 20_000): Promise<void> {
+export async function eventually(
+  sentence: string,
+  holds: () => boolean | Promise<boolean>,
+  patienceMs = 20_000,
+): Promise<void> {
   const untilMs = Date.now() + patienceMs;
-  while (!holds()) {
+  while (!(await holds())) {
     if (Date.now() > untilMs) throw new Error(`not so after ${patienceMs} ms: ${sentence}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }

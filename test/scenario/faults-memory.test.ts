@@ -1,0 +1,99 @@
+/**
+ * Memory that runs out (row R36 of the threat table): requests are refused in time, and the process lives.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { configFile } from "../support/config-file.ts";
+import { fakeClock } from "../support/fake-clock.ts";
+import { startGatewayProcess } from "../support/gateway-process.ts";
+import { openRawClient } from "../support/raw-client.ts";
+import { backendFor, behindGateway, eventually } from "../support/scenario.ts";
+
+test("a heap at 90 % keeps no connection, at 95 % takes no request, and below both all is as before", async (t) => {
+  const clock = fakeClock();
+  let usedBytes = 10;
+  const { gateway, backend } = await behindGateway(t, undefined, "", {
+    clock,
+    heapSize: () => ({ usedBytes, limitBytes: 100 }),
+  });
+  const filled = async (percent: number): Promise<void> => {
+    usedBytes = percent;
+    await clock.advance(250);
+  };
+  const ready = async (): Promise<[number, string]> => {
+    const response = await fetch(`${gateway.adminUrl}/healthz/ready`);
+    return [response.status, await response.text()];
+  };
+  const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+  const kept = openRawClient(gateway.port());
+  kept.write(request);
+  await kept.until("200 OK");
+  await filled(90);
+  assert.match(await gateway.logged("connections are not kept"), / warn .*usedMiB=0 limitMiB=0/i);
+  kept.write(request);
+  const last = await kept.ended();
+  assert.deepEqual(last.statuses, [200, 200]);
+  assert.match(last.text, /connection: close/i);
+  assert.deepEqual(await ready(), [200, "ready\n"]);
+
+  await filled(95);
+  const refused = openRawClient(gateway.port());
+  refused.write(request);
+  const answer = await refused.ended();
+  assert.deepEqual([answer.statuses, answer.errors], [[503], ["overloaded"]]);
+  assert.match(answer.text, /^retry-after: 2\r$/m);
+  assert.deepEqual(await ready(), [503, "not ready, pending: memory\n"]);
+  assert.equal(backend.received.length, 2);
+  assert.match(await gateway.logged("error=overloaded"), /status=503/);
+
+  await filled(50);
+  assert.deepEqual(await ready(), [200, "ready\n"]);
+  const again = openRawClient(gateway.port());
+  again.write(request);
+  await again.until("200 OK");
+  again.write(request);
+  await eventually("the connection was kept", () => backend.received.length === 4);
+  again.close();
+});
+
+test("a process whose heap really fills up refuses instead of dying, and serves again when it is free", {
+  timeout: 60_000,
+}, async (t) => {
+  const backend = await backendFor(t, (_req, res) => void res.end("ok"));
+  // On the first signal it keeps objects until V8's old generation is 96 % full; on the second it lets them go.
+  const ballast = `data:text/javascript,${encodeURIComponent(`
+    import v8 from "node:v8";
+    import vm from "node:vm";
+    v8.setFlagsFromString("--expose-gc");
+    const gc = vm.runInNewContext("gc");
+    let kept = [];
+    const used = () => v8.getHeapSpaceStatistics().reduce((sum, space) =>
+      sum + (space.space_name.startsWith("new_") ? 0 : space.space_used_size), 0);
+    process.on("SIGUSR2", () => {
+      if (kept.length > 0) kept = [];
+      else for (;;) {
+        for (let i = 0; i < 1000; i++) kept.push({ i });
+        kept.push(new Array(25_000).fill(1.5));
+        if (used() > 0.96 * 256 * 1024 * 1024) break;
+      }
+      gc();
+    });`)}`;
+  const yaml = `config: { adminAddr: off }\ngateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: [{ backends: [{ host: "${backend.host}" }] }]\n`;
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], {
+    compiled: true,
+    nodeFlags: ["--max-old-space-size=256", `--import=${ballast}`],
+  });
+  const url = `http://127.0.0.1:${await gateway.port()}`;
+  const statuses = async (): Promise<number[]> =>
+    Promise.all(Array.from({ length: 50 }, async () => (await fetch(url)).status));
+  assert.deepEqual(new Set(await statuses()), new Set([200]));
+
+  gateway.child.kill("SIGUSR2");
+  await gateway.logged("new requests are refused");
+  for (let i = 0; i < 20; i++) assert.deepEqual(new Set(await statuses()), new Set([503]));
+
+  gateway.child.kill("SIGUSR2");
+  await gateway.logged("the heap has room again");
+  assert.deepEqual(new Set(await statuses()), new Set([200]));
+});
