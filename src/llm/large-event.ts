@@ -5,6 +5,7 @@
  */
 import { endOfEvent } from "./event-end.ts";
 import { isMembers, parseValue } from "./json.ts";
+import { endOfObject } from "./quick-usage.ts";
 import { readUsage } from "./usage.ts";
 
 export interface LargeEvent {
@@ -16,8 +17,6 @@ export interface LargeEvent {
 
 const TAIL_BYTES = 16 * 1024;
 const USAGE = Buffer.from('"usage":');
-const OPEN_BRACE = 123;
-const CLOSE_BRACE = 125;
 const SPACE = 32;
 
 export function createLargeEvent(): LargeEvent {
@@ -39,21 +38,9 @@ export function createLargeEvent(): LargeEvent {
       let start = at + USAGE.length;
       while (tail[start] === SPACE) start += 1;
       const end = endOfObject(tail, start);
+      if (end < 0) return undefined;
       const usage = parseValue(tail.subarray(start, end));
       return isMembers(usage) && readUsage(usage) !== undefined ? JSON.stringify({ usage }) : undefined;
     },
   };
-}
-
-/** Strings are not told apart: usage holds none with braces, and a piece that is no JSON is not taken. */
-function endOfObject(bytes: Buffer, start: number): number {
-  let depth = 0;
-  for (let i = start; i < bytes.length; i++) {
-    if (bytes[i] === OPEN_BRACE) depth += 1;
-    else if (bytes[i] === CLOSE_BRACE) {
-      depth -= 1;
-      if (depth === 0) return i + 1;
-    }
-  }
-  return start;
 }

@@ -38,7 +38,7 @@ export function quickUsage(bytes: Buffer): QuickAnswer | undefined {
 }
 
 /** Behind the brace that closes the object at `start`. Strings are not told apart: a brace in one makes the piece no JSON. */
-function endOfObject(bytes: Buffer, start: number): number {
+export function endOfObject(bytes: Buffer, start: number): number {
   if (bytes[start] !== OPEN_BRACE) return -1;
   let depth = 0;
   for (let i = start; i < bytes.length; i++) {
