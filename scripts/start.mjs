@@ -19,5 +19,10 @@ for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"])
   process.on(signal, () => process.stdin.isTTY || gateway.kill(signal));
 // npm's shell dies of a signal without passing it on; whoever ended npm meant the gateway too.
 const parent = process.ppid;
-setInterval(() => process.ppid !== parent && gateway.kill("SIGTERM"), 500).unref();
+const watch = setInterval(() => {
+  if (process.ppid === parent) return;
+  // Once: a second signal would cut off the requests that the first lets end.
+  clearInterval(watch);
+  gateway.kill("SIGTERM");
+}, 500).unref();
 gateway.on("exit", (code, signal) => process.exit(code ?? (signal ? 1 : 0)));

@@ -1,6 +1,6 @@
 /**
  * HTTP proxying: direct, nginx (where installed), the bare Node proxy, and the gateway with its access log off and
- * on; GET, 1 KB and 20 KB POST, and a stream of 100 chunks.
+ * on; GET, 1 KB and 20 KB POST, a stream of 100 chunks, and the memory that a gigabyte takes on its way.
  */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -10,6 +10,7 @@ import { fileURLToPath } from "node:url";
 import { compare } from "../support/compare.mjs";
 import { httpRequest, sendLoad } from "../support/load.mjs";
 import { freePort, start } from "../support/process.mjs";
+import { largeBodies } from "./large-bodies.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../..");
@@ -76,6 +77,8 @@ export async function benchHttp({ quick = false } = {}) {
         baseline: "bare node proxy",
       });
     }
+    const proxies = contestants.filter(({ name }) => name.startsWith("gateway") || name === "bare node proxy");
+    await largeBodies(proxies, (quick ? 200 : 1024) * 1024 * 1024);
     return results;
   } finally {
     for (const one of running) await one.stop();

@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { ConfigError } from "../core/errors.ts";
-import { homeHint } from "../identity/file-problem.ts";
+import { homeHint } from "../lib/file-problem.ts";
 import type { Environment } from "./env.ts";
 import { type NormalConfig, normalize } from "./normalize.ts";
 import { validate } from "./problems.ts";

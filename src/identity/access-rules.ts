@@ -43,12 +43,13 @@ export function compileAccessRules(
 export function denial(rules: AccessRules, attributes: Attributes): string | undefined {
   for (const rule of rules.deny) {
     const result = rule.evaluate(attributes);
-    if (!result.ok) return `the deny rule ${explained(rule, attributes, result.error)}`;
-    if (result.value !== false) return `the deny rule ${explained(rule, attributes)}`;
+    if (!result.ok) return `the deny rule ${explained(rule, attributes, failed(result.error))}`;
+    if (result.value !== false)
+      return `the deny rule ${explained(rule, attributes, result.value === true ? "holds" : "is not false")}`;
   }
   for (const rule of rules.require) {
     const result = rule.evaluate(attributes);
-    if (!result.ok) return `the rule ${explained(rule, attributes, result.error)}`;
+    if (!result.ok) return `the rule ${explained(rule, attributes, failed(result.error))}`;
     if (result.value !== true) return `the rule ${explained(rule, attributes)}`;
   }
   if (rules.allow.length === 0) return undefined;
@@ -66,21 +67,27 @@ export function denial(rules: AccessRules, attributes: Attributes): string | und
 /** Header and body values may be secrets: of a rule that reads them only the source is shown. */
 const NOT_SHOWN = ["request.headers", "request.body", "request.uri", "request.pathAndQuery", "response"];
 const MAX_TEXT = 400;
-/** `["a"] is ["a"]` tells nobody anything. */
-const LITERAL = /^(?:["'[{\d]|true$|false$)/;
+const TEXTS_AND_WORDS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\b(?:true|false|null|in)\b|\b\d[\w.]*/g;
 
-function explained(rule: Expression, attributes: Attributes, error?: string): string {
-  const verdict = error === undefined ? "does not hold" : `cannot be evaluated (${error})`;
+function failed(error: string): string {
+  return `cannot be evaluated (${error})`;
+}
+
+function explained(rule: Expression, attributes: Attributes, verdict = "does not hold"): string {
   const text = `\`${rule.source}\` ${verdict}`;
   if (NOT_SHOWN.some((path) => rule.reads(path))) return text;
   const values = rule
     .explain(attributes)
     .filter(
-      (clause) =>
-        clause.depth > 0 && "value" in clause && clause.source !== rule.source && !LITERAL.test(clause.source),
+      (clause) => clause.depth > 0 && "value" in clause && clause.source !== rule.source && !isConstant(clause.source),
     )
     .map((clause) => `${clause.source} is ${JSON.stringify("value" in clause ? clause.value : undefined, jsonable)}`);
   return values.length === 0 ? text : `${text}: ${[...new Set(values)].join(", ")}`.slice(0, MAX_TEXT);
+}
+
+/** Without the name of anything: `["a"] is ["a"]` tells nobody a thing. */
+function isConstant(source: string): boolean {
+  return !/[A-Za-z_]/.test(source.replace(TEXTS_AND_WORDS, ""));
 }
 
 function jsonable(_key: string, value: unknown): unknown {

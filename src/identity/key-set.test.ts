@@ -238,5 +238,9 @@ test("what is not a regular file of a key set's size fails at once instead of ha
   assert.throws(() => openFileKeySet(join(folder, "fifo"), env), /not a regular file/);
   assert.throws(() => openFileKeySet(folder, env), /not a regular file/);
   assert.throws(() => openFileKeySet(join(folder, "large"), env), /larger than/);
-  assert.throws(() => openFileKeySet(join(folder, "absent"), env), /ENOENT/);
+  assert.throws(
+    () => openFileKeySet(join(folder, "absent"), env),
+    /^Error: cannot read .*absent: ENOENT \(no such file/,
+  );
+  assert.throws(() => openFileKeySet(join(folder, "~", "keys.json"), env), /`~` is not replaced/);
 });

@@ -5,8 +5,8 @@
  */
 import { readFileSync, statSync } from "node:fs";
 import type { Clock } from "../lib/clock.ts";
+import { fileProblem } from "../lib/file-problem.ts";
 import type { Logger } from "../lib/logger.ts";
-import { fileProblem } from "./file-problem.ts";
 import { detailOf } from "./provider-error.ts";
 import { failure, type ParsedToken, show, type TokenProblem } from "./token.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";

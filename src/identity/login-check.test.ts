@@ -88,7 +88,10 @@ test("a realm that is set up passes every leg, and the trial client is taken bac
 test("a tenant that is set up passes every leg", async () => {
   const found = await legs(tenant);
   assert.deepEqual([...found.keys()], ["metadata", "keys", "pkce", "registration", "token endpoint", "token"]);
-  for (const leg of found.values()) assert.equal(leg.ok, true, `${leg.leg}: ${leg.message}`);
+  const { token, ...others } = Object.fromEntries(found);
+  for (const leg of Object.values(others)) assert.equal(leg.ok, true, `${leg.leg}: ${leg.message}`);
+  assert.equal(token?.ok, undefined, "without a token nothing is known of it");
+  assert.match(token?.message ?? "", /^not checked: give an access token/);
 });
 
 const trusted = "Policy 'Trusted Hosts' rejected request to client-registration service. Details: Host not trusted.";
@@ -195,6 +198,39 @@ test("a provider that cannot be reached fails its legs and does not throw", asyn
   const found = await legs(realm, fake);
   assert.match(found.get("metadata")?.mend ?? "", /can reach it/);
   assert.equal(found.get("keys")?.ok, false);
+});
+
+const plainPolicy: LoginPolicy = { ...realm, provider: undefined };
+
+test("keys whose place only the metadata knows are not checked while it cannot be read, and neither is a signature", async () => {
+  const fake = providers();
+  fake.down = true;
+  const found = await legs(plainPolicy, fake, tokenOf({}));
+  assert.equal(found.get("metadata")?.ok, false);
+  assert.deepEqual(found.get("keys"), {
+    leg: "keys",
+    ok: undefined,
+    message: "not checked: the metadata, which names their place, could not be read",
+  });
+  assert.equal(found.get("token")?.ok, undefined);
+  assert.match(found.get("token")?.message ?? "", /issuer, audience and times fit, but there are no keys/);
+});
+
+test("metadata that was read and names no keys is said to be so", async () => {
+  const answers = { [`${REALM}/.well-known/openid-configuration`]: { body: { issuer: REALM } } };
+  const found = (await legs(plainPolicy, providers(answers))).get("keys");
+  assert.deepEqual([found?.ok, found?.message], [false, "the metadata names no jwks_uri"]);
+});
+
+test("a token with the wrong audience fails even where there are no keys", async () => {
+  const fake = providers();
+  fake.down = true;
+  assert.equal((await legs(plainPolicy, fake, tokenOf({ aud: "other" }))).get("token")?.ok, false);
+});
+
+test("a key set's URL that is none fails its leg", async () => {
+  const found = (await legs({ ...realm, jwks: "http://" })).get("keys");
+  assert.equal(found?.ok, false);
 });
 
 test("keys from a file are read from the file", async () => {

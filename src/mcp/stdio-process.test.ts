@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, test } from "node:test";
 import { systemClock } from "../lib/clock.ts";
 import { silentLogger } from "../lib/logger.ts";
@@ -87,16 +90,35 @@ const notStarted: [name: string, cmd: string, cwd: string | undefined, mend: Reg
   ["a name that PATH does not know", "no-such-program", undefined, /ENOENT: it is not on the gateway's PATH$/],
   ["a path where nothing is", "/nonexistent/command", undefined, /ENOENT: there is no such file$/],
   ["a path that counts from a folder", "./none.sh", "/tmp", /ENOENT \(in \/tmp\): there is no such file$/],
-  ["a whole command line", "npx -y server", undefined, /ENOENT: `cmd` is one program, its arguments belong into `args`$/],
+  [
+    "a whole command line",
+    "npx -y server",
+    undefined,
+    /ENOENT: `cmd` is one program, its arguments belong into `args`$/,
+  ],
   ["the shell's word for home", "~/server", undefined, /ENOENT: `~` is not replaced, write the whole path$/],
-  ["a file that is no program", "/etc/hostname", undefined, /EACCES: it is no executable file$/],
-  ["a folder that is missing, whatever the command", "npx -y server", "/nonexistent", /its working directory does not exist$/],
+  [
+    "a folder that is missing, whatever the command",
+    "npx -y server",
+    "/nonexistent",
+    /its working directory does not exist$/,
+  ],
 ];
 for (const [name, cmd, cwd, mend] of notStarted) {
   test(`${name} cannot be started, and what mends it is said`, async () => {
-    assert.match(await start(cmd, ["given-secret"], cwd).exited, mend);
+    const reason = await start(cmd, ["given-secret"], cwd).exited;
+    assert.match(reason, mend);
+    assert.doesNotMatch(reason, /given-secret/);
   });
 }
+
+test("a file that may not be run is said to be so", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "stdio-process-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, "server.sh"), "#!/bin/sh\n", { mode: 0o644 });
+  const { exited } = start("./server.sh", [], folder);
+  assert.match(await exited, /EACCES \(in .*\): it is no executable file$/);
+});
 
 test("a child with a working directory runs there, and nothing is said of how to start it", async () => {
   const { child, line, exited } = start(process.execPath, ["-e", "console.log(process.cwd())"], "/");

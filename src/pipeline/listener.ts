@@ -101,6 +101,8 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     keepAliveTimeout: KEEP_ALIVE_MS,
     // We say it ourselves, in the form of all refusals (edge.ts).
     requireHostHeader: false,
+    // Since Node 24.9 other offers need no detour: they are requests like any other.
+    shouldUpgradeCallback: isWebSocket,
   };
   const server: Server = at.tls
     ? createTlsServer({ ...options, ...at.tls, minVersion: "TLSv1.2" })

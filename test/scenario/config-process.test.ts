@@ -2,7 +2,9 @@
  * The binary's flags, exit codes and messages (spec 2.1, decisions.md "Process and configuration").
  */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -42,6 +44,80 @@ for (const args of [["--nope"], ["-f"], ["config.yaml"], ["--validate-only=yes"]
     assert.equal(exit.stdout, "");
   });
 }
+
+const hints: [args: string[], hint: string | undefined][] = [
+  [["c.yaml"], "gateway -f c.yaml"],
+  [["-c", "c.yaml"], "gateway -f c.yaml"],
+  [["--config", "c.yaml"], "gateway -f c.yaml"],
+  [["--config=c.yaml"], "gateway -f c.yaml"],
+  [["--validate-only", "c.yaml"], "gateway -f c.yaml"],
+  [["-c"], undefined],
+  [["--nope"], undefined],
+  [["-f", "c.yaml", "--nope"], undefined],
+];
+for (const [args, hint] of hints) {
+  test(`${args.join(" ")} is ${hint === undefined ? "not taken for a file" : "told how a file is named"}`, async (t) => {
+    const exit = await run(t, args);
+    assert.equal(exit.code, 2);
+    assert.equal(/^Did you mean: (.*)$/m.exec(exit.stderr)?.[1], hint);
+  });
+}
+
+test("--validate-only prints warnings with their place on standard error, and the configuration is valid all the same", async (t) => {
+  const at = folder(t, {
+    "config.yaml": "llm: { models: [{ name: m, provider: openAI, params: { model: m, apiKey: $PLANTED_KEY } }] }\n",
+  });
+  const exit = await run(t, ["--validate-only", "-f", join(at, "config.yaml")]);
+  assert.deepEqual([exit.code, exit.stdout], [0, "configuration is valid\n"]);
+  assert.equal(
+    exit.stderr.replace(`${at}/`, ""),
+    "warning: config.yaml:1:74: llm.models[0].params.apiKey: `$NAME` without braces is plain text: write `${NAME}` for the variable\n",
+  );
+});
+
+test("files that are named and cannot be read are told in one form, and that ~ is not replaced", async (t) => {
+  const at = folder(t, {
+    "config.yaml": `gateways: { default: { port: 0, protocol: HTTPS, tls: { cert: ~/cert.pem, key: none.pem } } }
+routes:
+  - policies:
+      jwtAuth: { issuer: "http://id", audiences: [a], jwks: ~/keys.json }
+`,
+  });
+  const exit = await run(t, ["--validate-only", "-f", join(at, "config.yaml")]);
+  const missing = "ENOENT (no such file or directory)";
+  const home = "`~` is not replaced, write the whole path or `${HOME}`";
+  assert.deepEqual(exit.stderr.replaceAll(`${at}/`, "").trim().split("\n"), [
+    `config.yaml:1:63: gateways.default.tls.cert: cannot read ~/cert.pem: ${missing}: ${home}`,
+    `config.yaml:1:80: gateways.default.tls.key: cannot read none.pem: ${missing}`,
+    `config.yaml:4:61: routes[0].policies.jwtAuth.jwks: cannot read ~/keys.json: ${missing}: ${home}`,
+  ]);
+  const named = await run(t, ["-f", "~/none.yaml"]);
+  assert.equal(named.stderr, `cannot read ~/none.yaml: no such file or directory: ${home}\n`);
+});
+
+test("a port that is taken is told with its place and the name that the file has for it", async (t) => {
+  const taken = createServer();
+  await once(taken.listen(0), "listening");
+  t.after(() => taken.close());
+  const { port } = taken.address() as AddressInfo;
+  const texts: [text: string, start: string][] = [
+    [`mcp:\n  port: ${port}\n  targets: [{ name: a, stdio: { cmd: cat } }]\n`, "2:9: mcp.port"],
+    [`gateways: { edge: { port: ${port} } }\n`, "1:27: gateways.edge.port"],
+  ];
+  for (const [text, start] of texts) {
+    const at = folder(t, { "config.yaml": `${text}config: { adminAddr: off }\n` });
+    const exit = await run(t, ["-f", join(at, "config.yaml")]);
+    assert.equal(exit.code, 1);
+    assert.ok(
+      exit.stderr.startsWith(`${at}/config.yaml:${start}: cannot listen on *:${port}: the address is already in use`),
+      exit.stderr,
+    );
+    const piped = await run(t, ["-f", "-"], { stdin: `${text}config: { adminAddr: off }\n` });
+    assert.ok(piped.stderr.startsWith(`<stdin>:${start}: cannot listen`), piped.stderr);
+  }
+  const admin = await run(t, ["-f", "-"], { stdin: `config: { adminAddr: "127.0.0.1:${port}" }\n${GOOD.slice(27)}` });
+  assert.match(admin.stderr, /^<stdin>:1:22: config\.adminAddr: cannot listen on 127\.0\.0\.1:\d+: the address is/);
+});
 
 test("--validate-only says that a good configuration is valid, and opens nothing", async (t) => {
   const at = folder(t, { "config.yaml": GOOD });

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import OpenAI from "openai";
+import { defaultConfig } from "../../src/config/default-config.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { gatewayFor } from "../support/scenario.ts";
 
 let gateway: TestGateway;
 before(async () => {
@@ -74,4 +76,22 @@ test("the OpenAI SDK works with it: chat, stream, responses, embeddings, models"
     models.data.map(({ id }) => id),
     ["demo"],
   );
+});
+
+test("the embedded default says in a browser what to call, and still answers calls at the same path", async (t) => {
+  const yaml = defaultConfig({ command: process.execPath, script: "unused.js" });
+  const embedded = await gatewayFor(t, yaml, { environment: { PORT: "0", LLM_PORT: "0" } });
+  for (const path of ["/", "/v1"]) {
+    const response = await fetch(`${embedded.url("llm")}${path}`);
+    assert.equal(response.status, 200);
+    assert.match(await response.text(), /POST JSON to \/v1\/chat\/completions/);
+  }
+  const models = await fetch(`${embedded.url("llm")}/v1/models`);
+  assert.match(await models.text(), /"demo"/);
+  const posted = await fetch(`${embedded.url("llm")}/`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "Hi" }] }),
+  });
+  assert.match(await posted.text(), /chat\.completion/);
 });

@@ -42,6 +42,9 @@ export function createDemoUpstream(clock: Clock, delayMs: number): Upstream {
   };
 }
 
+const TOO_ODD = "the demo provider wants a JSON object of at most 1 MiB";
+const POST_IT = "this is the demo LLM: POST a JSON body to /v1/chat/completions";
+
 class DemoRun implements HttpCall {
   readonly #clock: Clock;
   readonly #delayMs: number;
@@ -73,10 +76,7 @@ class DemoRun implements HttpCall {
     const body = Buffer.isBuffer(request.body) ? parseMembers(request.body.toString("utf8")) : undefined;
     if (path.endsWith("/models")) this.#json(200, demoModels());
     else if (body === undefined)
-      this.#json(
-        400,
-        errorBody("chat", { status: 400, message: "the demo provider wants a JSON object of at most 1 MiB" }),
-      );
+      this.#json(400, errorBody("chat", { status: 400, message: request.method === "POST" ? TOO_ODD : POST_IT }));
     else
       this.#answer(path, {
         body,

@@ -767,3 +767,28 @@ for (const [name, config] of Object.entries(badConfigs)) {
     assert.equal(mcpAuthentication.schema.safeParse(config).success, false);
   });
 }
+
+const EITHER = "write `idp_realm: {}` or `idp_tenant: {}`, or leave `provider` out for any other";
+const providers: [name: string, provider: unknown, message: string][] = [
+  ["the realm provider's product name", "keycloak", "expected an object: write `provider: { idp_realm: {} }`"],
+  ["a key by its product name", { Keycloak: {} }, "unknown field: write `provider: { idp_realm: {} }`"],
+  ["the name without braces", "idp_realm", "expected an object: write `provider: { idp_realm: {} }`"],
+  ["the tenant provider's product name", "entra", "expected an object: write `provider: { idp_tenant: {} }`"],
+  ["its older name as a key", { azureAD: {} }, "unknown field: write `provider: { idp_tenant: {} }`"],
+  ["a provider that needs no adapter", "auth0", `expected an object: ${EITHER}`],
+  ["the same as a key", { okta: {} }, `unknown field: ${EITHER}`],
+];
+for (const [name, provider, message] of providers) {
+  test(`${name} is refused with what to write`, () => {
+    const parsed = mcpAuthentication.schema.safeParse({ ...realmConfig, provider });
+    assert.deepEqual(
+      parsed.error?.issues.map((issue) => [issue.path, issue.message]),
+      [[["provider"], message]],
+    );
+  });
+}
+
+test("a provider of another type is refused as everywhere", () => {
+  const [issue] = mcpAuthentication.schema.safeParse({ ...realmConfig, provider: 5 }).error?.issues ?? [];
+  assert.match(issue?.message ?? "", /^Invalid input/);
+});

@@ -100,6 +100,64 @@ test("two scopes must both allow an item", () => {
   assert.deepEqual([both("tool", "az", "t"), both("tool", "ab", "t"), both("tool", "bz", "t")], [true, false, false]);
 });
 
+const HIDDEN = 'the tool "add" is hidden';
+
+test("a call of a hidden tool is a refusal that the operator can read, with the rule", () => {
+  const exchange = anExchange({
+    jwt: { roles: ["user"] },
+    mcp: { methodName: "tools/call", tool: { name: "add", target: "a" } },
+  });
+  exchange.steps.push({ policy: "mcpAuthorization", phase: "route", verdict: "passed", micros: 0 });
+  assert.equal(access(['"admin" in jwt.roles'], exchange)("tool", "add", "a"), false);
+  assert.deepEqual(exchange.failure, {
+    code: "authorization_denied",
+    source: "client",
+    message: HIDDEN,
+    detail: `${HIDDEN}: no allow rule holds: \`"admin" in jwt.roles\` does not hold: jwt.roles is ["user"]`,
+  });
+  assert.equal(exchange.steps.at(-1)?.verdict, "refused");
+});
+
+const asked = { methodName: "tools/call", tool: { name: "add", target: "a" } };
+const unblamed: { name: string; mcp: object; item: Item; rules?: unknown[] }[] = [
+  { name: "left out of a list", mcp: { methodName: "tools/list" }, item: ["tool", "add", "a"] },
+  { name: "another than the one that is called", mcp: asked, item: ["tool", "sub", "a"] },
+  { name: "of another kind, with the same name", mcp: asked, item: ["prompt", "add", "a"] },
+  { name: "a resource by the name of a tool", mcp: asked, item: ["resource", "add", "a"] },
+  { name: "allowed", mcp: asked, item: ["tool", "add", "a"], rules: ["true"] },
+];
+for (const { name, mcp, item, rules = ["false"] } of unblamed) {
+  test(`an item that is ${name} makes the request no failure`, () => {
+    const exchange = anExchange({ mcp });
+    access(rules, exchange)(...item);
+    assert.equal(exchange.failure, undefined);
+  });
+}
+
+test("a resource and a prompt that are asked for by name are told of too", () => {
+  const resource = anExchange({ mcp: { methodName: "resources/read", resource: { uri: "file:///x", target: "a" } } });
+  access(["false"], resource)("resource", "file:///x", "a");
+  assert.equal(resource.failure?.message, 'the resource "file:///x" is hidden');
+  const prompt = anExchange({ mcp: { methodName: "prompts/get", prompt: { name: "p", target: "a" } } });
+  access(["false"], prompt)("prompt", "p", "a");
+  assert.equal(prompt.failure?.message, 'the prompt "p" is hidden');
+});
+
+test("what failed before stays the reason", () => {
+  const exchange = anExchange({ mcp: asked });
+  const before = { code: "bad_request", source: "client", message: "first", detail: undefined } as const;
+  exchange.failure = before;
+  access(["false"], exchange)("tool", "add", "a");
+  assert.equal(exchange.failure, before);
+});
+
+test("of two scopes the outer one is blamed, once", () => {
+  const exchange = anExchange({ mcp: asked });
+  access(['mcp.tool.name == "x"'], exchange);
+  access(['mcp.tool.name == "y"'], exchange)("tool", "add", "a");
+  assert.match(exchange.failure?.detail ?? "", /name == "x"/);
+});
+
 for (const config of [{}, { rules: [] }, { rules: ["mcp.tool.name =="] }]) {
   test(`rejects the config ${JSON.stringify(config)}`, () => {
     assert.equal(mcpAuthorization.schema.safeParse(config).success, false);

@@ -237,6 +237,12 @@ async function callTool(
       }
       text(id, "flooded");
       return;
+    case "deaf":
+      // Reads nothing from now on.
+      process.stdin.pause();
+      setInterval(() => undefined, 1000);
+      text(id, "what?");
+      return;
     case "raw":
       process.stdout.write(String(args.line));
       return;

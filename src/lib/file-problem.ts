@@ -1,6 +1,6 @@
 /**
  * Why a file that the configuration names cannot be read, in one form for all of them: the path as it was looked for,
- * what the system says, and what mends it where that is certain. It lives with the lowest of its users.
+ * what the system says, and what mends it where that is certain.
  */
 
 const SYSTEM_ERRORS: Readonly<Record<string, string>> = {

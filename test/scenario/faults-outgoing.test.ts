@@ -1,0 +1,199 @@
+/**
+ * What the gateway itself asks for (rows K1 and R45 of the threat table): small answers within a time, no redirects,
+ * and names that change, fail or hang.
+ */
+import assert from "node:assert/strict";
+import type { RequestListener } from "node:http";
+import { type TestContext, test } from "node:test";
+import { type FetchError, openFetcher } from "../../src/lib/fetch.ts";
+import { HeaderList } from "../../src/lib/headers.ts";
+import { openHttpPool } from "../../src/lib/http-client.ts";
+import type { Resolve } from "../../src/lib/lookup.ts";
+import { type FakeClock, fakeClock } from "../support/fake-clock.ts";
+import { backendFor, eventually } from "../support/scenario.ts";
+
+const LIMIT = 100_000;
+
+async function fetcherFor(t: TestContext, listener: RequestListener) {
+  const clock = fakeClock();
+  const fetcher = openFetcher(clock);
+  t.after(() => fetcher.close());
+  const backend = await backendFor(t, listener);
+  const ask = (path = "/") =>
+    fetcher.fetch({ url: `http://${backend.host}${path}`, timeoutMs: 5_000, maxBytes: LIMIT });
+  return { clock, ask };
+}
+
+for (const announced of [true, false]) {
+  const how = announced ? "with" : "without";
+  test(`an answer ${how} a length may have the limit to the byte, not one more`, async (t) => {
+    const { ask } = await fetcherFor(t, (req, res) => {
+      const length = LIMIT + Number(req.url?.slice(1));
+      if (announced) res.setHeader("content-length", length);
+      res.write(Buffer.alloc(length - 10));
+      res.end(Buffer.alloc(10));
+    });
+    assert.equal((await ask("/0")).body.length, LIMIT);
+    await assert.rejects(ask("/1"), { reason: "too-large", message: "the answer is larger than 100000 bytes" });
+  });
+}
+
+test("an answer without an end is cut off at the limit, and the next one is not touched by it", async (t) => {
+  let [sent, isCut] = [0, false];
+  const { ask } = await fetcherFor(t, (req, res) => {
+    if (req.url === "/small") {
+      res.end("small");
+      return;
+    }
+    res.once("close", () => {
+      isCut = true;
+    });
+    const more = (): void => {
+      while (!res.destroyed && res.write(Buffer.alloc(16_384))) sent += 16_384;
+      res.once("drain", more);
+    };
+    more();
+  });
+  await assert.rejects(ask(), { reason: "too-large" });
+  await eventually("the sender was cut off", () => isCut);
+  assert.ok(sent < 50_000_000, `${sent} bytes`);
+  assert.equal((await ask("/small")).body.toString(), "small");
+});
+
+test("an answer that takes longer than its time is given up, also one that drips", async (t) => {
+  let [arrived, closed] = [0, 0];
+  const { clock, ask } = await fetcherFor(t, (req, res) => {
+    arrived += 1;
+    res.once("close", () => {
+      closed += 1;
+    });
+    if (req.url === "/drips") res.write("x");
+  });
+  for (const [i, path] of ["/silent", "/drips"].entries()) {
+    const failed = assert.rejects(ask(path), (error: FetchError) => error.reason === "timeout");
+    await eventually("it is asked", () => arrived === i + 1);
+    await clock.advance(5_000);
+    await failed;
+    await eventually("the connection is closed", () => closed === i + 1);
+  }
+});
+
+test("a redirect is an answer like any other", async (t) => {
+  const asked: string[] = [];
+  const { ask } = await fetcherFor(t, (req, res) => {
+    asked.push(req.url ?? "");
+    res.writeHead(302, { location: "/elsewhere" }).end();
+  });
+  assert.equal((await ask()).status, 302);
+  assert.deepEqual(asked, ["/"]);
+});
+
+/** A pool for a name that only the test's resolver knows; `answers` are used up in order, the last stays. */
+async function poolFor(t: TestContext) {
+  const clock = fakeClock();
+  const pending: Parameters<Resolve>[1][] = [];
+  const backend = await backendFor(t, (req, res) => {
+    res.setHeader("connection", "close");
+    res.end(req.socket.localAddress);
+  });
+  const resolve: Resolve = (_name, done) => void pending.push(done);
+  const pool = openHttpPool({ protocol: "http", host: "backend.test", port: backend.port }, clock, resolve);
+  t.after(() => pool.close());
+  const ask = (): Promise<string> =>
+    new Promise((answered, failed) => {
+      let text = "";
+      pool.send(
+        { method: "GET", path: "/", headers: HeaderList.of({ host: "backend.test" }) },
+        {
+          head: () => undefined,
+          data: (chunk) => {
+            text += chunk.toString();
+            return true;
+          },
+          end: () => answered(text),
+          error: failed,
+        },
+      );
+    });
+  const known = (address: string): void => next()(null, [{ address, family: 4 }]);
+  const fails = (code: string): void => next()(Object.assign(new Error(`getaddrinfo ${code}`), { code }), []);
+  const next = (): Parameters<Resolve>[1] => {
+    const done = pending.shift();
+    if (!done) throw new Error("nobody asked for the name");
+    return done;
+  };
+  return { clock, ask, known, fails, pending };
+}
+
+/** What a call comes to once the resolver has said something. */
+async function after(answer: Promise<string>, say: () => void): Promise<string> {
+  answer.catch(() => undefined);
+  await new Promise((resolve) => setImmediate(resolve));
+  say();
+  return answer;
+}
+
+test("a name is looked up for each new connection, and its new address is used", async (t) => {
+  const { ask, known } = await poolFor(t);
+  assert.equal(await after(ask(), () => known("127.0.0.1")), "127.0.0.1");
+  await assert.rejects(
+    after(ask(), () => known("127.0.0.2")),
+    /ECONNREFUSED 127\.0\.0\.2/,
+    "the server of the test listens on the first address only",
+  );
+});
+
+test("a resolver that fails leaves the last good address in use, for an hour", async (t) => {
+  const { clock, ask, known, fails } = await poolFor(t);
+  await assert.rejects(
+    after(ask(), () => fails("EAI_AGAIN")),
+    /EAI_AGAIN/,
+  );
+  assert.equal(await after(ask(), () => known("127.0.0.1")), "127.0.0.1");
+  assert.equal(await after(ask(), () => fails("EAI_AGAIN")), "127.0.0.1");
+  await clock.advance(3_599_000);
+  assert.equal(await after(ask(), () => fails("EAI_AGAIN")), "127.0.0.1");
+  await clock.advance(2_000);
+  await assert.rejects(
+    after(ask(), () => fails("EAI_AGAIN")),
+    /EAI_AGAIN/,
+  );
+});
+
+test("a name that no longer exists is believed: its address may be somebody else's", async (t) => {
+  const { ask, known, fails } = await poolFor(t);
+  assert.equal(await after(ask(), () => known("127.0.0.1")), "127.0.0.1");
+  await assert.rejects(
+    after(ask(), () => fails("ENOTFOUND")),
+    /ENOTFOUND/,
+  );
+  await assert.rejects(
+    after(ask(), () => fails("EAI_AGAIN")),
+    /EAI_AGAIN/,
+    "the address is forgotten",
+  );
+});
+
+test("a resolver that hangs is waited for 5 s, once, and asked no second time meanwhile", async (t) => {
+  const { clock, ask, known, pending } = await poolFor(t);
+  const early = [ask(), ask(), ask()];
+  for (const one of early) one.catch(() => undefined);
+  await waitFor(clock, 4_999);
+  assert.equal(pending.length, 1, "one question for three connections");
+  await waitFor(clock, 1);
+  for (const one of early) await assert.rejects(one, /no address of backend\.test within 5000 ms/);
+  await assert.rejects(ask(), /no address of backend\.test within 5000 ms/);
+  assert.equal(pending.length, 1);
+  known("127.0.0.1");
+  assert.equal(await after(ask(), () => known("127.0.0.1")), "127.0.0.1");
+  const late = ask();
+  await waitFor(clock, 5_000);
+  assert.equal(await late, "127.0.0.1", "the last good address after 5 s");
+  assert.equal(await ask(), "127.0.0.1", "and at once from then on");
+  assert.equal(pending.length, 1);
+});
+
+async function waitFor(clock: FakeClock, ms: number): Promise<void> {
+  await new Promise((resolve) => setImmediate(resolve));
+  await clock.advance(ms);
+}
