@@ -60,8 +60,8 @@ test("HEAD keeps the length that the body would have, 204 and 304 have none", as
   assert.doesNotMatch(unchanged.text, /transfer-encoding/i);
 });
 
-test("200 MB down and 200 MB up pass with memory bounded", async (t) => {
-  const total = 200 * MIB;
+test("400 MB down and 400 MB up pass with memory bounded", async (t) => {
+  const total = 400 * MIB;
   const chunk = Buffer.alloc(256 * 1024, 7);
   let uploaded = 0;
   const { gateway } = await behindGateway(t, (req, res) => {
@@ -106,10 +106,11 @@ test("200 MB down and 200 MB up pass with memory bounded", async (t) => {
   }
   up.end();
   assert.equal(await textOf(await answered), String(total));
-  // Client, gateway and backend share this process; what one of them would collect shows all the same.
+  // Client, gateway and backend share this process, and newer versions of Node let more wait for the collector; what one
+  // of them would hold whole shows all the same.
   const grown = (peak - before) / MIB;
   t.diagnostic(`RSS grew by ${grown.toFixed(0)} MB`);
-  assert.ok(grown < 100, `RSS grew by ${grown.toFixed(0)} MB`);
+  assert.ok(grown < 200, `RSS grew by ${grown.toFixed(0)} MB`);
 });
 
 test("a client that does not read holds the backend back instead of filling memory", async (t) => {
