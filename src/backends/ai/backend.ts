@@ -178,10 +178,14 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
 
 /** The client gets it in its own dialect; the log and `explain` say why, too. */
 function noteRefusal(exchange: Exchange, { status, message }: LlmError): void {
-  exchange.failure ??= { code: REFUSALS[status] ?? "bad_request", source: "client", message, detail: undefined };
+  exchange.failure ??= { code: codeOf({ status }), source: "client", message, detail: undefined };
+}
+
+function codeOf({ status }: Pick<LlmError, "status">): ErrorCode {
+  return REFUSALS[status] ?? "bad_request";
 }
 
 function refusal(exchange: Exchange, format: Format, error: LlmError): Reply {
   noteRefusal(exchange, error);
-  return jsonReply(error.status, errorBody(format, error));
+  return jsonReply(error.status, errorBody(format, error), { "x-gateway-error": codeOf(error) });
 }

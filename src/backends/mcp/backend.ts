@@ -220,6 +220,7 @@ function asReply(exchange: Exchange, error: unknown): Reply {
   if (!(error instanceof Refused)) throw error;
   const code = REFUSALS[error.reply.status] ?? "bad_request";
   exchange.failure ??= { code, source: "client", message: error.message, detail: undefined };
+  error.reply.headers.set("x-gateway-error", code);
   return error.reply;
 }
 

@@ -75,6 +75,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
       kept.set(key, { definition: text, living, close: () => close?.(living) });
       return living;
     },
+    serving: (action) => action(),
     warn: (message) => warnings.push(message),
   };
 
