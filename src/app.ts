@@ -20,7 +20,7 @@ import type { Exchange } from "./core/exchange.ts";
 import { createLimitRegistry } from "./core/limit-registry.ts";
 import { type Clock, wait } from "./lib/clock.ts";
 import { openFetcher } from "./lib/fetch.ts";
-import { type HeapSize, watchHeap } from "./lib/heap-pressure.ts";
+import { type HeapSize, oldGeneration, watchHeap } from "./lib/heap-pressure.ts";
 import { createIdSource } from "./lib/ids.ts";
 import { type LogFilter, parseLogFilter } from "./lib/log-filter.ts";
 import type { LogOutput } from "./lib/log-output.ts";
@@ -168,7 +168,8 @@ export async function startApp(options: AppOptions): Promise<App> {
   const recent = createRecentRequests({ clock, redaction, watcher: (exchange) => hub.take(exchange), kept });
   const accessLog = createAccessLog(logger.for("access"));
   const countRequest = createRequestMetrics(metrics);
-  const pressure = watchHeap(clock, sayPressure, options.heapSize);
+  const nodeFlags = [environment.NODE_OPTIONS ?? "", ...process.execArgv];
+  const pressure = watchHeap(clock, sayPressure, options.heapSize ?? oldGeneration(nodeFlags));
   const listeners = createListeners({
     clock,
     limits: listenerLimits(),

@@ -158,7 +158,7 @@ export const ERRORS = {
     "text",
     "the gateway is at its limit",
     "gateway",
-    "A cap on sessions, children or connections is reached; `retry-after` says when to try again.",
+    "A cap on sessions, children or connections is reached, or memory is short; `retry-after` says when to try again.",
   ),
   not_ready: entry(
     503,

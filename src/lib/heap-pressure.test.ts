@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { getHeapStatistics } from "node:v8";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { watchHeap } from "./heap-pressure.ts";
+import { oldGeneration, watchHeap } from "./heap-pressure.ts";
 
 test("the level follows the heap at the next look, up and down, and each change is told once", async () => {
   const clock = fakeClock();
@@ -33,11 +34,30 @@ test("the level follows the heap at the next look, up and down, and each change 
   assert.equal(clock.pending(), 0);
 });
 
-test("this process is far from its limit, and what it keeps counts", async () => {
-  const clock = fakeClock();
-  const told: string[] = [];
-  const heap = watchHeap(clock, (level) => void told.push(level));
-  await clock.advance(250);
-  assert.deepEqual([heap.level, told], ["normal", []]);
-  heap.stop();
+const flags: [name: string, flags: readonly string[], limitMib: number][] = [
+  ["a flag", ["--import=x", "--max-old-space-size=300"], 300],
+  ["V8's spelling", ["--max_old_space_size=300"], 300],
+  ["two words", ["--max-old-space-size", "300"], 300],
+  ["the last of two", ["--max-old-space-size=100", "--max-old-space-size=300"], 300],
+];
+for (const [name, given, limitMib] of flags) {
+  test(`the limit is what Node was started with: ${name}`, () => {
+    assert.equal(oldGeneration(given)().limitBytes, limitMib * 1024 * 1024);
+  });
+}
+
+test("without a flag the limit is V8's, less what only young objects may use", () => {
+  const whole = getHeapStatistics().heap_size_limit;
+  for (const given of [[], ["--max-old-space-size=0"], ["--max-old-space-size"]]) {
+    const { limitBytes } = oldGeneration(given)();
+    assert.ok(limitBytes < whole && limitBytes >= 0.9 * whole, `${limitBytes} of ${whole}`);
+  }
+});
+
+test("what is kept counts", () => {
+  const read = oldGeneration([]);
+  const before = read().usedBytes;
+  const kept = new Array(4_000_000).fill(1.5);
+  assert.ok(read().usedBytes - before > 30_000_000);
+  assert.equal(kept.length, 4_000_000);
 });

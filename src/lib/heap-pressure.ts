@@ -21,8 +21,7 @@ export interface HeapSize {
 const LOOK_EVERY_MS = 250;
 const TIGHT = 0.9;
 const FULL = 0.95;
-/** Part of V8's limit, but out of reach for what stays: three semi-spaces of 16 MiB, V8's default. */
-const YOUNG_BYTES = 48 * 1024 * 1024;
+const MIB = 1024 * 1024;
 
 /**
  * Garbage does not count for long: V8 collects old objects halfway between what the last collection left and the
@@ -31,7 +30,7 @@ const YOUNG_BYTES = 48 * 1024 * 1024;
 export function watchHeap(
   clock: Clock,
   changed: (level: HeapLevel, size: HeapSize) => void,
-  read: () => HeapSize = oldGeneration,
+  read: () => HeapSize,
 ): HeapPressure {
   let level: HeapLevel = "normal";
   const timer = clock.every(LOOK_EVERY_MS, () => {
@@ -55,13 +54,31 @@ function levelOf(share: number): HeapLevel {
 }
 
 /**
- * The share of the whole heap says little: with `--max-old-space-size=128` V8 gives up when it is 72 % full, because
- * the young generation's part cannot be used for anything that lives long.
+ * The old generation: the share of the whole heap says little, because the young generation's part of the limit cannot
+ * be used for anything that lives long. With `--max-old-space-size=128` V8 gives up when the whole is 72 % full (Node
+ * 20) or 39 % (Node 24).
  */
-function oldGeneration(): HeapSize {
-  let usedBytes = 0;
-  for (const { space_name, space_used_size } of getHeapSpaceStatistics())
-    if (!space_name.startsWith("new_")) usedBytes += space_used_size;
-  const whole = getHeapStatistics().heap_size_limit;
-  return { usedBytes, limitBytes: Math.max(whole - YOUNG_BYTES, whole / 2) };
+export function oldGeneration(nodeFlags: readonly string[]): () => HeapSize {
+  const limitBytes = flaggedLimit(nodeFlags) ?? defaultLimit(getHeapStatistics().heap_size_limit);
+  return () => {
+    let usedBytes = 0;
+    for (const { space_name, space_used_size } of getHeapSpaceStatistics())
+      if (!space_name.startsWith("new_")) usedBytes += space_used_size;
+    return { usedBytes, limitBytes };
+  };
+}
+
+function flaggedLimit(nodeFlags: readonly string[]): number | undefined {
+  const found = [...nodeFlags.join(" ").matchAll(/--max[-_]old[-_]space[-_]size[= ](\d+)/g)].at(-1);
+  return found === undefined || Number(found[1]) === 0 ? undefined : Number(found[1]) * MIB;
+}
+
+/**
+ * Without a flag the young generation has three times 16 MiB (64 in Node 24, 32 in Node 26), less on small machines.
+ * Where that is in doubt the limit is set rather too high: refusing without need would be worse than not at all.
+ */
+function defaultLimit(wholeBytes: number): number {
+  const major = Number(process.versions.node.split(".", 1)[0]);
+  const semiSpaceMib = major >= 26 ? 32 : major >= 24 ? 64 : 16;
+  return Math.max(wholeBytes - 3 * semiSpaceMib * MIB, wholeBytes * 0.95);
 }

@@ -74,7 +74,7 @@ mcp:
       },
       {
         target: "missing",
-        reason: "could not be started: spawn /nonexistent/server ENOENT",
+        reason: "could not be started: spawn /nonexistent/server ENOENT: there is no such file",
         stderr: [],
         times: 1,
         isOver: false,
@@ -88,7 +88,11 @@ mcp:
     [
       { target: "good", state: "up", lastError: undefined },
       { target: "bad", state: "down", lastError: "exited with code 3: bad key: <redacted>" },
-      { target: "missing", state: "down", lastError: "could not be started: spawn /nonexistent/server ENOENT" },
+      {
+        target: "missing",
+        state: "down",
+        lastError: "could not be started: spawn /nonexistent/server ENOENT: there is no such file",
+      },
     ],
   );
   assert.ok(!text.includes(SECRET));

@@ -128,7 +128,7 @@ const openFiles = Number(/^Max open files\s+(\d+)/m.exec(limitsText())?.[1] ?? 0
 
 test("10,000 idle connections take at most 150 MB, and a new request is answered among them", {
   timeout: 100_000,
-  skip: openFiles < IDLE + 500 && `needs ${IDLE + 500} open files, ${openFiles} are allowed`,
+  skip: openFiles < 2 * IDLE && `needs ${2 * IDLE} open files, ${openFiles} are allowed`,
 }, async (t) => {
   const backend = await backendFor(t, (_req, res) => void res.end("ok"));
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))], { compiled: true });

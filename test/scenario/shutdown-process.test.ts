@@ -112,19 +112,19 @@ test("a port in use is one line that names address and field, and exit 1", async
   await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
   t.after(() => taken.close());
   const { port } = taken.address() as AddressInfo;
-  const listener = await startGatewayProcess(t, [
-    "-f",
-    configFile(t, `config: { adminAddr: off }\ngateways: { web: { port: ${port}, address: 127.0.0.1 } }\n`),
-  ]).exited;
+  const file = configFile(t, `config: { adminAddr: off }\ngateways: { web: { port: ${port}, address: 127.0.0.1 } }\n`);
+  const listener = await startGatewayProcess(t, ["-f", file]).exited;
+  const why =
+    "the address is already in use: stop the program that listens there (another gateway?) or choose another one";
   assert.deepEqual(
     [listener.code, listener.stderr],
-    [1, `gateways.web.port: cannot listen on 127.0.0.1:${port}: the address is already in use\n`],
+    [1, `${file}:2:26: gateways.web.port: cannot listen on 127.0.0.1:${port}: ${why}\n`],
   );
-  const admin = await startGatewayProcess(t, ["-f", configFile(t, `config: { adminAddr: "127.0.0.1:${port}" }\n`)])
-    .exited;
+  const taking = configFile(t, `config: { adminAddr: "127.0.0.1:${port}" }\n`);
+  const admin = await startGatewayProcess(t, ["-f", taking]).exited;
   assert.deepEqual(
     [admin.code, admin.stderr],
-    [1, `config.adminAddr: cannot listen on 127.0.0.1:${port}: the address is already in use\n`],
+    [1, `${taking}:1:22: config.adminAddr: cannot listen on 127.0.0.1:${port}: ${why}\n`],
   );
 });
 
@@ -138,7 +138,7 @@ test("a port that is not permitted says why", {
   assert.equal(exit.code, 1);
   assert.match(
     exit.stderr,
-    /^gateways\.web\.port: cannot listen on 127\.0\.0\.1:80: permission denied \(ports below 1024 need privileges\)\n$/,
+    /: gateways\.web\.port: cannot listen on 127\.0\.0\.1:80: permission denied \(ports below 1024 need privileges\)\n$/,
   );
 });
 
