@@ -35,7 +35,7 @@ const chunk = "5\r\nhello\r\n0\r\n\r\n";
 const many = (count: number): string[] => Array.from({ length: count }, (_, i) => `x-${i}: 1`);
 
 const refused: readonly [name: string, bytes: string, status: number | readonly number[]][] = [
-  // Refused by the parser (facts/threats-and-faults.md, fact 1, first half).
+  // Refused by the parser.
   ["content-length and transfer-encoding", post(["Content-Length: 5", "Transfer-Encoding: chunked"], chunk), 400],
   ["two content-lengths", post(["Content-Length: 5", "Content-Length: 6"], "hello"), 400],
   ["two content-lengths of different case", post(["Content-Length: 5", "content-length: 6"], "hello"), 400],

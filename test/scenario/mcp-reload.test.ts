@@ -154,3 +154,24 @@ test("a file that does not load leaves everything as it is", async () => {
   assert.equal(await pidOf(client), pid);
   await gateway.close();
 });
+
+test("calls go on without an error while targets come, change and go", async (t) => {
+  const configuration = (round: number): string =>
+    mcpConfig([oddTarget("a"), oddTarget("b", `--page=${round + 1}`), ...(round % 2 === 0 ? [] : [oddTarget("c")])]);
+  const gateway = await gatewayFor(t, configuration(0));
+  const clients = await Promise.all([opened(gateway), opened(gateway)]);
+  const pid = await pidOf(clients[0] as RawClient, "a_");
+  let isOver = false;
+  const calling = clients.map(async (client, i) => {
+    let calls = 0;
+    for (; !isOver; calls++) {
+      const { result, error } = await client.call(`${i === 0 ? "a" : "b"}_echo`, { message: `call ${calls}` });
+      assert.equal(result?.content[0].text, `call ${calls}`, JSON.stringify(error));
+    }
+    return calls;
+  });
+  for (let round = 1; round <= 4; round++) assert.equal(await gateway.reload(configuration(round)), "loaded");
+  isOver = true;
+  for (const calls of await Promise.all(calling)) assert.ok(calls > 4, `${calls} calls`);
+  assert.equal(await pidOf(clients[0] as RawClient, "a_"), pid);
+});
