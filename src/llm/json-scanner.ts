@@ -30,12 +30,19 @@ export interface JsonSpan {
 export interface JsonKeys {
   readonly wanted: ReadonlySet<string>;
   readonly parents: ReadonlySet<string>;
+  /** By byte: whether a key that begins so may be one of them. */
+  readonly mayBegin: Uint8Array;
 }
 
 /** Keys of the outermost object, or `parent.key` one level below. */
 export function jsonKeys(...keys: readonly string[]): JsonKeys {
   const nested = keys.filter((key) => key.includes("."));
-  return { wanted: new Set(keys), parents: new Set(nested.map((key) => key.slice(0, key.indexOf(".")))) };
+  const parents = new Set(nested.map((key) => key.slice(0, key.indexOf("."))));
+  const mayBegin = new Uint8Array(256);
+  for (const key of keys.flatMap((one) => one.split("."))) mayBegin[key.charCodeAt(0)] = 1;
+  // Escapes may stand for any letter.
+  mayBegin[BACKSLASH] = 1;
+  return { wanted: new Set(keys), parents, mayBegin };
 }
 
 export interface JsonScannerOptions {
@@ -58,6 +65,7 @@ export class JsonScanner {
   readonly #options: JsonScannerOptions;
   readonly #wanted: ReadonlySet<string>;
   readonly #parents: ReadonlySet<string>;
+  readonly #mayBegin: Uint8Array;
   #offset = 0;
   #depth = 0;
   /** The depth at which keys are read: 1, or 2 inside a parent; one more when the outermost value is an array. */
@@ -82,6 +90,7 @@ export class JsonScanner {
     this.#options = options;
     this.#wanted = options.keys.wanted;
     this.#parents = options.keys.parents;
+    this.#mayBegin = options.keys.mayBegin;
   }
 
   push(chunk: Buffer): void {
@@ -292,19 +301,31 @@ export class JsonScanner {
     this.#inString = false;
     this.#lastSolid = this.#offset + quote + 1;
     if (this.#stringIsKey) {
-      const last = chunk.subarray(this.#keyStart, quote);
-      const bytes = this.#keyParts.length === 0 ? last : Buffer.concat([...this.#keyParts, last]);
-      this.#keyParts = [];
-      this.#key = decodeKey(bytes);
+      this.#key = this.#keyParts.length === 0 ? this.#keyAt(chunk, quote) : this.#keyInPieces(chunk, quote);
       this.#expectKey = false;
     }
     return quote + 1;
   }
+
+  /** An object may have a hundred thousand keys that nobody asked for: they are not even decoded. */
+  #keyAt(chunk: Buffer, quote: number): string {
+    return this.#mayBegin[chunk[this.#keyStart] as number] === 1
+      ? decodeKey(chunk.toString("utf8", this.#keyStart, quote))
+      : ANOTHER;
+  }
+
+  #keyInPieces(chunk: Buffer, quote: number): string {
+    const bytes = Buffer.concat([...this.#keyParts, chunk.subarray(this.#keyStart, quote)]);
+    this.#keyParts = [];
+    return decodeKey(bytes.toString("utf8"));
+  }
 }
 
+/** Some key that nobody asked for. */
+const ANOTHER = "";
+
 /** A key may be written with escapes (`"m\u006fdel"`): the parser behind us reads it as the plain word, so we do too. */
-function decodeKey(bytes: Buffer): string {
-  const text = bytes.toString("utf8");
+function decodeKey(text: string): string {
   if (!text.includes("\\")) return text;
   try {
     return JSON.parse(`"${text}"`) as string;
