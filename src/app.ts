@@ -248,9 +248,13 @@ export async function startApp(options: AppOptions): Promise<App> {
   });
 
   try {
-    admin = await openAt("config.adminAddr", processSettings.adminAddr ?? options.defaultAdminAddr, endpoints);
+    admin = await openAt(
+      prepared.processWrittenAt("adminAddr"),
+      processSettings.adminAddr ?? options.defaultAdminAddr,
+      endpoints,
+    );
     if (processSettings.statsAddr !== undefined)
-      stats = await openAt("config.statsAddr", processSettings.statsAddr, statistics, "scrapers");
+      stats = await openAt(prepared.processWrittenAt("statsAddr"), processSettings.statsAddr, statistics, "scrapers");
     await listeners.apply(prepared.topology);
   } catch (error) {
     admin?.close();
@@ -311,7 +315,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   }
 
   async function openAt(
-    field: string,
+    writtenAt: string,
     text: string | undefined,
     list: readonly AdminEndpoint[],
     audience: "operators" | "scrapers" = "operators",
@@ -319,7 +323,9 @@ export async function startApp(options: AppOptions): Promise<App> {
     try {
       return await openAdminServer(parseAdminAddress(text), list, logger.for("admin"), audience);
     } catch (error) {
-      throw new StartError([`${field}: cannot listen on ${text ?? "loopback port 15000"}: ${explainBindError(error)}`]);
+      throw new StartError([
+        `${writtenAt}: cannot listen on ${text ?? "loopback port 15000"}: ${explainBindError(error)}`,
+      ]);
     }
   }
 

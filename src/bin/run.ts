@@ -5,9 +5,8 @@ import { writeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { type App, StartError, startApp, validateOnly } from "../app.ts";
 import { defaultConfig, thingsToTry } from "../config/default-config.ts";
+import { defaultListenHint } from "../config/default-listen-hint.ts";
 import { processEnvironment } from "../config/env.ts";
-import { defaultListenHint, placedListenProblem } from "../config/listen-problems.ts";
-import { readSources } from "../config/load.ts";
 import { systemClock, wait } from "../lib/clock.ts";
 import { openLogOutput } from "../lib/log-output.ts";
 import { VERSION } from "../lib/version.ts";
@@ -23,7 +22,7 @@ export interface RunOptions {
 
 export async function run(options: RunOptions): Promise<number> {
   const sources = options.files ?? { text: defaultConfig(demoProgram()) };
-  const common = { sources, environment: processEnvironment(), clock: systemClock, readStdin: once(options.readStdin) };
+  const common = { sources, environment: processEnvironment(), clock: systemClock, readStdin: options.readStdin };
   try {
     if (options.validateOnly) {
       for (const warning of validateOnly(common)) writeSync(2, `warning: ${warning}\n`);
@@ -33,33 +32,9 @@ export async function run(options: RunOptions): Promise<number> {
     return await serve(common, options.files === undefined);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
-    writeSync(2, `${error.lines.map((line) => placed(line, options.files, common)).join("\n")}\n`);
+    writeSync(2, `${(options.files === undefined ? error.lines.map(defaultListenHint) : error.lines).join("\n")}\n`);
     return 1;
   }
-}
-
-/** A port that is taken is a line of the file, like every other problem of it. */
-function placed(
-  line: string,
-  files: readonly string[] | undefined,
-  { readStdin, environment }: Pick<Parameters<typeof startApp>[0], "readStdin" | "environment">,
-): string {
-  if (files === undefined) return defaultListenHint(line);
-  try {
-    return placedListenProblem(line, readSources(files, readStdin), environment);
-  } catch {
-    // The file went away meanwhile: what the listener said is still true.
-    return line;
-  }
-}
-
-/** Standard input gives its text only to the first who asks. */
-function once(read: () => string): () => string {
-  let text: string | undefined;
-  return () => {
-    text ??= read();
-    return text;
-  };
 }
 
 /** The demo server is bundled beside this file. */

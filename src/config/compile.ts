@@ -23,6 +23,7 @@ import { accessPolicies, policies, shapePolicies } from "../policies/index.ts";
 import type { Phase } from "../trace/events.ts";
 import type { Redaction } from "../trace/redact.ts";
 import type { Environment } from "./env.ts";
+import { fieldPlace } from "./field-place.ts";
 import type { Generation } from "./living.ts";
 import {
   type NormalBackend,
@@ -91,6 +92,7 @@ function createCompiler(context: CompileContext) {
       port: gateway.port,
       protocol: gateway.protocol,
       tls: gateway.tls && readTls(gateway),
+      writtenAt: (field) => fieldPlace(gateway.place, field),
       policies: scope,
       routes: routes
         .filter((route) => route.gateways.includes(gateway.name))

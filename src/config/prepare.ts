@@ -9,6 +9,7 @@ import { createRedaction, type Redaction } from "../trace/redact.ts";
 import { attachResources, withFailures } from "./attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile.ts";
 import type { Environment } from "./env.ts";
+import { fieldPlace } from "./field-place.ts";
 import { loadConfig, type SourceText } from "./load.ts";
 import type { NormalConfig } from "./normalize.ts";
 import { plainDollarWarnings } from "./plain-dollars.ts";
@@ -23,6 +24,8 @@ export type Prepared =
       readonly ok: true;
       readonly topology: Topology;
       readonly process: WrittenProcess;
+      /** Where an address of the process itself stands; only its path if nobody wrote it. */
+      processWrittenAt(field: "adminAddr" | "statsAddr"): string;
       /** Knows the headers and parameters in which this configuration reads and adds credentials. */
       readonly redaction: Redaction;
       readonly resources: readonly PolicyResource[];
@@ -69,6 +72,10 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     ok: true,
     topology: compiled.topology,
     process: config.process,
+    processWrittenAt: (field) =>
+      config.process[field] === undefined
+        ? `config.${field}`
+        : fieldPlace({ document: loaded.standalone, path: ["config"] }, field),
     redaction,
     resources: withFailures(attached.resources, compiled.failures),
     services: config.services,

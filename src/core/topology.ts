@@ -70,6 +70,8 @@ export interface Listener {
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls: { readonly cert: string; readonly key: string } | undefined;
+  /** Where a field of it stands in the configuration, and its path there (`mcp.port`). */
+  writtenAt(field: "port" | "address"): string;
   readonly policies: CompiledScope;
   readonly routes: readonly Route[];
   /** For requests that no route matches: the gateway's policies that routes otherwise inherit, such as cors. */

@@ -47,7 +47,7 @@ export function createListeners(env: ListenersEnv): Listeners {
       const { code = "" } = error as NodeJS.ErrnoException;
       const field = listener.address !== undefined && ADDRESS_ERRORS.has(code) ? "address" : "port";
       const at = `${listener.address ?? "*"}:${listener.port}`;
-      throw new Error(`gateways.${listener.name}.${field}: cannot listen on ${at}: ${explainBindError(error)}`);
+      throw new Error(`${listener.writtenAt(field)}: cannot listen on ${at}: ${explainBindError(error)}`);
     }
   }
 

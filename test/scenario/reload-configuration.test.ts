@@ -157,7 +157,9 @@ test("listeners come and go; a port that is taken refuses the whole change", asy
   assert.equal(await bodyOf(gateway), "one again", "nothing of it was taken over");
   assert.match(
     (await reloadState(gateway)).refused?.problems[0] ?? "",
-    new RegExp(`gateways\\.other\\.port: cannot listen on \\*:${port}: the address is already in use`),
+    new RegExp(
+      `config\\.yaml:\\d+:\\d+: gateways\\.other\\.port: cannot listen on \\*:${port}: the address is already in use`,
+    ),
   );
 });
 
@@ -209,9 +211,15 @@ test("a stream on a listener that a reload removes runs to its end", async (t) =
     t,
     `gateways: { default: { port: 0 }, old: { port: 0 } }\nroutes: [{ gateways: old, backends: [{ host: "${backend.host}" }] }]\n`,
   );
-  const stream = await fetch(gateway.url("old"));
+  const url = gateway.url("old");
+  const stream = await fetch(url);
   assert.equal(await gateway.reload(says("x")), "loaded");
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  const isRefused = (): Promise<boolean> =>
+    fetch(url).then(
+      () => false,
+      () => true,
+    );
+  await eventually("the listener takes nobody any more", isRefused);
   held[0]?.end("data: 2\n\n");
   assert.equal(await stream.text(), "data: 1\n\ndata: 2\n\n");
 });
