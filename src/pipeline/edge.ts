@@ -67,7 +67,7 @@ export interface Head {
 }
 
 /** Throws a GatewayError; after one the connection must be closed, because where the body ends is in doubt. */
-export function readHead(req: IncomingMessage, peerIsTrusted: boolean): Head {
+export function readHead(req: IncomingMessage, peerIsTrusted: boolean, isUpgrade: boolean): Head {
   const version = readVersion(req);
   const method = req.method as string;
   if (method === "TRACE" || method === "CONNECT")
@@ -104,6 +104,8 @@ export function readHead(req: IncomingMessage, peerIsTrusted: boolean): Head {
     if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "forwarded" || name === "x-real-ip")) continue;
     // Budgets are what we say about ourselves: a backend that reads them must not read a client's.
     if (name.startsWith("x-ratelimit-")) continue;
+    // An offer that is not taken is not made to the backend either (RFC 9110 section 7.8).
+    if (!isUpgrade && (name === "upgrade" || name === "http2-settings")) continue;
     if (name === "connection" && !PLAIN_CONNECTION.test(value)) listed = `${listed}${value},`;
     // Expectations are between the client and us (RFC 9110 section 10.1.1).
     if (name !== "expect") pairs.push(name, value);

@@ -14,11 +14,11 @@ import { HeaderList } from "../lib/headers.ts";
 import type { HeapPressure } from "../lib/heap-pressure.ts";
 import { type IdSource, isRequestId } from "../lib/ids.ts";
 import type { Logger } from "../lib/logger.ts";
+import { ClientConnection } from "./client-connection.ts";
 import { type Head, readHead } from "./edge.ts";
 import { watchIdle } from "./idle.ts";
 import { handle, type PipelineEnv, type Served } from "./pipeline.ts";
-import { ResponseSink, refuseRawly } from "./response-sink.ts";
-import { createTurns } from "./turns.ts";
+import { endRawly, ResponseSink, refuseRawly } from "./response-sink.ts";
 import { headWithoutOffer, isWebSocket } from "./upgrade-offer.ts";
 
 const KEEP_ALIVE_MS = 65_000;
@@ -29,6 +29,9 @@ const SAY_REFUSED_EVERY_MS = 10_000;
 const RETRY_SECONDS = "2";
 /** Of a request that is refused at the edge. */
 const MAX_SHOWN_CHARS = 256;
+
+/** What a request says in `expect`; only HTTP/1.1 can. */
+type Expectation = "nothing" | "continue" | "unknown";
 
 export interface ListenerAddress {
   /** All interfaces if undefined. */
@@ -86,11 +89,10 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   });
   const scheme = at.tls ? "https" : "http";
   const idle = watchIdle(env.clock);
-  const closing = new WeakSet<object>();
   const streams = new Set<ResponseSink>();
-  const tunnels = new Set<Duplex>();
+  /** Sockets that Node has let go of: it would not close them with the others. */
+  const handedOver = new Set<Socket>();
   const seenBefore = new WeakSet<object>();
-  const turns = createTurns();
 
   const options = {
     maxHeaderSize: MAX_HEADER_BYTES,
@@ -111,16 +113,31 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   server.maxHeadersCount = 0;
   server.maxConnections = env.limits.maxConnections;
 
-  function onRequest(req: IncomingMessage, res: ServerResponse, expectsContinue: boolean): void {
+  function onRequest(req: IncomingMessage, res: ServerResponse, expects: Expectation): void {
+    const connection = ClientConnection.of(req.socket);
     // What follows a refused request may as well be the rest of it (RFC 9112 section 11.2).
-    if (closing.has(req.socket)) return;
-    if (res.socket === null) turns.hold(req.socket, res, () => onRequest(req, res, expectsContinue));
-    else begin(req, sinkFor(req, res, expectsContinue));
+    if (connection.isClosing || connection.hasLastTurn) return;
+    connection.latest = req;
+    if (res.socket === null) connection.holdRequest(res, () => beginRequest(req, res, expects, connection));
+    else beginRequest(req, res, expects, connection);
+  }
+
+  function beginRequest(
+    req: IncomingMessage,
+    res: ServerResponse,
+    expects: Expectation,
+    connection: ClientConnection,
+  ): void {
+    if (connection.isClosing) return;
+    const sink = sinkFor(req, res, connection, expects !== "nothing");
+    if (expects === "unknown") refuseAtEdge(req, sink, new GatewayError("expectation_failed"));
+    else begin(req, sink);
   }
 
   function sinkFor(
     req: IncomingMessage,
     res: ServerResponse,
+    connection: ClientConnection,
     expectsContinue: boolean,
     upgrade?: { socket: Duplex; firstBytes: Buffer },
   ): ResponseSink {
@@ -130,7 +147,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       expectsContinue,
       idle,
       clock: env.clock,
-      closing,
+      connection,
       streams,
       ...(upgrade ? { upgrade } : {}),
     });
@@ -146,7 +163,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     let head: Head;
     const { socket } = req;
     try {
-      head = readHead(req, env.isTrustedPeer(socket.remoteAddress ?? ""));
+      head = readHead(req, env.isTrustedPeer(socket.remoteAddress ?? ""), sink.isUpgrade);
     } catch (error) {
       refuseAtEdge(req, sink, asGatewayError(error));
       return;
@@ -197,46 +214,83 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     });
   }
 
-  function requestEnded(socket: Socket): void {
+  function requestEnded(connection: ClientConnection): void {
     requests -= 1;
-    turns.next(socket);
+    connection.next();
     if (draining && requests === 0) resolveDrained();
   }
 
-  server.on("request", (req, res) => onRequest(req, res, false));
-  server.on("checkContinue", (req, res) => onRequest(req, res, true));
-  server.on("checkExpectation", (req, res: ServerResponse) => {
-    if (closing.has(req.socket) || res.socket === null) return;
-    refuseAtEdge(req, sinkFor(req, res, true), new GatewayError("expectation_failed"));
-  });
-  server.on("upgrade", (req: IncomingMessage, socket: Duplex, firstBytes: Buffer) => {
-    // Node has let go of the socket: without a listener an error on it would end the process.
-    socket.on("error", ignore);
-    if (!isWebSocket(req)) {
-      seenBefore.add(socket);
-      socket.unshift(Buffer.concat([headWithoutOffer(req), firstBytes]));
-      server.emit(at.tls ? "secureConnection" : "connection", socket);
-      return;
+  /** Node has read a head after which it reads no more: the socket is ours, once the answers before it are out. */
+  function onHandedOver(socket: Socket, begin: (connection: ClientConnection) => void): void {
+    const connection = ClientConnection.of(socket);
+    connection.handedOver();
+    if (!handedOver.has(socket)) {
+      handedOver.add(socket);
+      socket.once("close", () => handedOver.delete(socket));
     }
+    connection.lastTurn(() => begin(connection));
+  }
+
+  function beginUpgrade(req: IncomingMessage, firstBytes: Buffer, connection: ClientConnection): void {
+    const { socket } = connection;
+    connection.isClosing = true;
+    socket.setTimeout(0);
     // A response object of our own writes the answer if nobody upgrades.
     const res = new ServerResponse(req);
     res.shouldKeepAlive = false;
-    res.assignSocket(socket as Socket);
-    res.on("finish", () => (socket as Socket).destroySoon());
-    tunnels.add(socket);
-    socket.once("close", () => tunnels.delete(socket));
-    begin(req, sinkFor(req, res, false, { socket, firstBytes }));
-  });
-  server.on("connect", (_req, socket: Duplex) =>
-    refuseRawly(socket, errorReply(new GatewayError("method_not_allowed")), env.clock),
+    res.assignSocket(socket);
+    res.on("finish", () => endRawly(socket, env.clock));
+    begin(req, sinkFor(req, res, connection, false, { socket, firstBytes }));
+  }
+
+  /** An offer that we do not take is no reason to refuse the request: Node reads it once more, without the offer. */
+  function readAgain(req: IncomingMessage, firstBytes: Buffer, connection: ClientConnection): void {
+    const { socket } = connection;
+    connection.handBack();
+    seenBefore.add(socket);
+    socket.unshift(Buffer.concat([headWithoutOffer(req), firstBytes]));
+    server.emit(at.tls ? "secureConnection" : "connection", socket);
+  }
+
+  function refuseConnection(connection: ClientConnection, error: GatewayError): void {
+    connection.isClosing = true;
+    refuseRawly(connection.socket, errorReply(error), env.clock);
+  }
+
+  function onClientError(error: Error & { code?: string }, socket: Socket): void {
+    const connection = ClientConnection.of(socket);
+    if (connection.isClosing || connection.hasLastTurn) return;
+    if (!socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const { answering, latest } = connection;
+    // The body of a request broke: if that one waits, the refusal takes its place.
+    if (latest !== undefined && !latest.complete && !connection.dropLastHeld()) {
+      // An answer to it is under way: a second one would be read as a part of it.
+      if (answering?.headersSent) socket.destroy();
+      else refuseConnection(connection, parserError(error));
+      return;
+    }
+    connection.lastTurn(() => refuseConnection(connection, parserError(error)));
+  }
+
+  server.on("request", (req, res) => onRequest(req, res, "nothing"));
+  server.on("checkContinue", (req, res) => onRequest(req, res, "continue"));
+  server.on("checkExpectation", (req, res) => onRequest(req, res, "unknown"));
+  server.on("upgrade", (req: IncomingMessage, socket: Duplex, firstBytes: Buffer) =>
+    onHandedOver(socket as Socket, (connection) =>
+      isWebSocket(req) ? beginUpgrade(req, firstBytes, connection) : readAgain(req, firstBytes, connection),
+    ),
   );
-  server.on("clientError", (error: Error & { code?: string }, socket: Duplex) => {
-    const answering = (socket as { _httpMessage?: ServerResponse })._httpMessage;
-    // An answer is under way: a second one would be read as a part of it.
-    if (closing.has(socket)) return;
-    if (answering?.headersSent) socket.destroy();
-    else refuseRawly(socket, errorReply(parserError(error)), env.clock);
-  });
+  server.on("connect", (_req, socket: Duplex) =>
+    onHandedOver(socket as Socket, (connection) =>
+      refuseConnection(connection, new GatewayError("method_not_allowed")),
+    ),
+  );
+  server.on("clientError", (error: Error & { code?: string }, socket: Duplex) =>
+    onClientError(error, socket as Socket),
+  );
   server.on("connection", (socket: Socket) => {
     if (seenBefore.has(socket)) return;
     connections += 1;
@@ -278,7 +332,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
           idle.stop();
           server.close();
           for (const stream of streams) stream.finishStream();
-          for (const tunnel of tunnels) tunnel.destroy();
+          for (const socket of handedOver) socket.destroy();
           server.closeAllConnections();
         },
       });

@@ -10,6 +10,7 @@ import type { Reply } from "../core/reply.ts";
 import type { ClientSink } from "../core/sink.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { HeaderList } from "../lib/headers.ts";
+import type { ClientConnection } from "./client-connection.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 
 /** How long a refused client may go on sending before the connection is cut, so that it can read the answer. */
@@ -39,8 +40,7 @@ export interface SinkOptions {
   readonly expectsContinue: boolean;
   readonly idle: IdleConnections;
   readonly clock: Clock;
-  /** Connections that end with the answer that is being given: nothing that follows on them is a request. */
-  readonly closing: WeakSet<object>;
+  readonly connection: ClientConnection;
   /** Answers without an end of their own: ended, not cut, when the listener must go. */
   readonly streams: Set<ResponseSink>;
   readonly upgrade?: { readonly socket: Duplex; readonly firstBytes: Buffer };
@@ -50,7 +50,7 @@ export class ResponseSink implements ClientSink, Watched {
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
-  afterClose: ((socket: Socket) => void) | undefined = undefined;
+  afterClose: ((connection: ClientConnection) => void) | undefined = undefined;
   readonly #req: IncomingMessage;
   readonly #res: ServerResponse;
   readonly #options: SinkOptions;
@@ -227,7 +227,12 @@ export class ResponseSink implements ClientSink, Watched {
 
   #closeAfterwards(): void {
     this.#res.shouldKeepAlive = false;
-    this.#options.closing.add(this.#req.socket);
+    this.#options.connection.isClosing = true;
+  }
+
+  /** The request asks for another protocol, and may have it. */
+  get isUpgrade(): boolean {
+    return this.#options.upgrade !== undefined;
   }
 
   get #bodyUnread(): boolean {
@@ -276,7 +281,7 @@ export class ResponseSink implements ClientSink, Watched {
     if (this.#watched !== undefined) this.#options.idle.remove(this.#watched);
     this.#options.streams.delete(this);
     this.onClose?.(complete);
-    this.afterClose?.(this.#req.socket);
+    this.afterClose?.(this.#options.connection);
   }
 }
 
@@ -297,20 +302,27 @@ function ignore(): void {
 }
 
 /** Writes an answer onto a socket that has no request object, and ends it, also if the client does not. */
-export function refuseRawly(socket: Duplex, reply: Reply, clock: Clock): void {
+export function refuseRawly(socket: Socket, reply: Reply, clock: Clock): void {
   if (!socket.writable) {
     socket.destroy();
     return;
   }
   socket.on("error", ignore);
-  socket.resume();
-  const timer = clock.after(LINGER_MS, () => socket.destroy());
-  socket.once("close", () => timer.cancel());
   reply.headers.set("content-length", String(reply.body?.length ?? 0));
   let head = `HTTP/1.1 ${reply.status} ${STATUS_CODES[reply.status]}\r\nconnection: close\r\n`;
   for (let i = 0; i < reply.headers.pairs.length; i += 2)
     head += `${reply.headers.pairs[i]}: ${reply.headers.pairs[i + 1]}\r\n`;
-  socket.end(Buffer.concat([Buffer.from(`${head}\r\n`), reply.body ?? Buffer.alloc(0)]));
+  socket.write(Buffer.concat([Buffer.from(`${head}\r\n`), reply.body ?? Buffer.alloc(0)]));
+  endRawly(socket, clock);
+}
+
+/** Ends our side, reads what the client still sends so that it can read the answer, and closes soon, also if it does not. */
+export function endRawly(socket: Socket, clock: Clock): void {
+  const timer = clock.after(LINGER_MS, () => socket.destroy());
+  socket.once("close", () => timer.cancel());
+  socket.once("end", () => socket.destroySoon());
+  socket.resume();
+  socket.end();
 }
 
 function joinSockets(client: Duplex, backend: Duplex, done: () => void): void {

@@ -5,11 +5,23 @@
 import type { IncomingMessage } from "node:http";
 
 const OFFER = new Set(["upgrade", "http2-settings"]);
+const CLOSES = /(?:^|,)\s*close\s*(?:,|$)/i;
 
-/** The only upgrade that is passed on; it has no body. */
-export function isWebSocket({ method, headers }: IncomingMessage): boolean {
+/**
+ * The only upgrade that is passed on. It needs HTTP/1.1 (RFC 9110 section 7.8), has no body and so nothing to expect
+ * (section 10.1.1), names one protocol, and does not ask for the connection's end. Everything else is answered as if
+ * nothing were offered.
+ */
+export function isWebSocket({ method, httpVersion, headers }: IncomingMessage): boolean {
   const hasBody = headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0";
-  return method === "GET" && headers.upgrade?.toLowerCase() === "websocket" && !hasBody;
+  return (
+    method === "GET" &&
+    httpVersion === "1.1" &&
+    headers.upgrade?.toLowerCase() === "websocket" &&
+    headers.expect === undefined &&
+    !hasBody &&
+    !CLOSES.test(headers.connection ?? "")
+  );
 }
 
 /** The request head without its offer, to be read once more: Node reads no body after one that has it. */
