@@ -146,6 +146,8 @@ export class AiRun implements BackendRun {
         if (given || this.#over) return;
         if (isFailure(status)) {
           if (this.#hasNext) {
+            // Before the abort, which reports an error at once: one failure must not be given up twice.
+            given = true;
             http.abort();
             giveUp(`status ${status}`, retryAfter(headers));
             return;
