@@ -12,7 +12,7 @@ function pending(): PendingCall {
     answered: ignore,
     failed: ignore,
   };
-  return new PendingCall(call, 0, ignore);
+  return new PendingCall(call, 0, { cancelled: ignore, broke: ignore });
 }
 
 function ignore(): void {

@@ -10,7 +10,7 @@ import type { Outgoing } from "./channel.ts";
 import { SUBSCRIPTION_ID } from "./era.ts";
 import { edited, idOf, notificationText, requestText, type ServerMessage, wireIdOf, withId } from "./json-rpc.ts";
 import { find, type Span, slice, splice } from "./json-text.ts";
-import { PendingCall } from "./pending-call.ts";
+import { PendingCall, type PendingCallEnv } from "./pending-call.ts";
 
 /** What a server may have asked without an answer yet. */
 const MAX_QUESTIONS = 1_000;
@@ -19,6 +19,8 @@ export interface ConversationEnv {
   readonly clock: Clock;
   send(message: Outgoing): void;
   abandon(wireId: number): void;
+  /** For requests of our own. */
+  readonly own: PendingCallEnv;
 }
 
 /** Who hears what belongs to no call. */
@@ -68,7 +70,7 @@ export class Conversation {
       notified: notified.bind(this.#listener),
       asked: asked.bind(this.#listener),
     };
-    const wireId = this.#pending.add(new PendingCall(whole, this.#env.clock.monotonicMs(), () => undefined));
+    const wireId = this.#pending.add(new PendingCall(whole, this.#env.clock.monotonicMs(), this.#env.own));
     this.#env.send({ text: requestText(String(wireId), method, params), wireId, method });
   }
 
@@ -103,8 +105,7 @@ export class Conversation {
       const pending = this.take(wireIdOf(message));
       // An answer that nobody asked for, or a second one, is dropped.
       if (pending === undefined) return;
-      pending.isOver = true;
-      pending.call.answered(message);
+      pending.answer(message);
     } else if (message.kind === "request") this.#ask(message, about);
     else this.#notification(message, about);
   }

@@ -2,7 +2,7 @@
  * The same question to several servers at once: ends when each has answered or failed.
  */
 import type { Call, Failure, Running } from "./call.ts";
-import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
+import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
 import type { Upstream } from "./upstream.ts";
 
 export interface Part {
@@ -19,9 +19,18 @@ export interface PartOutcome extends Part {
 /** What servers say meanwhile goes to `call`; the outcomes come in the order of the parts. */
 export function gather(call: Call, parts: readonly Part[], done: (outcomes: readonly PartOutcome[]) => void): Running {
   const outcomes = new Map<Part, PartOutcome>();
+  let isOver = false;
   const end = (part: Part, result: ServerMessage | undefined, failure: Failure | undefined): void => {
     outcomes.set(part, { ...part, result, failure });
-    if (outcomes.size === parts.length) done(parts.map((one) => outcomes.get(one) as PartOutcome));
+    if (isOver || outcomes.size < parts.length) return;
+    isOver = true;
+    try {
+      done(parts.map((one) => outcomes.get(one) as PartOutcome));
+    } catch (error) {
+      // The last part is not to blame, and the client would wait for ever.
+      call.failed({ code: INTERNAL_ERROR, status: 502, message: "the answers of the servers could not be merged" });
+      throw error;
+    }
   };
   if (parts.length === 0) {
     done([]);

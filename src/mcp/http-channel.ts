@@ -9,7 +9,8 @@ import type { HttpCall } from "../lib/http-client.ts";
 import type { SseEvent } from "../lib/sse.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
 import type { Era } from "./era.ts";
-import { idOf, parseServerMessages } from "./json-rpc.ts";
+import { type BrokenMessage, readServerText, reportBroken } from "./incoming.ts";
+import { wireIdOf } from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
 import { mirrorHeader } from "./mirror-headers.ts";
 import type { RemoteServer } from "./remote-server.ts";
@@ -185,12 +186,33 @@ export class HttpChannel implements Channel {
     if (event.event === "message" && event.data !== "") this.#message(exchange, event.data);
   }
 
-  #message(exchange: Exchange, text: string): void {
-    for (const message of parseServerMessages(text)) {
-      if ((message.kind === "result" || message.kind === "error") && idOf(message) === String(exchange.wireId))
+  /** Returns why there is no answer in it; undefined where nothing is wrong. */
+  #message(exchange: Exchange, text: string): string | undefined {
+    const messages = readServerText(text);
+    let problem = messages.length === 0 ? "answered with something that is no JSON-RPC message" : undefined;
+    for (const message of messages) {
+      if (message.kind === "broken") {
+        problem = message.reason;
+        this.#broken(exchange, message);
+      } else if (message.kind === "request" || message.kind === "notification")
+        this.#handlers.message(message, exchange.wireId);
+      // Its own answer is all that the stream of a request may bring; other calls have theirs.
+      else if (exchange.wireId !== undefined && wireIdOf(message) !== exchange.wireId)
+        problem = "answered under an id that is not the request's";
+      else {
         exchange.isAnswered = true;
-      this.#handlers.message(message, exchange.wireId);
+        this.#handlers.message(message, exchange.wireId);
+      }
     }
+    return problem;
+  }
+
+  #broken(exchange: Exchange, message: BrokenMessage): void {
+    if (message.wireId > 0 && message.wireId === exchange.wireId) {
+      this.#fail(exchange, message.reason);
+      exchange.call?.abort();
+    } else if (exchange.wireId === undefined || message.wireId === 0)
+      reportBroken(message, this.#handlers, (answer) => this.send(answer));
   }
 
   #body(exchange: Exchange, status: number, text: string): void {
@@ -198,12 +220,12 @@ export class HttpChannel implements Channel {
       this.#expired(exchange);
       return;
     }
-    if (text.trimStart().startsWith("{") || text.trimStart().startsWith("[")) this.#message(exchange, text);
+    const problem = text.trim() === "" ? undefined : this.#message(exchange, text);
     if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
     const said = this.#server.shown(text.trim()).slice(0, 200);
     this.#fail(
       exchange,
-      status < 300 ? "gave no answer" : `answered with status ${status}${said === "" ? "" : `: ${said}`}`,
+      status < 300 ? (problem ?? "gave no answer") : `answered with status ${status}${said === "" ? "" : `: ${said}`}`,
     );
   }
 

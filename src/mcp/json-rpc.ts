@@ -1,8 +1,8 @@
 /**
  * JSON-RPC 2.0 messages as text with the few places that a gateway must know: what kind it is, its id, its
  * method. Ids are carried as the text the sender wrote, so that any string or number comes back unchanged.
- * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting); a server's
- * is only looked at on its top level, because results can be large and are not ours to judge.
+ * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting); what servers
+ * send is read in `incoming.ts`.
  */
 import {
   type Edit,
@@ -119,11 +119,8 @@ export function parseClientMessage(text: string): ClientMessage {
   throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: neither a request, a notification nor a response", id);
 }
 
-/**
- * One line or event of a server, or a part of one. Undefined if it is no JSON-RPC message. Every answer passes
- * here: it looks for three members and skips the rest.
- */
-export function parseServerMessage(text: string): ServerMessage | undefined {
+/** A message of the gateway's own: it looks for three members and skips the rest. Undefined if it is none. */
+function parseServerMessage(text: string): ServerMessage | undefined {
   let idStart = 0;
   let idEnd = 0;
   let method: string | undefined;
@@ -153,19 +150,6 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
   return outcome === undefined ? undefined : { text, idStart, idEnd, kind: outcome, method };
 }
 
-/** Servers of the 2025-03-26 revision may send batches. Undefined if it is none. */
-export function parseServerBatch(text: string): readonly ServerMessage[] | undefined {
-  const start = skipSpace(text, 0);
-  if (text.charCodeAt(start) !== OPEN_ARRAY) return undefined;
-  const all = elements(text, start).map((span) => parseServerMessage(text.slice(span.start, span.end)));
-  return all.includes(undefined) ? undefined : (all as ServerMessage[]);
-}
-
-export function parseServerMessages(text: string): readonly ServerMessage[] {
-  const one = parseServerMessage(text);
-  return one ? [one] : (parseServerBatch(text) ?? []);
-}
-
 /** The message with another id. Only for messages that have one. */
 export function withId(message: Common, id: string): string {
   return message.text.slice(0, message.idStart) + id + message.text.slice(message.idEnd);
@@ -186,7 +170,7 @@ export function idOf(message: ServerMessage): string | undefined {
 }
 
 /** A response's id as one of ours; 0 if it is none. No text is made for it: every answer passes here. */
-export function wireIdOf(message: ServerMessage): number {
+export function wireIdOf(message: Common): number {
   const { text, idStart, idEnd } = message;
   if (idEnd - idStart > 15) return 0;
   let id = 0;

@@ -143,3 +143,10 @@ test("text that is no JSON ends every function", () => {
     }),
   );
 });
+
+test("keys of one large object are not taken for those of the next", () => {
+  const object = (prefix: string, last: string): string =>
+    `{${Array.from({ length: 33 }, (_, i) => `"${prefix}${i}":0`).join(",")},"${last}":1}`;
+  assert.equal(inspectDocument(`[${object("a", "x")},${object("b", "a1")}]`, 64).problem, undefined);
+  assert.match(inspectDocument(`[${object("a", "x")},${object("b", "b1")}]`, 64).problem ?? "", /"b1" is repeated/);
+});

@@ -2,7 +2,7 @@
  * JSON as text: finds the places of values and replaces them without building the tree and writing it anew.
  * That is what keeps foreign messages faithful (numbers above 2^53, key order, unknown members) and cheap: a
  * result of ten megabytes is skipped, not parsed. Only `inspectDocument` expects hostile text; the other
- * functions expect valid JSON and end, without sense but without harm, on anything else.
+ * functions expect JSON that was checked (`json-check.ts`) and end, without sense but without harm, on anything else.
  */
 
 export interface Span {
@@ -212,7 +212,10 @@ export function inspectDocument(text: string, maxDepth: number): Inspection {
         valueStart = 0;
       }
       if (code !== COMMA) {
-        if (frame >= 0) keys.length = frame;
+        if (frame >= 0) {
+          keys.length = frame;
+          large.ended(frames.length);
+        }
         frames.pop();
         frame = frames.length === 0 ? -1 : (frames[frames.length - 1] as number);
       }
@@ -227,25 +230,29 @@ export function inspectDocument(text: string, maxDepth: number): Inspection {
 /** Looking through so many is cheaper than building a set. */
 const FEW_KEYS = 32;
 
-function isAmong(keys: readonly string[], from: number, name: string): boolean {
+export function isAmong(keys: readonly string[], from: number, name: string): boolean {
   for (let i = from; i < keys.length; i++) if (keys[i] === name) return true;
   return false;
 }
 
 /** Sets for the few objects that have many keys, by depth. */
-class LargeObjects {
-  #sets: Map<number, { readonly from: number; readonly keys: Set<string>; taken: number }> | undefined = undefined;
+export class LargeObjects {
+  #sets: Map<number, { readonly keys: Set<string>; taken: number }> | undefined = undefined;
 
   has(depth: number, keys: readonly string[], from: number, name: string): boolean {
     this.#sets ??= new Map();
     let set = this.#sets.get(depth);
-    // Fewer keys than were taken: this is another object at the same depth.
-    if (set === undefined || set.from !== from || set.taken > keys.length) {
-      set = { from, keys: new Set(), taken: from };
+    if (set === undefined) {
+      set = { keys: new Set(), taken: from };
       this.#sets.set(depth, set);
     }
     for (; set.taken < keys.length; set.taken++) set.keys.add(keys[set.taken] as string);
     return set.keys.has(name);
+  }
+
+  /** The object at this depth has ended: the next one there has keys of its own. */
+  ended(depth: number): void {
+    this.#sets?.delete(depth);
   }
 }
 
@@ -255,7 +262,7 @@ function trimmedEnd(text: string, start: number, end: number): number {
   return at;
 }
 
-function keyOf(text: string, start: number, end: number): string {
+export function keyOf(text: string, start: number, end: number): string {
   const raw = text.slice(start + 1, end - 1);
   if (!raw.includes("\\")) return raw;
   try {

@@ -2,11 +2,18 @@
  * A call on its way to a server, from the moment it is accepted to its answer, failure or cancellation.
  */
 import type { Call, Failure, Running } from "./call.ts";
+import { INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
+
+export interface PendingCallEnv {
+  cancelled(pending: PendingCall, reason: string | undefined): void;
+  /** A fault of ours: the answer could not be handed on. */
+  broke(error: unknown): void;
+}
 
 export class PendingCall implements Running {
   readonly call: Call;
   readonly startedMs: number;
-  readonly #cancel: (pending: PendingCall, reason: string | undefined) => void;
+  readonly #env: PendingCallEnv;
   activityMs: number;
   /** 0 until it is sent. */
   wireId = 0;
@@ -15,11 +22,11 @@ export class PendingCall implements Running {
   wasRepeated = false;
   isOver = false;
 
-  constructor(call: Call, nowMs: number, cancel: (pending: PendingCall, reason: string | undefined) => void) {
+  constructor(call: Call, nowMs: number, env: PendingCallEnv) {
     this.call = call;
     this.startedMs = nowMs;
     this.activityMs = nowMs;
-    this.#cancel = cancel;
+    this.#env = env;
   }
 
   /** A subscription lasts: it has no time limit, and nothing that a server says besides can belong to it. */
@@ -28,11 +35,29 @@ export class PendingCall implements Running {
   }
 
   cancel(reason: string | undefined): void {
-    if (!this.isOver) this.#cancel(this, reason);
+    if (!this.isOver) this.#env.cancelled(this, reason);
+  }
+
+  /**
+   * Answers and failures come from timers, exits and sockets that serve other calls too: a fault of ours on the way
+   * to one client must not reach them, and the client must not wait for ever.
+   */
+  answer(message: ServerMessage): void {
+    this.isOver = true;
+    try {
+      this.call.answered(message);
+    } catch (error) {
+      this.#env.broke(error);
+      this.fail({ code: INTERNAL_ERROR, status: 502, message: "the answer of the server could not be handed on" });
+    }
   }
 
   fail(failure: Failure): void {
     this.isOver = true;
-    this.call.failed(failure);
+    try {
+      this.call.failed(failure);
+    } catch (error) {
+      this.#env.broke(error);
+    }
   }
 }

@@ -11,7 +11,7 @@ import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
 import { Conversation, type Listener } from "./conversation.ts";
 import type { Era } from "./era.ts";
 import { INTERNAL_ERROR, notificationText, type ServerMessage } from "./json-rpc.ts";
-import { PendingCall } from "./pending-call.ts";
+import { PendingCall, type PendingCallEnv } from "./pending-call.ts";
 
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 10_000;
@@ -72,6 +72,7 @@ export class ServerLink {
   readonly #env: LinkEnv;
   readonly #owner: LinkOwner;
   readonly #conversation: Conversation;
+  readonly #pendingEnv: PendingCallEnv;
   #waiting: PendingCall[] = [];
   #channel: Channel | undefined = undefined;
   /** The connection in force: what an older one still reports is ignored. */
@@ -93,7 +94,9 @@ export class ServerLink {
     this.#env = env;
     this.#owner = owner;
     this.#headers = headers && env.forwarded(headers);
-    this.#conversation = new Conversation({ clock: env.clock, send: this.#send, abandon: this.#abandon }, owner);
+    this.#pendingEnv = { cancelled: this.#cancel, broke: this.#broke };
+    const own: PendingCallEnv = { cancelled: () => undefined, broke: this.#broke };
+    this.#conversation = new Conversation({ clock: env.clock, send: this.#send, abandon: this.#abandon, own }, owner);
   }
 
   get pendingCalls(): number {
@@ -130,7 +133,7 @@ export class ServerLink {
   }
 
   call(call: Call): Running {
-    const pending = new PendingCall(call, this.#env.clock.monotonicMs(), this.#cancel);
+    const pending = new PendingCall(call, this.#env.clock.monotonicMs(), this.#pendingEnv);
     if (this.#state === "up") this.#begin(pending);
     else if (this.#state === "closed") pending.fail(this.#failure("is closed"));
     else if (this.#waiting.length >= MAX_WAITING)
@@ -180,7 +183,12 @@ export class ServerLink {
     this.#timer = undefined;
     const handlers: ChannelHandlers = {
       message: (message, about) => {
-        if (this.#isCurrent(handlers)) this.#conversation.received(message, about);
+        if (!this.#isCurrent(handlers)) return;
+        try {
+          this.#conversation.received(message, about);
+        } catch (error) {
+          this.#broke(error);
+        }
       },
       failed: (wireId, reason) => {
         if (this.#isCurrent(handlers)) this.#conversation.take(wireId)?.fail(this.#failure(reason));
@@ -260,6 +268,14 @@ export class ServerLink {
     pending.isOver = true;
     if (pending.wireId !== 0) this.#conversation.abandon(pending, reason);
     else this.#waiting = this.#waiting.filter((one) => one !== pending);
+  };
+
+  readonly #broke = (error: unknown): void => {
+    const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    this.#env.logger.error("a message of an MCP server could not be handled", {
+      target: this.#env.targetName,
+      reason,
+    });
   };
 
   /** Opens the session anew and sends the request again that found it gone: once, lest it go round for ever. */

@@ -7,7 +7,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { HttpCall } from "../lib/http-client.ts";
 import type { SseEvent } from "../lib/sse.ts";
 import type { Channel, ChannelHandlers } from "./channel.ts";
-import { parseServerMessages } from "./json-rpc.ts";
+import { readServerText, reportBroken } from "./incoming.ts";
 import type { RemoteServer } from "./remote-server.ts";
 
 const OPEN_TIMEOUT_MS = 30_000;
@@ -100,8 +100,12 @@ export function openSseChannel(
         timer.cancel();
         opened(channel);
       }
-    } else if (type === "message")
-      for (const message of parseServerMessages(data)) handlers.message(message, undefined);
+    } else if (type === "message") {
+      for (const message of readServerText(data)) {
+        if (message.kind === "broken") reportBroken(message, handlers, channel.send);
+        else handlers.message(message, undefined);
+      }
+    }
   };
   stream = server.send(
     { method: "GET", headers: ["accept", "text/event-stream"] },

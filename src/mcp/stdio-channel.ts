@@ -4,8 +4,8 @@
  */
 import type { Logger } from "../lib/logger.ts";
 import { withoutSecrets } from "../trace/redact.ts";
-import type { Channel, ChannelHandlers } from "./channel.ts";
-import { parseServerBatch, parseServerMessage } from "./json-rpc.ts";
+import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
+import { readServerText, reportBroken } from "./incoming.ts";
 import { StdioProcess, type StdioProcessOptions } from "./stdio-process.ts";
 
 export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, gone: () => void): Channel {
@@ -13,27 +13,27 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   const shown = (text: string): string => withoutSecrets(text, options.secrets);
   let isClosed = false;
   let ignoredLines = 0;
+  const ignore = (reason: string, text: string): void => {
+    ignoredLines += 1;
+    if (ignoredLines > 10) return;
+    const fields = { target: options.name, reason, line: shown(text).slice(0, 200) };
+    // Once for people: a server that logs to stdout, or does not speak MCP at all, is silent otherwise.
+    if (ignoredLines === 1) logger.info("ignored a line on stdout: MCP servers log to stderr", fields);
+    else logger.debug("ignored a line on stdout", fields);
+  };
+  const send = (message: Outgoing): void => child.write(singleLine(message.text));
   const child = new StdioProcess(options, {
     line(text) {
       if (isClosed) return;
-      const message = parseServerMessage(text);
-      if (message !== undefined) {
-        handlers.message(message, undefined);
-        return;
-      }
-      const batch = parseServerBatch(text);
-      if (batch === undefined) {
-        ignoredLines += 1;
-        if (ignoredLines <= 10) {
-          const fields = { target: options.name, line: shown(text).slice(0, 200) };
-          // Once for people: a server that logs to stdout, or does not speak MCP at all, is silent otherwise.
-          if (ignoredLines === 1)
-            logger.info("a line on stdout is no JSON-RPC message, it is left out (servers log to stderr)", fields);
-          else logger.debug("a line on stdout is no JSON-RPC message", fields);
+      const messages = readServerText(text);
+      if (messages.length === 0) ignore("a line on stdout is no JSON-RPC message", text);
+      for (const message of messages) {
+        if (message.kind !== "broken") handlers.message(message, undefined);
+        else {
+          ignore(message.reason, text);
+          reportBroken(message, handlers, send);
         }
-        return;
       }
-      for (const one of batch) handlers.message(one, undefined);
     },
     exited(reason) {
       void stop();
@@ -47,7 +47,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       return child.isClogged;
     },
     speak: () => undefined,
-    send: (message) => child.write(singleLine(message.text)),
+    send,
     abandon: () => undefined,
     pause: () => child.pause(),
     resume: () => child.resume(),
