@@ -4,8 +4,9 @@
  */
 import type { McpAccess } from "../core/exchange.ts";
 import type { Call, Failure } from "./call.ts";
-import { type ClientRequest, edited, INVALID_PARAMS, type ServerMessage } from "./json-rpc.ts";
+import { type ClientRequest, edited, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
 import { elements, find, member, slice } from "./json-text.ts";
+import { isRequestMethod } from "./message-rules.ts";
 
 export type NamedKind = "tool" | "prompt" | "resource";
 
@@ -53,12 +54,18 @@ export function unknownName(kind: NamedKind, shown: string): Failure {
   return { code: INVALID_PARAMS, status: 200, message: `Unknown ${TITLES[kind]}: ${shown}` };
 }
 
+/** A method that the protocol does not know could do anything: rules about names say nothing about it. */
+export function unknownMethod(method: string): Failure {
+  return { code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` };
+}
+
 export function accessProblem(
   request: ClientRequest,
   access: McpAccess,
   target: string,
   shown?: string,
 ): Failure | undefined {
+  if (!isRequestMethod(request.method)) return unknownMethod(request.method);
   const about = namedIn(request);
   if (about === undefined || access.allows(about.kind, about.name, target)) return undefined;
   return unknownName(about.kind, shown ?? about.name);

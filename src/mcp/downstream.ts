@@ -21,6 +21,7 @@ import {
   JsonRpcProblem,
   parseClientMessages,
 } from "./json-rpc.ts";
+import { isNotificationMethod } from "./message-rules.ts";
 import type { Session } from "./session.ts";
 
 /** Enough for any real message; parsing more would block everybody else. */
@@ -128,6 +129,13 @@ export function parseBody(text: string): ClientMessage | readonly ClientMessage[
     if (error instanceof JsonRpcProblem) throw new Refused(400, error.code, error.message, { id: error.id });
     throw error;
   }
+}
+
+/** What has no id and is no notification of the protocol is refused where a policy must judge what is called. */
+export function checkNotifications(parsed: ClientMessage | readonly ClientMessage[]): void {
+  for (const message of isBatch(parsed) ? parsed : [parsed])
+    if (message.kind === "notification" && !isNotificationMethod(message.method))
+      throw new Refused(400, INVALID_REQUEST, `Invalid Request: ${message.method.slice(0, 100)} is no notification`);
 }
 
 /** A POST of the legacy era. */

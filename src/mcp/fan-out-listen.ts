@@ -15,6 +15,7 @@ export function fanOutListen(
   call: Call,
   upstreams: readonly Upstream[],
   names: Names,
+  mayRead: (uri: string, target: string) => boolean,
   answer: (result: string) => void,
 ): Running {
   const asked = filterOf(call.request);
@@ -23,7 +24,7 @@ export function fanOutListen(
     return NOTHING_RUNS;
   }
   const shares = upstreams
-    .map((upstream) => ({ upstream, filter: shareOf(asked, upstream, names) }))
+    .map((upstream) => ({ upstream, filter: shareOf(asked, upstream, names, mayRead) }))
     .filter(({ filter }) => !isEmpty(filter));
   const acknowledged = new Map<Upstream, SubscriptionFilter>();
   const ended = new Set<Upstream>();
@@ -91,12 +92,16 @@ export function discoverResult(
   });
 }
 
-function shareOf(filter: SubscriptionFilter, upstream: Upstream, names: Names): SubscriptionFilter {
+function shareOf(
+  filter: SubscriptionFilter,
+  { target }: Upstream,
+  names: Names,
+  mayRead: (uri: string, target: string) => boolean,
+): SubscriptionFilter {
   const { resourceSubscriptions, ...lists } = filter;
   const uris = (resourceSubscriptions ?? []).flatMap((uri) => {
-    if (!names.isPrefixed) return [uri];
-    const inward = names.inward("resource", uri);
-    return inward?.target === upstream.target.name ? [inward.name] : [];
+    const inward = names.isPrefixed ? names.inward("resource", uri) : { target: target.name, name: uri };
+    return inward?.target === target.name && mayRead(inward.name, target.name) ? [inward.name] : [];
   });
   return uris.length === 0 ? lists : { ...lists, resourceSubscriptions: uris };
 }

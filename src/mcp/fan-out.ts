@@ -4,7 +4,7 @@
  * (`failClosed`).
  */
 import type { McpAccess } from "../core/exchange.ts";
-import { accessProblem, LISTS, namedIn, unknownName, withAnswer } from "./access.ts";
+import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "./access.ts";
 import { type Call, type Failure, NOTHING_RUNS, type Running } from "./call.ts";
 import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "./era.ts";
 import { discoverResult, fanOutListen } from "./fan-out-listen.ts";
@@ -75,11 +75,16 @@ export class FanOut implements Router {
     if (this.#options.era === "modern") {
       if (method === "server/discover") return this.#discover(call);
       if (method === "subscriptions/listen")
-        return fanOutListen(call, this.upstreams, this.names, (result) => this.#answer(call, result));
-      if (REMOVED_METHODS.has(method))
-        return this.#fail(call, { code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` });
+        return fanOutListen(
+          call,
+          this.upstreams,
+          this.names,
+          (uri, target) => access?.allows("resource", uri, target) !== false,
+          (result) => this.#answer(call, result),
+        );
+      if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
     }
-    if (LISTS[method]) return this.#list(call, access);
+    if (Object.hasOwn(LISTS, method)) return this.#list(call, access);
     if (namedIn(call.request)) return this.#named(call, access);
     if (method === "ping") return this.#answer(call, "{}");
     if (method === "logging/setLevel") return this.#all(call, (about) => about.capabilities.logging !== undefined);

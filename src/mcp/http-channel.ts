@@ -12,7 +12,7 @@ import type { Era } from "./era.ts";
 import { type BrokenMessage, readServerText, reportBroken } from "./incoming.ts";
 import { wireIdOf } from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
-import { mirrorHeader } from "./mirror-headers.ts";
+import { MIRRORED, mirrorHeader } from "./mirror-headers.ts";
 import type { RemoteServer } from "./remote-server.ts";
 
 /** Calls under way at one server for one session. */
@@ -149,10 +149,8 @@ export class HttpChannel implements Channel {
       return headers;
     }
     if (message.method !== undefined) headers.push("mcp-method", message.method);
-    const name =
-      message.method && NAMED.has(message.method)
-        ? (find(message.text, 0, "params", "name") ?? find(message.text, 0, "params", "uri"))
-        : undefined;
+    const member = message.method === undefined ? undefined : MIRRORED.get(message.method);
+    const name = member && find(message.text, 0, "params", member);
     const value = name && (JSON.parse(slice(message.text, name)) as unknown);
     if (typeof value === "string") headers.push("mcp-name", mirrorHeader(value));
     return headers;
@@ -323,6 +321,3 @@ export class HttpChannel implements Channel {
     exchange.call?.abort();
   }
 }
-
-/** Methods whose name or URI is repeated in a header (2026-07-28, transports). */
-const NAMED = new Set(["tools/call", "prompts/get", "resources/read"]);

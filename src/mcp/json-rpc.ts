@@ -1,8 +1,8 @@
 /**
  * JSON-RPC 2.0 messages as text with the few places that a gateway must know: what kind it is, its id, its
  * method. Ids are carried as the text the sender wrote, so that any string or number comes back unchanged.
- * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting); what servers
- * send is read in `incoming.ts`.
+ * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting, and what
+ * `message-rules.ts` says); what servers send is read in `incoming.ts`.
  */
 import {
   type Edit,
@@ -14,6 +14,7 @@ import {
   stringEnd,
   valueEnd,
 } from "./json-text.ts";
+import { envelopeProblem, paramsProblem } from "./message-rules.ts";
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -108,8 +109,12 @@ export function parseClientMessage(text: string): ClientMessage {
   const idStart = idMember?.start ?? 0;
   const idEnd = idMember?.end ?? 0;
   const { method } = message;
+  const envelope = envelopeProblem(Object.keys(message), method, id !== undefined);
+  if (envelope !== undefined) throw new JsonRpcProblem(INVALID_REQUEST, `Invalid Request: ${envelope}`, id);
   if (typeof method === "string") {
     const params = paramsOf(message.params, id);
+    const problem = paramsProblem(method, params);
+    if (problem !== undefined) throw new JsonRpcProblem(INVALID_PARAMS, `Invalid params: ${problem}`, id);
     if (id === undefined) return { kind: "notification", text, idStart, idEnd, method, params };
     return { kind: "request", text, idStart, idEnd, id, method, params };
   }

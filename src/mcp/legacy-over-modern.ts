@@ -26,7 +26,7 @@ import {
   type ServerMessage,
 } from "./json-rpc.ts";
 import { find, members, slice } from "./json-text.ts";
-import { withEnvelope, withoutSubscription, withParams } from "./modern-text.ts";
+import { withEnvelope, withInput, withoutSubscription } from "./modern-text.ts";
 import type { ParamHeaders } from "./param-headers.ts";
 import { everything, isEmpty } from "./subscription-filter.ts";
 import type { ServerAbout } from "./upstream.ts";
@@ -237,7 +237,7 @@ class Rounds implements Running {
           ? []
           : [`"inputResponses":{${[...answers].map(([key, value]) => `${JSON.stringify(key)}:${value}`).join(",")}}`];
       const added = [...responses, ...(state ? [`"requestState":${slice(text, state)}`] : [])].join(",");
-      this.#send(added === "" ? this.#call.request : withParams(this.#call.request, added));
+      this.#send(added === "" ? this.#call.request : withInput(this.#call.request, added));
     };
     if (wanted.length === 0) go();
     for (const one of wanted) {

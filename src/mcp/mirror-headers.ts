@@ -3,6 +3,13 @@
  * "Request Metadata"). What a header cannot carry is wrapped in base64; compared is always what is inside.
  */
 
+/** Methods whose name or URI a header repeats. */
+export const MIRRORED: ReadonlyMap<string, "name" | "uri"> = new Map([
+  ["tools/call", "name"],
+  ["prompts/get", "name"],
+  ["resources/read", "uri"],
+]);
+
 const PREFIX = "=?base64?";
 const SUFFIX = "?=";
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;

@@ -14,14 +14,7 @@ import {
   UNSUPPORTED_VERSION,
 } from "./era.ts";
 import { type ClientMessage, type ClientRequest, INVALID_PARAMS, INVALID_REQUEST } from "./json-rpc.ts";
-import { readMirrorHeader } from "./mirror-headers.ts";
-
-/** Methods whose name or URI a header repeats. */
-const MIRRORED: Readonly<Record<string, "name" | "uri">> = {
-  "tools/call": "name",
-  "prompts/get": "name",
-  "resources/read": "uri",
-};
+import { MIRRORED, readMirrorHeader } from "./mirror-headers.ts";
 
 /** Whether a message is of the modern era: its body claims so, or its header names such a version. */
 export function isModern(request: GatewayRequest, message: ClientMessage | readonly ClientMessage[]): boolean {
@@ -82,9 +75,9 @@ function checkVersion(request: GatewayRequest, message: ClientRequest): void {
 function checkMirrors(request: GatewayRequest, message: ClientRequest): void {
   const method = request.headers.get("mcp-method");
   if (method !== message.method) mismatch(message, "Mcp-Method", method, message.method);
-  const member = MIRRORED[message.method];
-  const value = member && message.params[member];
-  if (typeof value !== "string") return;
+  const member = MIRRORED.get(message.method);
+  if (member === undefined) return;
+  const value = String(message.params[member]);
   const header = request.headers.get("mcp-name");
   if (header === undefined || readMirrorHeader(header) !== value) mismatch(message, "Mcp-Name", header, value);
 }

@@ -19,13 +19,21 @@ const CACHEABLE: ReadonlySet<string> = new Set([
 
 const ENVELOPE: ReadonlySet<string> = new Set([PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL]);
 
-/** `members` is `"key":value` pairs joined by commas. */
+/** `members` is `"key":value` pairs joined by commas. What the client wrote of an envelope gives way to it. */
 export function withEnvelope(request: ClientRequest, members: string): ClientRequest {
-  return editedRequest(request, [intoMeta(request.text, members)]);
+  const bare = withoutEnvelope(request);
+  return editedRequest(bare, [intoMeta(bare.text, members)]);
 }
 
-/** Adds members to `params`. */
-export function withParams(request: ClientRequest, members: string): ClientRequest {
+/** Puts the answers to a server's questions into `params`, in the place of any that the client wrote itself. */
+export function withInput(original: ClientRequest, members: string): ClientRequest {
+  const before = find(original.text, 0, "params");
+  const request = before
+    ? editedRequest(
+        original,
+        removeMembers(original.text, before.start, (key) => key === "inputResponses" || key === "requestState"),
+      )
+    : original;
   const params = find(request.text, 0, "params");
   const edit = params
     ? insertMembers(request.text, params.start, members)
@@ -84,5 +92,6 @@ function intoMeta(text: string, members: string): Edit {
   const params = find(text, 0, "params");
   if (!params) return insertMembers(text, 0, `"params":{"_meta":{${members}}}`);
   const meta = find(text, params.start, "_meta");
-  return meta ? insertMembers(text, meta.start, members) : insertMembers(text, params.start, `"_meta":{${members}}`);
+  if (!meta) return insertMembers(text, params.start, `"_meta":{${members}}`);
+  return text[meta.start] === "{" ? insertMembers(text, meta.start, members) : { ...meta, text: `{${members}}` };
 }

@@ -5,18 +5,19 @@
 import { LISTS, type NamedKind } from "./access.ts";
 import { type ClientRequest, edited, type ServerMessage } from "./json-rpc.ts";
 import { type Edit, elements, find, member, type Span, slice, splice } from "./json-text.ts";
+import { NAMED_BY, REFERENCES } from "./message-rules.ts";
 import type { Names } from "./names.ts";
 
 /** The request with the name that the target knows. */
 export function renamedRequest(request: ClientRequest, name: string): ClientRequest {
-  const path = NAME_PATHS[request.method]?.find((one) => typeof valueAt(request.params, one) === "string");
-  const span = path && find(request.text, 0, "params", ...path);
-  if (!path || !span) return request;
-  return editedRequest(
-    request,
-    [{ ...span, text: JSON.stringify(name) }],
-    path.length === 1 ? { ...request.params, [path[0] as string]: name } : request.params,
-  );
+  const { params } = request;
+  const member = NAMED_BY[request.method];
+  const ref = params.ref as { readonly type: string } | undefined;
+  const path = member === undefined ? ["ref", REFERENCES[ref?.type ?? ""] ?? ""] : [member];
+  const span = find(request.text, 0, "params", ...path);
+  if (!span) return request;
+  const renamed = member === undefined ? { ref: { ...ref, [path[1] as string]: name } } : { [member]: name };
+  return editedRequest(request, [{ ...span, text: JSON.stringify(name) }], { ...params, ...renamed });
 }
 
 export function editedRequest(request: ClientRequest, edits: readonly Edit[], params = request.params): ClientRequest {
@@ -30,18 +31,6 @@ export function editedRequest(request: ClientRequest, edits: readonly Edit[], pa
     params,
   };
 }
-
-const NAME_PATHS: Readonly<Record<string, readonly (readonly string[])[]>> = {
-  "tools/call": [["name"]],
-  "prompts/get": [["name"]],
-  "resources/read": [["uri"]],
-  "resources/subscribe": [["uri"]],
-  "resources/unsubscribe": [["uri"]],
-  "completion/complete": [
-    ["ref", "name"],
-    ["ref", "uri"],
-  ],
-};
 
 /** One item of a list, as the client shall see it. */
 export function renamedItem(text: string, item: Span, method: string, names: Names, target: string): string {
@@ -113,10 +102,4 @@ function contentUri(text: string, content: Span): Span[] {
 
 function urisOf(text: string, list: Span | undefined, path: readonly string[]): Span[] {
   return elements(text, list?.start ?? text.length).flatMap((one) => find(text, one.start, ...path) ?? []);
-}
-
-function valueAt(value: unknown, path: readonly string[]): unknown {
-  let at = value;
-  for (const key of path) at = (at as Record<string, unknown> | null | undefined)?.[key];
-  return at;
 }

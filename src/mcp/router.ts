@@ -5,10 +5,11 @@
 import type { BackendCall } from "../core/backend.ts";
 import type { McpAccess } from "../core/exchange.ts";
 import { HeaderList } from "../lib/headers.ts";
-import { accessProblem, filteredCall } from "./access.ts";
+import { accessProblem, filteredCall, withAnswer } from "./access.ts";
 import { type Call, NOTHING_RUNS, type Running } from "./call.ts";
 import { type ClientNotification, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "./json-rpc.ts";
 import type { Names } from "./names.ts";
+import { permittedSubscription } from "./subscription-filter.ts";
 import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
 import type { OpenOutcome, Upstream } from "./upstream.ts";
 
@@ -63,7 +64,10 @@ export class SingleRouter implements Router {
       call.failed(problem);
       return NOTHING_RUNS;
     }
-    return upstream.call(filteredCall(call, access, upstream.target.name));
+    const { name } = upstream.target;
+    const request = permittedSubscription(call.request, (uri) => access.allows("resource", uri, name));
+    const permitted = request === call.request ? call : { ...withAnswer(call, (message) => message), request };
+    return upstream.call(filteredCall(permitted, access, name));
   }
 
   notify(message: ClientNotification): void {

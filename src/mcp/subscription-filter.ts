@@ -2,6 +2,8 @@
  * What a modern client wants to hear about (`subscriptions/listen`), and which notification it is.
  */
 import type { ClientRequest } from "./json-rpc.ts";
+import { find } from "./json-text.ts";
+import { editedRequest } from "./rewrite-names.ts";
 import type { ServerAbout } from "./upstream.ts";
 
 export interface SubscriptionFilter {
@@ -33,6 +35,18 @@ export function filterOf(request: ClientRequest): SubscriptionFilter | undefined
     if (uris.length > 0) filter.resourceSubscriptions = uris;
   }
   return filter;
+}
+
+/** A subscription without the resources that its client may not read; any other request as it is. */
+export function permittedSubscription(request: ClientRequest, mayRead: (uri: string) => boolean): ClientRequest {
+  if (request.method !== "subscriptions/listen") return request;
+  const wanted = request.params.notifications as { resourceSubscriptions?: readonly string[] };
+  const uris = wanted.resourceSubscriptions ?? [];
+  const kept = uris.filter(mayRead);
+  const span = find(request.text, 0, "params", "notifications", "resourceSubscriptions");
+  if (!span || kept.length === uris.length) return request;
+  const notifications = { ...wanted, resourceSubscriptions: kept };
+  return editedRequest(request, [{ ...span, text: JSON.stringify(kept) }], { ...request.params, notifications });
 }
 
 /** What of it the server can do. */

@@ -9,6 +9,7 @@ import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/headers.ts";
 import {
   checkContentType,
+  checkNotifications,
   checkPostHead,
   type Demand,
   isBatch,
@@ -96,6 +97,7 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
 
   function understand(exchange: Exchange, text: string): void {
     const parsed = parseBody(text);
+    if (exchange.mcpAccess !== undefined) checkNotifications(parsed);
     note(exchange, parsed);
     demands.set(exchange, demandOf(exchange, parsed));
   }

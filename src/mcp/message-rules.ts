@@ -1,0 +1,119 @@
+/**
+ * What a client's message must be so that the gateway and every server read the same in it. Authorization, limits
+ * and the log decide by what is read here; a lenient server could read something else in a name that is a list, in
+ * a key of another case (Go's decoder takes `Name` for `name`) or in a call without an id, so these are refused.
+ */
+import type { Params } from "./json-rpc.ts";
+
+/** Everything that a client may ask a server, in any revision. Sent without an id it is no notification. */
+const REQUESTS: ReadonlySet<string> = new Set([
+  ...["initialize", "ping", "server/discover", "subscriptions/listen", "completion/complete", "logging/setLevel"],
+  ...["tools/list", "tools/call", "prompts/list", "prompts/get"],
+  ...["resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe"],
+  ...["tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update"],
+]);
+
+/** The member of `params` that says what a request is about. */
+export const NAMED_BY: Readonly<Record<string, "name" | "uri">> = {
+  "tools/call": "name",
+  "prompts/get": "name",
+  "resources/read": "uri",
+  "resources/subscribe": "uri",
+  "resources/unsubscribe": "uri",
+};
+
+/** The same for what a completion refers to, by its type. */
+export const REFERENCES: Readonly<Record<string, "name" | "uri">> = { "ref/prompt": "name", "ref/resource": "uri" };
+
+const NOTIFICATION_PREFIX = "notifications/";
+
+/** Keys by their form without case. */
+type Keys = ReadonlyMap<string, string>;
+const TOP_KEYS = keysOf("jsonrpc", "id", "method", "params", "result", "error");
+const PARAM_KEYS = keysOf("name", "uri", "ref", "notifications", "arguments", "cursor", "requestState", "_meta");
+const REFERENCE_KEYS = keysOf("type", "name", "uri");
+const LISTEN_KEYS = keysOf("resourceSubscriptions");
+
+/** Whether the protocol knows the method as a request of clients. */
+export function isRequestMethod(method: string): boolean {
+  return REQUESTS.has(method);
+}
+
+/** Whether a message without an id may be one: what a policy cannot judge, it does not let pass. */
+export function isNotificationMethod(method: string): boolean {
+  return method.startsWith(NOTIFICATION_PREFIX);
+}
+
+/** What is wrong with the message itself. */
+export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: boolean): string | undefined {
+  const key = likeOneOf(TOP_KEYS, keys);
+  if (key !== undefined) return key;
+  return !hasId && typeof method === "string" && REQUESTS.has(method)
+    ? `${method} is a request and needs an "id"`
+    : undefined;
+}
+
+/** What is wrong with the parameters of a request that the protocol knows. */
+export function paramsProblem(method: string, params: Params): string | undefined {
+  if (!REQUESTS.has(method)) return undefined;
+  const key = likeOneOf(PARAM_KEYS, Object.keys(params));
+  if (key !== undefined) return key;
+  const { _meta: meta } = params;
+  if (meta !== undefined && meta !== null && !isObject(meta)) return '"_meta" must be an object';
+  const named = NAMED_BY[method];
+  if (named !== undefined) return textProblem(named, params[named]);
+  if (method === "completion/complete") return referenceProblem(params.ref);
+  return method === "subscriptions/listen" ? listenProblem(params.notifications) : undefined;
+}
+
+function referenceProblem(ref: unknown): string | undefined {
+  if (!isObject(ref)) return '"ref" must be an object';
+  const key = likeOneOf(REFERENCE_KEYS, Object.keys(ref));
+  if (key !== undefined) return key;
+  const named = typeof ref.type === "string" && Object.hasOwn(REFERENCES, ref.type) ? REFERENCES[ref.type] : undefined;
+  if (named === undefined) return '"ref.type" must be "ref/prompt" or "ref/resource"';
+  if (Object.hasOwn(ref, named === "name" ? "uri" : "name")) return '"ref" must have either "name" or "uri"';
+  return textProblem(`ref.${named}`, ref[named]);
+}
+
+function listenProblem(wanted: unknown): string | undefined {
+  if (!isObject(wanted)) return '"notifications" must be an object';
+  const key = likeOneOf(LISTEN_KEYS, Object.keys(wanted));
+  if (key !== undefined) return key;
+  const { resourceSubscriptions: uris } = wanted;
+  if (uris === undefined) return undefined;
+  if (!Array.isArray(uris)) return '"notifications.resourceSubscriptions" must be a list';
+  for (const uri of uris) {
+    const problem = textProblem("notifications.resourceSubscriptions", uri);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}
+
+/** A lone surrogate has no UTF-8 form: each server would make another character of it. */
+function textProblem(where: string, value: unknown): string | undefined {
+  if (typeof value !== "string") return `"${where}" must be a string`;
+  return /\p{Surrogate}/u.test(value) ? `"${where}" is not valid Unicode` : undefined;
+}
+
+/** A key that a decoder which ignores case takes for a known one. */
+function likeOneOf(known: Keys, keys: Iterable<string>): string | undefined {
+  for (const key of keys) {
+    const meant = known.get(withoutCase(key));
+    if (meant !== undefined && meant !== key) return `the key ${JSON.stringify(key)} must be written "${meant}"`;
+  }
+  return undefined;
+}
+
+function keysOf(...keys: readonly string[]): Keys {
+  return new Map(keys.map((key) => [withoutCase(key), key]));
+}
+
+/** Both ways, because some letters meet only in one of them (U+017F and s, U+212A and k). */
+function withoutCase(key: string): string {
+  return key.toUpperCase().toLowerCase();
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
