@@ -3,10 +3,10 @@
  * its fields, and what an edited text would change. Writing the file is refused unless the operator allowed it.
  */
 import { createHash } from "node:crypto";
-import { chmodSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { z } from "zod";
 import type { SourceText } from "../config/load.ts";
 import { configSchema } from "../config/schema.ts";
+import { replaceFile } from "../lib/replace-file.ts";
 import type { Redaction } from "../trace/redact.ts";
 import { type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "./endpoint.ts";
 import { changesBetween, type Preview, type PreviewConfig } from "./ui-preview.ts";
@@ -73,7 +73,13 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
         const judged = judge(edit, options);
         if (judged.problems.length > 0) return jsonAnswer(judged, 422);
         if (edit.source.file.startsWith("<")) return textAnswer(409, "this configuration did not come from a file\n");
-        writeConfig(edit.source.file, edit.restored.text);
+        try {
+          replaceFile(edit.source.file, edit.restored.text);
+        } catch (error) {
+          const { code, message } = error as NodeJS.ErrnoException;
+          const isFull = code === "ENOSPC" || code === "EDQUOT";
+          return textAnswer(isFull ? 507 : 500, `cannot save ${edit.source.file}: ${message}\n`);
+        }
         return jsonAnswer({ ...judged, saved: true });
       },
     },
@@ -140,20 +146,6 @@ export function parseProblem(line: string, sources: readonly SourceText[]): Prob
     if (rest) return { file, line: Number(rest[1]), column: Number(rest[2]), message: rest[3] ?? "" };
   }
   return { file: undefined, line: undefined, column: undefined, message: line };
-}
-
-/** Replaced as a whole, so that nobody reads a half; in place where the file itself is mounted. */
-function writeConfig(file: string, text: string): void {
-  const target = realpathSync(file);
-  const temporary = `${target}.new`;
-  try {
-    writeFileSync(temporary, text, { flag: "wx" });
-    chmodSync(temporary, statSync(target).mode);
-    renameSync(temporary, target);
-  } catch {
-    rmSync(temporary, { force: true });
-    writeFileSync(target, text);
-  }
 }
 
 function versionOf({ text }: SourceText): string {

@@ -1,9 +1,10 @@
 /**
  * `gwctl proxy profile cpu|heap` (spec 4.4): writes a profile for `go tool pprof`.
  */
-import { accessSync, constants, statSync, writeFileSync } from "node:fs";
+import { accessSync, constants, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ADMIN_PATHS } from "../admin/paths.ts";
+import { createFile, replaceFile } from "../lib/replace-file.ts";
 import { CliError, usageError } from "./cli-error.ts";
 import { openTarget, type TargetFlags } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
@@ -69,7 +70,8 @@ function checkPlace(named: string | undefined): void {
 function write(file: string, body: Buffer, wasNamed: boolean): void {
   try {
     // A name that we made up must not hit somebody's file; one that the user gave is his to overwrite.
-    writeFileSync(file, body, { flag: wasNamed ? "w" : "wx" });
+    if (wasNamed) replaceFile(file, body);
+    else createFile(file, body);
   } catch (error) {
     throw new CliError(`cannot write ${file}: ${(error as Error).message}`);
   }
