@@ -68,7 +68,8 @@ function readHeader(request: GatewayRequest, name: string, prefix: string): Foun
   if (line.slice(0, scheme.length).toLowerCase() !== scheme.toLowerCase()) return NONE;
   const rest = line.slice(scheme.length);
   if (rest !== "" && prefix !== scheme && rest[0] !== " " && rest[0] !== "\t") return NONE;
-  const value = prefix === scheme ? rest : rest.slice(1);
+  // `1*SP` may stand between a scheme and its credential (RFC 9110 section 11.4).
+  const value = prefix === scheme ? rest : rest.replace(/^[ \t]+/, "");
   if (value === "" || /[\s,]/.test(value))
     return { kind: "bad", detail: `the ${name} header is not \`${prefix}\` and one credential` };
   return { kind: "found", value };

@@ -58,7 +58,9 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
 
       rewriteTokenRequest(form, hasAuthorizationHeader) {
         const pairs = withoutResource(parseForm(form));
-        const parameter = (name: string): string | undefined => pairs.find((pair) => pair.name === name)?.value;
+        // What is sent without a value counts as left out (RFC 6749 section 3.2).
+        const parameter = (name: string): string | undefined =>
+          pairs.find((pair) => pair.name === name && pair.value !== "")?.value;
         // A client that authenticates by itself keeps its own credentials: ours would be a second, conflicting pair.
         const authenticatesItself =
           hasAuthorizationHeader ||
@@ -67,7 +69,8 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
         const isOurClient = parameter("client_id") === clientId;
         const mayCarrySecret = GRANTS_WITH_SECRET.has(parameter("grant_type") ?? "");
         if (!clientSecret || authenticatesItself || !isOurClient || !mayCarrySecret) return serialiseForm(pairs);
-        return serialiseForm([...pairs, ...parseForm(new URLSearchParams({ client_secret: clientSecret }).toString())]);
+        const others = pairs.filter(({ name }) => name !== "client_secret");
+        return serialiseForm([...others, ...parseForm(new URLSearchParams({ client_secret: clientSecret }).toString())]);
       },
     },
 

@@ -13,6 +13,8 @@ import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } fro
 
 /** Larger than any real key set, small enough to parse without blocking. */
 export const MAX_KEY_SET_BYTES = 1024 * 1024;
+/** Of a token without a `kid`: how many keys of the fitting type are tried. */
+const MAX_KEYS_TRIED = 8;
 /** A poll sees renames, symlink swaps and bind mounts, which file events miss. */
 const FILE_POLL_MS = 1_000;
 
@@ -48,13 +50,10 @@ export function keysFor(token: ParsedToken, table: KeyTable): readonly Verificat
   const candidates = token.kid === undefined ? [...table.values()].flat() : (table.get(token.kid) ?? []);
   const fitting = candidates.filter((key) => key.algorithms.includes(token.algorithm));
   if (token.kid === undefined) {
-    // Without a kid only a single possible key is unambiguous; trying them all would multiply the cost of bad tokens.
-    if (fitting.length === 1) return fitting;
-    return failure(
-      "key",
-      "the token's key is not known",
-      `the token names no kid and ${fitting.length} keys fit ${token.algorithm}`,
-    ).problem;
+    // Each key that is tried costs a verification: their number bounds what a bad token costs.
+    if (fitting.length > 0) return fitting.slice(0, MAX_KEYS_TRIED);
+    return failure("key", "the token's key is not known", `the token names no kid and no key fits ${token.algorithm}`)
+      .problem;
   }
   if (fitting.length > 0) return fitting;
   if (candidates.length > 0) {

@@ -10,7 +10,7 @@ import type { Clock } from "../lib/clock.ts";
 import { type ClaimRules, claimProblem } from "./claims.ts";
 import { type KeySet, keysFor } from "./key-set.ts";
 import { failure, freezeClaims, type ParsedToken, parseToken, type TokenClaims, type TokenProblem } from "./token.ts";
-import { verifySignature } from "./verification-key.ts";
+import { type VerificationKey, verifySignature } from "./verification-key.ts";
 
 /** About 2 KiB each: 16 MiB for the largest installations, next to nothing for small ones. */
 const MAX_CACHED_TOKENS = 8_192;
@@ -65,9 +65,12 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
       return { kind: "unavailable", retryAfterSeconds: keySet.retryAfterSeconds(), detail };
     }
     const keys = keysFor(token, table);
-    if (!Array.isArray(keys)) return { kind: "invalid", problem: keys as TokenProblem };
+    if (!isKeys(keys)) return { kind: "invalid", problem: keys };
     if (keys.some((key) => verifySignature(token, key))) return { kind: "valid", claims: freezeClaims(token.claims) };
-    const detail = `the signature does not match the key ${token.kid ?? "(the only one)"} of ${keySet.description}`;
+    const detail = `the signature does not match ${keysTried(token, keys.length)} of ${keySet.description}`;
+    // Without a kid nothing says that the right key was among them: it may have been published since.
+    if (token.kid === undefined)
+      return { kind: "invalid", problem: failure("key", "the token's key is not known", detail).problem };
     return { kind: "invalid", problem: failure("signature", "the token's signature is not valid", detail).problem };
   }
 
@@ -84,4 +87,13 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
   }
 
   return { verify, keySet };
+}
+
+function isKeys(found: ReturnType<typeof keysFor>): found is readonly VerificationKey[] {
+  return Array.isArray(found);
+}
+
+function keysTried({ kid }: ParsedToken, count: number): string {
+  if (kid !== undefined) return `the key ${kid}`;
+  return count === 1 ? "the only key that fits" : `any of the ${count} keys that fit`;
 }

@@ -11,6 +11,8 @@ export interface LoginEndpoint {
 }
 
 const PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource";
+/** Spec 2.4 and 4.1 name it literally. */
+const LITERAL_RESOURCE = `${PROTECTED_RESOURCE}/mcp`;
 const AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server";
 const OPENID_CONFIGURATION = "/.well-known/openid-configuration";
 
@@ -53,5 +55,7 @@ export function loginEndpoints(resource: string, proxiesLogin: boolean): Readonl
       add(`${AUTHORIZATION_SERVER}${suffix}/token`, "token");
     }
   }
+  // The address that the gateway promises for every protected MCP route, also where the resource has another path.
+  if (!endpoints.has(LITERAL_RESOURCE)) endpoints.set(LITERAL_RESOURCE, { kind: "protected-resource", suffix: own });
   return endpoints;
 }

@@ -136,6 +136,7 @@ routes:${route(origin, "/first")}${route(origin, "/mcp")}${route(origin, "/other
     assert.equal((await request(path, initialize(own))).status, 200);
   }
   assert.equal(await resourceAt("/.well-known/oauth-protected-resource"), `${base}/mcp`);
+  assert.equal(await resourceAt("/.well-known/oauth-protected-resource/mcp"), `${base}/mcp`);
   assert.equal(
     (await request("/mcp", initialize(token({ iss: `${ISSUER}/other` })))).status,
     401,

@@ -295,6 +295,15 @@ test("what goes wrong at a login path can be read by clients in browsers too", a
   }
 });
 
+test("the literal address answers for a resource with another path too", async () => {
+  const config = { ...realmConfig, resourceMetadata: { resource: `${BASE}/tools` } };
+  const { document } = await compile(config);
+  for (const suffix of ["/tools", "/mcp", ""]) {
+    const { resource } = (await document(`/.well-known/oauth-protected-resource${suffix}`)) as { resource: string };
+    assert.equal(resource, `${BASE}/tools`, suffix);
+  }
+});
+
 test("every path that is answered without a token is claimed for the route, and nothing else", () => {
   const paths = (config: unknown): (string | undefined)[] =>
     (mcpAuthentication.extraMatches?.(mcpAuthentication.schema.parse(config)) ?? []).map(({ exact }) => exact).sort();
@@ -641,6 +650,13 @@ for (const body of withSecret) {
   });
 }
 
+for (const empty of ["client_secret=", "client_secret", "client_assertion="]) {
+  test(`a parameter without a value counts as left out: ${empty}`, async () => {
+    const sent = new URLSearchParams((await forwardedToken(`${CODE}&${empty}`)).body);
+    assert.deepEqual(sent.getAll("client_secret"), ["planted-secret"]);
+  });
+}
+
 const withoutSecret: [string, string, Record<string, string>?][] = [
   ["another grant", "grant_type=client_credentials&client_id=client-1"],
   ["a grant in another case", "grant_type=Authorization_Code&client_id=client-1"],
@@ -648,7 +664,6 @@ const withoutSecret: [string, string, Record<string, string>?][] = [
   ["another client", "grant_type=authorization_code&client_id=other"],
   ["a parameter in another case", "Grant_Type=authorization_code&client_id=client-1"],
   ["a secret of the client's own", `${CODE}&client_secret=own`],
-  ["an empty secret of the client's own", `${CODE}&client_secret=`],
   ["an assertion of the client's own", `${CODE}&client_assertion=jwt`],
   ["an authorization header", CODE, { authorization: "Basic YTpi" }],
 ];
