@@ -112,8 +112,14 @@ function createCompiler(context: CompileContext) {
       "pathPrefix" in path ? [path.pathPrefix] : "exact" in path ? [path.exact] : [],
     );
     const scope = compileScope("route", placed, prefixes, route.closed);
+    const guards = {
+      trustedHosts: trustedHosts(route),
+      requiresCredential: [...placed, ...gatewayPolicies].some(
+        ({ kind, config }) => definitionOf(kind).requiresCredential?.(config) === true,
+      ),
+    };
     const list = route.backends
-      .map((backend) => compileBackend(backend, trustedHosts(route), scope.settings, prefixes))
+      .map((backend) => compileBackend(backend, guards, scope.settings, prefixes))
       .filter((one) => one !== undefined);
     return {
       name: route.name,
@@ -130,7 +136,7 @@ function createCompiler(context: CompileContext) {
 
   function compileBackend(
     backend: NormalBackend,
-    hosts: readonly string[],
+    guards: Pick<BackendEnv, "trustedHosts" | "requiresCredential">,
     routeSettings: Settings,
     prefixes: readonly string[],
   ): WeightedBackend | undefined {
@@ -142,7 +148,7 @@ function createCompiler(context: CompileContext) {
       const env: BackendEnv = {
         ...envFor(backend, `backend ${backend.name}`, prefixes),
         name: backend.name,
-        trustedHosts: hosts,
+        ...guards,
         environment: context.environment,
         ...context.internals,
         tls: settings.backendTls,

@@ -49,23 +49,31 @@ export function hasMarkCharacters(text: string): boolean {
   return /[\ue000-\ue002]/.test(text);
 }
 
-export type Resolved = { readonly changed: boolean; readonly text: string; readonly missing: readonly string[] };
+export type Resolved = {
+  readonly changed: boolean;
+  readonly text: string;
+  /** The variables in it, and those of them that are not set. */
+  readonly names: readonly string[];
+  readonly missing: readonly string[];
+};
 
 /** Puts the values into one parsed scalar. */
 export function resolveMarks(text: string, placeholders: readonly Placeholder[], environment: Environment): Resolved {
-  if (!text.includes("\ue000")) return { changed: false, text, missing: [] };
+  if (!text.includes("\ue000")) return { changed: false, text, names: [], missing: [] };
+  const names: string[] = [];
   const missing: string[] = [];
   const resolved = text.replace(MARK, (found) => {
     const placeholder = placeholders[indexOf(found)];
     if (!placeholder) return found;
     if (placeholder.kind === "literal") return placeholder.text;
+    names.push(placeholder.name);
     const value = Object.hasOwn(environment, placeholder.name) ? environment[placeholder.name] : undefined;
     // As in a shell, the default also stands in for an empty value.
     if (placeholder.fallback !== undefined && (value === undefined || value === "")) return placeholder.fallback;
     if (value === undefined) missing.push(placeholder.name);
     return value ?? "";
   });
-  return { changed: true, text: resolved, missing };
+  return { changed: true, text: resolved, names, missing };
 }
 
 /** The shortest placeholder is `$${`, three characters: start, one digit and end. */

@@ -83,6 +83,27 @@ for (const [name, text, lines] of refused) {
   test(`refuses ${name}`, () => assert.deepEqual(linesOf(text), lines));
 }
 
+const KEY = (value: string): string =>
+  `gateways: { default: { port: 0 } }\nroutes: [{ name: web, policies: { apiKey: { keys: [{ key: ${value} }] } } }]`;
+const variables: [name: string, value: string, environment: Record<string, string>, lines: string[]][] = [
+  ["a number", "${KEY}", { KEY: "12345678" }, []],
+  ["true", "${KEY}", { KEY: "true" }, []],
+  ["the word null", "${KEY}", { KEY: "null" }, []],
+  ["nothing", "${KEY}", { KEY: "" }, ["the environment variable KEY is empty"]],
+  ["nothing, in quotes", '"${KEY}"', { KEY: "" }, ["the environment variable KEY is empty"]],
+  ["nothing, twice", "${A}${B}", { A: "", B: "" }, ["the environment variables A, B are empty"]],
+];
+for (const [name, value, environment, lines] of variables) {
+  test(`a string field whose variable holds ${name}`, () => {
+    const loaded = loadConfig([{ file: "c.yaml", text: KEY(value) }], environment);
+    const problems = loaded.ok ? [] : loaded.problems.map(({ message }) => message);
+    assert.deepEqual(problems, lines);
+    if (!loaded.ok) return;
+    const [policy] = loaded.config.routes[0]?.policies ?? [];
+    assert.deepEqual((policy?.config as { keys: unknown }).keys, [{ key: environment.KEY }]);
+  });
+}
+
 test("names of an object's own members are names of gateways", () => {
   const text = "gateways: { constructor: { port: 0 } }\nroutes: [{ name: toString, gateways: [constructor] }]";
   assert.deepEqual(linesOf(text), []);

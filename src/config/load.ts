@@ -98,7 +98,7 @@ function isResource(document: SourceDocument): boolean {
 }
 
 function emptyDocument(file: string): SourceDocument {
-  return { file, value: {}, position: () => ({ file, line: 1, column: 1 }) };
+  return { file, value: {}, position: () => ({ file, line: 1, column: 1 }), fromEnvironment: () => undefined };
 }
 
 function readText(file: string): string {

@@ -6,6 +6,7 @@ import type { z } from "zod";
 import { suggestion } from "../cel/nearest-name.ts";
 import { ConfigError } from "../core/errors.ts";
 import { isSecretSchema } from "../core/schema.ts";
+import { withEnvironmentTexts } from "./environment-texts.ts";
 import { fieldHint, quotesHint } from "./field-hints.ts";
 import { knownKeys, schemaAt } from "./schema-walk.ts";
 import { byPlace, type Path, pathText, type SourceDocument } from "./yaml-source.ts";
@@ -22,7 +23,11 @@ export function validate<Schema extends z.ZodType>(
   value: unknown = document.value,
   base: Path = [],
 ): Validated<z.output<Schema>> {
-  const parsed = schema.safeParse(value);
+  let parsed = schema.safeParse(value);
+  if (!parsed.success) {
+    const texts = withEnvironmentTexts(value, parsed.error.issues, document, base);
+    if (texts !== undefined) parsed = schema.safeParse(texts);
+  }
   if (parsed.success) return { ok: true, value: parsed.data };
   const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, schema, document, base, value));
   return { ok: false, problems: unique(problems).sort(byPlace) };
@@ -55,6 +60,15 @@ function problemsOf(
   if (issue.code === "invalid_union") return unionProblems(issue, schema, document, base, root);
   if (issue.code === "invalid_key")
     return [new ConfigError(document.position(path, "key"), pathText(path), issue.issues[0]?.message ?? issue.message)];
+  const environment = document.fromEnvironment(path);
+  if (environment?.text === "") {
+    const [name, ...more] = environment.names;
+    const message =
+      more.length === 0
+        ? `the environment variable ${name} is empty`
+        : `the environment variables ${environment.names.join(", ")} are empty`;
+    return [new ConfigError(document.position(path), pathText(path), message)];
+  }
   return [
     new ConfigError(
       document.position(path),

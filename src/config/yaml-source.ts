@@ -36,6 +36,13 @@ export interface SourceDocument {
   readonly value: unknown;
   /** Where the value (or, with `key`, its key) stands; the nearest parent if it does not exist. */
   position(path: Path, at?: "key" | "value"): Position;
+  /** What the environment made of the value there, before YAML gave it a type; undefined if it names no variable. */
+  fromEnvironment(path: Path): EnvironmentText | undefined;
+}
+
+export interface EnvironmentText {
+  readonly text: string;
+  readonly names: readonly string[];
 }
 
 export interface ParsedSource {
@@ -73,11 +80,12 @@ export function parseSource(file: string, text: string, environment: Environment
       problems.push(...syntaxProblems(errors, marked.text, at, TOO_DEEP));
       continue;
     }
-    const found = resolveDocument(document, marked.placeholders, environment, at);
+    const texts = new Map<unknown, EnvironmentText>();
+    const found = resolveDocument(document, marked.placeholders, environment, at, texts);
     problems.push(...found);
     if (found.length > 0) continue;
     try {
-      documents.push(sourceDocument(file, document, at));
+      documents.push(sourceDocument(file, document, at, texts));
     } catch (error) {
       // Aliases of aliases that would grow without end, or an alias inside of what it stands for.
       const reason = `the aliases cannot be expanded: ${aliasMessage(error as Error)}`;
@@ -117,6 +125,7 @@ function resolveDocument(
   placeholders: readonly Placeholder[],
   environment: Environment,
   at: (offset: number) => Position,
+  texts: Map<unknown, EnvironmentText>,
 ): ConfigError[] {
   const problems: ConfigError[] = [];
   let aliases = 0;
@@ -142,7 +151,9 @@ function resolveDocument(
         problems.push(new ConfigError(at(startOf(node)), "", TOO_DEEP));
         return visit.BREAK;
       }
-      resolveScalar(node, () => pathText(pathOf(path, node)), document, placeholders, environment, at, problems);
+      const place = (): string => pathText(pathOf(path, node));
+      const resolved = resolveScalar(node, place, document, placeholders, environment, at, problems);
+      if (resolved) texts.set(node, resolved);
       return undefined;
     },
   });
@@ -158,18 +169,19 @@ function resolveScalar(
   environment: Environment,
   at: (offset: number) => Position,
   problems: ConfigError[],
-): void {
-  if (typeof node.value !== "string") return;
+): EnvironmentText | undefined {
+  if (typeof node.value !== "string") return undefined;
   if (node.value.includes("${")) {
     problems.push(new ConfigError(at(startOf(node)), path(), MALFORMED));
-    return;
+    return undefined;
   }
   const resolved = resolveMarks(node.value, placeholders, environment);
-  if (!resolved.changed) return;
+  if (!resolved.changed) return undefined;
   for (const name of resolved.missing)
     problems.push(new ConfigError(at(startOf(node)), path(), `environment variable not found: ${name}`));
   // A plain scalar gets its type from what it says now: `port: ${PORT}` is a number.
   node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
+  return resolved;
 }
 
 /** The value of a plain scalar by the rules of the YAML core schema. */
@@ -183,30 +195,40 @@ function retyped(text: string, document: Document.Parsed): unknown {
   return text;
 }
 
-function sourceDocument(file: string, document: Document.Parsed, at: (offset: number) => Position): SourceDocument {
+function sourceDocument(
+  file: string,
+  document: Document.Parsed,
+  at: (offset: number) => Position,
+  texts: ReadonlyMap<unknown, EnvironmentText>,
+): SourceDocument {
   const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES });
   refuseCycles(value);
+
+  /** The node at the path and where it starts; of the nearest parent if there is none. */
+  function find(path: Path, what: "key" | "value"): { node: unknown; start: number } {
+    let node: unknown = document.contents;
+    let start = startOf(node);
+    for (const key of path) {
+      if (node instanceof Alias) node = node.resolve(document);
+      if (isMap(node)) {
+        const pair = node.items.find((item) => keyOf(item) === String(key));
+        if (!pair) return { node: undefined, start };
+        start = what === "key" ? startOf(pair.key) : startOf(pair.value ?? pair.key, startOf(pair.key));
+        node = pair.value;
+      } else if (isSeq(node)) {
+        node = node.items[Number(key)];
+        if (node === undefined || node === null) return { node: undefined, start };
+        start = startOf(node, start);
+      } else return { node: undefined, start };
+    }
+    return { node: node instanceof Alias ? node.resolve(document) : node, start };
+  }
+
   return {
     file,
     value,
-    position(path, what = "value") {
-      let node: unknown = document.contents;
-      let start = startOf(node);
-      for (const key of path) {
-        if (node instanceof Alias) node = node.resolve(document);
-        if (isMap(node)) {
-          const pair = node.items.find((item) => keyOf(item) === String(key));
-          if (!pair) break;
-          start = what === "key" ? startOf(pair.key) : startOf(pair.value ?? pair.key, startOf(pair.key));
-          node = pair.value;
-        } else if (isSeq(node)) {
-          node = node.items[Number(key)];
-          if (node === undefined || node === null) break;
-          start = startOf(node, start);
-        } else break;
-      }
-      return at(start);
-    },
+    position: (path, what = "value") => at(find(path, what).start),
+    fromEnvironment: (path) => texts.get(find(path, "value").node),
   };
 }
 

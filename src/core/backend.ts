@@ -60,6 +60,8 @@ export interface BackendEnv extends CompileEnv {
   readonly name: string;
   /** Host names that the configuration itself vouches for: those of the route and of its policies' URLs. */
   readonly trustedHosts: readonly string[];
+  /** Every request on the route carried a credential that was checked: pages of other sites cannot send one. */
+  readonly requiresCredential: boolean;
   /** The variables of the gateway's own process, for children that may inherit some. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** How the backend's TLS is set up, if a `backendTLS` policy says so. */

@@ -116,6 +116,11 @@ export interface LimitReading {
   readonly share: number;
 }
 
+/** What a limit took for a request and can give back. */
+export interface ChargeTaken {
+  giveBack(): void;
+}
+
 /** One policy's verdict, kept for every request so that a refusal can be explained afterwards. */
 export interface Step {
   readonly phase: "gateway" | "route" | "backend";
@@ -174,6 +179,8 @@ export class Exchange implements Linked<Exchange> {
   credential: { readonly header: string; readonly value: string } | undefined = undefined;
   /** What the limits of all scopes said at admission; the smallest share left is what the client is told. */
   limits: LimitReading[] | undefined = undefined;
+  /** What limits took for this request: given back if a policy refuses it. */
+  charges: ChargeTaken[] | undefined = undefined;
   /** Query parameters of the same kind. */
   credentialQuery: string[] | undefined = undefined;
   /** Whether the route's cors policy allows the request's Origin; undefined without such a policy or Origin. */

@@ -35,7 +35,7 @@ export interface Hooks {
   request?(exchange: Exchange): HookResult;
   /**
    * The request is authenticated and authorised. Returns a charge that is applied only after every admit hook of
-   * every scope agreed, so that a request refused by one limit costs nothing in the others.
+   * every scope agreed; if anything refuses the request later, it is given back: a refused request costs nothing.
    */
   admit?(exchange: Exchange): Charge | undefined;
   /** The body was parsed as an LLM request; the same two steps as `admit`, for token limits. */
@@ -56,9 +56,12 @@ export interface Hooks {
 
 /** What an admission hook does once all agreed. It may still refuse, if others took the last in the meantime. */
 export interface Charge {
-  (): void;
-  /** Asks a service that counts with its answer: after every local check, before any local charge. */
-  readonly confirm?: () => Promise<void>;
+  /** Takes what is counted here. */
+  take(): void;
+  /** Gives it back: the request was refused after all. */
+  giveBack(): void;
+  /** Asks a service that counts with its answer: after everything that is counted here was taken. */
+  confirm?(): Promise<void>;
 }
 
 export interface Settings {
@@ -148,6 +151,8 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   readonly merge?: "innermost";
   /** `security`: if it cannot be compiled its targets are closed, and a reload that removes it is logged. */
   readonly role?: "security";
+  /** No request passes without a credential that it checked: a web page cannot attach one by itself. */
+  requiresCredential?(config: z.output<Schema>): boolean;
   /** Host names in its configuration by which clients may call the gateway, for example that of the resource URL. */
   trustedHosts?(config: z.output<Schema>): readonly string[];
   /** Paths that the policy answers besides the route's own matches, for example well-known documents. */

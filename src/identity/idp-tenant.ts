@@ -70,7 +70,10 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
         const mayCarrySecret = GRANTS_WITH_SECRET.has(parameter("grant_type") ?? "");
         if (!clientSecret || authenticatesItself || !isOurClient || !mayCarrySecret) return serialiseForm(pairs);
         const others = pairs.filter(({ name }) => name !== "client_secret");
-        return serialiseForm([...others, ...parseForm(new URLSearchParams({ client_secret: clientSecret }).toString())]);
+        return serialiseForm([
+          ...others,
+          ...parseForm(new URLSearchParams({ client_secret: clientSecret }).toString()),
+        ]);
       },
     },
 

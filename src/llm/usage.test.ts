@@ -93,9 +93,14 @@ const cases: { name: string; usage: unknown; expected: ReturnType<typeof readUsa
   },
   { name: "nothing in a negative count", usage: { total_tokens: -1e6 }, expected: undefined },
   {
-    name: "nothing in counts beyond all bounds",
+    name: "counts beyond all bounds as the bound, and nothing in what is no number",
     usage: { prompt_tokens: 1e308, completion_tokens: Number.NaN },
-    expected: undefined,
+    expected: { inputTokens: 1e9, outputTokens: 0, totalTokens: 1e9 },
+  },
+  {
+    name: "ten thousand million tokens as the bound",
+    usage: { prompt_tokens: 1e10, completion_tokens: 5 },
+    expected: { inputTokens: 1e9, outputTokens: 5, totalTokens: 1e9 + 5 },
   },
   { name: "nothing in strings", usage: { prompt_tokens: "12" }, expected: undefined },
   { name: "nothing in an empty object", usage: {}, expected: undefined },

@@ -19,7 +19,7 @@ export interface Usage {
   readonly reasoningTokens?: number;
 }
 
-/** More than any model can read or write: a larger number is a mistake. */
+/** More than any model can read or write: a larger number counts as this much. */
 const MAX_TOKENS = 1_000_000_000;
 
 /** The usage in a provider's usage object, or undefined if it holds no count. */
@@ -176,9 +176,9 @@ function sum(counts: {
   return usage;
 }
 
-/** A whole number from 0 to the limit; anything else is no count. */
+/** A whole number from 0 to the limit. A larger one is held to it: dropped, it would cost less than it says. */
 function count(value: unknown): number | undefined {
-  return typeof value === "number" && value >= 0 && value <= MAX_TOKENS ? Math.floor(value) : undefined;
+  return typeof value === "number" && value >= 0 ? Math.floor(Math.min(value, MAX_TOKENS)) : undefined;
 }
 
 function members(value: unknown): Members {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Exchange, NO_BODY } from "../core/exchange.ts";
 import { HeaderList } from "../lib/headers.ts";
-import { guardOrigin, trustedHosts } from "./origin-guard.ts";
+import { ANY_HOST, guardOrigin, trustedHosts } from "./origin-guard.ts";
 
 function exchange(parts: { host: string; origin?: string; peer?: string; originAllowed?: boolean }): Exchange {
   const made = new Exchange({
@@ -48,6 +48,11 @@ const allowed = [
 for (const { name, ...parts } of allowed) {
   test(`lets ${name} pass`, () => guardOrigin(exchange(parts), trusted));
 }
+
+test("any host passes where a credential is required, but a foreign origin does not", () => {
+  guardOrigin(exchange({ host: "gw.example.com" }), ANY_HOST);
+  assert.throws(() => guardOrigin(exchange({ host: "gw.example.com", origin: "https://evil.example" }), ANY_HOST));
+});
 
 const denied = [
   { name: "a foreign name over loopback", host: "evil.example", setting: /allowedHosts/ },

@@ -1,7 +1,8 @@
 /**
  * Stops web pages from reaching MCP servers behind the gateway (DNS rebinding and plain cross-site requests).
  * A request with an `Origin` passes if the route's `cors` allows it, if it is our own origin, or a loopback one;
- * a request that arrives over a loopback address must name a loopback host, or one that the configuration names.
+ * a request that arrives over a loopback address must name a loopback host, or one that the configuration names,
+ * unless the route requires a credential: a page cannot attach one, so any host may be asked for.
  */
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
@@ -10,6 +11,9 @@ import type { Exchange } from "../core/exchange.ts";
 export interface TrustedHosts {
   has(host: string): boolean;
 }
+
+/** For routes that require a credential. */
+export const ANY_HOST: TrustedHosts = { has: () => true };
 
 export function trustedHosts(names: readonly string[]): TrustedHosts {
   const exact = new Set(names.map(hostNameOf));

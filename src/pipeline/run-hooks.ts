@@ -49,8 +49,7 @@ export function runRequestHooks(
     try {
       result = policy.hooks.request?.(run.exchange);
     } catch (error) {
-      note(run, phase, policy.kind, "request", startedMs, "refused", error);
-      run.fail(error);
+      refuse(run, phase, policy.kind, "request", startedMs, error);
       return;
     }
     if (result instanceof Promise) {
@@ -61,10 +60,7 @@ export function runRequestHooks(
             if (reply) done(reply);
             else runRequestHooks(run, phase, policies, done, i + 1);
           },
-          (error) => {
-            note(run, phase, policy.kind, "request", startedMs, "refused", error);
-            run.fail(error);
-          },
+          (error) => refuse(run, phase, policy.kind, "request", startedMs, error),
         )
         .catch(run.fail);
       return;
@@ -92,8 +88,9 @@ interface Admitted extends ScopedPolicy {
 }
 
 /**
- * Admission in three steps, so that a refusal costs nothing anywhere: every hook is asked, then outside services are
- * (they count with their answer), then everything that is counted here is charged.
+ * Admission in three steps, so that a refusal costs nothing anywhere: every hook is asked, then everything that is
+ * counted here is taken (without a pause, so that concurrent requests never get more than there is), then outside
+ * services are asked, which count with their answer. What a refusal comes after is given back.
  */
 export function runAdmission(
   run: HookRun,
@@ -108,16 +105,18 @@ export function runAdmission(
       const charge = policy.hooks[hook]?.(run.exchange);
       if (charge) admitted.push({ phase, policy, charge });
     } catch (error) {
-      note(run, phase, policy.kind, hook, startedMs, "refused", error);
-      run.fail(error);
+      refuse(run, phase, policy.kind, hook, startedMs, error);
       return;
     }
     note(run, phase, policy.kind, hook, startedMs, "passed");
   }
-  confirm(run, hook, admitted, 0, () => {
-    for (const { charge } of admitted) charge();
-    done();
-  });
+  const { exchange } = run;
+  for (const { charge } of admitted) {
+    charge.take();
+    if (exchange.charges === undefined) exchange.charges = [charge];
+    else exchange.charges.push(charge);
+  }
+  confirm(run, hook, admitted, 0, done);
 }
 
 function confirm(
@@ -128,19 +127,17 @@ function confirm(
   done: () => void,
 ): void {
   const next = admitted.findIndex(({ charge }, i) => i >= from && charge.confirm !== undefined);
-  if (next < 0) {
+  const { phase, policy, charge } = admitted[next] ?? {};
+  const asked = charge?.confirm?.();
+  if (phase === undefined || policy === undefined || asked === undefined) {
     done();
     return;
   }
-  const { phase, policy, charge } = admitted[next] as Admitted;
   const startedMs = run.clock.monotonicMs();
-  (charge.confirm as () => Promise<void>)()
+  asked
     .then(
       () => confirm(run, hook, admitted, next + 1, done),
-      (error) => {
-        note(run, phase, policy.kind, hook, startedMs, "refused", error);
-        run.fail(error);
-      },
+      (error) => refuse(run, phase, policy.kind, hook, startedMs, error),
     )
     .catch(run.fail);
 }
@@ -176,6 +173,22 @@ export function runResponseHooks(
     show(run, phase, kind, "response", startedMs, "passed");
   }
   done();
+}
+
+/** A policy does not let the request pass: what limits took for it goes back. */
+function refuse(
+  run: HookRun,
+  phase: Phase,
+  kind: string,
+  moment: PolicyMoment,
+  startedMs: number,
+  error: unknown,
+): void {
+  const { charges } = run.exchange;
+  run.exchange.charges = undefined;
+  if (charges) for (const charge of charges) charge.giveBack();
+  note(run, phase, kind, moment, startedMs, "refused", error);
+  run.fail(error);
 }
 
 function note(

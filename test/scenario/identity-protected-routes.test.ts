@@ -144,6 +144,48 @@ routes:${route(origin, "/first")}${route(origin, "/mcp")}${route(origin, "/other
   );
 });
 
+const GUARDED: [name: string, policy: (origin: string) => string, host: string, status: number][] = [
+  ["a route that requires a token", (origin) => tokenPolicy(origin), "gw.example.com", 200],
+  [
+    "a route that takes tokens but requires none",
+    (origin) => tokenPolicy(origin, "mode: optional, "),
+    "gw.example.com",
+    403,
+  ],
+  [
+    "the host of its own resource",
+    () => tokenPolicy("https://mcp.example.test", "mode: optional, "),
+    "mcp.example.test",
+    200,
+  ],
+  ["a route with no authentication", () => "cors: { allowOrigins: ['*'] }", "gw.example.com", 403],
+];
+
+function tokenPolicy(origin: string, more = ""): string {
+  return `mcpAuthentication: { ${more}issuer: "${ISSUER}", audiences: [gateway], jwks: ./jwks.json, resourceMetadata: { resource: "${origin}/mcp" } }`;
+}
+
+for (const [name, policy, host, status] of GUARDED) {
+  test(`over loopback with a Host of another machine: ${name} → ${status}`, async (context) => {
+    const { base } = kept(
+      context,
+      await startProtectedGateway(
+        (origin) => `mcp: { port: 0, targets: [${DEMO_TARGET}], policies: { ${policy(origin)} } }`,
+        { files: KEYS_FILE },
+      ),
+    );
+    const { body, headers } = initialize(token()) as { body: string; headers: Record<string, string> };
+    const lines = Object.entries({ ...headers, "content-length": String(body.length) }).map(
+      ([header, value]) => `${header}: ${value}\r\n`,
+    );
+    const answer = await rawRequest(
+      Number(new URL(base).port),
+      `POST /mcp HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n${lines.join("")}\r\n${body}`,
+    );
+    assert.equal(answer.status, status, answer.text);
+  });
+}
+
 test("paths that look like documents or the endpoint get nothing without a token", async (context) => {
   const { request } = kept(
     context,

@@ -76,6 +76,22 @@ test("a policy limits the route that it targets, and the dump shows the resource
   );
 });
 
+test("a target that is named twice is charged once", async (t) => {
+  const ref = "{ group: gateway.networking.k8s.io, kind: HTTPRoute, name: web }";
+  const gateway = await start(
+    t,
+    (host) =>
+      standalone(host) +
+      policy("limits", "HTTPRoute", "web", "{ rateLimit: { local: [{ requests: 3, unit: Hours }] } }").replace(
+        /targetRefs: .*/,
+        `targetRefs: [${ref}, ${ref}]`,
+      ),
+  );
+  assert.deepEqual(await statuses(`${gateway.url()}/web`, 4), [200, 200, 200, 429]);
+  const [resource] = await dumpedPolicies(gateway);
+  assert.match(resource?.status?.ancestors[0]?.conditions[0]?.message ?? "", /targetRefs\[1\] repeats HTTPRoute/);
+});
+
 test("a policy on a Gateway is one ceiling over its routes", async (t) => {
   const gateway = await start(
     t,

@@ -201,6 +201,18 @@ for (const { kind, backend } of BACKENDS) {
     assert.deepEqual(await statuses(gateway, 2, { model: "b" }), [200, 429]);
   });
 
+  test(`${kind}: a call that the token limit refuses costs no request`, async (t) => {
+    const limits = "[{ requests: 5, unit: Hours }, { tokens: 30, unit: Minutes }]";
+    const { gateway, clock } = await setUp(t, backend, limits);
+    assert.deepEqual(await statuses(gateway, 4), [200, 429, 429, 429]);
+    for (let i = 0; i < 4; i++) {
+      clock.advance(60_000);
+      assert.deepEqual(await statuses(gateway, 2), [200, 429], `window ${i}`);
+    }
+    clock.advance(60_000);
+    assert.deepEqual(await statuses(gateway, 1), [429], "five requests were admitted");
+  });
+
   test(`${kind}: request and token limits stand side by side`, async (t) => {
     const { gateway } = await setUp(t, backend, "[{ tokens: 1000, unit: Hours }, { requests: 2, unit: Minutes }]");
     assert.deepEqual(await statuses(gateway, 3), [200, 200, 429]);

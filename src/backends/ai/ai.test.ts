@@ -16,7 +16,14 @@ import { fixedValue } from "./renewed.ts";
 import { type AiConfig, aiSchema } from "./schema.ts";
 import { Health } from "./target.ts";
 
-const env: BackendEnv = { ...testEnv, name: "route0/backend0", tls: undefined, trustedHosts: [], environment: {} };
+const env: BackendEnv = {
+  ...testEnv,
+  name: "route0/backend0",
+  tls: undefined,
+  trustedHosts: [],
+  requiresCredential: false,
+  environment: {},
+};
 const parse = (config: unknown): AiConfig => aiSchema.parse(config);
 const demo = { provider: { demo: {} } };
 

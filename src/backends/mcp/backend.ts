@@ -25,7 +25,7 @@ import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../m
 import { factsOf } from "../../mcp/message-facts.ts";
 import { isModern, modernPost } from "../../mcp/modern-downstream.ts";
 import { isOldTransport, requireStream, singleMessage } from "../../mcp/old-transport.ts";
-import { guardOrigin, trustedHosts } from "../../mcp/origin-guard.ts";
+import { ANY_HOST, guardOrigin, trustedHosts } from "../../mcp/origin-guard.ts";
 import type { Session } from "../../mcp/session.ts";
 import { ownerOf } from "../../mcp/session-owner.ts";
 import { type McpConfig, mcpSchema } from "../../mcp/target-config.ts";
@@ -74,7 +74,7 @@ export const mcp = defineBackend({
 });
 
 function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: BackendEnv): Backend {
-  const trusted = trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
+  const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
   const demands = new Demands();
 
   function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {

@@ -10,7 +10,15 @@ const source = {
   read: async (name: string) =>
     name === "about" ? { status: 200, type: "application/json", body: Buffer.from("{}") } : undefined,
 };
-const env = { ...testEnv, name: "ui", trustedHosts: [], environment: {}, tls: undefined, uiSource: source };
+const env = {
+  ...testEnv,
+  name: "ui",
+  trustedHosts: [],
+  requiresCredential: false,
+  environment: {},
+  tls: undefined,
+  uiSource: source,
+};
 
 function ask(
   loopbackOnly: boolean,

@@ -62,7 +62,7 @@ export function translatePolicy(
   if (context.isDuplicate) fault(["metadata", "name"], "another GatewayPolicy has this name", false);
   const isRefused = faults.length > 0;
 
-  const { outcomes, targets, meant } = resolveTargets(spec, namespace, context, problems);
+  const { outcomes, targets, meant, repeated } = resolveTargets(spec, namespace, context, problems);
   if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is needed", false);
   const validParts = checkParts(spec, context.parts, document, fault);
 
@@ -113,8 +113,10 @@ export function translatePolicy(
 
   const shownSpec = context.shown(value.spec);
   const metadata = metadataOf(value, { namespace, name }, shownSpec, context.previous);
-  const hasValidPart = !isRefused && (targets.length === 0 ? validParts.length > 0 : attachments.length > 0);
-  const accepted = acceptance(faults, hasValidPart, closures.length > 0);
+  // A policy without any target says nothing; one whose targets are not there yet may find them later.
+  const hasValidPart =
+    !isRefused && outcomes.length > 0 && (targets.length === 0 ? validParts.length > 0 : attachments.length > 0);
+  const accepted = withNotes(acceptance(faults, hasValidPart, closures.length > 0), repeated);
   const self: ObjectReference = { group: POLICY_API_GROUP, kind: "GatewayPolicy", namespace, name };
   return {
     resource: {
@@ -143,6 +145,10 @@ function acceptance(faults: readonly ConfigError[], hasValidPart: boolean, isClo
   if (hasValidPart) return { isTrue: true, reason: "PartiallyValid", message };
   const isConflict = faults.every((fault) => / already has \S+ from /.test(fault.message));
   return { isTrue: false, reason: isConflict ? "Conflicted" : "Invalid", message };
+}
+
+function withNotes(verdict: Verdict, notes: readonly string[]): Verdict {
+  return notes.length === 0 ? verdict : { ...verdict, message: [verdict.message, ...notes].join("; ") };
 }
 
 /** An API server counts generations; for files they are counted here, by changes of the spec. */

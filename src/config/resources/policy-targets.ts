@@ -30,6 +30,8 @@ export interface ResolvedTargets {
   readonly targets: readonly ResolvedTarget[];
   /** Targets of references that are wrong in another field: surely meant, but not reached. */
   readonly meant: readonly ResolvedTarget[];
+  /** Where an entry names a target that an earlier one names: it counts once. */
+  readonly repeated: readonly string[];
 }
 
 export function resolveTargets(
@@ -41,6 +43,8 @@ export function resolveTargets(
   const outcomes: TargetOutcome[] = [];
   const targets: ResolvedTarget[] = [];
   const meant: ResolvedTarget[] = [];
+  const repeated: string[] = [];
+  const seen = new Set<string>();
   const refs = listOf(spec.targetRefs);
   if (refs.length > MAX_TARGETS)
     problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are taken, the others are left out`);
@@ -77,10 +81,18 @@ export function resolveTargets(
       outcomes.push({ reference, gateways: [], missing: { isTrue: false, reason, message: found } });
       continue;
     }
+    const key = `${found.target.scope} ${referenceText(found.target.reference)}`;
+    if (seen.has(key)) {
+      const message = `repeats ${referenceText(found.target.reference)}, which counts once`;
+      problems.add(path, message);
+      repeated.push(`${pathText(path)} ${message}`);
+      continue;
+    }
+    seen.add(key);
     targets.push(found.target);
     outcomes.push({ reference, gateways: found.gateways, missing: undefined });
   }
-  return { outcomes, targets, meant };
+  return { outcomes, targets, meant, repeated };
 }
 
 function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: string): ObjectReference {

@@ -246,12 +246,27 @@ test("one missing target does not keep the policy from the others", () => {
   assert.equal(result.attachments.length, 1);
 });
 
-test("a policy without targets says so on itself", () => {
-  assert.deepEqual(conditions(translate(policy(LIMIT)).policies[0]), [
-    "GatewayPolicy limits: Accepted True PartiallyValid: spec.targetRefs: a list with at least one target is needed",
-    "GatewayPolicy limits: Attached False Invalid: Not attached: the policy has no usable target",
-  ]);
-});
+for (const refs of ["", "targetRefs: []\n", "targetRefs: {}\n", "targetRefs: null\n", "targetRefs: web\n"]) {
+  test(`a policy without targets is not accepted and says so on itself: ${JSON.stringify(refs)}`, () => {
+    assert.deepEqual(conditions(translate(policy(`${refs}${LIMIT}`)).policies[0]), [
+      "GatewayPolicy limits: Accepted False Invalid: spec.targetRefs: a list with at least one target is needed",
+      "GatewayPolicy limits: Attached False Invalid: Not attached: the policy has no usable target",
+    ]);
+  });
+}
+
+const REPEATED = ["", ", namespace: default"];
+for (const more of REPEATED) {
+  test(`a target that is named twice counts once, and the status says so${more}`, () => {
+    const ref = "{ group: gateway.networking.k8s.io, kind: HTTPRoute, name: web";
+    const result = translate(policy(`targetRefs: [${ref} }, ${ref}${more} }]\n${LIMIT}`));
+    assert.equal(result.attachments.length, 1);
+    assert.deepEqual(conditions(result.policies[0]), [
+      "Gateway default: Accepted True Valid: Policy accepted; spec.targetRefs[1] repeats HTTPRoute default/web, which counts once",
+      "Gateway default: Attached True Attached: Attached to all targets",
+    ]);
+  });
+}
 
 test("one bad policy does not stop the others", () => {
   const bad = policy(`${WEB}\ntraffic: { rateLimit: 5 }`, "bad");

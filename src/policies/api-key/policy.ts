@@ -33,6 +33,7 @@ export const apiKey = definePolicy({
   doc: "Requires one of the configured API keys; its metadata is readable as `apiKey.<field>`.",
   scopes: ["gateway", "route"],
   role: "security",
+  requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema: z.strictObject({
     mode: authenticationMode.optional(),
     keys: z

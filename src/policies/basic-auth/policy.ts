@@ -19,6 +19,7 @@ export const basicAuth = definePolicy({
   doc: "Requires a user name and password of an htpasswd file.",
   scopes: ["gateway", "route"],
   role: "security",
+  requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema: z.strictObject({
     mode: authenticationMode.optional(),
     htpasswd: z

@@ -15,6 +15,7 @@ export const jwtAuth = definePolicy({
   doc: "Requires a bearer token (JWT) of an identity provider.",
   scopes: ["gateway", "route"],
   role: "security",
+  requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema: z.strictObject({
     mode: authenticationMode.optional(),
     issuer: httpUrl().describe("The issuer of accepted tokens, exactly as their `iss` claim has it."),

@@ -101,7 +101,10 @@ export const mcpAuthentication = definePolicy({
   doc: "Requires a bearer token of an external identity provider and lets MCP clients find and log in to it.",
   scopes: ["route"],
   role: "security",
+  requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema,
+
+  trustedHosts: ({ resourceMetadata: { resource } }) => [new URL(resource).hostname],
 
   extraMatches(config) {
     return [...endpointsOf(config).keys()].map((exact) => ({ exact }));

@@ -106,6 +106,22 @@ test("a refusal carries the service's own headers and body; the vendor's header 
   assert.equal(exchange.request.headers.get("x-tier"), "gold");
 });
 
+test("the first call waits for the client to be loaded and connected: its time limit counts from there", async (t) => {
+  const started = await service(t, USER_LIMIT);
+  // Loading the library takes longer than this; the call itself is answered at once.
+  const scopes = compile(t, { host: started.host, timeout: "100ms" });
+  assert.equal(await outcome(scopes, limitExchange(alice)), undefined);
+});
+
+test("a service that refuses without naming its limit: no limit is invented", async (t) => {
+  const started = await service(t);
+  const scopes = compile(t, { host: started.host });
+  started.answer = () => ({ overallCode: "OVER_LIMIT", statuses: [{ code: "OVER_LIMIT" }] });
+  const refused = await outcome(scopes, limitExchange(alice));
+  assert.equal(refused?.code, "rate_limited");
+  assert.deepEqual(refused?.headers, {});
+});
+
 test("a value that is empty or fails is sent as one shared value and is not exempt", async (t) => {
   const { host, calls } = await service(t, { ...USER_LIMIT, limit: 1 });
   const scopes = compile(t, { host });

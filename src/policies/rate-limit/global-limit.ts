@@ -147,8 +147,7 @@ function valuesOf({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescr
 }
 
 function refuse(exchange: Exchange, config: GlobalLimitConfig, answer: ServiceAnswer): GatewayError {
-  const reading = answer.reading ?? { limit: "0", remaining: 0, resetSeconds: 1, share: 0 };
-  return refusal(exchange, reading, {
+  return refusal(exchange, answer.reading, {
     detail: `the rate limit service ${config.host} refused (domain ${config.domain})`,
     headers: answer.responseHeaders,
     ...(answer.body === undefined ? {} : { message: answer.body }),

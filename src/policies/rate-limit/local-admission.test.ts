@@ -5,7 +5,7 @@ import { limitEnv, limitExchange, request, settleAll } from "../../../test/suppo
 import type { Exchange, Facts } from "../../core/exchange.ts";
 import type { Hooks } from "../../core/policy.ts";
 import { BucketStore } from "./bucket-store.ts";
-import { settle, take } from "./local-admission.ts";
+import { LocalCharge } from "./local-admission.ts";
 import type { LocalLimit } from "./local-limit.ts";
 import { rateLimit } from "./policy.ts";
 
@@ -19,10 +19,12 @@ test("a settlement for a bucket that was evicted meanwhile charges its successor
     show: String,
     refused: () => undefined,
   };
-  const [debit] = take([limit], ["a"], 10, limitExchange(), 0);
-  assert.ok(debit);
+  let nowMs = 0;
+  const charge = new LocalCharge([limit], ["a"], 10, limitExchange(), () => nowMs);
+  charge.take();
   store.take(store.open("b", 1), 1);
-  settle(debit, 70, 2);
+  nowMs = 2;
+  charge.settle(70);
   assert.equal(store.remaining(store.find("a", 2)), 30);
 });
 
@@ -119,8 +121,9 @@ test("over any sequence of requests, calls, settlements, clock jumps and reloads
             ...(isCall ? { llm: { estimatedTokens: step.estimate } } : {}),
           });
           const passesRequests = requests.left(nowMs) >= 1;
-          if (passesRequests) requests.charge(1, nowMs);
           const expected = passesRequests && (!isCall || (tokens.left(nowMs) >= 1 && ceiling.left(nowMs) >= 1));
+          // What the token limits refuse costs no request either; but the first use starts the window.
+          if (passesRequests) requests.charge(expected ? 1 : 0, nowMs);
           assert.equal(await attempt(exchange), expected);
           if (!expected || !isCall) continue;
           const taken = [tokens.charge(step.estimate, nowMs), ceiling.charge(step.estimate, nowMs)] as const;

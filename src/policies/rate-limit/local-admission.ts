@@ -1,9 +1,10 @@
 /**
- * Admission by local limits: all entries are asked, and only when all limits of all scopes agreed is anything taken.
- * Another hook may have waited in between, so taking asks once more: concurrent requests never get more than there is.
+ * Admission by local limits: all entries are asked, and only when all limits of all scopes agreed is anything taken,
+ * in the same turn of the loop. If something refuses the request later, what was taken is given back.
  */
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
+import type { Charge } from "../../core/policy.ts";
 import { type LocalLimit, readingOf } from "./local-limit.ts";
 import { addReading, refusal } from "./readings.ts";
 import { NO_SLOT } from "./slot-lists.ts";
@@ -11,7 +12,7 @@ import { NO_SLOT } from "./slot-lists.ts";
 type Keys = readonly (string | undefined)[];
 
 /** What one request took from one bucket, to be settled when the real amount is known. */
-export interface Debit {
+interface Debit {
   readonly limit: LocalLimit;
   readonly key: string | undefined;
   readonly generation: number;
@@ -31,31 +32,62 @@ export function ask(limits: readonly LocalLimit[], keys: Keys, exchange: Exchang
   }
 }
 
-/** Takes the amount from every bucket, or what is left of it, and notes the tightest for the response's headers. */
-export function take(
-  limits: readonly LocalLimit[],
-  keys: Keys,
-  amount: number,
-  exchange: Exchange,
-  nowMs: number,
-): Debit[] {
-  ask(limits, keys, exchange, nowMs);
-  const debits: Debit[] = [];
-  let tightest: LimitReading | undefined;
-  for (let i = 0; i < limits.length; i++) {
-    const limit = limits[i] as LocalLimit;
-    const slot = limit.store.open(keys[i], nowMs);
-    const taken = limit.store.take(slot, amount);
-    debits.push({ limit, key: keys[i], generation: limit.store.generation(slot), taken });
-    const reading = readingOf(limit, slot, nowMs);
-    if (tightest === undefined || reading.share < tightest.share) tightest = reading;
+/** What one request takes from the buckets of some entries. */
+export class LocalCharge implements Charge {
+  declare confirm?: () => Promise<void>;
+  readonly #limits: readonly LocalLimit[];
+  readonly #keys: Keys;
+  readonly #amount: number;
+  readonly #exchange: Exchange;
+  readonly #nowMs: () => number;
+  #debits: readonly Debit[] = [];
+  #reading: LimitReading | undefined = undefined;
+
+  constructor(limits: readonly LocalLimit[], keys: Keys, amount: number, exchange: Exchange, nowMs: () => number) {
+    this.#limits = limits;
+    this.#keys = keys;
+    this.#amount = amount;
+    this.#exchange = exchange;
+    this.#nowMs = nowMs;
   }
-  if (tightest !== undefined) addReading(exchange, tightest);
-  return debits;
+
+  /** Takes the amount from every bucket, or what is left of it, and notes the tightest for the response's headers. */
+  take(): void {
+    const nowMs = this.#nowMs();
+    const debits: Debit[] = [];
+    let tightest: LimitReading | undefined;
+    for (let i = 0; i < this.#limits.length; i++) {
+      const limit = this.#limits[i] as LocalLimit;
+      const key = this.#keys[i];
+      const slot = limit.store.open(key, nowMs);
+      const taken = limit.store.take(slot, this.#amount);
+      debits.push({ limit, key, generation: limit.store.generation(slot), taken });
+      const reading = readingOf(limit, slot, nowMs);
+      if (tightest === undefined || reading.share < tightest.share) tightest = reading;
+    }
+    this.#debits = debits;
+    this.#reading = tightest;
+    if (tightest !== undefined) addReading(this.#exchange, tightest);
+  }
+
+  giveBack(): void {
+    this.settle(0);
+    this.#debits = [];
+    const { limits } = this.#exchange;
+    // The headers must not speak of a charge that there is not; a refusal's own reading stays.
+    const others = limits?.filter((reading) => reading !== this.#reading);
+    this.#exchange.limits = others?.length === 0 ? undefined : others;
+  }
+
+  /** Replaces what was taken by the real amount. */
+  settle(amount: number): void {
+    const nowMs = this.#nowMs();
+    for (const debit of this.#debits) settle(debit, amount, nowMs);
+  }
 }
 
 /** Replaces what was taken by the real amount, in the bucket as it is now. */
-export function settle(debit: Debit, amount: number, nowMs: number): void {
+function settle(debit: Debit, amount: number, nowMs: number): void {
   const { store } = debit.limit;
   const slot = store.open(debit.key, nowMs);
   // A bucket that was evicted meanwhile has forgotten the debit: its successor is charged with all of it.

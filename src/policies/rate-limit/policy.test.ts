@@ -125,8 +125,7 @@ test("a backend's own headers of these names are replaced, and removed where no 
   scopes[0]?.admit?.(exchange);
   assert.deepEqual((await respond(scopes, exchange, spoofed)).pairs, []);
   const limited = limitExchange();
-  const charge = scopes[0]?.admit?.(limited);
-  if (typeof charge === "function") charge();
+  scopes[0]?.admit?.(limited)?.take();
   assert.equal((await respond(scopes, limited, spoofed)).get("x-ratelimit-limit"), "5");
 });
 
@@ -139,6 +138,41 @@ test("every entry must pass, and a refusal by one costs nothing in the others", 
   env.advance(1000);
   assert.equal(await admitted(scopes, 5), 0);
 });
+
+const REFUNDED: [string, (env: LimitEnv) => Hooks[]][] = [
+  ["a token entry beside it", (env) => [compile(env, { requests: 9, unit: "Hours" }, { tokens: 10, unit: "Hours" })]],
+  [
+    "a token entry of the route, and it stands at the gateway",
+    (env) => [compile(env, { requests: 9, unit: "Hours" }), compile(env, { tokens: 10, unit: "Hours" })],
+  ],
+  [
+    "a later policy of the admission",
+    (env) => {
+      let calls = 0;
+      const confirm = async (): Promise<void> => {
+        calls += 1;
+        if (calls > 1) throw new Error("the service refuses");
+      };
+      const service: Hooks = { admit: () => ({ take: () => undefined, giveBack: () => undefined, confirm }) };
+      return [compile(env, { requests: 9, unit: "Hours" }), service];
+    },
+  ],
+];
+for (const [name, compileAll] of REFUNDED) {
+  test(`a request entry gives back what it took when the request is refused by ${name}`, async () => {
+    const env = limitEnv();
+    const scopes = compileAll(env);
+    const first = limitExchange({ llm: { estimatedTokens: 10 } });
+    await request(scopes, first);
+    for (let i = 0; i < 20; i++) {
+      const refused = limitExchange({ llm: { estimatedTokens: 10 } });
+      await assert.rejects(request(scopes, refused));
+      settleAll(scopes, refused, { status: 429, end: "complete", responseBytes: 0 });
+    }
+    const [requests] = env.views();
+    assert.equal(requests?.buckets[0]?.remaining, 8);
+  });
+}
 
 test("gateway and route limits both apply: the refusal of one costs nothing in the other", async () => {
   const env = limitEnv("gateway default");
@@ -364,7 +398,9 @@ test("a key of a megabyte costs no more than any other", async () => {
 
 test("32 concurrent clients whose admission waits never get more than the budget", async () => {
   const env = limitEnv();
-  const waits: Hooks = { admit: () => Object.assign(() => undefined, { confirm: async () => undefined }) };
+  const waits: Hooks = {
+    admit: () => ({ take: () => undefined, giveBack: () => undefined, confirm: async () => undefined }),
+  };
   const scopes = [compile(env, { requests: 100, unit: "Hours" }), waits];
   const results = await Promise.all(Array.from({ length: 32 }, () => admitted(scopes, 10)));
   assert.equal(

@@ -6,7 +6,7 @@
 import type { Exchange } from "../../core/exchange.ts";
 import { type Charge, type CompileEnv, definePolicy, type Hooks, type Outcome } from "../../core/policy.ts";
 import { compileGlobalLimit } from "./global-limit.ts";
-import { ask, type Debit, keysOf, settle, take } from "./local-admission.ts";
+import { ask, keysOf, LocalCharge } from "./local-admission.ts";
 import { compileLocalLimit, type LocalLimit } from "./local-limit.ts";
 import { writeLimitHeaders } from "./readings.ts";
 import { type LocalLimitConfig, rateLimitSchema } from "./schema.ts";
@@ -23,30 +23,31 @@ export const rateLimit = definePolicy({
     const requestLimits = limits.filter((limit) => limit.type === "requests");
     const tokenLimits = limits.filter((limit) => limit.type === "tokens");
     const global = config.global === undefined ? undefined : compileGlobalLimit(config.global, env);
-    const debits = new WeakMap<Exchange, readonly Debit[]>();
+    const charges = new WeakMap<Exchange, LocalCharge>();
     const nowMs = (): number => Math.floor(env.clock.monotonicMs());
 
     function admit(exchange: Exchange): Charge {
       const keys = keysOf(requestLimits, exchange);
       ask(requestLimits, keys, exchange, nowMs());
-      const charge = (): void => void take(requestLimits, keys, 1, exchange, nowMs());
-      return global?.counts.requests ? Object.assign(charge, { confirm: () => global.admitRequest(exchange) }) : charge;
+      const charge = new LocalCharge(requestLimits, keys, 1, exchange, nowMs);
+      if (global?.counts.requests) charge.confirm = () => global.admitRequest(exchange);
+      return charge;
     }
 
     function llmRequest(exchange: Exchange): Charge {
       const keys = keysOf(tokenLimits, exchange);
       ask(tokenLimits, keys, exchange, nowMs());
       const estimate = estimatedTokens(exchange.facts.llm);
-      const charge = (): void => void debits.set(exchange, take(tokenLimits, keys, estimate, exchange, nowMs()));
-      return global?.counts.tokens
-        ? Object.assign(charge, { confirm: () => global.admitTokens(exchange, estimate) })
-        : charge;
+      const charge = new LocalCharge(tokenLimits, keys, estimate, exchange, nowMs);
+      if (global?.counts.tokens) charge.confirm = () => global.admitTokens(exchange, estimate);
+      charges.set(exchange, charge);
+      return charge;
     }
 
     function settleTokens(exchange: Exchange, outcome: Outcome): void {
       const used = usedTokens(exchange.facts.llm, outcome);
       if (used === undefined) return;
-      for (const debit of debits.get(exchange) ?? []) settle(debit, used, nowMs());
+      charges.get(exchange)?.settle(used);
       global?.settleTokens(exchange, used);
     }
 

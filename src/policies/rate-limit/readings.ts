@@ -16,14 +16,18 @@ export function addReading(exchange: Exchange, reading: LimitReading): void {
   else exchange.limits.push(reading);
 }
 
-/** A refusal replaces all readings: the headers then speak of the limit that refused. */
+/**
+ * A refusal replaces all readings: the headers then speak of the limit that refused. A service may refuse without
+ * saying what its limit is; then nothing is invented.
+ */
 export function refusal(
   exchange: Exchange,
-  reading: LimitReading,
+  reading: LimitReading | undefined,
   options: { readonly detail: string; readonly message?: string; readonly headers?: Readonly<Record<string, string>> },
 ): GatewayError {
-  exchange.limits = [reading];
-  const headers = { ...trio(reading), "retry-after": String(reading.resetSeconds), ...options.headers };
+  exchange.limits = reading && [reading];
+  const said = reading && { ...trio(reading), "retry-after": String(reading.resetSeconds) };
+  const headers = { ...said, ...options.headers };
   return new GatewayError("rate_limited", { ...options, headers });
 }
 

@@ -20,10 +20,17 @@ const FIRST_RECONNECT_MS = 100;
 const MAX_RECONNECT_MS = 5_000;
 /** Headers and a body for a refusal; anything larger is no answer of a rate limit service. */
 const MAX_ANSWER_BYTES = 64 * 1024;
+/**
+ * The first call waits for the first connection, which is begun when the configuration is loaded, up to this: its own
+ * time limit counts from the moment when it can be sent.
+ */
+const FIRST_CONNECTION_MS = 2_000;
 /** A connection whose other end vanished never fails by itself: after so many timeouts in a row it is replaced. */
 const MAX_TIMEOUTS_IN_A_ROW = 20;
 
 interface Channel {
+  /** The first connection was made, or could not be. */
+  readonly tried: Promise<void>;
   send(request: RlsRequest, done: (error: Error | null, response: RlsResponse | undefined) => void): { cancel(): void };
   close(): void;
 }
@@ -35,6 +42,10 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks): RlsClie
   const task: Task = tasks.start("rate-limit-service", host, () => ({ timeoutsInARow }));
   // Whoever calls sees the failure; without a call nobody does, and it must not end the process.
   channel.catch(() => undefined);
+  // Undefined once there is nothing to wait for: most calls should not pay for a promise.
+  let starting: Promise<void> | undefined = firstConnection(channel, clock).then(() => {
+    starting = undefined;
+  });
 
   function replaceChannel(): void {
     timeoutsInARow = 0;
@@ -45,6 +56,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks): RlsClie
 
   return {
     async call(request, timeoutMs) {
+      if (starting) await starting;
       const open = await channel;
       if (isClosed) throw new Error("the connection is closed");
       return new Promise<RlsResponse>((resolve, reject) => {
@@ -73,6 +85,20 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks): RlsClie
   };
 }
 
+/** Never rejects: whoever calls sees what is wrong. */
+function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = clock.after(FIRST_CONNECTION_MS, resolve);
+    channel
+      .then((open) => open.tried)
+      .catch(() => undefined)
+      .then(() => {
+        timer.cancel();
+        resolve();
+      });
+  });
+}
+
 async function openChannel(host: string): Promise<Channel> {
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
@@ -90,8 +116,18 @@ async function openChannel(host: string): Promise<Channel> {
     "grpc.enable_http_proxy": 0,
   });
   // Connect now: the first request should not pay for it.
-  client.getChannel().getConnectivityState(true);
+  const connection = client.getChannel();
+  const { IDLE, CONNECTING } = grpc.connectivityState;
+  const tried = new Promise<void>((resolve) => {
+    const look = (): void => {
+      const state = connection.getConnectivityState(true);
+      if (state !== IDLE && state !== CONNECTING) resolve();
+      else connection.watchConnectivityState(state, Number.POSITIVE_INFINITY, (error) => (error ? resolve() : look()));
+    };
+    look();
+  });
   return {
+    tried,
     send: (request, done) =>
       client.makeUnaryRequest(
         method.path,

@@ -40,6 +40,7 @@ export async function serveMcp(
     tasks,
     name: "test",
     trustedHosts: [],
+    requiresCredential: false,
     tls: undefined,
     environment: options.environment ?? {},
     keep: (_key, _definition, open) => {

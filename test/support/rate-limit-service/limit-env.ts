@@ -4,12 +4,15 @@
  */
 import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, type Facts, NO_BODY } from "../../../src/core/exchange.ts";
-import type { Charge, CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
+import type { CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { HeaderList } from "../../../src/lib/headers.ts";
 import { silentLogger } from "../../../src/lib/logger.ts";
 import { createMetrics } from "../../../src/lib/metrics.ts";
 import { createTasks } from "../../../src/lib/tasks.ts";
+import { runAdmission } from "../../../src/pipeline/run-hooks.ts";
+import { createRedaction } from "../../../src/trace/redact.ts";
+import { fakeClock } from "../fake-clock.ts";
 
 export interface LimitEnv {
   readonly env: CompileEnv;
@@ -144,12 +147,12 @@ export function settleAll(scopes: readonly Hooks[], exchange: Exchange, outcome:
   for (const hooks of scopes) hooks.settle?.(exchange, outcome);
 }
 
-async function admission(scopes: readonly Hooks[], exchange: Exchange, hook: "admit" | "llmRequest"): Promise<void> {
-  const charges: Charge[] = [];
-  for (const hooks of scopes) {
-    const charge = hooks[hook]?.(exchange);
-    if (charge) charges.push(charge);
-  }
-  for (const charge of charges) await charge.confirm?.();
-  for (const charge of charges) charge();
+/** The pipeline's own admission: rejects with what a limit threw, after everything was given back. */
+function admission(scopes: readonly Hooks[], exchange: Exchange, hook: "admit" | "llmRequest"): Promise<void> {
+  const policies = scopes
+    .filter((hooks) => hooks[hook] !== undefined)
+    .map((hooks) => ({ phase: "route" as const, policy: { kind: "rateLimit", hooks } }));
+  return new Promise((resolve, reject) => {
+    runAdmission({ exchange, clock: fakeClock(), redaction: createRedaction(), fail: reject }, hook, policies, resolve);
+  });
 }
