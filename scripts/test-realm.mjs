@@ -175,7 +175,7 @@ function guideRunner(home, realmServer) {
   const environment = { REALM_SERVER: realmServer, ADMIN_PASSWORD, ALICE_PASSWORD: ALICE.password };
   const state = join(scratch, "variables");
   const command = (script) => {
-    const whole = `set -e; [ -e "$STATE" ] && . "$STATE"\n${script}\nset | grep -E '^(SCOPE|POLICY|ROLE)=' > "$STATE" || true`;
+    const whole = `set -e; [ -e "$STATE" ] && . "$STATE"\n${script}\nset | grep -E '^(SCOPE|POLICY|ROLES?)=' > "$STATE" || true`;
     const result = spawnSync("bash", ["-c", whole], {
       env: {
         ...process.env,

@@ -99,8 +99,8 @@ for (const [name, value, environment, lines] of variables) {
     const problems = loaded.ok ? [] : loaded.problems.map(({ message }) => message);
     assert.deepEqual(problems, lines);
     if (!loaded.ok) return;
-    const [policy] = loaded.config.routes[0]?.policies ?? [];
-    assert.deepEqual((policy?.config as { keys: unknown }).keys, [{ key: environment.KEY }]);
+    const configs = loaded.config.routes.flatMap(({ policies }) => policies.map(({ config }) => config));
+    assert.deepEqual(configs, [{ keys: [{ key: environment.KEY }] }]);
   });
 }
 

@@ -1,9 +1,16 @@
 /**
  * `idp_realm`: an open-source identity provider with one issuer per realm (spec 4.3).
  * It follows OpenID Connect and takes registrations, but browsers cannot reach its registration endpoint and it does
- * not know RFC 8707 resources: registration passes through the gateway, everything else points at the provider.
+ * not know RFC 8707 resources: registration passes through the gateway, which leaves out what its policies refuse;
+ * everything else points at the provider.
  */
 import { facadeMetadata, type IdentityProvider, type ProviderOptions, withoutLastSlash } from "./provider.ts";
+
+/**
+ * Left out of registrations: a client that names scopes (even none) loses the realm's default ones, and with them the
+ * audience of its tokens; the realm's trusted-hosts policy refuses pages of the client's vendor.
+ */
+const NOT_REGISTERED = new Set(["scope", "client_uri", "logo_uri", "tos_uri", "policy_uri"]);
 
 export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
   const realm = withoutLastSlash(issuer);
@@ -15,7 +22,15 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
     discoveryUrls: [`${realm}/.well-known/openid-configuration`],
     discoveredIssuer: issuer,
 
-    metadata: facadeMetadata,
+    // Clients that find scopes here ask for all of them, and the realm's registration policy refuses most.
+    metadata(discovered, gateway) {
+      const { scopes_supported: _, ...document } = facadeMetadata(discovered, gateway);
+      return document;
+    },
+
+    takesInitialAccessToken: true,
+    fitRegistration: (registration) =>
+      Object.fromEntries(Object.entries(registration).filter(([name]) => !NOT_REGISTERED.has(name))),
 
     registrationUrl: (discovered) =>
       (discovered.registration_endpoint as string | undefined) ?? `${realm}/clients-registrations/openid-connect`,

@@ -12,7 +12,13 @@ import type { Logger } from "../lib/logger.ts";
 import type { Discovery } from "./discovery.ts";
 import type { LoginLimit } from "./login-limit.ts";
 import type { Discovered, IdentityProvider, ProxiedLogin } from "./provider.ts";
-import { detailOf, invalidProviderAnswer, OAuthRequestError, providerError } from "./provider-error.ts";
+import {
+  detailOf,
+  invalidProviderAnswer,
+  metadataUnavailable,
+  OAuthRequestError,
+  providerError,
+} from "./provider-error.ts";
 import { providerFault } from "./provider-faults.ts";
 import { parseRegistration } from "./registration.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
@@ -53,8 +59,16 @@ const METHODS: Readonly<Record<LoginEndpoint["kind"], readonly string[]>> = {
 export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpoints {
   const { provider, discovery, limit, fetch, logger } = options;
 
+  async function discovered(): Promise<Discovered> {
+    try {
+      return await discovery.get();
+    } catch (error) {
+      throw metadataUnavailable(error);
+    }
+  }
+
   async function serverMetadata(suffix: string): Promise<Reply> {
-    const document = provider.metadata(await discovery.get(), gatewayEndpoints(options.base, suffix));
+    const document = provider.metadata(await discovered(), gatewayEndpoints(options.base, suffix));
     return jsonReply(200, document, ANY_ORIGIN);
   }
 
@@ -62,23 +76,25 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     const registration = parseRegistration(bodyOf(exchange, "application/json", "invalid_client_metadata"));
     if (provider.register)
       return jsonReply(201, provider.register(registration), { ...ANY_ORIGIN, "cache-control": "no-store" });
-    const discovered = await discovery.get();
-    const url = provider.registrationUrl?.(discovered);
+    const metadata = await discovered();
+    const url = provider.registrationUrl?.(metadata);
     if (url === undefined)
       throw new GatewayError("not_found", { detail: "the identity provider takes no client registrations" });
     // Written anew from what was checked, so that the provider cannot read the text in another way.
-    const body = Buffer.from(JSON.stringify(registration));
-    const response = await send(url, { "content-type": "application/json" }, body);
+    const body = Buffer.from(JSON.stringify(provider.fitRegistration?.(registration) ?? registration));
+    const authorization = provider.takesInitialAccessToken ? exchange.request.headers.get("authorization") : undefined;
+    const headers = { "content-type": "application/json", ...(authorization === undefined ? {} : { authorization }) };
+    const response = await send(url, headers, body);
     reportFault("client registration", response);
     if (response.status !== 201 && response.status !== 200) return passThrough(response);
-    return passThrough({ ...response, body: await completed(response.body, discovered) });
+    return passThrough({ ...response, body: await completed(response.body, metadata) });
   }
 
   /** The provider's answer, changed only where completing the registration changed it. */
-  async function completed(body: Buffer, discovered: Discovered): Promise<Buffer> {
+  async function completed(body: Buffer, metadata: Discovered): Promise<Buffer> {
     const { completion } = provider;
     const client = parseObject(body);
-    const request = client && completion?.request(discovered, client);
+    const request = client && completion?.request(metadata, client);
     if (!completion || !request) return body;
     try {
       const headers = { "content-type": "application/json", authorization: `Bearer ${request.token}` };

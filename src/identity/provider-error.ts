@@ -6,6 +6,9 @@
 import { GatewayError } from "../core/errors.ts";
 import { FetchError } from "../lib/fetch.ts";
 
+/** A failure is remembered about as long (discovery.ts). */
+const METADATA_RETRY_SECONDS = "2";
+
 export type OAuthError = "invalid_request" | "invalid_client_metadata" | "invalid_redirect_uri";
 
 export class OAuthRequestError extends Error {
@@ -32,6 +35,19 @@ export function invalidProviderAnswer(detail: string): GatewayError {
   return new GatewayError("backend_response_invalid", {
     message: "the identity provider's answer is not valid",
     detail,
+  });
+}
+
+/**
+ * The provider's metadata is not to be had, for whatever reason: come again. (A 502 here is read as "there is none" by
+ * clients, which then guess where the endpoints are.)
+ */
+export function metadataUnavailable(error: unknown): GatewayError {
+  return new GatewayError("not_ready", {
+    message: error instanceof GatewayError ? error.message : "the identity provider's metadata is not available",
+    detail: detailOf(error),
+    cause: error,
+    headers: { "retry-after": METADATA_RETRY_SECONDS },
   });
 }
 

@@ -42,6 +42,10 @@ export interface IdentityProvider {
   metadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown>;
   /** Where registrations go; undefined if the provider takes none. Absent where `register` answers. */
   registrationUrl?(discovered: Discovered): string | undefined;
+  /** A registration's `authorization` is an initial access token of the provider (RFC 7591 section 3). */
+  readonly takesInitialAccessToken?: boolean;
+  /** The registration as the provider takes it, where that differs from what clients send. */
+  fitRegistration?(request: ClientRegistration): ClientRegistration;
   register?(request: ClientRegistration): Record<string, unknown>;
   /** A request that makes a client just registered fit for the façade, best effort. */
   readonly completion?: RegistrationCompletion;

@@ -333,7 +333,7 @@ mcp:
   await afterwards.client.close();
 });
 
-test("the gateway starts while the provider is down: no token is 401, a token 503, and metadata 502", async (context) => {
+test("the gateway starts while the provider is down: no token is 401, a token and metadata 503", async (context) => {
   const provider = await openRealm();
   await provider.close();
   const { request } = kept(
@@ -356,7 +356,7 @@ mcp:
   const withToken = await request("/mcp", initialize(token()));
   assert.equal(withToken.status, 503);
   assert.match(withToken.headers.get("retry-after") ?? "", /^\d+$/);
-  assert.equal((await request("/.well-known/oauth-authorization-server")).status, 502);
+  assert.equal((await request("/.well-known/oauth-authorization-server")).status, 503);
   assert.equal((await request("/.well-known/oauth-protected-resource/mcp")).status, 200);
 });
 

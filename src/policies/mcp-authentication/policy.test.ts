@@ -41,6 +41,7 @@ const realmDocument = {
   jwks_uri: `${REALM}/protocol/openid-connect/certs`,
   code_challenge_methods_supported: ["plain", "S256"],
   token_endpoint_auth_methods_supported: ["client_secret_basic"],
+  scopes_supported: ["openid", "roles", "offline_access"],
   authorization_response_iss_parameter_supported: true,
   signed_metadata: "x.y.z",
 };
@@ -283,7 +284,7 @@ test("what goes wrong at a login path can be read by clients in browsers too", a
   env.provider.down = true;
   const large = registrationOf({ client_name: "x".repeat(65 * 1024) });
   const wrong: [RequestWords, number][] = [
-    [{ method: "GET", path: AS }, 502],
+    [{ method: "GET", path: AS }, 503],
     [tokenRequest(CODE), 502],
     [{ method: "PUT", path: `${AS}/token` }, 405],
     [large, 413],
@@ -324,7 +325,7 @@ test("every path that is answered without a token is claimed for the route, and 
 test("the plain provider's metadata is looked for in the three standard places", async () => {
   const { env, document, refused } = await compile(plainConfig);
   const path = { method: "GET", path: AS };
-  assert.equal((await refused(path)).status, 502);
+  assert.equal((await refused(path)).status, 503);
   const asked = env.provider.requests.map(({ url }) => url);
   assert.deepEqual(asked.slice(0, 3), [
     "https://id.example.com/.well-known/oauth-authorization-server/oauth",
@@ -359,13 +360,14 @@ const hostileDocuments = {
 for (const [name, body] of Object.entries(hostileDocuments)) {
   test(`metadata with ${name} is not passed on`, async () => {
     const { env, refused } = await compile(realmConfig, { [`${REALM}/.well-known/openid-configuration`]: { body } });
-    assert.equal((await refused({ method: "GET", path: AS })).status, 502);
+    const error = await refused({ method: "GET", path: AS });
+    assert.deepEqual([error.status, error.headers?.["retry-after"]], [503, "2"]);
     const registration = {
       path: `${AS}/client-registration`,
       headers: { "content-type": "application/json" },
       body: "{}",
     };
-    assert.equal((await refused(registration)).status, 502);
+    assert.equal((await refused(registration)).status, 503);
     assert.ok(env.provider.requests.every(({ method }) => method !== "POST"));
   });
 }
@@ -379,7 +381,8 @@ test("metadata that is a redirect, no JSON or no object is not followed or passe
   ];
   for (const answer of answers) {
     const { env, refused } = await compile(realmConfig, { [url]: answer });
-    assert.equal((await refused({ method: "GET", path: AS })).status, 502);
+    const error = await refused({ method: "GET", path: AS });
+    assert.deepEqual([error.status, error.headers?.["retry-after"]], [503, "2"]);
     assert.ok(env.provider.requests.every((request) => request.url.startsWith(REALM)));
   }
 });
@@ -429,8 +432,30 @@ test("realm registration passes through, with the answer's own status and text, 
   assert.equal(answered.headers.get("access-control-allow-origin"), "*");
   assert.equal(answered.headers.has("set-cookie"), false);
   const sent = env.provider.requests.find((request) => request.url === url);
-  assert.deepEqual(sent?.headers, { accept: "application/json", "content-type": "application/json" });
+  assert.deepEqual(sent?.headers, {
+    accept: "application/json",
+    "content-type": "application/json",
+    authorization: "x",
+  });
   assert.deepEqual(JSON.parse(sent?.body?.toString() ?? ""), REGISTRATION);
+});
+
+test("what the realm's registration policies refuse is left out: scopes and the vendor's pages", async () => {
+  const url = realmDocument.registration_endpoint;
+  const { env, reply, document } = await compile(realmConfig, { [url]: { status: 201, body: { client_id: "x" } } });
+  const pages = {
+    client_uri: "https://github.com/x",
+    logo_uri: "https://x",
+    tos_uri: "https://x",
+    policy_uri: "https://x",
+  };
+  for (const scope of ["", "openid roles offline_access"])
+    await reply(registrationOf({ ...REGISTRATION, ...pages, scope, software_id: "kept" }));
+  const sent = env.provider.requests.filter((request) => request.url === url);
+  for (const { body } of sent)
+    assert.deepEqual(JSON.parse(body?.toString() ?? ""), { ...REGISTRATION, software_id: "kept" });
+  assert.equal(sent.length, 2);
+  assert.equal("scopes_supported" in (await document(AS)), false);
 });
 
 const EXCLUSION = `${REALM}/clients-registrations/default/generated`;
