@@ -53,5 +53,5 @@ const refused = [
   },
 ];
 for (const { name, change } of refused) {
-  test(`refuses ${name}`, () => assert.notEqual(refusalOf({ ...own, ...change }), undefined));
+  test(`refuses ${name} [N1]`, () => assert.notEqual(refusalOf({ ...own, ...change }), undefined));
 }

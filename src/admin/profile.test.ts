@@ -44,7 +44,7 @@ for (const query of [
   "frequency=0",
   "frequency=1001",
 ]) {
-  test(`a cpu profile with ${query} is refused with the range`, async () => {
+  test(`a cpu profile with ${query} is refused with the range [N3]`, async () => {
     const { status, text } = await askAdmin(cpuEndpoint(), query);
     assert.equal(status, 400);
     assert.match(text, /must be a whole number from 1 to (300|1000)/);
@@ -60,7 +60,7 @@ test("the cpu profile is not registered on other platforms; the heap profile is,
   assert.deepEqual("body" in answer && decode(answer.body as Buffer).functions, ["(external)"]);
 });
 
-test("a cpu profile shows the functions that were busy; a second one at the same time is 409", {
+test("a cpu profile shows the functions that were busy; a second one at the same time is 409 [N3]", {
   skip: !isLinux,
 }, async () => {
   const endpoint = cpuEndpoint();
@@ -81,7 +81,7 @@ test("a cpu profile shows the functions that were busy; a second one at the same
   assert.ok(types.includes("cpu/nanoseconds"));
 });
 
-test("a reader that leaves ends the profile, and the next one works", { skip: !isLinux }, async () => {
+test("a reader that leaves ends the profile, and the next one works [R42]", { skip: !isLinux }, async () => {
   const endpoint = cpuEndpoint();
   const left = readStream((await askAdmin(endpoint, "seconds=300")).answer);
   left.leave();

@@ -36,7 +36,7 @@ const bombs = [
   "[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, [1,2,3,4,5,6,7,8,9].all(e, [1,2,3,4,5,6,7,8,9].all(f, a+b+c+d+e+f > 0))))))",
 ];
 for (const source of bombs) {
-  test(`stops ${source.slice(0, 70)}`, () => {
+  test(`stops ${source.slice(0, 70)} [E1]`, () => {
     const expression = compileExpression(source);
     const before = cpuMs();
     assert.deepEqual(expression.evaluate(attributes), { ok: false, error: COST_EXCEEDED });

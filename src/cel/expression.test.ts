@@ -79,7 +79,7 @@ const errors = [
   { source: "1 / 0", error: /zero/ },
 ];
 for (const { source, error } of errors) {
-  test(`gives an error for ${source}`, () => {
+  test(`gives an error for ${source} [E3]`, () => {
     const result = compileExpression(source).evaluate(attributes);
     assert.equal(result.ok, false);
     assert.match(result.ok ? "" : result.error, error);

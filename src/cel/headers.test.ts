@@ -24,7 +24,7 @@ const cases = [
   { source: "request.headers", value: { "x-id": "42", accept: "text/html, text/plain", constructor: "own" } },
 ];
 for (const { source, value } of cases) {
-  test(`headers: ${source}`, () => {
+  test(`headers: ${source} [V14]`, () => {
     assert.deepEqual(compileExpression(source).evaluate({ request: { headers } }), { ok: true, value });
   });
 }

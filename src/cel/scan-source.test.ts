@@ -35,7 +35,7 @@ const refused = [
   { source: `"${"é".repeat(MAX_SOURCE_BYTES / 2)}"`, problem: /longer than/, line: 1, column: 1 },
 ];
 for (const { source, problem, line, column } of refused) {
-  test(`refuses ${JSON.stringify(source.slice(0, 30))} because of ${problem}`, () => {
+  test(`refuses ${JSON.stringify(source.slice(0, 30))} because of ${problem} [E4]`, () => {
     assert.throws(
       () => scanSource(source),
       (error) => {
@@ -48,7 +48,7 @@ for (const { source, problem, line, column } of refused) {
   });
 }
 
-test("what nests without brackets is refused too, and never ends the process", () => {
+test("what nests without brackets is refused too, and never ends the process [E4]", () => {
   for (const source of [
     `${"jwt.sub?1:".repeat(1500)}1`,
     `1${"+1".repeat(8000)}`,

@@ -53,7 +53,7 @@ const refused = [
   { name: "a missing value", given: [URL_TEXT, "-H"] },
 ];
 for (const { name, given } of refused) {
-  test(`curl arguments are refused: ${name}`, () => {
+  test(`curl arguments are refused: ${name} [G1]`, () => {
     assert.throws(() => parseCurlArguments(given), { name: "CliError", exitCode: 2 });
   });
 }
@@ -64,7 +64,7 @@ test("a request id that the user gives is used to find the request", () => {
   assert.equal(parseCurlArguments([URL_TEXT]).requestId, undefined);
 });
 
-test("the command line goes to loopback, reads no configuration and knows no proxy", () => {
+test("the command line goes to loopback, reads no configuration and knows no proxy [G2]", () => {
   const command = curlCommand({
     url: URL_TEXT,
     args: ["-X", "POST"],

@@ -98,7 +98,7 @@ test("an unknown type of a newer gateway is shown by its name", () => {
   assert.equal(summaryOf(unknown), '{"type":"somethingNew","a":1}');
 });
 
-test("long summaries are cut, and control characters are shown as text", () => {
+test("long summaries are cut, and control characters are shown as text [G3]", () => {
   const long = summaryOf(event({ type: "backendCallStart", target: "x".repeat(200) }));
   assert.equal(long.length, 120);
   assert.equal(

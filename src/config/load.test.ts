@@ -80,7 +80,7 @@ const refused: [name: string, text: string, lines: string[]][] = [
   ["a list", "- a", ["1:1: expected an object, found a list"]],
 ];
 for (const [name, text, lines] of refused) {
-  test(`refuses ${name}`, () => assert.deepEqual(linesOf(text), lines));
+  test(`refuses ${name} [C4]`, () => assert.deepEqual(linesOf(text), lines));
 }
 
 const KEY = (value: string): string =>
@@ -104,7 +104,7 @@ for (const [name, value, environment, lines] of variables) {
   });
 }
 
-test("names of an object's own members are names of gateways", () => {
+test("names of an object's own members are names of gateways [C6]", () => {
   const text = "gateways: { constructor: { port: 0 } }\nroutes: [{ name: toString, gateways: [constructor] }]";
   assert.deepEqual(linesOf(text), []);
   assert.deepEqual(linesOf(text.replace("[constructor]", "[hasOwnProperty]")), [

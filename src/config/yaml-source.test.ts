@@ -50,11 +50,11 @@ const resolved: [name: string, text: string, value: unknown][] = [
   ["an escaped opening alone", "a: 'cost: $${'", { a: "cost: ${" }],
   ["a dollar sign is a dollar sign", "a: $5 $HOME $", { a: "$5 $HOME $" }],
   ["a value is not looked at again", "a: ${NESTED}", { a: "${PORT}" }],
-  ["a value with line breaks cannot add structure", "a: ${TRICK}\nb: 1", { a: ENV.TRICK, b: 1 }],
-  ["nor one with a colon and a comment sign", "a: ${COLON}", { a: ENV.COLON }],
-  ["nor one with quotes, in quotes", `a: "\${QUOTES}"`, { a: ENV.QUOTES }],
+  ["a value with line breaks cannot add structure [C2]", "a: ${TRICK}\nb: 1", { a: ENV.TRICK, b: 1 }],
+  ["nor one with a colon and a comment sign [C2]", "a: ${COLON}", { a: ENV.COLON }],
+  ["nor one with quotes, in quotes [C2]", `a: "\${QUOTES}"`, { a: ENV.QUOTES }],
   ["what stands in a comment is not looked up", "a: 1 # ${NONE}\n# ${ALSO_NONE}\n", { a: 1 }],
-  ["a byte order mark is no character", "\ufeffa: 1", { a: 1 }],
+  ["a byte order mark is no character [C1]", "\ufeffa: 1", { a: 1 }],
   ["line ends of another system", "a: ${PORT}\r\nb: 2\r\n", { a: 8080, b: 2 }],
   ["JSON is YAML", '{"a": {"b": [1, "${PORT}"]}}', { a: { b: [1, "8080"] } }],
   ["an anchor and its alias", "a: &x { b: 1 }\nc: *x", { a: { b: 1 }, c: { b: 1 } }],
@@ -69,7 +69,7 @@ test("names of an object's own methods are not variables", () => {
   assert.deepEqual(problemsOf("a: ${toString}"), ["f.yaml:1:4: a: environment variable not found: toString"]);
 });
 
-test("names of an object's own members are names", () => {
+test("names of an object's own members are names [C6]", () => {
   assert.deepEqual(readValue("constructor: 1\ntoString: 2"), { constructor: 1, toString: 2 });
 });
 
@@ -81,16 +81,16 @@ const COLON = "a colon is missing after a key, or the indentation is wrong";
 
 const refused: [name: string, text: string, lines: string[]][] = [
   [
-    "unset variables, all at once and in place",
+    "unset variables, all at once and in place [C3]",
     "a: ${NONE}\nb:\n  - x: '${OTHER}'",
     [
       "f.yaml:1:4: a: environment variable not found: NONE",
       "f.yaml:3:8: b[0].x: environment variable not found: OTHER",
     ],
   ],
-  ["a malformed placeholder", "a: ${1X}", [`f.yaml:1:4: a: ${MALFORMED}`]],
-  ["an open placeholder", "a: '${PORT'", [`f.yaml:1:4: a: ${MALFORMED}`]],
-  ["a key twice", "a: 1\nb: 2\na: 3", ["f.yaml:3:1: a: duplicate key: it is given twice in the same object"]],
+  ["a malformed placeholder [C3]", "a: ${1X}", [`f.yaml:1:4: a: ${MALFORMED}`]],
+  ["an open placeholder [C3]", "a: '${PORT'", [`f.yaml:1:4: a: ${MALFORMED}`]],
+  ["a key twice [C1]", "a: 1\nb: 2\na: 3", ["f.yaml:3:1: a: duplicate key: it is given twice in the same object"]],
   [
     "a key twice in a flow map",
     "x: { a: 1, a: 2 }",
@@ -105,7 +105,7 @@ const refused: [name: string, text: string, lines: string[]][] = [
     ],
   ],
   [
-    "the one name that an object cannot hold",
+    "the one name that an object cannot hold [C6]",
     "a: { __proto__: 1 }",
     ["f.yaml:1:6: a.__proto__: this name cannot be used"],
   ],
@@ -116,7 +116,7 @@ const refused: [name: string, text: string, lines: string[]][] = [
     ["f.yaml:2:1: Flow sequence in block collection must be sufficiently indented and end with a ]"],
   ],
   [
-    "a tag that nobody knows, which would make the value an empty one",
+    "a tag that nobody knows, which would make the value an empty one [C1]",
     "a: !x y",
     ["f.yaml:1:4: a tag that is not known: quote values that begin with !"],
   ],
@@ -124,7 +124,7 @@ const refused: [name: string, text: string, lines: string[]][] = [
   ["a value with a colon", "a: b: c", [`f.yaml:1:4: ${INDENTATION}`]],
   ["a missing colon, without its echo", "mcp:\n  port 3000\n  targets: []", [`f.yaml:2:3: ${COLON}`]],
   ["a key without a colon before a list", "a:\n  b\n    - c: 1\n", [`f.yaml:2:3: ${COLON}`]],
-  ["a tab as indentation", "a:\n\tb: 1", ["f.yaml:2:1: a tab is used for indentation: YAML needs spaces"]],
+  ["a tab as indentation [C1]", "a:\n\tb: 1", ["f.yaml:2:1: a tab is used for indentation: YAML needs spaces"]],
   ["brackets nested too deep", `a: ${"[".repeat(500)}`, ["f.yaml:1:1: nested deeper than 64 levels"]],
   ["more than 8 MiB", `a: ${"x".repeat(8 * 1024 * 1024)}`, ["f.yaml:1:1: the file is larger than 8 MiB"]],
   [
@@ -162,7 +162,7 @@ const quoting: [name: string, text: string][] = [
   ["in flow", "a: { key: 'x' planted }\nb: ]planted"],
 ];
 for (const [name, text] of quoting) {
-  test(`a value that stands ${name} is in no message`, () => {
+  test(`a value that stands ${name} is in no message [C5]`, () => {
     const lines = problemsOf(text);
     assert.ok(lines.length > 0);
     assert.doesNotMatch(lines.join("\n"), /planted/);
@@ -179,7 +179,7 @@ const bombs: [name: string, text: string][] = [
   ["dashes nested too deep", "- ".repeat(100_000)],
 ];
 for (const [name, text] of bombs) {
-  test(`refuses ${name} in under a second`, () => {
+  test(`refuses ${name} in under a second [C1] [V23]`, () => {
     const began = cpuMs();
     assert.ok(problemsOf(text).length > 0);
     assert.ok(cpuMs() - began < 1000);

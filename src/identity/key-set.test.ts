@@ -57,7 +57,7 @@ test("once keys are there a token is verified synchronously", async () => {
   assert.ok(!(verdict instanceof Promise) && verdict.kind === "valid");
 });
 
-test("10,000 unknown kids within 10 s cause one fetch, and one more after 30 s", async () => {
+test("10,000 unknown kids within 10 s cause one fetch, and one more after 30 s [K2] [V17]", async () => {
   const { clock, provider, verify } = open();
   await clock.advance(0);
   const before = provider.requests.length;
@@ -72,7 +72,7 @@ test("10,000 unknown kids within 10 s cause one fetch, and one more after 30 s",
   assert.equal(provider.requests.length - before, 2);
 });
 
-test("the limit on unknown kids counts attempts, so it holds while the provider is down", async () => {
+test("the limit on unknown kids counts attempts, so it holds while the provider is down [K2] [V17]", async () => {
   const { clock, provider, verify } = open();
   await clock.advance(60_000);
   provider.down = true;
@@ -83,7 +83,7 @@ test("the limit on unknown kids counts attempts, so it holds while the provider 
   assert.equal(provider.requests.length - before, 1);
 });
 
-test("after a rotation the new key is accepted with one fetch and the old one refused", async () => {
+test("after a rotation the new key is accepted with one fetch and the old one refused [R21]", async () => {
   const { clock, provider, verify } = open();
   await clock.advance(0);
   assert.equal((await verify(tokenOf(first))).kind, "valid");
@@ -94,7 +94,7 @@ test("after a rotation the new key is accepted with one fetch and the old one re
   assert.equal((await verify(tokenOf(first))).kind, "invalid", "a cached verdict does not outlive its key");
 });
 
-test("valid tokens pass while the provider is down for an hour, and no longer after a day", async () => {
+test("valid tokens pass while the provider is down for an hour, and no longer after a day [R19]", async () => {
   const { clock, provider, verify } = open();
   await clock.advance(0);
   provider.down = true;
@@ -107,7 +107,7 @@ test("valid tokens pass while the provider is down for an hour, and no longer af
   assert.equal((await verify(tokenOf(first))).kind, "valid");
 });
 
-test("without keys a token waits for the fetch in flight at most 5 s, then it is told when to come again", async () => {
+test("without keys a token waits for the fetch in flight at most 5 s, then it is told when to come again [R20]", async () => {
   const { clock, provider, verify } = open();
   provider.answers.set(URL, () => new Promise(() => undefined));
   await clock.advance(0);
@@ -118,7 +118,21 @@ test("without keys a token waits for the fetch in flight at most 5 s, then it is
   assert.ok(verdict.kind === "unavailable" && verdict.retryAfterSeconds >= 1);
 });
 
-test("a provider that comes up later is found without a token asking", async () => {
+test("while the provider is slow, known keys verify at once and a hundred unknown ones share one fetch [R20]", async () => {
+  const { clock, provider, verifier } = open();
+  await clock.advance(0);
+  const before = provider.requests.length;
+  provider.answers.set(URL, () => new Promise(() => undefined));
+  const waiting = Array.from({ length: 100 }, (_, i) => verifier.verify(tokenOf(first, `unknown-${i}`), RULES));
+  assert.ok(waiting.every((verdict) => verdict instanceof Promise));
+  const known = verifier.verify(tokenOf(first), RULES);
+  assert.ok(!(known instanceof Promise) && known.kind === "valid");
+  await clock.advance(5_000);
+  for (const verdict of await Promise.all(waiting)) assert.equal(verdict.kind, "invalid");
+  assert.equal(provider.requests.length - before, 1);
+});
+
+test("a provider that comes up later is found without a token asking [R18]", async () => {
   const { clock, provider, verifier } = open();
   provider.down = true;
   await clock.advance(20_000);
@@ -140,7 +154,7 @@ const wrongAnswers = {
   "a hundred useless keys before the good one": { body: { keys: [...Array(100).fill({}), ...keySetOf(first).keys] } },
 };
 for (const [name, answer] of Object.entries(wrongAnswers)) {
-  test(`the old keys stay when the provider answers with ${name}`, async () => {
+  test(`the old keys stay when the provider answers with ${name} [K1]`, async () => {
     const { clock, provider, verify } = open();
     await clock.advance(0);
     provider.answers.set(URL, answer);
@@ -183,7 +197,7 @@ for (const { name, headers, quietMs, dueMs } of lifetimes) {
   });
 }
 
-test("an answer may have a megabyte and five seconds", async () => {
+test("an answer may have a megabyte and five seconds [K1]", async () => {
   const { clock, provider } = open();
   await clock.advance(0);
   assert.deepEqual(
@@ -229,7 +243,7 @@ test("a file is read again when it is replaced, and a broken one keeps the last 
   keySet.close();
 });
 
-test("what is not a regular file of a key set's size fails at once instead of hanging", (context) => {
+test("what is not a regular file of a key set's size fails at once instead of hanging [K3]", (context) => {
   const folder = mkdtempSync(join(tmpdir(), "key-set-"));
   context.after(() => rmSync(folder, { recursive: true }));
   const env = { clock: fakeClock(), logger: silentLogger };

@@ -65,8 +65,8 @@ const good: Record<string, string> = {
   "RS512 on an RSA key that is bound to it": token({}, { key: { ...bound, algorithm: "RS512" } }),
   "the second accepted audience": token({ aud: "api://gateway" }),
   "a list of audiences with ours in it": token({ aud: ["account", "gateway"] }),
-  "expired 59 s ago": token({ exp: NOW - 59 }),
-  "not valid for another 59 s": token({ nbf: NOW + 59 }),
+  "expired 59 s ago [R22]": token({ exp: NOW - 59 }),
+  "not valid for another 59 s [R22]": token({ nbf: NOW + 59 }),
   "no nbf": token({ nbf: undefined }),
   "the access token type of RFC 9068": token({}, { header: { typ: "at+jwt" } }),
   "no type": token({}, { header: { typ: undefined } }),
@@ -81,62 +81,71 @@ const good: Record<string, string> = {
 
 const bad: Record<string, [TokenCheck, string]> = {
   "an empty text": ["form", ""],
-  "one part": ["form", "abc"],
-  "two parts": ["form", token().split(".").slice(0, 2).join(".")],
-  "four parts": ["form", `${token()}.x`],
-  "five parts (encrypted)": ["form", `${encode('{"alg":"dir","enc":"A256GCM"}')}..AA.AA.AA`],
-  "an SQL injection": ["form", "' OR '1'='1"],
-  "a part that is not base64url": ["form", replacePart(1, "a+b/")],
-  "a part of impossible length": ["form", replacePart(2, "AAAAA")],
+  "one part [A4]": ["form", "abc"],
+  "two parts [A4]": ["form", token().split(".").slice(0, 2).join(".")],
+  "four parts [A4]": ["form", `${token()}.x`],
+  "five parts (encrypted) [A4] [V16]": ["form", `${encode('{"alg":"dir","enc":"A256GCM"}')}..AA.AA.AA`],
+  "an SQL injection [V2]": ["form", "' OR '1'='1"],
+  "a part that is not base64url [A4]": ["form", replacePart(1, "a+b/")],
+  "a part of impossible length [A4]": ["form", replacePart(2, "AAAAA")],
   padding: ["form", replacePart(2, "AAA=")],
-  "claims that are not UTF-8": ["form", token({}, { payload: Buffer.from([0x7b, 0xff, 0x7d]) })],
+  "claims that are not UTF-8 [A4]": ["form", token({}, { payload: Buffer.from([0x7b, 0xff, 0x7d]) })],
   "claims that are not JSON": ["form", token({}, { payload: "{" })],
   "claims that are a list": ["form", token({}, { payload: "[]" })],
   "a header that is not an object": ["form", replacePart(0, encode('"RS256"'))],
-  "15 KB": ["form", token({ padding: "x".repeat(11_000) })],
-  "a critical extension": ["form", token({}, { header: { crit: ["exp"] } })],
-  "an unencoded payload": ["form", token({}, { header: { b64: false } })],
+  "15 KB [A4]": ["form", token({ padding: "x".repeat(11_000) })],
+  "a critical extension [A4]": ["form", token({}, { header: { crit: ["exp"] } })],
+  "an unencoded payload [A4]": ["form", token({}, { header: { b64: false } })],
   compression: ["form", token({}, { header: { zip: "DEF" } })],
   "a kid that is a number": ["form", token({}, { header: { kid: 7 } })],
   "a logout token's type": ["form", token({}, { header: { typ: "logout+jwt" } })],
   "no signature": ["algorithm", replacePart(2, "")],
-  "alg none": ["algorithm", token({}, { header: { alg: "none" } })],
-  "alg None": ["algorithm", token({}, { header: { alg: "None" } })],
-  "alg nOnE without signature": ["algorithm", `${encode('{"alg":"nOnE"}')}.${encode(JSON.stringify(CLAIMS))}.`],
-  "no alg": ["algorithm", token({}, { header: { alg: undefined } })],
-  "HS256 with the public key": ["algorithm", signWithPublicKey(rsa, CLAIMS)],
-  "a key of another kind than alg": ["algorithm", token({}, { header: { kid: "ec-1" } })],
-  "ES256 on the P-384 key": ["algorithm", token({}, { key: ec256, header: { kid: "ec-2" } })],
-  "RS256 on a key that is bound to RS512": ["algorithm", token({}, { key: bound })],
+  "alg none [A1] [V15]": ["algorithm", token({}, { header: { alg: "none" } })],
+  "alg None [A1] [V15]": ["algorithm", token({}, { header: { alg: "None" } })],
+  "alg nOnE without signature [A1] [V15]": [
+    "algorithm",
+    `${encode('{"alg":"nOnE"}')}.${encode(JSON.stringify(CLAIMS))}.`,
+  ],
+  "no alg [A1]": ["algorithm", token({}, { header: { alg: undefined } })],
+  "HS256 with the public key [A1] [V15]": ["algorithm", signWithPublicKey(rsa, CLAIMS)],
+  "a key of another kind than alg [A1]": ["algorithm", token({}, { header: { kid: "ec-1" } })],
+  "ES256 on the P-384 key [A1]": ["algorithm", token({}, { key: ec256, header: { kid: "ec-2" } })],
+  "RS256 on a key that is bound to RS512 [A1]": ["algorithm", token({}, { key: bound })],
   "an unknown kid": ["key", token({}, { header: { kid: "other" } })],
   "a kid that names a prototype member": ["key", token({}, { header: { kid: "constructor" } })],
   "no kid, and none of the keys that fit signed it": ["key", token({}, { key: stranger, header: { kid: undefined } })],
   "the kid of a shared secret": ["key", token({}, { header: { kid: "secret" } })],
-  "the kid of an encryption key": ["key", token({}, { key: encryption })],
-  "the kid of a key without the verify operation": ["key", token({}, { key: signOnly })],
-  "a 1024 bit RSA key": ["key", token({}, { key: short })],
-  "another provider's key under our kid": ["signature", token({}, { key: stranger })],
-  "its own key in the header": ["signature", token({}, { key: stranger, header: { jwk: publicJwk(stranger) } })],
-  "a key URL in the header": ["signature", token({}, { key: stranger, header: { jku: "http://127.0.0.1:1/keys" } })],
+  "the kid of an encryption key [A6]": ["key", token({}, { key: encryption })],
+  "the kid of a key without the verify operation [A6]": ["key", token({}, { key: signOnly })],
+  "a 1024 bit RSA key [A6]": ["key", token({}, { key: short })],
+  "another provider's key under our kid [A6]": ["signature", token({}, { key: stranger })],
+  "its own key in the header [A2]": ["signature", token({}, { key: stranger, header: { jwk: publicJwk(stranger) } })],
+  "a key URL in the header [A2]": [
+    "signature",
+    token({}, { key: stranger, header: { jku: "http://127.0.0.1:1/keys" } }),
+  ],
   "a changed claim": ["signature", replacePart(1, encode(JSON.stringify({ ...CLAIMS, sub: "root" })))],
   "a signature of the wrong length": ["signature", replacePart(2, "AAAA")],
-  "another issuer": ["issuer", token({ iss: "http://localhost:8080/realms/other" })],
-  "an issuer with one slash more": ["issuer", token({ iss: `${ISSUER}/` })],
-  "an issuer in a list": ["issuer", token({ iss: [ISSUER] })],
-  "no issuer": ["issuer", token({ iss: undefined })],
-  "another audience": ["audience", token({ aud: "account" })],
-  "no audience": ["audience", token({ aud: undefined })],
-  "an empty list of audiences": ["audience", token({ aud: [] })],
-  "a longer audience": ["audience", token({ aud: "gateway2" })],
-  "a shorter audience": ["audience", token({ aud: "gate" })],
-  "an audience inside a nested list": ["audience", token({ aud: [["gateway"]] })],
-  "expired 61 s ago": ["expiry", token({ exp: NOW - 61 })],
-  "no expiry": ["expiry", token({ exp: undefined })],
-  "an expiry that is a text": ["expiry", token({ exp: String(NOW + 300) })],
-  "an infinite expiry": ["expiry", token({}, { payload: JSON.stringify(CLAIMS).replace(/"exp":\d+/, '"exp":1e400') })],
-  "not valid for another 61 s": ["notBefore", token({ nbf: NOW + 61 })],
-  "an nbf that is a text": ["notBefore", token({ nbf: "soon" })],
-  "an ID token": ["claims", token({ at_hash: "x" })],
+  "another issuer [A3]": ["issuer", token({ iss: "http://localhost:8080/realms/other" })],
+  "an issuer with one slash more [A3]": ["issuer", token({ iss: `${ISSUER}/` })],
+  "an issuer in a list [A3]": ["issuer", token({ iss: [ISSUER] })],
+  "no issuer [A3]": ["issuer", token({ iss: undefined })],
+  "another audience [A3]": ["audience", token({ aud: "account" })],
+  "no audience [A3]": ["audience", token({ aud: undefined })],
+  "an empty list of audiences [A3]": ["audience", token({ aud: [] })],
+  "a longer audience [A3]": ["audience", token({ aud: "gateway2" })],
+  "a shorter audience [A3]": ["audience", token({ aud: "gate" })],
+  "an audience inside a nested list [A3]": ["audience", token({ aud: [["gateway"]] })],
+  "expired 61 s ago [A3] [R22]": ["expiry", token({ exp: NOW - 61 })],
+  "no expiry [A3]": ["expiry", token({ exp: undefined })],
+  "an expiry that is a text [A3]": ["expiry", token({ exp: String(NOW + 300) })],
+  "an infinite expiry [A3]": [
+    "expiry",
+    token({}, { payload: JSON.stringify(CLAIMS).replace(/"exp":\d+/, '"exp":1e400') }),
+  ],
+  "not valid for another 61 s [A3] [R22]": ["notBefore", token({ nbf: NOW + 61 })],
+  "an nbf that is a text [A3]": ["notBefore", token({ nbf: "soon" })],
+  "an ID token [A8]": ["claims", token({ at_hash: "x" })],
 };
 
 const verifier = createTokenVerifier(createInlineKeySet(KEYS), fakeClock());
@@ -167,7 +176,7 @@ for (const [name, [check, text]] of Object.entries(bad)) {
   });
 }
 
-test("no token takes more than 5 ms of the loop", () => {
+test("no token takes more than 5 ms of the loop [A4] [V16]", () => {
   const fresh = createTokenVerifier(createInlineKeySet(KEYS), fakeClock());
   const texts = [...Object.values(good), ...Object.values(bad).map(([, text]) => text)];
   for (const text of texts) {
@@ -181,7 +190,7 @@ test("no token takes more than 5 ms of the loop", () => {
   }
 });
 
-test("a cached token is refused once it has expired", async () => {
+test("a cached token is refused once it has expired [A9]", async () => {
   const clock = fakeClock();
   const subject = createTokenVerifier(createInlineKeySet(KEYS), clock);
   const text = token({ exp: NOW + 30 });

@@ -36,7 +36,7 @@ test("JSON lines hold the same", () => {
   });
 });
 
-test("nothing from outside can begin a new line or move a terminal's cursor", () => {
+test("nothing from outside can begin a new line or move a terminal's cursor [P6] [N4]", () => {
   for (const format of ["text", "json"] as const) {
     const { lines, logger } = logging(format);
     logger.info("message\r\nFAKE", { value: "\x1b[2J\r\nFAKE\u2028\x9b x=y" });

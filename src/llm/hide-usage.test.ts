@@ -51,7 +51,7 @@ test("a chunk of whole events goes on at once, as the same bytes", () => {
   assert.equal(passed?.buffer, bytes.buffer);
 });
 
-test("events that end with CR alone are not held back, and their usage is hidden", () => {
+test("events that end with CR alone are not held back, and their usage is hidden [M4]", () => {
   const cr = (text: string): string => text.replaceAll("\n", "\r");
   const hider = createUsageHider();
   assert.equal(pass(hider, Buffer.from(cr(word("a"))))?.toString(), cr(word("a")));

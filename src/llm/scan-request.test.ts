@@ -32,7 +32,7 @@ const refused: [name: string, body: string | Buffer, reason: RegExp][] = [
   ],
 ];
 for (const [name, body, reason] of refused) {
-  test(`refuses ${name}`, () => {
+  test(`refuses ${name} [M1]`, () => {
     const result = scanRequest(Buffer.from(body));
     assert.ok(!result.ok);
     assert.match(result.reason, reason);

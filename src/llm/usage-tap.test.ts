@@ -251,7 +251,7 @@ test("JSON without usage says nothing, so that the estimate stands", () => {
   assert.deepEqual(tap("application/json", [Buffer.from('{"ok":true}')]), { estimatedTokens: 7 });
 });
 
-test("bytes that are no stream, and events beyond all bounds, are passed by", () => {
+test("bytes that are no stream, and events beyond all bounds, are passed by [M4]", () => {
   assert.deepEqual(tap(AWS, [Buffer.from("not an event stream at all")]), { estimatedTokens: 7 });
   assert.deepEqual(tap(SSE, [Buffer.alloc(3 * 1024 * 1024, "a")]), { estimatedTokens: 7 });
   assert.deepEqual(tap("application/json", [Buffer.from("garbage")], "end", "gzip"), { estimatedTokens: 7 });
@@ -276,7 +276,7 @@ test("an event of 3 MiB is passed by, and what follows it still counts", () => {
   }
 });
 
-test("the usage at the end of an event of 3 MiB counts, and nothing that merely looks like it", () => {
+test("the usage at the end of an event of 3 MiB counts, and nothing that merely looks like it [M3]", () => {
   const last = (extra: object) =>
     sse(
       { type: "response.created", response: { model: "gpt-x", usage: null } },

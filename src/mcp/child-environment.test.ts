@@ -22,7 +22,7 @@ const own = {
   GONE: undefined,
 };
 
-test("a child gets what programs need, and no secret", () => {
+test("a child gets what programs need, and no secret [P2]", () => {
   assert.deepEqual(childEnvironment(own, { env: {}, inheritEnv: false }), {
     PATH: "/bin",
     HOME: "/home/u",

@@ -23,7 +23,7 @@ test("the events of one stream after a number, oldest first", () => {
   assert.deepEqual(log.after(3, 0), []);
 });
 
-test("it is bounded in number and in bytes, but the newest always stays", () => {
+test("it is bounded in number and in bytes, but the newest always stays [P5]", () => {
   const log = new EventLog();
   for (let i = 1; i <= 1000; i++) log.append(event(1, i));
   assert.ok(log.size <= 256);

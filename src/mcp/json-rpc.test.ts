@@ -27,7 +27,7 @@ const ids = [
   "123456789012345678901234567890",
 ];
 for (const id of ids) {
-  test(`the id ${id} comes back as it was written`, () => {
+  test(`the id ${id} comes back as it was written [A14]`, () => {
     const message = parseClientMessage(`{"jsonrpc":"2.0", "id" : ${id} ,"method":"ping"}`) as ClientRequest;
     assert.equal(message.kind, "request");
     assert.equal(message.id, id);
@@ -66,7 +66,7 @@ const refused = [
   { name: "a result without an id", text: '{"jsonrpc":"2.0","result":{}}', code: -32600 },
 ];
 for (const { name, text, code, id } of refused) {
-  test(`refuses ${name}`, () => {
+  test(`refuses ${name} [A14]`, () => {
     assert.throws(
       () => parseClientMessages(text),
       (error) => error instanceof JsonRpcProblem && error.code === code && error.id === id,

@@ -46,7 +46,7 @@ const allowed = [
   },
 ];
 for (const { name, ...parts } of allowed) {
-  test(`lets ${name} pass`, () => guardOrigin(exchange(parts), trusted));
+  test(`lets ${name} pass [L7]`, () => guardOrigin(exchange(parts), trusted));
 }
 
 test("any host passes where a credential is required, but a foreign origin does not", () => {
@@ -96,7 +96,7 @@ const denied = [
   },
 ];
 for (const { name, setting, ...parts } of denied) {
-  test(`refuses ${name} and says which setting would allow it`, () => {
+  test(`refuses ${name} and says which setting would allow it [L7] [V7]`, () => {
     assert.throws(() => guardOrigin(exchange(parts), trusted), {
       code: "origin_denied",
       status: 403,

@@ -16,7 +16,7 @@ function gate(limits: { maxChildren: number; maxConcurrentStarts: number }, make
   return { it, clock, slots, refusals, enter };
 }
 
-test("only so many start at a time, the others follow in order", () => {
+test("only so many start at a time, the others follow in order [R47]", () => {
   const { it, slots, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 2 });
   for (let i = 0; i < 5; i++) enter();
   assert.equal(slots.length, 2);
@@ -28,7 +28,7 @@ test("only so many start at a time, the others follow in order", () => {
   assert.equal(it.living, 3);
 });
 
-test("whoever waits too long is refused", async () => {
+test("whoever waits too long is refused [R47]", async () => {
   const { clock, slots, refusals, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
   enter();
   enter();

@@ -67,7 +67,7 @@ test("lines go in and come out, in order", async () => {
   await child.stop();
 });
 
-test("arguments are passed as they stand: no shell looks at them", async () => {
+test("arguments are passed as they stand: no shell looks at them [P1]", async () => {
   const hostile = "; touch /tmp/never $(id) `id` | cat > x && \"'";
   const { child, line } = run("console.log(JSON.stringify(process.argv.slice(1)))", hostile);
   assert.deepEqual(JSON.parse(await line()), [hostile]);
@@ -143,7 +143,7 @@ test("the end of stdin ends a child that listens to it", async () => {
   assert.equal(isAlive(child.pid), false);
 });
 
-test("a child that ignores the end of stdin and TERM is killed, with everything it started", async () => {
+test("a child that ignores the end of stdin and TERM is killed, with everything it started [R9] [V24]", async () => {
   const grandchild =
     "setInterval(() => undefined, 1000); process.on('SIGTERM', () => undefined); console.log('grandchild ' + process.pid)";
   const { child, line } = run(
@@ -168,7 +168,7 @@ test("what a child leaves behind when it exits follows it", async () => {
   assert.equal(isAlive(pid), false);
 });
 
-test("one endless line ends the child instead of filling the memory", async () => {
+test("one endless line ends the child instead of filling the memory [R10]", async () => {
   const { child, exited } = run(
     "const b = Buffer.alloc(1 << 20, 97); const w = () => { while (process.stdout.write(b)); }; process.stdout.on('drain', w); w()",
   );
@@ -183,7 +183,7 @@ test("what the child was given to keep is in no line of its stderr, and not in t
   assert.deepEqual(child.stderrLines(), ["no <redacted>", "bad <redacted>"]);
 });
 
-test("a flood on stderr is drained and only its last lines are kept", async () => {
+test("a flood on stderr is drained and only its last lines are kept [R12]", async () => {
   const { child, line } = run(
     "console.error(('e'.repeat(99) + '\\n').repeat(50000)); console.error('the end'); console.log('still here')",
   );

@@ -149,7 +149,7 @@ test("a preflight belongs to the route of the method that it asks for", () => {
   assert.equal(chosen(routes, { method: "OPTIONS" }), undefined);
 });
 
-test("a hostile path costs no more time than its length", () => {
+test("a hostile path costs no more time than its length [V10]", () => {
   const table = createRouteTable([route("it", [regex("/(a+)+$")])]);
   const { request } = anExchange({ path: `/${"a".repeat(5_000)}!` });
   const began = cpuMs();

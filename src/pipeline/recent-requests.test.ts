@@ -125,7 +125,7 @@ test("full traces are kept of requests that failed, and only of those", () => {
   assert.equal(recent.find("test")[0]?.trace?.at(-1)?.message.type, "requestFinished");
 });
 
-test("without a watcher and without kept traces a request has no trace at all", () => {
+test("without a watcher and without kept traces a request has no trace at all [N8]", () => {
   const recent = recentRequests();
   assert.equal(pass(recent).trace, undefined);
 });

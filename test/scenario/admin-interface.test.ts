@@ -37,7 +37,7 @@ const guarded: [name: string, headers: string[], status: number][] = [
   ["a page that says both", ["Host: localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: none"], 403],
 ];
 
-test("Host, Origin and Sec-Fetch-Site decide who is answered", async (t) => {
+test("Host, Origin and Sec-Fetch-Site decide who is answered [N1] [V7] [V27]", async (t) => {
   const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
   for (const [name, headers, status] of guarded) {
     const answer = await rawRequest(
@@ -48,7 +48,7 @@ test("Host, Origin and Sec-Fetch-Site decide who is answered", async (t) => {
   }
 });
 
-test("a foreign page cannot shut the gateway down, nor can a GET", async (t) => {
+test("a foreign page cannot shut the gateway down, nor can a GET [N1] [N2]", async (t) => {
   const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
   const port = portOf(gateway.adminUrl);
   const post = `POST /quitquitquit HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n`;
@@ -74,7 +74,7 @@ const methods: [method: string, path: string, status: number, allow: string | nu
   ["GET", "/healthz/live/../../config_dump", 404, null],
   ["GET", "/", 200, null],
 ];
-test("methods and paths: what is not there is 404, what is there says what it takes", async (t) => {
+test("methods and paths: what is not there is 404, what is there says what it takes [N2]", async (t) => {
   const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
   for (const [method, path, status, allow] of methods) {
     const answer = await rawRequest(
@@ -88,13 +88,13 @@ test("methods and paths: what is not there is 404, what is there says what it ta
   assert.ok(!gateway.log().some((line) => line.includes("failed")), gateway.log().join("\n"));
 });
 
-test("the data plane does not lead to the admin interface", async (t) => {
+test("the data plane does not lead to the admin interface [N5]", async (t) => {
   const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
   for (const path of ["/config_dump", "/debug/trace", "/quitquitquit", "/metrics", "/logging"])
     assert.equal((await fetch(gateway.url() + path)).status, 404);
 });
 
-test("/logging reads and sets the filter, and refuses nonsense", async (t) => {
+test("/logging reads and sets the filter, and refuses nonsense [N4]", async (t) => {
   const gateway = await gatewayFor(
     t,
     "gateways: { default: { port: 0 } }\nroutes: [{ policies: { directResponse: {} } }]\n",
@@ -204,7 +204,7 @@ function socketFolder(t: TestContext): string {
   return folder;
 }
 
-test("a unix socket: for its owner only, whatever Host says, and gone at the end", async (t) => {
+test("a unix socket: for its owner only, whatever Host says, and gone at the end [N6]", async (t) => {
   const path = join(socketFolder(t), "admin.sock");
   const gateway = await startGateway(`config: { adminAddr: "unix:${path}" }\ngateways: { default: { port: 0 } }\n`);
   assert.equal(await overSocket(path, "/healthz/live"), 200);
@@ -214,7 +214,7 @@ test("a unix socket: for its owner only, whatever Host says, and gone at the end
   assert.equal(existsSync(path), false);
 });
 
-test("a stale socket file is replaced, a live one and another file are refused and left alone", async (t) => {
+test("a stale socket file is replaced, a live one and another file are refused and left alone [R38]", async (t) => {
   const folder = socketFolder(t);
   const yaml = (name: string): string => `config: { adminAddr: "unix:${join(folder, name)}" }\n`;
 
@@ -259,7 +259,7 @@ for (const address of [
   "example.com:80",
   `unix:/${"x".repeat(200)}`,
 ]) {
-  test(`the address ${address.slice(0, 40)} is refused at load`, async () => {
+  test(`the address ${address.slice(0, 40)} is refused at load [N6]`, async () => {
     await assert.rejects(startGateway(`config: { adminAddr: "${address}" }\n`), /config\.adminAddr: expected ip:port/);
   });
 }

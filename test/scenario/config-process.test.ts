@@ -125,7 +125,7 @@ test("--validate-only says that a good configuration is valid, and opens nothing
   assert.deepEqual([exit.code, exit.stdout, exit.stderr], [0, "configuration is valid\n", ""]);
 });
 
-test("all problems are said at once, each with its place and field, on standard error", async (t) => {
+test("all problems are said at once, each with its place and field, on standard error [C4]", async (t) => {
   const at = folder(t, {
     "config.yaml": `gateways:
   default:
@@ -162,7 +162,7 @@ routes:
   }
 });
 
-test("an unset variable stops the start: the message of the spec, the name and the place", async (t) => {
+test("an unset variable stops the start: the message of the spec, the name and the place [C3]", async (t) => {
   const at = folder(t, {
     "config.yaml": `gateways:\n  default: { port: 0 }\n# \${COMMENTED_OUT} is not looked at\nroutes:\n  - name: \${MY_NAME}\n`,
   });
@@ -229,7 +229,7 @@ test("a directory, standard input and several files make one configuration", asy
   assert.match(twice.stderr, /<stdin>:1:1: a second standalone configuration: the first is in .*a\.yaml/);
 });
 
-test("hostile files are refused within a second, by name", async (t) => {
+test("hostile files are refused within a second, by name [C1] [V23]", async (t) => {
   const laughs = `a: &a [${"x,".repeat(9)}]\n${[..."bcdefghij"].map((c, i) => `${c}: &${c} [${Array(9).fill(`*${"abcdefghij"[i]}`).join(",")}]`).join("\n")}`;
   const at = folder(t, {
     "laughs.yaml": laughs,

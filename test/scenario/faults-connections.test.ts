@@ -74,7 +74,7 @@ async function medianMs(count: number, once: () => Promise<unknown>): Promise<nu
   return times.sort((a, b) => a - b)[Math.floor(count / 2)] ?? 0;
 }
 
-test("one connection too many is closed unread, the others go on, and one line says so", async (t) => {
+test("one connection too many is closed unread, the others go on, and one line says so [L15]", async (t) => {
   const { gateway, backend } = await behindGateway(t, undefined, "", { listenerLimits: { maxConnections: 20 } });
   const clients = Array.from({ length: 20 }, () => openRawClient(gateway.port()));
   const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -98,7 +98,7 @@ test("one connection too many is closed unread, the others go on, and one line s
   for (const client of clients) client.close();
 });
 
-test("1,500 clients that never finish their heads are all told and closed, and others are served beside them", {
+test("1,500 clients that never finish their heads are all told and closed, and others are served beside them [R30]", {
   timeout: 60_000,
 }, async (t) => {
   const { gateway } = await behindGateway(t, undefined, "", {
@@ -126,7 +126,7 @@ test("1,500 clients that never finish their heads are all told and closed, and o
 const IDLE = 10_000;
 const openFiles = Number(/^Max open files\s+(\d+)/m.exec(limitsText())?.[1] ?? 0);
 
-test("10,000 idle connections take at most 150 MB, and a new request is answered among them", {
+test("10,000 idle connections take at most 150 MB, and a new request is answered among them [R29]", {
   timeout: 100_000,
   skip: openFiles < 2 * IDLE && `needs ${2 * IDLE} open files, ${openFiles} are allowed`,
 }, async (t) => {
@@ -144,7 +144,7 @@ test("10,000 idle connections take at most 150 MB, and a new request is answered
   assert.ok(answerMs < 50, `${answerMs} ms`);
 });
 
-test("with 256 open files it says so at the start, accepts what it can serve, and recovers", {
+test("with 256 open files it says so at the start, accepts what it can serve, and recovers [R35]", {
   skip: process.platform !== "linux" && "the limit is read from /proc",
 }, async (t) => {
   const held: ServerResponse[] = [];
@@ -194,7 +194,7 @@ routes: [{ gateways: [one, two, three], backends: [{ host: "${backend.host}" }] 
   assert.deepEqual([(await gateway.exited).code, (await gateway.exited).stderr], [0, ""]);
 });
 
-test("a stream as loud as it can be leaves the others their turn", { timeout: 60_000 }, async (t) => {
+test("a stream as loud as it can be leaves the others their turn [R46]", { timeout: 60_000 }, async (t) => {
   const event = Buffer.from(`data: ${"x".repeat(65_000)}\n\n`);
   const { gateway } = await behindGateway(t, (req, res) => {
     if (req.url !== "/flood") {

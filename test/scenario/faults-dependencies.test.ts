@@ -28,12 +28,12 @@ const MAX_INSTALLED = 99;
 /** They have such a script; `.npmrc` keeps it from running, and nothing of ours needs it to. */
 const KNOWN_INSTALL_SCRIPTS = ["@google/genai", "esbuild", "protobufjs"];
 
-test("the gateway has no more dependencies than agreed, itself and in all", () => {
+test("the gateway has no more dependencies than agreed, itself and in all [V5]", () => {
   assert.ok(Object.keys(manifest.dependencies).length <= MAX_DIRECT);
   assert.ok(run.length > 0 && run.length <= MAX_INSTALLED, `${run.length} packages`);
 });
 
-test("every version is exact, and every package is fixed to its bytes", () => {
+test("every version is exact, and every package is fixed to its bytes [V5]", () => {
   const versions = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies });
   assert.deepEqual(
     versions.filter(([, version]) => !/^\d+\.\d+\.\d+(?:-[\w.]+)?$/.test(version)),
@@ -47,7 +47,7 @@ test("every version is exact, and every package is fixed to its bytes", () => {
   );
 });
 
-test("no package runs a program while it is installed", () => {
+test("no package runs a program while it is installed [V5]", () => {
   const withScripts = packages.filter(([, { hasInstallScript }]) => hasInstallScript);
   assert.deepEqual(withScripts.map(([path]) => path.replace(/^.*node_modules\//, "")).sort(), KNOWN_INSTALL_SCRIPTS);
   assert.match(readFileSync(".npmrc", "utf8"), /^ignore-scripts=true$/m);

@@ -14,7 +14,7 @@ const forged = {
 
 for (const trusted of [false, true]) {
   const peer = trusted ? "a trusted proxy" : "a client";
-  test(`what ${peer} says about rate limits reaches neither policies nor the backend`, async (t) => {
+  test(`what ${peer} says about rate limits reaches neither policies nor the backend [L12] [B7]`, async (t) => {
     const backend = await backendFor(t);
     const gateway = await gatewayFor(
       t,

@@ -16,7 +16,7 @@ function folderFor(t: TestContext): string {
   return folder;
 }
 
-test("a dump of more than 64 MiB is refused before it is read", async (t) => {
+test("a dump of more than 64 MiB is refused before it is read [G4]", async (t) => {
   const file = join(folderFor(t), "dump.json");
   writeFileSync(file, '{"a":1}');
   // Blank space behind the value, which takes no room on the disk.
@@ -28,7 +28,7 @@ test("a dump of more than 64 MiB is refused before it is read", async (t) => {
   assert.equal((await gwctl(["proxy", "config", "all", "--file", file])).stdout, "a: 1\n");
 });
 
-test("a profile replaces the file that was named, and never one that gwctl named itself", {
+test("a profile replaces the file that was named, and never one that gwctl named itself [G4]", {
   skip: process.platform !== "linux" && "profiles are Linux",
 }, async (t) => {
   const folder = folderFor(t);

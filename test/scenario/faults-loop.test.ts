@@ -64,7 +64,7 @@ const bodies: [name: string, text: string, withinMs?: number][] = [
 ];
 const paths = ["/native/v1/chat/completions", "/translated/v1/chat/completions", "/plain", "/cel", "/mcp"];
 for (const [name, text, withinMs = MAX_TURN_MS] of bodies) {
-  test(`${name}: no route holds the loop for ${withinMs} ms`, { timeout: 60_000 }, async () => {
+  test(`${name}: no route holds the loop for ${withinMs} ms [R34]`, { timeout: 60_000 }, async () => {
     const body = Buffer.from(text);
     for (const path of paths) {
       let status = 0;
@@ -77,7 +77,7 @@ for (const [name, text, withinMs = MAX_TURN_MS] of bodies) {
   });
 }
 
-test("heads that want to be expensive are not", async () => {
+test("heads that want to be expensive are not [R34] [V10]", async () => {
   const long = "a".repeat(7_000);
   const cookies = { cookie: "a=b;".repeat(3_000) };
   const lists = Object.fromEntries(Array.from({ length: 90 }, (_, i) => [`x-${i}`, "a, ".repeat(40)]));
@@ -89,7 +89,9 @@ test("heads that want to be expensive are not", async () => {
   assert.ok(longestMs < MAX_TURN_MS, `${longestMs} ms`);
 });
 
-test("the configuration dump of 5,000 routes does not hold the loop for 200 ms", { timeout: 60_000 }, async (t) => {
+test("the configuration dump of 5,000 routes does not hold the loop for 200 ms [R43]", {
+  timeout: 60_000,
+}, async (t) => {
   const routes = Array.from({ length: 5_000 }, (_, i) => ({
     name: `route-${i}`,
     hostnames: [`h${i}.example`],

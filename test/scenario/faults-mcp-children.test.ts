@@ -30,7 +30,7 @@ const paths = [
   "/.well-known/oauth-protected-resource/mcp",
 ];
 
-test("a command in a request, to whichever path and in whichever form, starts nothing", {
+test("a command in a request, to whichever path and in whichever form, starts nothing [V3]", {
   skip: process.platform !== "linux" && "processes are counted in /proc",
 }, async (t) => {
   const gateway = await gatewayFor(t, mcpConfig([oddTarget()]));
@@ -89,7 +89,7 @@ const initialize = {
 /** Enough for its pipe, the 4 MiB that may wait, and one more. */
 const LARGE_CALLS = 8;
 
-test("a server that reads nothing is given no more: further calls are refused, in a session and with 503 without", {
+test("a server that reads nothing is given no more: further calls are refused, in a session and with 503 without [R14]", {
   timeout: 30_000,
 }, async (t) => {
   const gateway = await gatewayFor(t, mcpConfig([oddTarget()]));

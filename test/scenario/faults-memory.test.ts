@@ -9,7 +9,7 @@ import { startGatewayProcess } from "../support/gateway-process.ts";
 import { openRawClient } from "../support/raw-client.ts";
 import { backendFor, behindGateway, eventually } from "../support/scenario.ts";
 
-test("a heap at 90 % keeps no connection, at 95 % takes no request, and below both all is as before", async (t) => {
+test("a heap at 90 % keeps no connection, at 95 % takes no request, and below both all is as before [R36]", async (t) => {
   const clock = fakeClock();
   let usedBytes = 10;
   const { gateway, backend } = await behindGateway(t, undefined, "", {
@@ -57,7 +57,7 @@ test("a heap at 90 % keeps no connection, at 95 % takes no request, and below bo
   again.close();
 });
 
-test("a process whose heap really fills up refuses instead of dying, and serves again when it is free", {
+test("a process whose heap really fills up refuses instead of dying, and serves again when it is free [R36]", {
   timeout: 60_000,
 }, async (t) => {
   const backend = await backendFor(t, (_req, res) => void res.end("ok"));

@@ -133,7 +133,7 @@ async function after(answer: Promise<string>, say: () => void): Promise<string> 
   return answer;
 }
 
-test("a name is looked up for each new connection, and its new address is used", async (t) => {
+test("a name is looked up for each new connection, and its new address is used [R45]", async (t) => {
   const { ask, known } = await poolFor(t);
   assert.equal(await after(ask(), () => known("127.0.0.1")), "127.0.0.1");
   await assert.rejects(
@@ -143,7 +143,7 @@ test("a name is looked up for each new connection, and its new address is used",
   );
 });
 
-test("a resolver that fails leaves the last good address in use, for an hour", async (t) => {
+test("a resolver that fails leaves the last good address in use, for an hour [R45]", async (t) => {
   const { clock, ask, known, fails } = await poolFor(t);
   await assert.rejects(
     after(ask(), () => fails("EAI_AGAIN")),
@@ -174,7 +174,7 @@ test("a name that no longer exists is believed: its address may be somebody else
   );
 });
 
-test("a resolver that hangs is waited for 5 s, once, and asked no second time meanwhile", async (t) => {
+test("a resolver that hangs is waited for 5 s, once, and asked no second time meanwhile [R45]", async (t) => {
   const { clock, ask, known, pending } = await poolFor(t);
   const early = [ask(), ask(), ask()];
   for (const one of early) one.catch(() => undefined);

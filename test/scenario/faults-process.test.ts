@@ -23,7 +23,7 @@ const defects: [name: string, code: string, said: RegExp][] = [
   ["a thrown thing that is no error", 'setImmediate(() => { throw "a word" })', /^uncaught exception: a word\n$/],
 ];
 for (const [name, code, said] of defects) {
-  test(`${name} is said, the request in flight gets its answer, nothing new is taken, and the exit code is 1`, async (t) => {
+  test(`${name} is said, the request in flight gets its answer, nothing new is taken, and the exit code is 1 [R44]`, async (t) => {
     const held: ServerResponse[] = [];
     const backend = await backendFor(t, (_req, res) => void held.push(res));
     const yaml = `config: { adminAddr: off }\ngateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: [{ backends: [{ host: "${backend.host}" }] }]\n`;

@@ -194,7 +194,7 @@ test("inject mode is not disturbed by other requests that come first", async () 
   assert.doesNotMatch(stdout, /"path":"\/echo\/noise"/);
 });
 
-test("inject mode ignores proxies of the environment", async () => {
+test("inject mode ignores proxies of the environment [G2]", async () => {
   let hits = 0;
   const sink = createServer((_req, res) => {
     hits += 1;
@@ -251,7 +251,7 @@ test("requests lists the last ones; --failed only those that went wrong", async 
   assert.equal((JSON.parse((await local(["requests", "-o", "json", "--limit", "1"])).stdout) as unknown[]).length, 1);
 });
 
-test("config all renders a running gateway and a saved dump, as YAML and JSON, without secrets", async () => {
+test("config all renders a running gateway and a saved dump, as YAML and JSON, without secrets [G4]", async () => {
   const fromGateway = await local(["proxy", "config", "all", "-o", "yaml"]);
   const dump = parse(fromGateway.stdout) as { routes: { name: string }[] };
   assert.deepEqual(

@@ -45,7 +45,7 @@ async function rawBackend(
 const config = (host: string, more = ""): string =>
   `gateways: { default: { port: 0 } }\nroutes: [{ backends: [{ host: "${host}" }]${more === "" ? "" : `, ${more}`} }]\n`;
 
-test("a backend that refuses connections is 502 backend_unavailable, at once and without a repetition", async (t) => {
+test("a backend that refuses connections is 502 backend_unavailable, at once and without a repetition [R1]", async (t) => {
   const gateway = await gatewayFor(t, config("127.0.0.1:1"));
   const response = await fetch(gateway.url(), { method: "POST", body: "x" });
   assert.equal(response.status, 502);
@@ -54,7 +54,7 @@ test("a backend that refuses connections is 502 backend_unavailable, at once and
   assert.match(await gateway.logged("error=backend_unavailable"), /reason=.*ECONNREFUSED/);
 });
 
-test("a backend that never answers is 504 backend_timeout after the default of 60 s, and its connection is closed", async (t) => {
+test("a backend that never answers is 504 backend_timeout after the default of 60 s, and its connection is closed [R3]", async (t) => {
   const clock = fakeClock();
   let closed = false;
   const arrived = withResolvers();
@@ -76,7 +76,7 @@ test("a backend that never answers is 504 backend_timeout after the default of 6
   await eventually("the backend's connection is closed", () => closed);
 });
 
-test("a backend that neither accepts nor refuses a connection is 504 after 10 s", async (t) => {
+test("a backend that neither accepts nor refuses a connection is 504 after 10 s [R2]", async (t) => {
   const clock = fakeClock();
   const gateway = await gatewayFor(t, config(`127.0.0.1:${await blackHole(t)}`), { clock });
   const idle = clock.pending();
@@ -108,7 +108,7 @@ const broken: [name: string, bytes: string][] = [
   ["HTTP/2.0", "HTTP/2.0 200 OK\r\n\r\n"],
 ];
 for (const [name, bytes] of broken) {
-  test(`a backend that answers with ${name} is 502 backend_response_invalid`, async (t) => {
+  test(`a backend that answers with ${name} is 502 backend_response_invalid [R5]`, async (t) => {
     const backend = await rawBackend(t, (socket) => socket.write(Buffer.from(bytes, "latin1")));
     const gateway = await gatewayFor(t, config(backend.host));
     const response = await fetch(gateway.url());
@@ -145,7 +145,7 @@ test("an answer that ends with the connection is passed on whole", async (t) => 
   assert.equal(await response.text(), "until the end");
 });
 
-test("bytes that nobody asked for never become the answer to another request", async (t) => {
+test("bytes that nobody asked for never become the answer to another request [V21]", async (t) => {
   const backend = await rawBackend(t, (socket, count) => {
     // The first answer is followed by a second one, in the same packet and again later.
     if (count === 0) {
@@ -160,7 +160,7 @@ test("bytes that nobody asked for never become the answer to another request", a
   }
 });
 
-test("an encoded answer is passed on as it is, however deep its codings", async (t) => {
+test("an encoded answer is passed on as it is, however deep its codings [V19]", async (t) => {
   const coding = Array.from({ length: 1000 }, () => "gzip").join(",");
   const backend = await rawBackend(t, (socket) =>
     socket.write(`HTTP/1.1 200 OK\r\nContent-Encoding: ${coding}\r\nContent-Length: 2\r\n\r\nok`),
@@ -174,7 +174,7 @@ for (const [method, status] of [
   ["GET", 200],
   ["POST", 502],
 ] as const) {
-  test(`a kept connection that the backend has closed under us: ${method} ends with ${status}`, async (t) => {
+  test(`a kept connection that the backend has closed under us: ${method} ends with ${status} [R6]`, async (t) => {
     // Every connection serves one request; the second one on it meets a closed door.
     const served = new Set<Socket>();
     let requests = 0;
@@ -281,7 +281,7 @@ routes: [{ matches: [{ path: { exact: /zero } }], backends: [{ host: "127.0.0.1:
     assert.equal((await fetch(gateway.url() + path)).headers.get("x-gateway-error"), "no_backend");
 });
 
-test("what goes to the backend: hop-by-hop headers removed, forwarding headers ours, Host kept, an id given", async (t) => {
+test("what goes to the backend: hop-by-hop headers removed, forwarding headers ours, Host kept, an id given [L12]", async (t) => {
   const { gateway, backend } = await behindGateway(t);
   const answer = await rawRequest(
     gateway.port(),
@@ -325,7 +325,7 @@ test("a trusted proxy's forwarding headers are believed and extended", async (t)
   );
 });
 
-test("a client cannot strip a header that a policy adds by naming it in connection", async (t) => {
+test("a client cannot strip a header that a policy adds by naming it in connection [V13]", async (t) => {
   const { gateway, backend } = await behindGateway(
     t,
     undefined,
@@ -349,7 +349,7 @@ test("hop-by-hop headers of the backend's answer stay behind, and its claim to b
   assert.deepEqual(response.headers.getSetCookie(), ["a=1", "b=2"]);
 });
 
-test("an upgrade offer other than WebSocket is ignored, with and without a body", async (t) => {
+test("an upgrade offer other than WebSocket is ignored, with and without a body [L6]", async (t) => {
   const { gateway, backend } = await behindGateway(t);
   const offer = [
     "Connection: Upgrade, HTTP2-Settings, close",

@@ -60,7 +60,7 @@ test("HEAD keeps the length that the body would have, 204 and 304 have none", as
   assert.doesNotMatch(unchanged.text, /transfer-encoding/i);
 });
 
-test("400 MB down and 400 MB up pass with memory bounded", async (t) => {
+test("400 MB down and 400 MB up pass with memory bounded [R33]", async (t) => {
   const total = 400 * MIB;
   const chunk = Buffer.alloc(256 * 1024, 7);
   let uploaded = 0;
@@ -113,7 +113,7 @@ test("400 MB down and 400 MB up pass with memory bounded", async (t) => {
   assert.ok(grown < 200, `RSS grew by ${grown.toFixed(0)} MB`);
 });
 
-test("a client that does not read holds the backend back instead of filling memory", async (t) => {
+test("a client that does not read holds the backend back instead of filling memory [R32]", async (t) => {
   let written = 0;
   const chunk = Buffer.alloc(64 * 1024, 1);
   const { gateway } = await behindGateway(t, (_req, res) => {
@@ -205,7 +205,7 @@ for (const [name, head, body, cut] of [
   ["an answer of known length", "Content-Length: 100\r\n", "hello", false],
   ["an answer that is cut by a reset", "Content-Length: 100\r\n", "hello", true],
 ] as const) {
-  test(`${name} that the backend breaks off is broken off to the client too`, async (t) => {
+  test(`${name} that the backend breaks off is broken off to the client too [R4]`, async (t) => {
     const backend = await backendFor(t);
     backend.server.removeAllListeners("request");
     backend.server.on("request", (req) => {

@@ -9,7 +9,7 @@ import { openRawClient } from "../support/raw-client.ts";
 import { behindGateway, eventually } from "../support/scenario.ts";
 
 for (const length of [100, 1_000_000]) {
-  test(`a client that stops in the middle of a body of ${length} bytes is told after 60 s`, async (t) => {
+  test(`a client that stops in the middle of a body of ${length} bytes is told after 60 s [L10]`, async (t) => {
     const clock = fakeClock();
     const { gateway, backend } = await behindGateway(t, undefined, 'policies: { cors: { allowOrigins: ["*"] } }', {
       clock,
@@ -57,7 +57,7 @@ test("a client whose body waits for a slow backend is not blamed", async (t) => 
   await client.until("at last");
 });
 
-test("a client that stops reading is cut off after 60 s", async (t) => {
+test("a client that stops reading is cut off after 60 s [R32]", async (t) => {
   const clock = fakeClock();
   let closed = false;
   const { gateway } = await behindGateway(
@@ -86,7 +86,7 @@ test("a client that stops reading is cut off after 60 s", async (t) => {
   client.close();
 });
 
-test("a slow but steady upload is not cut by the backend's default limit, which counts from its end", async (t) => {
+test("a slow but steady upload is not cut by the backend's default limit, which counts from its end [R33]", async (t) => {
   const clock = fakeClock();
   let received = 0;
   const { gateway } = await behindGateway(
@@ -118,7 +118,7 @@ test("a slow but steady upload is not cut by the backend's default limit, which 
   }
 });
 
-test("a client that does not finish its head is told within 11 s", async (t) => {
+test("a client that does not finish its head is told within 11 s [L9]", async (t) => {
   const { gateway } = await behindGateway(t);
   const client = openRawClient(gateway.port());
   client.write("GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ");

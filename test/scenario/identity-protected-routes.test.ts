@@ -186,7 +186,7 @@ for (const [name, policy, host, status] of GUARDED) {
   });
 }
 
-test("paths that look like documents or the endpoint get nothing without a token", async (context) => {
+test("paths that look like documents or the endpoint get nothing without a token [L5] [V14]", async (context) => {
   const { request } = kept(
     context,
     await startProtectedGateway(
@@ -219,7 +219,7 @@ routes:
   }
 });
 
-test("no header stands in for a token, and none changes where clients are sent", async (context) => {
+test("no header stands in for a token, and none changes where clients are sent [L14] [V12] [V13] [V14]", async (context) => {
   const { base, gateway } = kept(
     context,
     await startProtectedGateway(
@@ -273,7 +273,7 @@ routes:
   assert.ok(document.text.includes(`"authorization_servers":["${base}/mcp"]`) && !document.text.includes("evil.test"));
 });
 
-test("what is sent behind a body that a 401 left unread never becomes a request", async (context) => {
+test("what is sent behind a body that a 401 left unread never becomes a request [V20]", async (context) => {
   const echo = kept(context, await openEcho());
   const { gateway } = kept(
     context,
@@ -301,7 +301,7 @@ routes:
   }
 });
 
-test("after a rotation of keys clients with new tokens go on, and old tokens end", async (context) => {
+test("after a rotation of keys clients with new tokens go on, and old tokens end [R21]", async (context) => {
   const provider = kept(context, await openRealm({ sendsIss: false }));
   const { base, request } = kept(
     context,
@@ -333,7 +333,7 @@ mcp:
   await afterwards.client.close();
 });
 
-test("the gateway starts while the provider is down: no token is 401, a token and metadata 503", async (context) => {
+test("the gateway starts while the provider is down: no token is 401, a token and metadata 503 [R18]", async (context) => {
   const provider = await openRealm();
   await provider.close();
   const { request } = kept(
@@ -412,7 +412,7 @@ routes:
   assert.equal((await request("/key")).status, 401);
 });
 
-test("no token, secret, key or code is in the log or the dump after a full login", async (context) => {
+test("no token, secret, key or code is in the log or the dump after a full login [D14] [C5]", async (context) => {
   const provider = kept(
     context,
     await openTenant({ clientId: "app-1", clientSecret: "planted-client-secret", redirectUri: REDIRECT_URI }),

@@ -134,7 +134,7 @@ test("a request limit whose key reads llm.* is reported at load and uses the sha
   assert.deepEqual(await statuses(gateway.url(), 2), [200, 429]);
 });
 
-test("a backend's own headers of these names do not pass", async (t) => {
+test("a backend's own headers of these names do not pass [B7]", async (t) => {
   const backend = await startBackend((_request, response) => {
     response.writeHead(200, {
       "x-ratelimit-limit": "999",

@@ -124,7 +124,7 @@ for (const { kind, backend } of BACKENDS) {
     assert.equal(refused.headers.get("x-ratelimit-remaining"), "0");
   });
 
-  test(`${kind}: a budget that is used up holds on every path and form of the route`, async (t) => {
+  test(`${kind}: a budget that is used up holds on every path and form of the route [V25]`, async (t) => {
     const { gateway, forwarded } = await setUp(t, backend, "[{ tokens: 30, unit: Hours }]");
     assert.deepEqual(await statuses(gateway, 1), [200]);
     const body = JSON.stringify({ model: "gpt-test", messages: [{ role: "user", content: "x" }] });
@@ -172,7 +172,7 @@ for (const { kind, backend } of BACKENDS) {
     assert.equal(forwarded(), 1);
   });
 
-  test(`${kind}: clients that leave their streams early use up the budget all the same`, async (t) => {
+  test(`${kind}: clients that leave their streams early use up the budget all the same [B4]`, async (t) => {
     const { gateway, provider } = await setUp(t, backend, "[{ tokens: 200, unit: Hours }]");
     provider.server.removeAllListeners("request");
     provider.server.on("request", (request, response) => {

@@ -147,7 +147,7 @@ const refused: [name: string, body: unknown, status: number, code: string][] = [
   ],
 ];
 for (const [name, body, status, code] of refused) {
-  test(`refuses ${name} in OpenAI's error shape`, async () => {
+  test(`refuses ${name} in OpenAI's error shape [M1]`, async () => {
     const calls = first.requests.length + second.requests.length;
     const answer = await ask(body);
     assert.deepEqual([answer.status, answer.body.error?.code], [status, code]);

@@ -60,7 +60,7 @@ const ask = (listener: string, body: unknown, headers = {}, path = "/v1/chat/com
     body: typeof body === "string" ? body : JSON.stringify(body),
   });
 
-test("a body that names another destination changes nothing about where the call and the key go", async () => {
+test("a body that names another destination changes nothing about where the call and the key go [V1] [V27]", async () => {
   const elsewhere = `http://127.0.0.1:${(sink.address() as AddressInfo).port}`;
   const extra = {
     api_base: elsewhere,
@@ -79,14 +79,14 @@ test("a body that names another destination changes nothing about where the call
   assert.equal(sinkConnections, 0);
 });
 
-test("a redirect of the provider is not followed and not passed on", async () => {
+test("a redirect of the provider is not followed and not passed on [M2]", async () => {
   const response = await ask("keyed", { ...question, model: "redirect" });
   assert.equal(response.status, 502);
   assert.equal(response.headers.get("location"), null);
   assert.match(await response.text(), /redirect/);
 });
 
-test("a configured key replaces every credential of the client", async () => {
+test("a configured key replaces every credential of the client [M2]", async () => {
   await ask("keyed", question, {
     authorization: "Bearer client",
     "x-api-key": "client",
@@ -118,14 +118,14 @@ test("unknown members and headers reach the provider byte for byte", async () =>
   assert.equal(upstream.last().headers["x-forwarded-for"], undefined);
 });
 
-test("a body beyond the limit is 413, an encoded one 415", async () => {
+test("a body beyond the limit is 413, an encoded one 415 [M1]", async () => {
   const calls = upstream.requests.length;
   assert.equal((await ask("keyed", { ...question, padding: "x".repeat(70_000) })).status, 413);
   assert.equal((await ask("keyed", "x", { "content-encoding": "gzip" })).status, 415);
   assert.equal(upstream.requests.length, calls);
 });
 
-test("a body without a length is cut off at the limit", async () => {
+test("a body without a length is cut off at the limit [R31]", async () => {
   const status = await new Promise<number>((resolve, reject) => {
     const outgoing = request(
       `${gateway.url("keyed")}/v1/chat/completions`,
@@ -171,7 +171,7 @@ const chunk = (content: string) => `data: ${JSON.stringify({ choices: [{ index: 
 const usage = `data: ${JSON.stringify({ choices: [], usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 } })}\n\n`;
 const done = "data: [DONE]\n\n";
 
-test("a stream passes byte for byte: comments, CRLF, split characters, a 2 MiB event, a fake end in its text", async () => {
+test("a stream passes byte for byte: comments, CRLF, split characters, a 2 MiB event, a fake end in its text [M3] [M4]", async () => {
   const umlaut = Buffer.from(chunk("ü人"));
   const middle = umlaut.indexOf(Buffer.from("ü")) + 1;
   const streams: (string | Buffer)[][] = [

@@ -139,7 +139,7 @@ for (const way of ways) {
     }
   }
 
-  test(`${way.dialect} → ${way.listener}, stream, left: what was delivered is settled, and the provider's call is ended`, async () => {
+  test(`${way.dialect} → ${way.listener}, stream, left: what was delivered is settled, and the provider's call is ended [R16] [B4]`, async () => {
     const id = `left-${way.dialect}-${way.listener}`;
     const isClaude = way.listener === "anthropic" || (way.listener === "bedrock" && way.dialect === "messages");
     const knowsInput = isClaude || ["gemini", "vertex"].includes(way.listener);

@@ -72,7 +72,7 @@ async function usedMegabytes(): Promise<number> {
   return (heapUsed + external) / 1024 / 1024;
 }
 
-test("a thousand sessions opened and abandoned, a thousand closed: no child, no session, no memory stays", {
+test("a thousand sessions opened and abandoned, a thousand closed: no child, no session, no memory stays [R37]", {
   skip,
 }, async () => {
   await inTwenties(await openMany(gateway, 100), (client) => client.delete());
@@ -95,7 +95,7 @@ test("a thousand sessions opened and abandoned, a thousand closed: no child, no 
   assert.ok(grownMegabytes < 10, `${grownMegabytes.toFixed(1)} MB more than before`);
 });
 
-test("a hundred children killed in the middle of a call: every client gets an error, and nothing stays", {
+test("a hundred children killed in the middle of a call: every client gets an error, and nothing stays [R8]", {
   skip,
 }, async () => {
   const clients = await openMany(gateway, 100);
@@ -114,7 +114,7 @@ test("a hundred children killed in the middle of a call: every client gets an er
   await eventually("no child is left", () => children().length === 0);
 });
 
-test("a storm of sessions beyond the limit is answered, and the limit holds", { skip }, async () => {
+test("a storm of sessions beyond the limit is answered, and the limit holds [R47] [A12]", { skip }, async () => {
   const limited = await startGateway(mcpConfig([mini], { maxChildren: 20 }));
   const answers = await Promise.all(Array.from({ length: 100 }, () => rawClient(`${limited.url()}/mcp`).initialize()));
   const served = answers.filter(({ status }) => status === 200).length;
@@ -126,7 +126,7 @@ test("a storm of sessions beyond the limit is answered, and the limit holds", { 
 });
 
 for (const signal of ["SIGKILL", "SIGTERM"] as const) {
-  test(`a gateway that gets ${signal} leaves no child behind`, { skip }, async (t) => {
+  test(`a gateway that gets ${signal} leaves no child behind [R11] [V24]`, { skip }, async (t) => {
     const folder = mkdtempSync(join(tmpdir(), "gateway-mcp-"));
     t.after(() => rmSync(folder, { recursive: true, force: true }));
     writeFileSync(join(folder, "config.yaml"), mcpConfig([oddTarget(), mini], {}));

@@ -50,7 +50,7 @@ const around: [target: string, status: number][] = [
   ["http://gateway.test//admin", 401],
 ];
 for (const [target, status] of around) {
-  test(`${target} does not lead to the guarded backend: ${status}`, async () => {
+  test(`${target} does not lead to the guarded backend: ${status} [L5] [V14]`, async () => {
     const before = backend.received.length;
     assert.equal((await rawRequest(gateway.port(), requestText(`GET ${target} HTTP/1.1`))).status, status);
     assert.equal(backend.received.length, before);

@@ -36,7 +36,7 @@ async function after(gateway: TestGateway, change: () => void | Promise<void>): 
   return find("configuration loaded") ? "loaded" : "refused";
 }
 
-test("a rewritten, a replaced and a swapped file are all noticed", async (t) => {
+test("a rewritten, a replaced and a swapped file are all noticed [R25]", async (t) => {
   const gateway = await gatewayFor(t, says("one"));
   const file = join(gateway.folder, "config.yaml");
   assert.equal(await bodyOf(gateway), "one");
@@ -74,7 +74,7 @@ test("a rewritten, a replaced and a swapped file are all noticed", async (t) => 
   assert.equal((await reloadState(gateway)).generation, 5);
 });
 
-test("a file that is written in pieces counts when it is whole", async (t) => {
+test("a file that is written in pieces counts when it is whole [R25]", async (t) => {
   const gateway = await gatewayFor(t, says("one"));
   const file = join(gateway.folder, "config.yaml");
   const text = says("two");
@@ -89,7 +89,7 @@ test("a file that is written in pieces counts when it is whole", async (t) => {
   assert.equal(gateway.log().filter((line) => line.includes("refused")).length, 0, "no piece was taken for the whole");
 });
 
-test("a bad file keeps the running configuration and is shown until it is mended or taken back", async (t) => {
+test("a bad file keeps the running configuration and is shown until it is mended or taken back [R24]", async (t) => {
   const gateway = await gatewayFor(t, says("one"));
   assert.equal(await gateway.reload("gateways: { default: { prt: 1 } }\n"), "refused");
   assert.equal(await bodyOf(gateway), "one");
@@ -176,7 +176,7 @@ test("a listener moves to another address of the same port, and back if that fai
   assert.match((await reloadState(gateway)).refused?.problems[0] ?? "", /gateways\.default\.address/);
 });
 
-test("requests in flight and streams finish on the configuration that they began with", async (t) => {
+test("requests in flight and streams finish on the configuration that they began with [R26]", async (t) => {
   const held: ServerResponse[] = [];
   const backend = await backendFor(t, (req, res) => {
     if (req.url === "/stream") {
@@ -224,7 +224,7 @@ test("a stream on a listener that a reload removes runs to its end", async (t) =
   assert.equal(await stream.text(), "data: 1\n\ndata: 2\n\n");
 });
 
-test("reloads under load fail no request", async (t) => {
+test("reloads under load fail no request [R24] [R25]", async (t) => {
   const backend = await backendFor(t, (_req, res) => void res.end("ok"));
   const yaml = (generation: number): string =>
     `gateways: { default: { port: 0 } }\nroutes: [{ policies: { responseHeaderModifier: { set: { x-generation: "${generation}" } } }, backends: [{ host: "${backend.host}" }] }]\n`;

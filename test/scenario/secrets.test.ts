@@ -45,7 +45,7 @@ const ADMIN_READS = [
 ];
 const UI_READS = ["about", "config-text", "schema", "config_dump", "debug/requests?limit=500", "metrics"];
 
-test("no planted secret comes out of a full run: log, answers, traces, dumps, metrics, UI, gwctl", {
+test("no planted secret comes out of a full run: log, answers, traces, dumps, metrics, UI, gwctl [C5] [N7] [D3] [D14]", {
   timeout: 60_000,
 }, async (t) => {
   const planted = new Planted();

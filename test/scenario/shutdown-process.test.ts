@@ -36,7 +36,7 @@ async function textOf(response: IncomingMessage): Promise<string> {
   return text;
 }
 
-test("200 streams and 200 requests in flight survive a SIGTERM to their end, then the exit code is 0", async (t) => {
+test("200 streams and 200 requests in flight survive a SIGTERM to their end, then the exit code is 0 [R27]", async (t) => {
   const held: ServerResponse[] = [];
   const backend = await backendFor(t, (req, res) => {
     if (req.url === "/stream") {
@@ -63,7 +63,7 @@ test("200 streams and 200 requests in flight survive a SIGTERM to their end, the
   assert.equal(exit.stdout.split("status=200").length - 1, 400, "every request has its line in the log");
 });
 
-test("at the drain limit event streams end cleanly, unfinished answers are cut, and the exit code is 0", async (t) => {
+test("at the drain limit event streams end cleanly, unfinished answers are cut, and the exit code is 0 [R27]", async (t) => {
   const backend = await backendFor(t, (req, res) => {
     if (req.url === "/stream") res.writeHead(200, { "content-type": "text/event-stream" });
     res.write("data: first\n\n");
@@ -81,7 +81,7 @@ test("at the drain limit event streams end cleanly, unfinished answers are cut, 
   assert.equal((await gateway.exited).code, 0);
 });
 
-test("a second signal ends it at once", async (t) => {
+test("a second signal ends it at once [R27]", async (t) => {
   const backend = await backendFor(t, (_req, res) => void res.write("begun"));
   const gateway = startGatewayProcess(t, [
     "-f",
@@ -95,7 +95,7 @@ test("a second signal ends it at once", async (t) => {
   assert.equal((await gateway.exited).code, 0);
 });
 
-test("POST /quitquitquit answers, then shuts down like a signal", async (t) => {
+test("POST /quitquitquit answers, then shuts down like a signal [R28]", async (t) => {
   const backend = await backendFor(t, (_req, res) => setTimeout(() => res.end("finished"), 200));
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host, "adminAddr: 127.0.0.1:0"))]);
   const answer = get(await gateway.port(), "/");
@@ -107,7 +107,7 @@ test("POST /quitquitquit answers, then shuts down like a signal", async (t) => {
   assert.equal((await gateway.exited).code, 0);
 });
 
-test("a port in use is one line that names address and field, and exit 1", async (t) => {
+test("a port in use is one line that names address and field, and exit 1 [R39]", async (t) => {
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
   t.after(() => taken.close());
@@ -142,7 +142,7 @@ test("a port that is not permitted says why", {
   );
 });
 
-test("a reader of the log that goes away does not end the gateway", async (t) => {
+test("a reader of the log that goes away does not end the gateway [R40]", async (t) => {
   const backend = await backendFor(t, (_req, res) => void res.end("ok"));
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))]);
   const port = await gateway.port();
@@ -154,7 +154,7 @@ test("a reader of the log that goes away does not end the gateway", async (t) =>
   assert.equal((await gateway.exited).code, 0);
 });
 
-test("a reader of the log that stops reading keeps neither requests nor the end waiting", async (t) => {
+test("a reader of the log that stops reading keeps neither requests nor the end waiting [R40]", async (t) => {
   const backend = await backendFor(t, (_req, res) => void res.end("ok"));
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))]);
   const port = await gateway.port();
@@ -166,7 +166,7 @@ test("a reader of the log that stops reading keeps neither requests nor the end 
   assert.equal(await ended, 0);
 });
 
-test("a full disk behind the log does not end the gateway", {
+test("a full disk behind the log does not end the gateway [R40]", {
   skip: process.platform !== "linux" && "/dev/full is Linux",
 }, async (t) => {
   const backend = await backendFor(t, (_req, res) => void res.end("ok"));

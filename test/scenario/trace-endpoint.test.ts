@@ -84,7 +84,7 @@ test("several clients wait in turn: each gets another request", async () => {
   assert.deepEqual([pathOf(await first.events), pathOf(await second.events)], ["/first", "/second"]);
 });
 
-test("the ninth client gets 429, and a place that is given up can be taken", async () => {
+test("the ninth client gets 429, and a place that is given up can be taken [N8]", async () => {
   const traces = await Promise.all(Array.from({ length: 8 }, () => armTrace(gateway)));
   const refused = await fetch(`${gateway.adminUrl}/debug/trace`);
   assert.equal(refused.status, 429);
@@ -116,7 +116,7 @@ test("a client that vanishes does not take the next request", async () => {
   assert.ok((await stays.events).length > 0);
 });
 
-test("a reader that never reads slows nothing: requests go on and events are dropped with a count", async () => {
+test("a reader that never reads slows nothing: requests go on and events are dropped with a count [R41]", async () => {
   const { port, hostname } = new URL(gateway.adminUrl);
   const socket = connect(Number(port), hostname);
   socket.write("GET /debug/trace?count=1000 HTTP/1.1\r\nhost: localhost\r\n\r\n");

@@ -26,7 +26,7 @@ for (const [place, get] of [
   ["the admin address", admin],
   ["a gateway", attached],
 ] as const)
-  test(`the page on ${place} allows no inline script, no framing and no sniffing`, async () => {
+  test(`the page on ${place} allows no inline script, no framing and no sniffing [U1]`, async () => {
     const answer = await get("/ui/");
     const policy = answer.headers.get("content-security-policy") ?? "";
     assert.equal(answer.status, 200);
@@ -61,7 +61,7 @@ for (const path of [
     ["admin", admin],
     ["gateway", attached],
   ] as const)
-    test(`${path} is no file of the UI (${place})`, async () => {
+    test(`${path} is no file of the UI (${place}) [U2]`, async () => {
       const answer = await get(path);
       const body = await answer.text();
       assert.ok(answer.status >= 400, String(answer.status));

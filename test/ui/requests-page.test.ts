@@ -83,7 +83,7 @@ test("while paused nothing moves, and afterwards nothing is lost", { skip }, asy
   await page.close();
 });
 
-test("names made of markup and control characters are text on every page", { skip }, async () => {
+test("names made of markup and control characters are text on every page [U1]", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/`);
   let dialogs = 0;
   page.on("dialog", () => {

@@ -177,7 +177,7 @@ test("news of a resource comes under the client's name", async () => {
   });
 });
 
-test("one failing target leaves the rest working, and is named", async () => {
+test("one failing target leaves the rest working, and is named [R7]", async () => {
   await withTargets({ targets: [odd("a"), broken, odd("c")] }, async (client) => {
     const { status, message } = await client.initialize();
     assert.equal(status, 200);

@@ -36,7 +36,7 @@ async function state(client: RawClient) {
   return JSON.parse((await client.call("state")).result.content[0].text);
 }
 
-test("a server that dies in the middle of calls: each gets an error that says why, and the session goes on", async () => {
+test("a server that dies in the middle of calls: each gets an error that says why, and the session goes on [R8]", async () => {
   await withServer({}, async (_served, open) => {
     const client = await open();
     const first = await state(client);
@@ -114,7 +114,7 @@ test("a server that cannot be started again ends the session, so that the client
   });
 });
 
-test("a silent server gets a time limit and is told that the call is over", async () => {
+test("a silent server gets a time limit and is told that the call is over [R13]", async () => {
   const clock = fakeClock();
   await withServer({ clock, settings: { requestTimeout: "30s" } }, async (_served, open) => {
     const client = await open();
@@ -130,7 +130,7 @@ test("a silent server gets a time limit and is told that the call is over", asyn
   });
 });
 
-test("a connection without events is kept alive", async () => {
+test("a connection without events is kept alive [R17]", async () => {
   const clock = fakeClock();
   await withServer({ clock }, async (_served, open) => {
     const client = await open();
@@ -147,7 +147,7 @@ test("a connection without events is kept alive", async () => {
   });
 });
 
-test("a session that nobody uses ends, with its process; one that somebody listens to does not", async () => {
+test("a session that nobody uses ends, with its process; one that somebody listens to does not [R37]", async () => {
   const clock = fakeClock();
   await withServer({ clock, settings: { sessionIdleTtl: "30m" } }, async (served, open) => {
     const idle = await open();
@@ -168,7 +168,7 @@ test("a session that nobody uses ends, with its process; one that somebody liste
   });
 });
 
-test("sessions beyond the limit are refused with 503 while all are in use", async () => {
+test("sessions beyond the limit are refused with 503 while all are in use [A12]", async () => {
   const clock = fakeClock();
   await withServer({ clock, settings: { maxSessions: 2 } }, async (served, open) => {
     const first = await open();
@@ -186,7 +186,7 @@ test("sessions beyond the limit are refused with 503 while all are in use", asyn
   });
 });
 
-test("children beyond the limit are refused with 503, and the rest goes on", async () => {
+test("children beyond the limit are refused with 503, and the rest goes on [A12]", async () => {
   await withServer({ settings: { maxChildren: 1 } }, async (served, open) => {
     const client = await open();
     const refused = await rawClient(served.url).initialize();
@@ -216,7 +216,7 @@ test("a client that leaves before its session is open leaves nothing behind", as
   });
 });
 
-test("another owner's session does not exist", async () => {
+test("another owner's session does not exist [A10]", async () => {
   await withServer({}, async (served, open) => {
     served.facts = { jwt: { iss: "i", sub: "alice" } };
     const client = await open();
@@ -254,7 +254,7 @@ test("the admin interface sees sessions, their processes and what runs, but no s
   });
 });
 
-test("a child gets only what it may see, in its own folder", async () => {
+test("a child gets only what it may see, in its own folder [P2]", async () => {
   const served = await serveMcp(
     { targets: [{ name: "odd", stdio: { ...stdioFixture("odd-server"), env: { GIVEN: "1" }, cwd: "/tmp" } }] },
     { environment: { PATH: "/usr/bin:/bin", OPENAI_API_KEY: "s3cret", HTTPS_PROXY: "http://p" } },
@@ -270,7 +270,7 @@ test("a child gets only what it may see, in its own folder", async () => {
   await served.close();
 });
 
-test("a stubborn server is killed when its session ends", async () => {
+test("a stubborn server is killed when its session ends [R9]", async () => {
   await withServer({ flags: ["--stubborn"] }, async (served, open) => {
     const client = await open();
     const { pid } = await state(client);

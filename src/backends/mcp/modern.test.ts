@@ -243,7 +243,7 @@ test("a client that cannot be asked is not", async () => {
   assert.match(message.result.content[0].text, /cannot answer/);
 });
 
-test("closing the stream cancels the call at the server", async () => {
+test("closing the stream cancels the call at the server [R15]", async () => {
   const stream = await modernStream(
     served.url,
     "tools/call",

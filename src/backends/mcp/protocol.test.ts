@@ -43,7 +43,7 @@ for (const version of ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]) 
 }
 
 for (const id of ["7", '"seven"', "9007199254740993", "1.0", "-0", '"\\u00e9"', "1e400"]) {
-  test(`a request with the id ${id} is answered under exactly that id`, async () => {
+  test(`a request with the id ${id} is answered under exactly that id [A14]`, async () => {
     const { text } = await client.post(
       `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"echo","arguments":{"message":"m"}}}`,
     );
@@ -58,7 +58,7 @@ test("what the gateway does not know passes unchanged, numbers beyond 2^53 too",
   assert.deepEqual(unknown.error, { code: -32601, message: "Method not found: no/such/method" });
 });
 
-test("pretty-printed JSON reaches a server that reads lines", async () => {
+test("pretty-printed JSON reaches a server that reads lines [P3]", async () => {
   const body = JSON.stringify(
     { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "echo", arguments: { message: "a\nb" } } },
     null,
@@ -93,10 +93,15 @@ const bodies = [
     code: -32700,
   },
   { name: "no message", body: '{"a":1}', status: 400, code: -32600 },
-  { name: "an id that is null", body: '{"jsonrpc":"2.0","id":null,"method":"ping"}', status: 400, code: -32600 },
-  { name: "an id that is an object", body: '{"jsonrpc":"2.0","id":{},"method":"ping"}', status: 400, code: -32600 },
+  { name: "an id that is null [A14]", body: '{"jsonrpc":"2.0","id":null,"method":"ping"}', status: 400, code: -32600 },
   {
-    name: "a batch, which this revision has not",
+    name: "an id that is an object [A14]",
+    body: '{"jsonrpc":"2.0","id":{},"method":"ping"}',
+    status: 400,
+    code: -32600,
+  },
+  {
+    name: "a batch, which this revision has not [A13]",
     body: '[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
     status: 400,
     code: -32600,
@@ -143,10 +148,10 @@ test("a body of more than two megabytes is refused with 413", async () => {
 
 const ping = { jsonrpc: "2.0", id: 1, method: "ping" };
 const heads = [
-  { name: "an accept header without event streams", headers: { accept: "application/json" }, status: 406 },
-  { name: "an accept header without JSON", headers: { accept: "text/event-stream" }, status: 406 },
+  { name: "an accept header without event streams [A13]", headers: { accept: "application/json" }, status: 406 },
+  { name: "an accept header without JSON [A13]", headers: { accept: "text/event-stream" }, status: 406 },
   { name: "an accept header for anything", headers: { accept: "*/*" }, status: 200 },
-  { name: "another content type", headers: { "content-type": "text/plain" }, status: 415 },
+  { name: "another content type [A13]", headers: { "content-type": "text/plain" }, status: 415 },
   {
     name: "a content type that only begins like JSON",
     headers: { "content-type": "application/json-seq" },
@@ -158,11 +163,11 @@ const heads = [
     status: 200,
   },
   { name: "an encoded body", headers: { "content-encoding": "gzip" }, status: 415 },
-  { name: "an unknown protocol version", headers: { "mcp-protocol-version": "1999-01-01" }, status: 400 },
+  { name: "an unknown protocol version [A13]", headers: { "mcp-protocol-version": "1999-01-01" }, status: 400 },
   { name: "an older protocol version", headers: { "mcp-protocol-version": "2025-03-26" }, status: 200 },
-  { name: "an unknown session", headers: { "mcp-session-id": "0".repeat(32) }, status: 404 },
-  { name: "a session id of ten kilobytes", headers: { "mcp-session-id": "x".repeat(10_000) }, status: 404 },
-  { name: "a session id with a path", headers: { "mcp-session-id": "../../etc/passwd" }, status: 404 },
+  { name: "an unknown session [A11]", headers: { "mcp-session-id": "0".repeat(32) }, status: 404 },
+  { name: "a session id of ten kilobytes [A11]", headers: { "mcp-session-id": "x".repeat(10_000) }, status: 404 },
+  { name: "a session id with a path [A11]", headers: { "mcp-session-id": "../../etc/passwd" }, status: 404 },
 ];
 for (const { name, headers, status } of heads) {
   test(`a POST with ${name} is answered with ${status}`, async () => {
@@ -183,7 +188,7 @@ const sessionless = [
   { method: "PATCH", headers: {}, status: 405 },
 ];
 for (const { method, headers, body, status } of sessionless) {
-  test(`${method} with ${JSON.stringify(headers)} is answered with ${status}`, async () => {
+  test(`${method} with ${JSON.stringify(headers)} is answered with ${status} [A13]`, async () => {
     const response = await fetch(served.url, {
       method,
       headers: headers as Record<string, string>,
@@ -245,13 +250,13 @@ test("two requests under one id at the same time both get their own answer", asy
   assert.equal(fast.message.result.content[0].text, "second");
 });
 
-test("a server that lies about ids reaches nobody", async () => {
+test("a server that lies about ids reaches nobody [P4]", async () => {
   const { messages } = await client.post({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "lie" } });
   assert.equal(messages.length, 1);
   assert.equal(messages[0].result.content[0].text, "truth");
 });
 
-test("line breaks in a server's text cannot end an event early", async () => {
+test("line breaks in a server's text cannot end an event early [V22]", async () => {
   const hostile = 'a\n\ndata: {"jsonrpc":"2.0","id":1,"result":{"forged":true}}\n\n\r\u2028';
   const { messages } = await client.post({
     jsonrpc: "2.0",
@@ -287,7 +292,7 @@ test("a server that refuses to initialize is heard, and leaves no session", asyn
   assert.deepEqual(refusing.tasks.report(), []);
 });
 
-test("a command that does not exist is an error that names the target, at once", async () => {
+test("a command that does not exist is an error that names the target, at once [R7]", async () => {
   const missing = await serveMcp({ targets: [{ name: "gone", stdio: { cmd: "/nonexistent/server" } }] });
   const answer = await rawClient(missing.url).initialize();
   assert.equal(answer.status, 502);

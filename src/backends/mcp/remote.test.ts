@@ -80,7 +80,7 @@ test("a server that forgot the session gets a new one, and the client never noti
 
 const clientHeaders = { authorization: "Bearer client", cookie: "c=1", "x-tenant": "t1", "mcp-param-region": "eu" };
 
-test("no header of the client reaches a server that is not named for it", async () => {
+test("no header of the client reaches a server that is not named for it [V26]", async () => {
   await withRemote("http", {}, { headers: { "x-key": "k3y" } }, async (client, remote) => {
     await client.post(
       { jsonrpc: "2.0", id: 0, method: "initialize", params: { protocolVersion: "2025-06-18", capabilities: {} } },
@@ -96,7 +96,7 @@ test("no header of the client reaches a server that is not named for it", async 
   });
 });
 
-test("a client's session id is never a server's", async () => {
+test("a client's session id is never a server's [V26]", async () => {
   await withRemote("http", {}, {}, async (client, remote) => {
     await client.initialize();
     await client.call("echo");

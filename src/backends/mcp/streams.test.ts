@@ -155,7 +155,7 @@ test("a cancelled request gets no answer, and the server hears of it under its o
   await client.delete();
 });
 
-test("nobody can cancel the request of another session", async () => {
+test("nobody can cancel the request of another session [A15]", async () => {
   const [a, b] = await Promise.all([open(), open()]);
   const running = a.post(call("slow", { ms: 50 }, 77));
   await b.post({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } });
@@ -247,7 +247,7 @@ test("ten megabytes pass, and a slow reader gets all of them", async () => {
   await client.delete();
 });
 
-test("a client that does not read makes the server wait, and misses nothing", async () => {
+test("a client that does not read makes the server wait, and misses nothing [P5]", async () => {
   const client = await open();
   const body = JSON.stringify(call("flood", { count: 400, bytes: 50_000 }, 1, { progressToken: "p" }));
   const headers = {
@@ -272,7 +272,7 @@ test("a client that does not read makes the server wait, and misses nothing", as
   await client.delete();
 });
 
-test("a client that leaves in the middle of a call in a session does not cancel it", async () => {
+test("a client that leaves in the middle of a call in a session does not cancel it [R15]", async () => {
   const client = await open();
   const stream = await client.stream(call("slow", { ms: 250, steps: 1 }, 8));
   stream.close();

@@ -65,7 +65,7 @@ const cases: { name: string; rules: unknown[]; roles?: string[]; admitted: boole
   },
 ];
 for (const { name, rules, roles, admitted } of cases) {
-  test(`${admitted ? "admits" : "denies"} when ${name}`, () => {
+  test(`${admitted ? "admits" : "denies"} when ${name} [A16]`, () => {
     const error = run(rules, roles === undefined ? {} : { jwt: { roles } });
     if (admitted) assert.equal(error, undefined);
     else assert.equal(error?.code, "authorization_denied");
@@ -78,7 +78,7 @@ test("roles inside a nested claim are readable", () => {
   assert.equal(run(rules, { jwt: { realm_access: { roles: ["user"] } } })?.status, 403);
 });
 
-test("prototype members are no claims", () => {
+test("prototype members are no claims [E3]", () => {
   for (const rule of ["jwt.constructor != null", "has(jwt.__proto__)", 'jwt["constructor"] != 1']) {
     assert.equal(run([rule], { jwt: {} })?.code, "authorization_denied", rule);
   }

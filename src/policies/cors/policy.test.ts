@@ -36,7 +36,7 @@ const originCases: [allowed: string, origin: string, allows: boolean][] = [
   ["*", "null", true],
 ];
 for (const [allowed, origin, allows] of originCases) {
-  test(`${allowed} ${allows ? "allows" : "does not allow"} the origin ${JSON.stringify(origin)}`, () => {
+  test(`${allowed} ${allows ? "allows" : "does not allow"} the origin ${JSON.stringify(origin)} [L8]`, () => {
     assert.equal(compileOrigins([allowed]).allows(origin), allows);
   });
 }
@@ -71,7 +71,7 @@ test("a preflight is answered with what the configuration allows", () => {
   );
 });
 
-test("wildcards answer with what was asked for, and never with credentials", () => {
+test("wildcards answer with what was asked for, and never with credentials [L8]", () => {
   const reply = preflight({ allowOrigins: ["*"], allowMethods: ["*"], allowHeaders: ["*"] }, ORIGIN, {
     "access-control-request-headers": "x-any",
   });
@@ -116,7 +116,7 @@ const responses: [
   ["vary that covers it stays", undefined, { vary: "accept, Origin" }, { vary: "accept, Origin" }],
 ];
 for (const [name, origin, before, after] of responses) {
-  test(`on responses: ${name}`, () => {
+  test(`on responses: ${name} [L8]`, () => {
     const exchange = anAnsweredExchange({ headers: origin === undefined ? {} : { origin }, responseHeaders: before });
     compile({ allowOrigins: [ORIGIN], exposeHeaders: ["Mcp-Session-Id"] }).response?.(exchange);
     assert.deepEqual({ ...exchange.response?.headers.toObject() }, after);

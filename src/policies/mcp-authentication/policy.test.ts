@@ -135,7 +135,7 @@ test("a refused token is told coarsely to the client and exactly to the operator
   );
 });
 
-test("a v1 token under a v2 issuer is refused with the mend", async () => {
+test("a v1 token under a v2 issuer is refused with the mend [A7]", async () => {
   const v2 = { ...tenantConfig, issuer: "https://login.microsoftonline.com/tid/v2.0" };
   const subject = await compile(v2, {
     "https://login.microsoftonline.com/tid/discovery/v2.0/keys": { body: keySetOf(key) },
@@ -145,13 +145,13 @@ test("a v1 token under a v2 issuer is refused with the mend", async () => {
 });
 
 const schemes: [string, RequestWords["headers"], string][] = [
-  ["another scheme counts as no token", { authorization: "Basic YTpi" }, "unauthorized"],
-  ["a scheme that only begins like Bearer counts as no token", { authorization: "Bearerx y" }, "unauthorized"],
-  ["two spaces are no token", { authorization: "Bearer  x" }, "invalid_token"],
-  ["a tab is no separator", { authorization: "Bearer\tx" }, "invalid_token"],
-  ["two tokens are none", { authorization: "Bearer a, Bearer b" }, "invalid_token"],
-  ["the bare scheme is malformed", { authorization: "Bearer" }, "invalid_token"],
-  ["a token in the query is not read", {}, "unauthorized"],
+  ["another scheme counts as no token [A5]", { authorization: "Basic YTpi" }, "unauthorized"],
+  ["a scheme that only begins like Bearer counts as no token [A5]", { authorization: "Bearerx y" }, "unauthorized"],
+  ["two spaces are no token [A5]", { authorization: "Bearer  x" }, "invalid_token"],
+  ["a tab is no separator [A5]", { authorization: "Bearer\tx" }, "invalid_token"],
+  ["two tokens are none [A5]", { authorization: "Bearer a, Bearer b" }, "invalid_token"],
+  ["the bare scheme is malformed [A5]", { authorization: "Bearer" }, "invalid_token"],
+  ["a token in the query is not read [A5]", {}, "unauthorized"],
 ];
 for (const [name, headers, code] of schemes) {
   test(`${name}`, async () => {
@@ -160,7 +160,7 @@ for (const [name, headers, code] of schemes) {
   });
 }
 
-test("the scheme's case does not matter, and two authorization lines are refused", async () => {
+test("the scheme's case does not matter, and two authorization lines are refused [A5]", async () => {
   const { run, refused } = await compile(realmConfig);
   const { authorization = "" } = bearer();
   assert.equal((await run({ headers: { authorization: authorization.replace("Bearer", "bEARER") } })).reply, undefined);
@@ -305,7 +305,7 @@ test("the literal address answers for a resource with another path too", async (
   }
 });
 
-test("every path that is answered without a token is claimed for the route, and nothing else", () => {
+test("every path that is answered without a token is claimed for the route, and nothing else [V11]", () => {
   const paths = (config: unknown): (string | undefined)[] =>
     (mcpAuthentication.extraMatches?.(mcpAuthentication.schema.parse(config)) ?? []).map(({ exact }) => exact).sort();
   assert.deepEqual(paths(realmConfig), [
@@ -350,12 +350,15 @@ test("the plain provider's keys are at its jwks_uri", async () => {
 });
 
 const hostileDocuments = {
-  "another issuer": { ...realmDocument, issuer: `${REALM}/` },
-  "a script as authorization endpoint": { ...realmDocument, authorization_endpoint: "javascript:1" },
-  "a file as token endpoint": { ...realmDocument, token_endpoint: "file:/c:/windows/calc.exe" },
-  "an option as endpoint": { ...realmDocument, authorization_endpoint: "--x" },
-  "a registration endpoint inside our network": { ...realmDocument, registration_endpoint: "http://169.254.169.254/" },
-  "a key set inside our network": { ...realmDocument, jwks_uri: "http://10.0.0.1/keys" },
+  "another issuer [D7]": { ...realmDocument, issuer: `${REALM}/` },
+  "a script as authorization endpoint [V6] [D6]": { ...realmDocument, authorization_endpoint: "javascript:1" },
+  "a file as token endpoint [V6] [D6]": { ...realmDocument, token_endpoint: "file:/c:/windows/calc.exe" },
+  "an option as endpoint [V6] [D6]": { ...realmDocument, authorization_endpoint: "--x" },
+  "a registration endpoint inside our network [D6]": {
+    ...realmDocument,
+    registration_endpoint: "http://169.254.169.254/",
+  },
+  "a key set inside our network [D6]": { ...realmDocument, jwks_uri: "http://10.0.0.1/keys" },
 };
 for (const [name, body] of Object.entries(hostileDocuments)) {
   test(`metadata with ${name} is not passed on`, async () => {
@@ -372,7 +375,7 @@ for (const [name, body] of Object.entries(hostileDocuments)) {
   });
 }
 
-test("metadata that is a redirect, no JSON or no object is not followed or passed on", async () => {
+test("metadata that is a redirect, no JSON or no object is not followed or passed on [D6]", async () => {
   const url = `${REALM}/.well-known/openid-configuration`;
   const answers: Answer[] = [
     { status: 302, headers: { location: "http://127.0.0.1:1/" }, body: realmDocument },
@@ -387,7 +390,7 @@ test("metadata that is a redirect, no JSON or no object is not followed or passe
   }
 });
 
-test("metadata outlives the provider", async () => {
+test("metadata outlives the provider [R19]", async () => {
   const { env, document } = await compile(realmConfig);
   await document(AS);
   env.provider.down = true;
@@ -420,7 +423,7 @@ function registrationOf(body: unknown, type = "application/json"): RequestWords 
   };
 }
 
-test("realm registration passes through, with the answer's own status and text, and without other headers", async () => {
+test("realm registration passes through, with the answer's own status and text, and without other headers [D4]", async () => {
   const url = realmDocument.registration_endpoint;
   const client = { client_id: "generated", redirect_uris: REGISTRATION.redirect_uris };
   const { env, reply } = await compile(realmConfig, {
@@ -524,7 +527,7 @@ test("a realm that names no registration endpoint is asked at its usual place", 
   assert.equal((await reply(registrationOf(REGISTRATION))).status, 201);
 });
 
-test("tenant registration answers with the configured client and echoes only its own fields", async () => {
+test("tenant registration answers with the configured client and echoes only its own fields [D3]", async () => {
   const { env, reply } = await compile(tenantConfig);
   const asked = {
     ...REGISTRATION,
@@ -573,7 +576,7 @@ const badRegistrations: [string, RequestWords, string][] = [
   ],
 ];
 for (const [name, words, error] of badRegistrations) {
-  test(`registration refuses ${name}`, async () => {
+  test(`registration refuses ${name} [D1] [D2]`, async () => {
     const answered = await (await compile(tenantConfig)).reply(words);
     assert.equal(answered.status, 400);
     assert.equal((bodyOf(answered) as { error: string }).error, error);
@@ -587,7 +590,7 @@ for (const uri of [
   "cursor://anysphere.cursor-deeplink/mcp",
   "com.example.app:/cb",
 ]) {
-  test(`registration takes the redirect URI ${uri}`, async () => {
+  test(`registration takes the redirect URI ${uri} [D2]`, async () => {
     const answered = await (await compile(tenantConfig)).reply(
       registrationOf({ ...REGISTRATION, redirect_uris: [uri] }),
     );
@@ -595,7 +598,7 @@ for (const uri of [
   });
 }
 
-test("a body over 64 KiB is refused, and so is the 601st registration of a minute", async () => {
+test("a body over 64 KiB is refused, and so is the 601st registration of a minute [D1] [D5]", async () => {
   const { env, refused, reply } = await compile(tenantConfig);
   assert.equal((await refused(registrationOf({ client_name: "x".repeat(65 * 1024) }))).code, "body_too_large");
   for (let i = 1; i < 600; i++) await reply(registrationOf(REGISTRATION));
@@ -624,17 +627,17 @@ const queries = [
   ["state=%E0%A4%A&redirect_uri=http://localhost:1/cb", "state=%E0%A4%A&redirect_uri=http://localhost:1/cb"],
 ];
 for (const [sent = "", forwarded] of queries) {
-  test(`authorize forwards ${sent} without resource and byte for byte`, async () => {
+  test(`authorize forwards ${sent} without resource and byte for byte [D9] [V11]`, async () => {
     assert.equal(await authorizeLocation(sent), `${TENANT}/oauth2/v2.0/authorize?${forwarded}`);
   });
 }
 
-test("authorize without parameters goes to the bare endpoint, and never anywhere else", async () => {
+test("authorize without parameters goes to the bare endpoint, and never anywhere else [D8]", async () => {
   assert.equal(await authorizeLocation(""), `${TENANT}/oauth2/v2.0/authorize`);
   assert.ok((await authorizeLocation("//evil.example.com"))?.startsWith(`${TENANT}/oauth2/v2.0/authorize?`));
 });
 
-test("a repeated parameter is refused at authorize and token", async () => {
+test("a repeated parameter is refused at authorize and token [D10]", async () => {
   const { env, reply } = await compile(tenantConfig);
   const authorize = await reply({ method: "GET", path: `${AS}/authorize`, query: "state=a&State=b" });
   const token = await reply(tokenRequest("grant_type=client_credentials&grant_type=authorization_code"));
@@ -664,7 +667,7 @@ async function forwardedToken(body: string, headers: Record<string, string> = {}
 const CODE = "grant_type=authorization_code&client_id=client-1&code=c&code_verifier=v";
 const withSecret = [CODE, "grant_type=refresh_token&client_id=client-1&refresh_token=r"];
 for (const body of withSecret) {
-  test(`the secret is added to ${body}`, async () => {
+  test(`the secret is added to ${body} [D11]`, async () => {
     const sent = await forwardedToken(`${body}&resource=http%3A%2F%2Fx`, {
       cookie: "a=b",
       origin: "http://x",
@@ -693,12 +696,21 @@ const withoutSecret: [string, string, Record<string, string>?][] = [
   ["an authorization header", CODE, { authorization: "Basic YTpi" }],
 ];
 for (const [name, body, headers] of withoutSecret) {
-  test(`the secret is not added with ${name}`, async () => {
+  test(`the secret is not added with ${name} [D11]`, async () => {
     const sent = await forwardedToken(body, headers);
     assert.equal(sent.body, body);
     assert.equal(sent.headers?.authorization, headers?.authorization);
   });
 }
+
+test("the verifier of a code goes to the provider as it came, and none is made up where there is none [D12]", async () => {
+  for (const body of [
+    CODE,
+    CODE.replace("code_verifier=v", "code_verifier=a%2Db%7E"),
+    CODE.replace("&code_verifier=v", ""),
+  ])
+    assert.equal((await forwardedToken(body)).body, `${body}&client_secret=planted-secret`);
+});
 
 test("a public app registration gets no secret", async () => {
   const { clientSecret: _, ...config } = tenantConfig;
@@ -710,7 +722,7 @@ test("a secret with special characters is encoded", async () => {
   assert.equal(new URLSearchParams(sent.body).get("client_secret"), "a&b=c d~é");
 });
 
-test("the token endpoint takes POST and forms only", async () => {
+test("the token endpoint takes POST and forms only [D13]", async () => {
   const { refused, reply } = await compile(tenantConfig);
   const error = await refused({ method: "GET", path: `${AS}/token` });
   assert.equal(error.status, 405);
@@ -734,7 +746,7 @@ test("the provider's token errors pass through and are explained in the log with
 });
 
 for (const status of [302, 307]) {
-  test(`a redirect (${status}) of the provider is not followed`, async () => {
+  test(`a redirect (${status}) of the provider is not followed [D6]`, async () => {
     const url = `${TENANT}/oauth2/v2.0/token`;
     const { refused } = await compile(tenantConfig, {
       [url]: { status, headers: { location: "http://127.0.0.1:1/" } },

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { advanced, type Bucket, type BucketRule, debited } from "./bucket.ts";
 import { BucketStore, MAX_BUCKETS } from "./bucket-store.ts";
 import { NO_SLOT } from "./slot-lists.ts";
@@ -55,7 +56,7 @@ test("then the least used goes, and among equals the one not seen for longest", 
   for (const key of ["much", "little, new", "exhausted", "fresh"]) assert.notEqual(store.find(key, 5), NO_SLOT);
 });
 
-test("an exhausted bucket survives a flood of fresh keys twice as large as the map", () => {
+test("an exhausted bucket survives a flood of fresh keys twice as large as the map [B1]", () => {
   let evictions = 0;
   const store = new BucketStore(rule, MAX_BUCKETS, () => {
     evictions += 1;
@@ -65,6 +66,22 @@ test("an exhausted bucket survives a flood of fresh keys twice as large as the m
   assert.equal(left(store, "drained", 2), 0);
   assert.equal(store.count, MAX_BUCKETS);
   assert.equal(evictions, MAX_BUCKETS + 1);
+});
+
+test("a full map costs as much per use as one that is not, and keeps its size [R48]", () => {
+  const store = new BucketStore(rule, MAX_BUCKETS);
+  const round = (from: number): number => {
+    const before = cpuMs();
+    for (let i = from; i < from + MAX_BUCKETS; i++) use(store, `key ${i}`, 1, 1);
+    return cpuMs() - before;
+  };
+  const fillingMs = round(0);
+  const heapBefore = process.memoryUsage().heapUsed;
+  const evictingMs = [1, 2, 3, 4].map((times) => round(times * MAX_BUCKETS));
+  assert.equal(store.count, MAX_BUCKETS);
+  // A scan of the map at each eviction would take thousands of times as long.
+  assert.ok(Math.min(...evictingMs) < 20 * fillingMs + 50, `${evictingMs} ms after ${fillingMs} ms`);
+  assert.ok(process.memoryUsage().heapUsed - heapBefore < 40e6);
 });
 
 test("an exhausted bucket goes only when nothing else is left", () => {

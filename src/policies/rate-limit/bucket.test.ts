@@ -48,7 +48,7 @@ const counts: [unknown, number | undefined][] = [
   [undefined, undefined],
 ];
 for (const [value, expected] of counts) {
-  test(`the count ${String(value)} (${typeof value}) is read as ${expected}`, () =>
+  test(`the count ${String(value)} (${typeof value}) is read as ${expected} [B3]`, () =>
     assert.equal(countOf(value), expected));
 }
 

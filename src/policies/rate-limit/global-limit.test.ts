@@ -189,7 +189,7 @@ const faults: { name: string; answer: NonNullable<RateLimitService["answer"]> }[
   { name: "answers with an unknown code", answer: () => ({ overallCode: "UNKNOWN" }) },
 ];
 for (const { name, answer } of faults) {
-  test(`a service that ${name} closes or opens the route, as configured, and is used again when it is well`, async (t) => {
+  test(`a service that ${name} closes or opens the route, as configured, and is used again when it is well [R23]`, async (t) => {
     const started = await service(t, USER_LIMIT);
     const closed = compile(t, { host: started.host, timeout: "100ms" });
     const open = compile(t, { host: started.host, timeout: "100ms", failureMode: "open" });
@@ -208,7 +208,7 @@ for (const { name, answer } of faults) {
   });
 }
 
-test("a peer that speaks no gRPC is a failure, not a hang", async (t) => {
+test("a peer that speaks no gRPC is a failure, not a hang [R23]", async (t) => {
   const server = createServer((socket) => {
     socket.on("error", () => undefined);
     socket.end("HTTP/1.1 400 Bad Request\r\n\r\n garbage");

@@ -84,7 +84,7 @@ test("a limit of 3 with a burst of 3 admits 6, then 3 in every second window", a
   assert.equal(await admitted(scopes, 10), 6, "what was not used comes back up to the burst");
 });
 
-test("a wall clock that is set back or ahead moves no window", async () => {
+test("a wall clock that is set back or ahead moves no window [B6]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { requests: 1, unit: "Hours" })];
   assert.equal(await admitted(scopes, 2), 1);
@@ -111,7 +111,7 @@ test("answers carry limit, remaining and reset; a refusal also retry-after", asy
   });
 });
 
-test("a backend's own headers of these names are replaced, and removed where no limit applied", async () => {
+test("a backend's own headers of these names are replaced, and removed where no limit applied [B7]", async () => {
   const env = limitEnv();
   const spoofed = {
     "x-ratelimit-limit": "999",
@@ -223,7 +223,7 @@ const sharing: { name: string; key: string; facts: Facts[] }[] = [
   { name: "an evaluation error", key: "jwt.sub + 1", facts: [{ jwt: { sub: "a" } }, { jwt: { sub: "b" } }] },
 ];
 for (const { name, key, facts } of sharing) {
-  test(`requests whose key is ${name} share one bucket and are not exempt`, async () => {
+  test(`requests whose key is ${name} share one bucket and are not exempt [B2]`, async () => {
     const env = limitEnv();
     const scopes = [compile(env, { requests: 2, unit: "Hours", key })];
     let count = 0;
@@ -277,7 +277,7 @@ test("a token limit does not touch requests that are no LLM calls", async () => 
   assert.equal(await admitted(scopes, 5), 5);
 });
 
-test("concurrent calls are bounded by their estimates", async () => {
+test("concurrent calls are bounded by their estimates [B5]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { tokens: 100, unit: "Hours" })];
   assert.equal(await admitted(scopes, 50, { llm: { estimatedTokens: 30 } }), 4);
@@ -293,10 +293,10 @@ const settlements: { name: string; usage: Facts["llm"]; outcome?: Outcome; remai
   { name: "only a total", usage: { totalTokens: 39 }, remaining: 61 },
   { name: "zero usage, which is not missing usage", usage: { inputTokens: 0, outputTokens: 0 }, remaining: 100 },
   { name: "less than the estimate", usage: { inputTokens: 3, outputTokens: 1 }, remaining: 96 },
-  { name: "nothing: the estimate stays", usage: {}, remaining: 90 },
-  { name: "a negative count", usage: { totalTokens: -1e6 }, remaining: 100 },
-  { name: "an absurd count", usage: { totalTokens: 1e308 }, remaining: 0 },
-  { name: "no number", usage: { totalTokens: Number.NaN }, remaining: 90 },
+  { name: "nothing: the estimate stays [B3]", usage: {}, remaining: 90 },
+  { name: "a negative count [B3]", usage: { totalTokens: -1e6 }, remaining: 100 },
+  { name: "an absurd count [B3]", usage: { totalTokens: 1e308 }, remaining: 0 },
+  { name: "no number [B3]", usage: { totalTokens: Number.NaN }, remaining: 90 },
   {
     name: "nothing because the provider refused",
     usage: {},
@@ -387,7 +387,7 @@ test("the view shows the fullest keys and the refusals; values from headers are 
   assert.match(secret.views()[0]?.buckets[0]?.key ?? "", /^#[0-9a-f]{12}$/);
 });
 
-test("a key of a megabyte costs no more than any other", async () => {
+test("a key of a megabyte costs no more than any other [B2]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { requests: 1, unit: "Hours", key: "jwt.sub" })];
   const [long, other] = [`${"x".repeat(1 << 20)}a`, `${"x".repeat(1 << 20)}b`];

@@ -24,7 +24,7 @@ const cases: [
   [{ scheme: "https" }, { host: "", path: "//evil.test" }, 302, "/evil.test"],
 ];
 for (const [config, request, status, location] of cases) {
-  test(`${JSON.stringify(config)} sends ${JSON.stringify(request)} to ${location}`, () => {
+  test(`${JSON.stringify(config)} sends ${JSON.stringify(request)} to ${location} [L13]`, () => {
     const hooks = requestRedirect.compile(requestRedirect.schema.parse(config), {
       ...testEnv,
       matchedPrefixes: ["/api"],
