@@ -4,6 +4,7 @@
  * not know RFC 8707 resources: registration passes through the gateway, which leaves out what its policies refuse;
  * everything else points at the provider.
  */
+import { pathSegment } from "../lib/path-segment.ts";
 import { facadeMetadata, type IdentityProvider, type ProviderOptions, withoutLastSlash } from "./provider.ts";
 
 /**
@@ -42,7 +43,9 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
       request(discovered, { client_id, registration_access_token: token }) {
         if (discovered.authorization_response_iss_parameter_supported !== true) return undefined;
         if (typeof client_id !== "string" || typeof token !== "string") return undefined;
-        const url = `${realm}/clients-registrations/default/${encodeURIComponent(client_id)}`;
+        const segment = pathSegment(client_id);
+        if (segment === undefined) return undefined;
+        const url = `${realm}/clients-registrations/default/${segment}`;
         return {
           url,
           token,

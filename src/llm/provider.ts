@@ -2,6 +2,7 @@
  * What the gateway must know of an LLM provider: data and pure functions, no I/O and no state. A format that is
  * absent cannot be asked for; everything that differs between providers stands in their files, not in shared code.
  */
+import { pathSegment } from "../lib/path-segment.ts";
 import type { Format } from "./dialect.ts";
 import type { Members } from "./json.ts";
 
@@ -44,6 +45,21 @@ export interface Provider {
   /** What the provider needs changed in a native body. */
   adaptBody?(body: Members, call: UpstreamCall): Members;
   needsAdapting?(call: UpstreamCall): boolean;
+}
+
+/** A model's name that cannot stand in a path: what the client is told. */
+export class ModelNameError extends Error {
+  constructor() {
+    super("the model's name cannot be part of the provider's path");
+    this.name = "ModelNameError";
+  }
+}
+
+/** A model's name as one segment of a path. */
+export function modelSegment(model: string): string {
+  const segment = pathSegment(model);
+  if (segment === undefined) throw new ModelNameError();
+  return segment;
 }
 
 export function withQuery(path: string, query: string): string {

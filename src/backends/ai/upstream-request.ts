@@ -11,7 +11,7 @@ import { applyEdits, type Edit } from "../../llm/edit-bytes.ts";
 import type { LlmError } from "../../llm/error-shape.ts";
 import { isMembers, parseMembers } from "../../llm/json.ts";
 import type { LlmCall } from "../../llm/llm-call.ts";
-import type { UpstreamCall } from "../../llm/provider.ts";
+import { ModelNameError, type UpstreamCall } from "../../llm/provider.ts";
 import { readSkeleton } from "../../llm/skeleton.ts";
 import { translationBetween } from "../../llm/translate/index.ts";
 import { type Translation, type TranslationContext, TranslationError } from "../../llm/translate/translation.ts";
@@ -79,7 +79,7 @@ export function planRequest(llm: LlmCall, query: string, { target, model }: Cand
   if (!isNative && translation === undefined) throw unsupported(clientFormat, provider.name);
   return {
     call,
-    path: target.pathOverride ?? provider.path(call, target.basePath),
+    path: target.pathOverride ?? pathOf(call, target),
     body:
       translation || provider.needsAdapting?.(call)
         ? treeBody(llm, call, translation, context, asksForUsage, target, env)
@@ -89,6 +89,15 @@ export function planRequest(llm: LlmCall, query: string, { target, model }: Cand
     context,
     hidesUsage: isNative && asksForUsage && !includeUsage,
   };
+}
+
+function pathOf(call: UpstreamCall, target: Candidate["target"]): string {
+  try {
+    return target.provider.path(call, target.basePath);
+  } catch (error) {
+    if (!(error instanceof ModelNameError)) throw error;
+    throw new PlanError({ status: 400, message: error.message, code: "invalid_model", param: "model" });
+  }
 }
 
 function nativeBody(

@@ -2,7 +2,7 @@
  * Azure OpenAI. Without a version (or with `v1`) the model stands in the body; a dated version is the older API,
  * where the path names the deployment.
  */
-import { type Provider, withQuery } from "../provider.ts";
+import { modelSegment, type Provider, withQuery } from "../provider.ts";
 import { openAiCompatible } from "./openai.ts";
 
 export interface AzureOptions {
@@ -28,7 +28,7 @@ export function azure(options: AzureOptions): Provider {
       withQuery(
         call.format === "responses"
           ? `${basePath}/responses`
-          : `${basePath}/deployments/${encodeURIComponent(call.model)}${call.suffix}`,
+          : `${basePath}/deployments/${modelSegment(call.model)}${call.suffix}`,
         version,
       ),
   };

@@ -3,7 +3,7 @@
  * model is a Claude, which reads them through invoke. The model is in the path.
  */
 import type { Format } from "../dialect.ts";
-import { type Provider, type UpstreamCall, withQuery } from "../provider.ts";
+import { modelSegment, type Provider, type UpstreamCall, withQuery } from "../provider.ts";
 
 export function bedrock(region: string): Provider {
   return {
@@ -17,7 +17,7 @@ export function bedrock(region: string): Provider {
     maxTokensMember: "max_tokens",
     upstreamFormat: bedrockFormat,
     path(call, basePath) {
-      const model = `${basePath}/model/${encodeURIComponent(call.model)}`;
+      const model = `${basePath}/model/${modelSegment(call.model)}`;
       const isNative = call.suffix.startsWith("/model/");
       const verb = isNative ? call.suffix.slice(call.suffix.lastIndexOf("/") + 1) : verbOf(call);
       return withQuery(`${model}/${verb}`, call.query);

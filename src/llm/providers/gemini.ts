@@ -2,7 +2,7 @@
  * Gemini: its own API is native, chat requests are translated into it; embeddings go to the OpenAI-compatible part.
  */
 import type { Format } from "../dialect.ts";
-import { type Provider, type UpstreamCall, withQuery } from "../provider.ts";
+import { ModelNameError, modelSegment, type Provider, type UpstreamCall, withQuery } from "../provider.ts";
 
 export function gemini(): Provider {
   return {
@@ -37,5 +37,7 @@ export function geminiPath(call: UpstreamCall, modelPath: string): string {
 
 /** Slashes belong to the names of tuned models. */
 function encodeModel(model: string): string {
-  return encodeURIComponent(model).replaceAll("%2F", "/");
+  const segments = model.split("/");
+  if (segments.length > 1 && segments.includes("")) throw new ModelNameError();
+  return segments.map(modelSegment).join("/");
 }

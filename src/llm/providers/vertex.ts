@@ -3,7 +3,7 @@
  * model in the path).
  */
 import type { Format } from "../dialect.ts";
-import type { Provider } from "../provider.ts";
+import { modelSegment, type Provider } from "../provider.ts";
 import { geminiFormat, geminiPath } from "./gemini.ts";
 
 export interface VertexOptions {
@@ -32,9 +32,9 @@ export function vertex(options: VertexOptions): Provider {
       if (isClaude(call.model)) {
         const claude = `${basePath}${location}/publishers/anthropic/models`;
         if (call.counts) return `${claude}/count-tokens:rawPredict`;
-        return `${claude}/${encodeURIComponent(call.model)}:${call.stream ? "streamRawPredict" : "rawPredict"}`;
+        return `${claude}/${modelSegment(call.model)}:${call.stream ? "streamRawPredict" : "rawPredict"}`;
       }
-      return geminiPath(call, `${basePath}${location}/publishers/google/models/${encodeURIComponent(call.model)}`);
+      return geminiPath(call, `${basePath}${location}/publishers/google/models/${modelSegment(call.model)}`);
     },
     needsAdapting: (call) => call.format === "messages",
     adaptBody(body, call) {
