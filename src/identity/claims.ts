@@ -17,7 +17,7 @@ export interface ClaimRules {
 
 /** Undefined when every check holds. */
 export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: number): TokenProblem | undefined {
-  const { iss, aud, exp, nbf } = claims;
+  const { iss, aud, exp } = claims;
   if (iss !== rules.issuer) return issuerProblem(iss, rules.issuer);
   if (!hasAudience(aud, rules.audiences)) return audienceProblem(aud, rules.audiences);
 
@@ -30,17 +30,8 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
     return failure("expiry", "the token is expired", `exp was ${agoSeconds} s ago, ${LEEWAY_SECONDS} s are forgiven`)
       .problem;
   }
-  if (nbf !== undefined) {
-    if (typeof nbf !== "number" || !Number.isFinite(nbf)) {
-      return failure("notBefore", "the token's times are not valid", `nbf is ${show(nbf)}, a number is expected`)
-        .problem;
-    }
-    if (nowSeconds < nbf - LEEWAY_SECONDS) {
-      const aheadSeconds = Math.round(nbf - nowSeconds);
-      const detail = `nbf is ${aheadSeconds} s ahead, ${LEEWAY_SECONDS} s are forgiven: compare the clocks`;
-      return failure("notBefore", "the token is not valid yet", detail).problem;
-    }
-  }
+  const early = beginProblem("nbf", claims.nbf, nowSeconds) ?? beginProblem("iat", claims.iat, nowSeconds);
+  if (early) return early;
   // An ID token speaks to the client about the user; it grants nothing (and often has the client as its audience).
   if (claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID") {
     return failure("claims", "the token is not an access token", "it is an ID token; send the access token instead")
@@ -52,6 +43,19 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
     }
   }
   return undefined;
+}
+
+/** A token is valid from `nbf` on, and none was issued after now: then the clocks differ, or it was made up. */
+function beginProblem(name: "nbf" | "iat", value: unknown, nowSeconds: number): TokenProblem | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value !== "number" || !Number.isFinite(value)) {
+    const detail = `${name} is ${show(value)}, a number is expected`;
+    return failure("notBefore", "the token's times are not valid", detail).problem;
+  }
+  if (nowSeconds >= value - LEEWAY_SECONDS) return undefined;
+  const aheadSeconds = Math.round(value - nowSeconds);
+  const detail = `${name} is ${aheadSeconds} s ahead, ${LEEWAY_SECONDS} s are forgiven: compare the clocks`;
+  return failure("notBefore", "the token is not valid yet", detail).problem;
 }
 
 function hasAudience(aud: unknown, accepted: readonly string[]): boolean {

@@ -67,6 +67,12 @@ const good: Record<string, string> = {
   "a list of audiences with ours in it": token({ aud: ["account", "gateway"] }),
   "expired 59 s ago [R22]": token({ exp: NOW - 59 }),
   "not valid for another 59 s [R22]": token({ nbf: NOW + 59 }),
+  "issued 59 s ahead [R22]": token({ iat: NOW + 59 }),
+  "no iat": token({ iat: undefined }),
+  "a claim that is repeated: the last one counts (RFC 7519 section 4) [A4]": token(
+    {},
+    { payload: JSON.stringify(CLAIMS).replace("{", '{"aud":"other",') },
+  ),
   "no nbf": token({ nbf: undefined }),
   "the access token type of RFC 9068": token({}, { header: { typ: "at+jwt" } }),
   "no type": token({}, { header: { typ: undefined } }),
@@ -139,11 +145,17 @@ const bad: Record<string, [TokenCheck, string]> = {
   "expired 61 s ago [A3] [R22]": ["expiry", token({ exp: NOW - 61 })],
   "no expiry [A3]": ["expiry", token({ exp: undefined })],
   "an expiry that is a text [A3]": ["expiry", token({ exp: String(NOW + 300) })],
+  "a claim that is repeated, the last time with another value [A4]": [
+    "audience",
+    token({}, { payload: JSON.stringify(CLAIMS).replace(/}$/, ',"aud":"other"}') }),
+  ],
   "an infinite expiry [A3]": [
     "expiry",
     token({}, { payload: JSON.stringify(CLAIMS).replace(/"exp":\d+/, '"exp":1e400') }),
   ],
   "not valid for another 61 s [A3] [R22]": ["notBefore", token({ nbf: NOW + 61 })],
+  "issued 61 s ahead [A3] [R22]": ["notBefore", token({ iat: NOW + 61 })],
+  "an iat that is a text [A3]": ["notBefore", token({ iat: "now" })],
   "an nbf that is a text [A3]": ["notBefore", token({ nbf: "soon" })],
   "an ID token [A8]": ["claims", token({ at_hash: "x" })],
 };
