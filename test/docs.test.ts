@@ -24,6 +24,13 @@ test("the JSON schema and the reference pages are what `npm run generate` writes
   }
 });
 
+test("every constant that is named as a limit is in the reference", async () => {
+  const { unlistedLimits } = (await import(pathToFileURL(join(root, "scripts/limits.mjs")).href)) as {
+    unlistedLimits(root: string): string[];
+  };
+  assert.deepEqual(unlistedLimits(root), [], "write a row in scripts/limits.mjs and run `npm run generate`");
+});
+
 test("every error code is in the reference, with its status", () => {
   const page = read("docs/reference/errors.md");
   for (const [code, { status }] of Object.entries(ERRORS))

@@ -12,6 +12,8 @@ import { type AdminAnswer, type AdminEndpoint, type AdminSink, textAnswer } from
 import { isLoopbackName, refusalOf } from "./guard.ts";
 
 const MAX_BODY_BYTES = 1024 * 1024;
+/** Pages, scrapers and terminals; more is a loop, and must not take the descriptors of the requests. */
+const MAX_CONNECTIONS = 256;
 const HEADERS_TIMEOUT_MS = 2_000;
 const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
@@ -49,6 +51,7 @@ export async function openAdminServer(
         });
       },
     );
+    server.maxConnections = MAX_CONNECTIONS;
     server.on("clientError", (_error, socket) => socket.destroy());
     await new Promise<void>((resolve, reject) => {
       server.once("error", reject);

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
-import { loadConfig } from "./load.ts";
+import { filesOf, loadConfig } from "./load.ts";
 
 /** What is wrong with a configuration, without the file's name. */
 function linesOf(text: string): string[] {
@@ -134,3 +137,13 @@ for (const [text, isEmpty] of [
     assert.equal(loaded.ok && loaded.isEmpty, isEmpty);
   });
 }
+
+test("a folder with more than a thousand files is somebody's mistake", (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "many-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  for (let i = 0; i < 1_000; i++) writeFileSync(join(folder, `${i}.yaml`), "");
+  writeFileSync(join(folder, "readme.txt"), "");
+  assert.equal(filesOf(folder).length, 1_000);
+  writeFileSync(join(folder, "more.yaml"), "");
+  assert.throws(() => filesOf(folder), /has 1001 configuration files, at most 1000 are read/);
+});

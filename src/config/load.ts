@@ -19,6 +19,8 @@ export interface SourceText {
 }
 
 export const STDIN = "-";
+/** A folder with more is not a configuration: somebody named the wrong one. */
+const MAX_SOURCE_FILES = 1_000;
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const SYSTEM_ERRORS: Readonly<Record<string, string>> = {
@@ -44,10 +46,17 @@ export function filesOf(path: string): string[] {
     throw unreadable(path, error);
   }
   if (!isDirectory) return [path];
-  return readdirSync(path)
+  const files = readdirSync(path)
     .filter((name) => /\.(?:ya?ml|json)$/.test(name) && !name.startsWith("."))
     .sort()
     .map((name) => join(path, name));
+  if (files.length > MAX_SOURCE_FILES)
+    throw new ConfigError(
+      undefined,
+      "",
+      `${path} has ${files.length} configuration files, at most ${MAX_SOURCE_FILES} are read`,
+    );
+  return files;
 }
 
 export type Loaded =

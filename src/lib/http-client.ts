@@ -76,6 +76,8 @@ export class HttpClientError extends Error {
 
 /** Below the 5 s after which a Node server closes an idle connection, so that we close first. */
 const IDLE_MS = 4_000;
+/** Of what a server says about itself, for the same reason. */
+const SHARE_OF_HINT = 0.8;
 const LOOK_EVERY_MS = 1_000;
 
 /**
@@ -107,13 +109,16 @@ export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, res
 
   // The oldest are at the bottom of the stack.
   const timer = clock.every(LOOK_EVERY_MS, () => {
-    const limitMs = clock.monotonicMs() - IDLE_MS;
-    while (idle[0] !== undefined && idle[0].idleSinceMs <= limitMs) idle[0].close();
+    const nowMs = clock.monotonicMs();
+    while (idle[0] !== undefined && isTooOld(idle[0], nowMs)) idle[0].close();
   });
 
+  /** A look comes too late for a connection that the server closes between two of them, or while the loop is held. */
   function take(): Connection {
-    const warm = idle.pop();
-    if (warm) return warm;
+    for (let warm = idle.pop(); warm !== undefined; warm = idle.pop()) {
+      if (!isTooOld(warm, clock.monotonicMs())) return warm;
+      warm.close();
+    }
     open += 1;
     return new Connection(target, owner);
   }
@@ -127,4 +132,9 @@ export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, res
       for (const connection of [...idle]) connection.close();
     },
   };
+}
+
+function isTooOld({ idleSinceMs, serverKeepsMs }: Connection, nowMs: number): boolean {
+  const limitMs = serverKeepsMs === undefined ? IDLE_MS : Math.min(IDLE_MS, serverKeepsMs * SHARE_OF_HINT);
+  return nowMs - idleSinceMs >= limitMs;
 }

@@ -197,3 +197,40 @@ async function waitFor(clock: FakeClock, ms: number): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
   await clock.advance(ms);
 }
+
+const kept: { name: string; hint?: string; afterMs: number; connections: number }[] = [
+  { name: "3.9 s old is used again", afterMs: 3_900, connections: 1 },
+  { name: "4.4 s old is not, although no look at the clock came between", afterMs: 4_400, connections: 2 },
+  { name: "1.5 s old is used again where the server says 2 s", hint: "timeout=2", afterMs: 1_500, connections: 1 },
+  { name: "1.9 s old is not where the server says 2 s", hint: "timeout=2, max=100", afterMs: 1_900, connections: 2 },
+  { name: "4.4 s old is not where the server says 60 s", hint: "timeout=60", afterMs: 4_400, connections: 2 },
+];
+for (const { name, hint, afterMs, connections } of kept) {
+  test(`a kept connection that is ${name}`, async (t) => {
+    const clock = fakeClock();
+    const seen = new Set<unknown>();
+    const backend = await backendFor(t, (req, res) => {
+      seen.add(req.socket);
+      // Node writes a hint of its own unless one is there.
+      res.setHeader("keep-alive", hint ?? "none");
+      res.setHeader("connection", "keep-alive");
+      res.end("ok");
+    });
+    const { hostname, port } = new URL(`http://${backend.host}`);
+    const pool = openHttpPool({ protocol: "http", host: hostname, port: Number(port) }, clock);
+    t.after(() => pool.close());
+    const ask = async (): Promise<void> => {
+      await new Promise<void>((resolve, reject) => {
+        const handler = { head: () => undefined, data: () => true, end: () => resolve(), error: reject };
+        pool.send({ method: "GET", path: "/", headers: new HeaderList(["host", backend.host]) }, handler);
+      });
+      await eventually("the connection is free", () => pool.connections().idle === 1);
+    };
+    // Between two looks, so that the last one before the second request comes early.
+    await clock.advance(500);
+    await ask();
+    await clock.advance(afterMs);
+    await ask();
+    assert.equal(seen.size, connections);
+  });
+}

@@ -51,6 +51,8 @@ class Call implements HttpCall {
 export class Connection implements ParserEvents {
   /** When it became free; monotonic. */
   idleSinceMs = 0;
+  /** How long the server keeps it open, by what its first answer said; undefined if it did not say. */
+  serverKeepsMs: number | undefined = undefined;
   readonly #owner: ConnectionOwner;
   readonly #parser = new ResponseParser(this);
   readonly #socket: Socket;
@@ -112,6 +114,8 @@ export class Connection implements ParserEvents {
   head(head: ParsedHead): void {
     this.#answering = true;
     this.#keepAlive = head.keepAlive;
+    // A server says the same every time: one look for each connection.
+    if (this.#served === 0) this.serverKeepsMs = keptMs(head.headers.get("keep-alive"));
     this.#handler?.head(head.status, head.headers);
   }
 
@@ -255,4 +259,10 @@ function describe(error: Error & { code?: string; errors?: Error[] }): string {
   // Connecting to a name with several addresses fails with one error per address; the first says enough.
   const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
   return first.message === "" ? (error.code ?? "connection failed") : first.message;
+}
+
+/** `timeout=5, max=100` */
+function keptMs(hint: string | undefined): number | undefined {
+  const seconds = hint === undefined ? undefined : /\btimeout=(\d{1,6})\b/i.exec(hint)?.[1];
+  return seconds === undefined ? undefined : Number(seconds) * 1000;
 }

@@ -1,0 +1,374 @@
+/**
+ * Every limit of the gateway in words: what it bounds and what happens beyond. The values are read from the code (a
+ * constant in a file, or the default of a setting), so that this table cannot say another one; a constant named `MAX_…`
+ * that is missing here fails `test/docs.test.ts`.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { join, relative } from "node:path";
+
+/** Rows: [constant, file below `src/`, what it bounds, what happens beyond], or [setting, what, beyond]. */
+const LIMITS = {
+  "Requests and responses": [
+    [
+      "maxConnections",
+      "pipeline/listener.ts",
+      "connections of one listener",
+      "further ones are closed before they are read",
+    ],
+    ["headersTimeoutMs", "pipeline/listener.ts", "time for a request's head", "408 `request_timeout`"],
+    ["MAX_HEADER_BYTES", "pipeline/listener.ts", "a request's head", "431 `too_many_headers`"],
+    ["MAX_HEADER_LINES", "pipeline/edge.ts", "header lines of a request", "431 `too_many_headers`"],
+    ["MAX_TARGET_CHARS", "pipeline/edge.ts", "path and query", "400 `bad_request`"],
+    ["MAX_SHOWN_CHARS", "pipeline/listener.ts", "what the log shows of a request refused at the edge", "cut"],
+    ["IDLE_LIMIT_MS", "pipeline/idle.ts", "time without a byte of a body", "the connection is closed"],
+    ["MAX_HELD_BODY_BYTES", "pipeline/run-hooks.ts", "a request body that an expression reads", "413 `body_too_large`"],
+    [
+      "MAX_HELD_BYTES",
+      "pipeline/delivery.ts",
+      "a response body that an expression reads",
+      "it passes on; the expression finds no body",
+    ],
+    [
+      "MAX_LLM_BODY_BYTES",
+      "pipeline/llm-sight.ts",
+      "a request body under a token limit on a plain backend",
+      "413 `body_too_large`",
+    ],
+    ["MAX_FAILURES", "pipeline/pipeline.ts", "failures while one request is answered", "the connection is closed"],
+    ["MAX_PROBLEM_CHARS", "pipeline/attempt.ts", "the reason of a failed attempt in logs and traces", "cut"],
+    ["MAX_ATTEMPTS", "policies/retry/policy.ts", "`retry.attempts`", "the configuration is rejected"],
+    ["MAX_HEAD_BYTES", "lib/http1/response-parser.ts", "a backend's response head", "502 `backend_response_invalid`"],
+    ["MAX_TRAILER_BYTES", "lib/http1/response-parser.ts", "a backend's trailers", "the response breaks off"],
+    ["MAX_TRAILER_LINES", "lib/http1/response-parser.ts", "lines of a backend's trailers", "the response breaks off"],
+    ["MAX_SIZE_DIGITS", "lib/http1/response-parser.ts", "hex digits of a chunk's size", "the response breaks off"],
+    [
+      "MAX_EXTENSION_BYTES",
+      "lib/http1/response-parser.ts",
+      "chunk extensions of one response",
+      "the response breaks off",
+    ],
+    [
+      "MAX_INTERIM",
+      "lib/http1/response-parser.ts",
+      "interim (1xx) answers before the real one",
+      "502 `backend_response_invalid`",
+    ],
+    [
+      "LIMIT_MS",
+      "lib/lookup.ts",
+      "time for resolving a backend's name",
+      "the last good address is used, else 502 `backend_unavailable`",
+    ],
+  ],
+  Overload: [
+    ["TIGHT", "lib/heap-pressure.ts", "share of the memory in use", "connections are not kept"],
+    ["FULL", "lib/heap-pressure.ts", "share of the memory in use", "503 `overloaded` for new requests; not ready"],
+  ],
+  MCP: [
+    ["mcp.maxSessions", "sessions of one backend", "503"],
+    ["mcp.maxChildren", "child processes of one backend", "the session that was idle longest makes room, else 503"],
+    ["mcp.sessionIdleTtl", "time without requests and streams", "the session is ended"],
+    ["mcp.requestTimeout", "time that a server is silent about a request", "the call fails"],
+    ["MAX_CALL_MS", "mcp/server-link.ts", "time of one call, however often it reports progress", "the call fails"],
+    ["MAX_BODY_BYTES", "mcp/downstream.ts", "a client's message", "413 `body_too_large`"],
+    ["MAX_BATCH", "mcp/downstream.ts", "messages of a batch", "400"],
+    ["MAX_DEPTH", "mcp/json-rpc.ts", "nesting of a message", "parse error (-32700)"],
+    ["MAX_ID_CHARS", "mcp/json-rpc.ts", "a request's id", "invalid request (-32600)"],
+    ["MAX_LINE_BYTES", "mcp/stdio-process.ts", "a line of a stdio server", "the server is killed, its calls fail"],
+    ["MAX_QUEUED_BYTES", "mcp/stdio-process.ts", "what waits for a server that does not read", "calls fail"],
+    ["GRACE_MS", "mcp/stdio-process.ts", "time to leave after the end of stdin, and after TERM", "TERM, then KILL"],
+    ["KEPT_LINES", "mcp/stderr-tail.ts", "kept lines of a server's stderr", "the oldest is dropped"],
+    ["MAX_LINE_CHARS", "mcp/stderr-tail.ts", "a line of stderr", "cut"],
+    ["MAX_WAIT_MS", "mcp/start-gate.ts", "time that a session waits for its server's start", "503"],
+    ["MAX_FAILED_STARTS", "mcp/session.ts", "failed starts of a server in a row", "the session gives the server up"],
+    ["MAX_PAUSE_MS", "mcp/server-link.ts", "pause between two attempts to connect", "it grows no further"],
+    ["MAX_WAITING", "mcp/server-link.ts", "calls that wait for a connection to a server", "503"],
+    ["MAX_MESSAGE_BYTES", "mcp/remote-server.ts", "a message of a remote server", "the call fails"],
+    ["MAX_UNDER_WAY", "mcp/http-channel.ts", "calls under way at one remote server in one session", "calls fail"],
+    [
+      "MAX_RETRY_MS",
+      "mcp/http-channel.ts",
+      "pause that a server may ask for before a stream is opened again",
+      "the limit counts",
+    ],
+    ["MAX_RESUMES", "mcp/http-channel.ts", "attempts to resume one stream", "the call fails"],
+    ["PAUSE_BYTES", "mcp/event-stream.ts", "what waits for a client that does not read", "the server is paused"],
+    ["MAX_QUEUED_BYTES", "mcp/event-stream.ts", "the same, when the server cannot be paused", "the client is cut off"],
+    [
+      "MAX_QUEUED_BYTES",
+      "mcp/modern-call.ts",
+      "what waits for a client that does not read, one call",
+      "the client is cut off",
+    ],
+    ["MAX_EVENTS", "mcp/event-log.ts", "events kept for a client that resumes", "the oldest is dropped"],
+    ["MAX_BYTES", "mcp/event-log.ts", "their size", "the oldest is dropped"],
+    ["KEPT_MS", "mcp/event-log.ts", "their age", "dropped"],
+    ["MAX_PARKED", "mcp/modern-over-legacy.ts", "calls that wait for their client to come back", "the call fails"],
+    ["MAX_PARKED_MS", "mcp/modern-over-legacy.ts", "how long they wait", "the call is given up"],
+    ["MAX_PAGES", "mcp/name-index.ts", "pages of a server's list that are read for a name", "the rest is not found"],
+    ["MAX_QUESTIONS", "mcp/conversation.ts", "open questions of a server", "error -32603 to the server"],
+    ["MAX_ROUNDS", "mcp/legacy-over-modern.ts", "rounds of questions in one call", "the call fails"],
+    ["MAX_RESOURCES", "mcp/subscription-filter.ts", "resources of one subscription", "the rest is ignored"],
+    [
+      "MAX_TOOLS",
+      "mcp/param-headers.ts",
+      "tools whose parameters are mirrored in headers",
+      "the rest has no such headers",
+    ],
+    ["MAX_DEPTH", "mcp/param-headers.ts", "nesting of such parameters", "deeper ones are ignored"],
+    ["MAX_REASON_CHARS", "mcp/upstream-failures.ts", "the reason of a failure in errors and logs", "cut"],
+    ["MAX_PREPARED", "backends/mcp/backend.ts", "prepared calls that nobody made", "the oldest is dropped"],
+  ],
+  LLM: [
+    ["ai.maxBodyBytes", "a request body", "413 `request_too_large`"],
+    ["ai.maxTreeBytes", "a request body besides images, where the text must be read", "413 `request_too_large`"],
+    ["MAX_DEPTH", "llm/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],
+    ["MAX_VALUE_BYTES", "llm/scan-request.ts", "a member that the gateway reads", "400 `invalid_request_body`"],
+    ["MAX_MODEL_CHARS", "llm/scan-request.ts", "the name of a model", "400"],
+    [
+      "MAX_ANSWER_BYTES",
+      "backends/ai/translated-answer.ts",
+      "a JSON answer that is translated",
+      "502 `upstream_error`",
+    ],
+    [
+      "MAX_EVENT_BYTES",
+      "backends/ai/translated-answer.ts",
+      "an event that is translated",
+      "the stream ends with an error",
+    ],
+    ["MAX_ANSWER_BYTES", "backends/ai/guarded-call.ts", "a JSON answer under a guard", "502 `upstream_error`"],
+    ["MAX_EVENT_BYTES", "backends/ai/guarded-call.ts", "an event under a guard", "the stream ends with an error"],
+    ["MAX_EVENT_BYTES", "llm/answer-reader.ts", "an event that is read for its usage", "it passes on unread"],
+    ["MAX_VALUE_BYTES", "llm/answer-reader.ts", "a member that is read for its usage", "it passes on unread"],
+    [
+      "MAX_ENCODED_BYTES",
+      "llm/answer-reader.ts",
+      "a compressed answer that is read for its usage",
+      "its usage is estimated",
+    ],
+    ["MAX_DECODED_BYTES", "llm/decode-answer.ts", "the same, decompressed", "its usage is estimated"],
+    ["MAX_SAMPLED_BYTES", "llm/answer-reader.ts", "text that is kept for an estimate", "the rest is not sampled"],
+    [
+      "MAX_HELD_BYTES",
+      "llm/hide-usage.ts",
+      "an unfinished event that may be a usage event",
+      "it passes on as it comes",
+    ],
+    ["MAX_LOOKED_AT", "llm/quick-usage.ts", "bytes that are searched for a usage", "the event is read in full"],
+    ["MAX_TOKENS", "llm/usage.ts", "a count of tokens that a provider says", "it is ignored"],
+    [
+      "MAX_BYTES",
+      "backends/ai/google-token.ts",
+      "an answer of Google's token endpoint",
+      "503 `provider_credential_unavailable`",
+    ],
+    [
+      "MAX_BYTES",
+      "backends/ai/aws-remote-keys.ts",
+      "an answer of AWS's credential endpoints",
+      "503 `provider_credential_unavailable`",
+    ],
+    ["MAX_KNOWN_SERIES", "llm/llm-metrics.ts", "series that are kept at hand", "slower, still counted"],
+  ],
+  "Rate limits": [
+    ["MAX_BUCKETS", "policies/rate-limit/bucket-store.ts", "keys of one limit", "the fullest bucket makes room"],
+    [
+      "MAX_REFRESHED",
+      "policies/rate-limit/bucket-store.ts",
+      "buckets that are brought up to date per eviction",
+      "the rest waits",
+    ],
+    ["MAX_KEY_LENGTH", "policies/rate-limit/limit-key.ts", "a key's characters", "its SHA-256 stands for it"],
+    ["MAX_ENTRIES", "policies/rate-limit/schema.ts", "limits of one policy", "the configuration is rejected"],
+    ["MAX_LIMIT", "policies/rate-limit/schema.ts", "the budget of a limit", "the configuration is rejected"],
+    ["MAX_AMOUNT", "policies/rate-limit/bucket.ts", "what one answer debits", "the limit counts"],
+    [
+      "MAX_ANSWER_BYTES",
+      "policies/rate-limit/rls-client.ts",
+      "an answer of the rate limit service",
+      "counts as no answer",
+    ],
+    [
+      "MAX_RECONNECT_MS",
+      "policies/rate-limit/rls-client.ts",
+      "pause before connecting to the service again",
+      "it grows no further",
+    ],
+    ["MAX_TIMEOUTS_IN_A_ROW", "policies/rate-limit/rls-client.ts", "timeouts in a row", "the connection is replaced"],
+    ["MAX_SHOWN", "policies/rate-limit/local-limit.ts", "buckets in a dump", "the rest is counted"],
+  ],
+  Identity: [
+    ["MAX_TOKEN_BYTES", "identity/token.ts", "a token", "401 `invalid_token`"],
+    [
+      "MAX_CACHED_TOKENS",
+      "identity/token-verifier.ts",
+      "verified tokens that are remembered",
+      "the least recently used is verified again",
+    ],
+    ["MAX_KEY_SET_BYTES", "identity/key-set.ts", "a key set", "it is rejected, the old one stays"],
+    ["MAX_KEYS", "identity/verification-key.ts", "keys of a set", "the rest is ignored, with a warning"],
+    ["MAX_RSA_BITS", "identity/verification-key.ts", "an RSA key", "it is ignored, with a warning"],
+    ["MAX_TTL_MS", "identity/freshness.ts", "time until keys are fetched again", "the limit counts"],
+    ["MAX_STALE_MS", "identity/freshness.ts", "age of keys while the provider is away", "503"],
+    ["MAX_RETRY_MS", "identity/remote-key-set.ts", "pause between two attempts to fetch keys", "it grows no further"],
+    ["MAX_BYTES", "identity/discovery.ts", "a provider's metadata", "it is rejected"],
+    [
+      "REQUESTS_PER_MINUTE",
+      "identity/login-limit.ts",
+      "registration and token requests of a listener in a minute",
+      "429 `rate_limited`",
+    ],
+    ["MAX_LOGIN_BODY_BYTES", "identity/login-endpoints.ts", "a registration or token request", "413"],
+    ["MAX_ANSWER_BYTES", "identity/login-endpoints.ts", "the provider's answer to it", "502"],
+    ["MAX_DEPTH", "identity/registration.ts", "nesting of a registration", "400 `invalid_client_metadata`"],
+    ["MAX_REDIRECT_URIS", "identity/registration.ts", "redirect URIs of a registration", "400 `invalid_redirect_uri`"],
+    ["MAX_WAITING", "identity/htpasswd.ts", "password checks that wait", "503 `overloaded`"],
+    [
+      "MAX_REMEMBERED",
+      "identity/htpasswd.ts",
+      "passwords that are remembered (as digests)",
+      "the least recently used is computed again",
+    ],
+    ["MAX_COST", "identity/bcrypt.ts", "the cost of a password hash", "the configuration is rejected"],
+    ["MAX_PASSWORD_BYTES", "identity/bcrypt.ts", "a password", "the algorithm reads no more"],
+    ["MAX_TEXT", "identity/access-rules.ts", "the explanation of a refusal", "cut"],
+  ],
+  Expressions: [
+    ["MAX_SOURCE_BYTES", "cel/scan-source.ts", "an expression's source", "the configuration is rejected"],
+    ["MAX_NESTING", "cel/scan-source.ts", "nested brackets", "the configuration is rejected"],
+    ["MAX_NODES", "cel/analyze.ts", "nodes of an expression", "the configuration is rejected"],
+    ["MAX_DEPTH", "cel/analyze.ts", "depth of an expression", "the configuration is rejected"],
+    ["MAX_COST", "cel/budget.ts", "work of one evaluation (0.1 µs each)", "the expression fails"],
+    ["MAX_TEXT", "cel/string-functions.ts", "a text that a function makes", "the expression fails"],
+    ["MAX_JSON_TEXT", "cel/encoding-functions.ts", "a text that is parsed as JSON", "the expression fails"],
+    ["MAX_COMPUTED_PATTERN", "cel/regex.ts", "a pattern that is computed from a request", "the expression fails"],
+    ["MAX_OUTPUT_DEPTH", "cel/values.ts", "nesting of a result", "the expression fails"],
+    ["MAX_OUTPUT_VALUES", "cel/values.ts", "values of a result", "the expression fails"],
+    ["MAX_CLAUSES", "cel/explain.ts", "clauses of an explanation", "the outermost are kept"],
+    ["MAX_VALUES", "cel/explain.ts", "values of an explanation", "the rest is left out"],
+    ["MAX_SHOWN_CHARS", "core/traced-expression.ts", "a value in a trace", "cut"],
+  ],
+  Configuration: [
+    ["MAX_FILE_BYTES", "config/yaml-source.ts", "a configuration file", "the configuration is rejected"],
+    ["MAX_SOURCE_FILES", "config/load.ts", "configuration files", "the configuration is rejected"],
+    ["MAX_DEPTH", "config/yaml-source.ts", "nesting of a file", "the configuration is rejected"],
+    ["MAX_ALIASES", "config/yaml-source.ts", "aliases in a file", "the configuration is rejected"],
+    ["MAX_PROBLEMS", "config/yaml-source.ts", "problems that are listed", "the rest is left out"],
+    ["MAX_SYNTAX_PROBLEMS", "config/syntax-problems.ts", "syntax errors that are listed", "the rest is left out"],
+    ["MAX_PLACES", "config/field-hints.ts", "places that a hint names", "the rest is left out"],
+    ["MAX_FILE_BYTES", "config/compile.ts", "a file that the configuration names", "the configuration is rejected"],
+    [
+      "MAX_TARGETS",
+      "config/resources/policy-targets.ts",
+      "targets of a GatewayPolicy",
+      "rejected; a protection closes its routes",
+    ],
+    ["MAX_ANCESTORS", "config/resources/status.ts", "ancestors in a status", "the rest is left out"],
+  ],
+  "Trace, logs and metrics": [
+    ["MAX_WATCHERS", "trace/hub.ts", "open traces", "429"],
+    ["MAX_EVENTS", "trace/kept-traces.ts", "events of a kept trace", "expressions are left out"],
+    ["MAX_CAPTURED_BYTES", "pipeline/body-capture.ts", "a body in a trace", "cut"],
+    [
+      "RECENT_REQUESTS",
+      "pipeline/recent-requests.ts",
+      "finished requests that are remembered",
+      "the oldest is dropped",
+    ],
+    ["MAX_SERIES", "lib/metrics.ts", "series of a metric", "one series takes the rest"],
+    ["MAX_KNOWN", "pipeline/request-metrics.ts", "series that are kept at hand", "slower, still counted"],
+    ["MAX_BUFFERED_CHARS", "lib/log-output.ts", "log lines that wait for their reader", "dropped and counted"],
+    ["MAX_FILTER_CHARS", "lib/log-filter.ts", "a log filter", "400"],
+  ],
+  "Admin interface and UI": [
+    ["MAX_CONNECTIONS", "admin/server.ts", "connections", "further ones are closed"],
+    ["MAX_BODY_BYTES", "admin/server.ts", "a request body", "the connection is closed"],
+    ["MAX_BUFFERED_BYTES", "admin/event-stream.ts", "events that wait for their reader", "the stream is ended"],
+    ["MAX_FOLLOWERS", "admin/requests.ts", "open pages that follow requests", "429"],
+    ["MAX_BUCKETS", "admin/limits.ts", "buckets in an answer", "the rest is a search away"],
+    ["MAX_REQUESTS", "admin/tasks.ts", "requests in an answer", "the oldest are listed, all are counted"],
+    ["MAX_IDS", "admin/ui-matching.ts", "requests that one filter call looks at", "400"],
+    ["MAX_BUFFERED_BYTES", "admin/ui-call.ts", "an answer that the page reads slowly", "the backend waits"],
+    ["MAX_BYTES", "admin/ui-token.ts", "an answer of the identity provider", "502"],
+  ],
+};
+
+/** Constants that bound nothing that comes from outside: timers' own limits, the demo server, counters that wrap. */
+const NOT_LISTED = new Set([
+  "lib/clock.ts MAX_DELAY_MS",
+  "demo/mcp-server.ts MAX_SLOW_MS",
+  "cel/regex.ts MAX_GENERATION",
+]);
+
+/** The page, and what is wrong with the table. */
+export function limitsPage(root, note, defaultOf) {
+  const lines = [
+    "# Limits",
+    "",
+    note,
+    "",
+    "Every queue, buffer, table and depth has a bound. Most are fixed; those with a setting say which. What is not listed passes",
+    "through as a stream, with back-pressure. [Errors](errors.md) explains the codes.",
+    "",
+  ];
+  for (const [title, rows] of Object.entries(LIMITS)) {
+    lines.push(`## ${title}`, "", "| What | Limit | Setting | Beyond it |", "|---|---|---|---|");
+    for (const row of rows) {
+      const [name, ...rest] = row;
+      const isSetting = rest.length === 2;
+      const [what, beyond] = rest.slice(-2);
+      const shown = isSetting ? withUnit(name, defaultOf(name)) : withUnit(name, constantIn(root, rest[0], name));
+      lines.push(`| ${what} | ${shown} | ${isSetting ? `\`${name}\`` : ""} | ${beyond} |`);
+    }
+    lines.push("");
+  }
+  return `${lines.join("\n").trimEnd()}\n`;
+}
+
+/** Constants named as limits that no row tells about. */
+export function unlistedLimits(root) {
+  const listed = new Set(Object.values(LIMITS).flatMap((rows) => rows.map(([name, file]) => `${file} ${name}`)));
+  const source = join(root, "src");
+  return readdirSync(source, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && /(?<!\.test)\.ts$/.test(entry.name))
+    .map((entry) => relative(source, join(entry.parentPath ?? entry.path, entry.name)))
+    .filter((file) => !file.startsWith("cli/"))
+    .flatMap((file) =>
+      [...readFileSync(join(source, file), "utf8").matchAll(/^(?:export )?const (MAX_[A-Z_]+) = /gm)].map(
+        ([, name]) => `${file} ${name}`,
+      ),
+    )
+    .filter((one) => !listed.has(one) && !NOT_LISTED.has(one));
+}
+
+/** The number behind a constant or a member, which must be plain arithmetic. */
+function constantIn(root, file, name) {
+  const text = readFileSync(join(root, "src", file), "utf8");
+  const found = new RegExp(`(?:^(?:export )?const ${name} = |^ {2}${name}: )([\\d_.* ]+)[;,]`, "m").exec(text);
+  if (!found) throw new Error(`scripts/limits.mjs: ${name} is not a number in src/${file}`);
+  return found[1]
+    .replaceAll("_", "")
+    .split("*")
+    .reduce((product, factor) => product * Number(factor), 1);
+}
+
+/** By the unit at the end of the name: `2 MiB`, `10 s`, `65,536`. */
+function withUnit(name, value) {
+  if (typeof value === "string") return value;
+  if (/bytes$/i.test(name))
+    return value % 2 ** 20 === 0 ? `${value / 2 ** 20} MiB` : value % 1024 === 0 ? `${value / 1024} KiB` : `${value} B`;
+  if (/ms$/i.test(name))
+    return value >= 3_600_000
+      ? `${value / 3_600_000} h`
+      : value >= 60_000
+        ? `${value / 60_000} min`
+        : `${value / 1000} s`;
+  if (value < 1) return `${value * 100} %`;
+  const grouped = value.toLocaleString("en-US");
+  return /(?:CHARS|TEXT|PATTERN|LENGTH)$/.test(name)
+    ? `${grouped} characters`
+    : /BITS$/.test(name)
+      ? `${grouped} bits`
+      : grouped;
+}
