@@ -20,7 +20,7 @@ import type { Exchange } from "./core/exchange.ts";
 import { createLimitRegistry } from "./core/limit-registry.ts";
 import { type Clock, wait } from "./lib/clock.ts";
 import { openFetcher } from "./lib/fetch.ts";
-import { type HeapSize, oldGeneration, watchHeap } from "./lib/heap-pressure.ts";
+import { type HeapSize, oldGeneration, processMemory, tightest, watchHeap } from "./lib/heap-pressure.ts";
 import { createIdSource } from "./lib/ids.ts";
 import { type LogFilter, parseLogFilter } from "./lib/log-filter.ts";
 import type { LogOutput } from "./lib/log-output.ts";
@@ -169,7 +169,8 @@ export async function startApp(options: AppOptions): Promise<App> {
   const accessLog = createAccessLog(logger.for("access"));
   const countRequest = createRequestMetrics(metrics);
   const nodeFlags = [environment.NODE_OPTIONS ?? "", ...process.execArgv];
-  const pressure = watchHeap(clock, sayPressure, options.heapSize ?? oldGeneration(nodeFlags));
+  const memory = options.heapSize ?? tightest(oldGeneration(nodeFlags), processMemory());
+  const pressure = watchHeap(clock, sayPressure, memory);
   const listeners = createListeners({
     clock,
     limits: listenerLimits(),
@@ -294,11 +295,11 @@ export async function startApp(options: AppOptions): Promise<App> {
     return pressure.level === "full" ? ["memory"] : listeners.notServing();
   }
 
-  function sayPressure(level: string, { usedBytes, limitBytes }: HeapSize): void {
-    const size = { usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
-    if (level === "full") logger.error("the heap is full: new requests are refused", size);
-    else if (level === "tight") logger.warn("the heap is nearly full: connections are not kept", size);
-    else logger.info("the heap has room again", size);
+  function sayPressure(level: string, { of = "heap", usedBytes, limitBytes }: HeapSize): void {
+    const size = { of, usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
+    if (level === "full") logger.error("memory is full: new requests are refused", size);
+    else if (level === "tight") logger.warn("memory is nearly full: connections are not kept", size);
+    else logger.info("memory has room again", size);
   }
 
   function listenerLimits(): ListenerLimits {

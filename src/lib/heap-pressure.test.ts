@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { getHeapStatistics } from "node:v8";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { oldGeneration, watchHeap } from "./heap-pressure.ts";
+import { memoryLimit, oldGeneration, processMemory, tightest, watchHeap } from "./heap-pressure.ts";
 
 test("the level follows the heap at the next look, up and down, and each change is told once", async () => {
   const clock = fakeClock();
@@ -60,4 +60,72 @@ test("what is kept counts", () => {
   const kept = new Array(4_000_000).fill(1.5);
   assert.ok(read().usedBytes - before > 30_000_000);
   assert.equal(kept.length, 4_000_000);
+});
+
+test("while it is full, the collector is asked again and again; else never", async () => {
+  const clock = fakeClock();
+  let usedBytes = 940;
+  let asked = 0;
+  const heap = watchHeap(
+    clock,
+    () => undefined,
+    () => ({ usedBytes, limitBytes: 1000 }),
+    () => {
+      asked += 1;
+    },
+  );
+  await clock.advance(60_000);
+  assert.equal(asked, 0, "tight: requests go on, and V8 collects by itself");
+  usedBytes = 960;
+  await clock.advance(250);
+  assert.equal(asked, 0, "it may be over at the next look");
+  await clock.advance(10_000);
+  assert.equal(asked, 5);
+  heap.stop();
+});
+
+const MIB = 1024 * 1024;
+const processes: [name: string, rss: number, heapTotal: number, external: number, usedMib: number][] = [
+  ["bodies outside of the heap count", 400, 50, 280, 394],
+  ["what is resident but free does not", 400, 50, 20, 134],
+  ["what was never touched does not", 120, 60, 500, 120],
+];
+for (const [name, rss, heapTotal, external, usedMib] of processes) {
+  test(`memory of the process: ${name}`, () => {
+    const memory = { rss: rss * MIB, heapTotal: heapTotal * MIB, external: external * MIB };
+    const size = processMemory(() => memory, 512 * MIB)();
+    assert.deepEqual(size, { of: "process", usedBytes: usedMib * MIB, limitBytes: 512 * MIB });
+  });
+}
+
+test("buffers that are kept count, as they do in the system", () => {
+  const read = processMemory();
+  const before = read().usedBytes;
+  const kept = Buffer.alloc(200 * MIB, 1);
+  assert.ok(read().usedBytes - before > 100 * MIB);
+  assert.equal(kept.length, 200 * MIB);
+});
+
+test("the limit is the container's where it has one", () => {
+  assert.equal(memoryLimit(512, 1000), 512);
+  for (const none of [0, 1000, 2 ** 63]) assert.equal(memoryLimit(none, 1000), 1000);
+});
+
+test("the tighter one counts", () => {
+  const heap = { usedBytes: 50, limitBytes: 100 };
+  const whole = { usedBytes: 600, limitBytes: 1000 };
+  assert.equal(
+    tightest(
+      () => heap,
+      () => whole,
+    )(),
+    whole,
+  );
+  assert.equal(
+    tightest(
+      () => heap,
+      () => ({ ...whole, usedBytes: 400 }),
+    )(),
+    heap,
+  );
 });

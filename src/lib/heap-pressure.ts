@@ -1,7 +1,9 @@
 /**
- * How close V8's heap is to its limit, looked at by a timer, so that a request only reads a word. Beyond the limit
- * V8 ends the process and every request with it: refusing some in time is the smaller harm.
+ * How close V8's heap is to its limit, and the process to that of its container or machine, looked at by a timer, so that
+ * a request only reads a word. Beyond the one V8 ends the process, beyond the other the system does, and every request
+ * with it: refusing some in time is the smaller harm.
  */
+import { totalmem } from "node:os";
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
 import type { Clock } from "./clock.ts";
 
@@ -14,6 +16,8 @@ export interface HeapPressure {
 }
 
 export interface HeapSize {
+  /** For log lines; default: V8's heap. */
+  readonly of?: "heap" | "process";
   readonly usedBytes: number;
   readonly limitBytes: number;
 }
@@ -22,6 +26,12 @@ const LOOK_EVERY_MS = 250;
 const TIGHT = 0.9;
 const FULL = 0.95;
 const MIB = 1024 * 1024;
+/** While requests are refused little is allocated, and V8 sees no reason to collect: then it is asked to, this often. */
+const COLLECT_EVERY_LOOKS = 8;
+/** More than V8 lets pass without a look at what lies outside of its heap. */
+const NUDGE_BYTES = 32 * MIB;
+/** What Node takes besides the heap and buffers: code, stacks, TLS. */
+const NATIVE_BYTES = 64 * MIB;
 
 /**
  * Garbage does not count for long: V8 collects old objects halfway between what the last collection left and the
@@ -31,11 +41,15 @@ export function watchHeap(
   clock: Clock,
   changed: (level: HeapLevel, size: HeapSize) => void,
   read: () => HeapSize,
+  collect: () => void = nudgeCollector,
 ): HeapPressure {
   let level: HeapLevel = "normal";
+  let fullLooks = 0;
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const size = read();
     const next = levelOf(size.usedBytes / size.limitBytes);
+    fullLooks = next === "full" ? fullLooks + 1 : 0;
+    if (fullLooks % COLLECT_EVERY_LOOKS === 2) collect();
     if (next === level) return;
     level = next;
     changed(level, size);
@@ -51,6 +65,45 @@ export function watchHeap(
 function levelOf(share: number): HeapLevel {
   if (share >= FULL) return "full";
   return share >= TIGHT ? "tight" : "normal";
+}
+
+/** An untouched buffer takes no memory, but counts as memory outside of the heap: V8 then collects all garbage. */
+function nudgeCollector(): void {
+  new ArrayBuffer(NUDGE_BYTES);
+}
+
+/** Whichever is closer to its limit. */
+export function tightest(...reads: readonly (() => HeapSize)[]): () => HeapSize {
+  return () =>
+    reads
+      .map((read) => read())
+      .reduce((one, other) => (other.usedBytes / other.limitBytes > one.usedBytes / one.limitBytes ? other : one));
+}
+
+export interface ProcessMemory {
+  readonly rss: number;
+  readonly heapTotal: number;
+  readonly external: number;
+}
+
+/**
+ * The whole process, bodies and other buffers outside of the heap included, against what its container (or else the
+ * machine) has. Resident memory alone would not do: what was freed may stay resident for good, although it can be used
+ * again, and the gateway would refuse for ever.
+ */
+export function processMemory(
+  read: () => ProcessMemory = () => process.memoryUsage(),
+  limitBytes: number = memoryLimit(process.constrainedMemory() ?? 0, totalmem()),
+): () => HeapSize {
+  return () => {
+    const { rss, heapTotal, external } = read();
+    return { of: "process", usedBytes: Math.min(rss, heapTotal + external + NATIVE_BYTES), limitBytes };
+  };
+}
+
+/** Without a limit the system says 0, or a number beyond all memory. */
+export function memoryLimit(containerBytes: number, machineBytes: number): number {
+  return containerBytes > 0 && containerBytes < machineBytes ? containerBytes : machineBytes;
 }
 
 /**

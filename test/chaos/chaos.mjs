@@ -3,6 +3,9 @@
  * own while something breaks every second. Wrong answers, hangs, crashes, failures that no fault explains, processes
  * and descriptors that are left behind, and memory that grows end it with 1. Linux; some faults need root.
  */
+import { writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { installIfMissing, step } from "../../scripts/steps.mjs";
 import { startFaults } from "./support/faults.mjs";
 import { parseFlags } from "./support/flags.mjs";
@@ -77,6 +80,11 @@ console.log(
 console.log(
   `used heap ${heap.map(mib).join(", ")}; resident ${mib(before.residentBytes)} → ${mib(after.residentBytes)}`,
 );
+if (broken.length > 0) {
+  const kept = join(tmpdir(), `gateway-chaos-${process.pid}.log`);
+  writeFileSync(kept, log);
+  console.log(`the gateway's log: ${kept}`);
+}
 endWith(broken);
 
 /** With no request under way and every abandoned session over. */
