@@ -28,6 +28,7 @@ import { createLogging, silentLogger } from "./lib/logger.ts";
 import { createMetrics } from "./lib/metrics.ts";
 import { connectionsThatFit, openFilesLimit } from "./lib/open-files.ts";
 import { createTasks } from "./lib/tasks.ts";
+import { createUnexpectedErrors } from "./lib/unexpected-errors.ts";
 import { createAccessLog } from "./pipeline/access-log.ts";
 import { LISTENER_LIMITS, type ListenerLimits } from "./pipeline/listener.ts";
 import { createListeners, explainBindError } from "./pipeline/listeners.ts";
@@ -77,6 +78,8 @@ export interface App {
   stop(): Promise<void>;
   /** Resolves when stopped, whoever asked for it. */
   readonly stopped: Promise<void>;
+  /** An exception that only the process caught: counted and logged. */
+  unexpected(error: unknown): void;
 }
 
 /** Checks a configuration without opening anything; throws StartError. */
@@ -115,6 +118,7 @@ export async function startApp(options: AppOptions): Promise<App> {
   const fetcher = openFetcher(clock);
   const logging = createLogging({ clock, output: options.output, filter: filterOf("info"), format: "text" });
   const logger = logging.logger;
+  const unexpected = createUnexpectedErrors({ clock, logger, metrics });
   const living = createLivingThings((key, error) =>
     logger.warn("could not close", { what: key.split("\n", 1)[0] ?? "", error: String(error) }),
   );
@@ -188,13 +192,8 @@ export async function startApp(options: AppOptions): Promise<App> {
       accessLog(exchange, outcome, durationMs);
       recent.settled(exchange, outcome, durationMs);
     },
-    defect(exchange, error) {
-      logger.error("a defect of the gateway", {
-        id: exchange.id,
-        route: exchange.route,
-        error: error instanceof Error ? (error.stack ?? error.message) : String(error),
-      });
-    },
+    defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),
+    unexpected: (error, client) => unexpected.report("connection", error, { client }),
   });
 
   let current: Extract<Prepared, { ok: true }> = prepared;
@@ -303,7 +302,12 @@ export async function startApp(options: AppOptions): Promise<App> {
   }
 
   function listenerLimits(): ListenerLimits {
-    const wanted = { ...LISTENER_LIMITS, ...options.listenerLimits };
+    const { tunnelIdleTimeout } = processSettings;
+    const wanted = {
+      ...LISTENER_LIMITS,
+      tunnelIdleMs: tunnelIdleTimeout === 0 ? Number.POSITIVE_INFINITY : tunnelIdleTimeout,
+      ...options.listenerLimits,
+    };
     const openFiles = openFilesLimit();
     const maxConnections = connectionsThatFit(openFiles, wanted.maxConnections);
     if (maxConnections < wanted.maxConnections)
@@ -402,7 +406,13 @@ export async function startApp(options: AppOptions): Promise<App> {
     resolveStopped();
   }
 
-  return { ports: () => listeners.ports(), adminUrl: admin.url, stop, stopped };
+  return {
+    ports: () => listeners.ports(),
+    adminUrl: admin.url,
+    stop,
+    stopped,
+    unexpected: (error) => unexpected.report("process", error),
+  };
 }
 
 function removedSecurity(before: Extract<Prepared, { ok: true }>, next: Extract<Prepared, { ok: true }>): string[] {

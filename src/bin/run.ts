@@ -9,6 +9,7 @@ import { defaultListenHint } from "../config/default-listen-hint.ts";
 import { processEnvironment } from "../config/env.ts";
 import { systemClock, wait } from "../lib/clock.ts";
 import { openLogOutput } from "../lib/log-output.ts";
+import { describeDefect } from "../lib/unexpected-errors.ts";
 import { VERSION } from "../lib/version.ts";
 
 /** How long the last lines of the log may take. */
@@ -50,26 +51,35 @@ async function serve(
   // ours, and with it the end of the process, for as long as it likes.
   process.stdout.on("error", () => undefined);
   const output = openLogOutput(1, systemClock);
-  let app: App;
+  let app: App | undefined;
+  let isStopWanted = false;
+  // Before anything listens: whoever sees the port open may also ask us to go. SIGHUP: a terminal that goes away must
+  // not take the gateway with it in the middle of a request.
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) {
+    process.on(signal, () => {
+      if (app) void app.stop();
+      else isStopWanted = true;
+    });
+  }
+  // The last resort: nothing that one connection or one server does may end the others. While starting, it is a
+  // start that failed.
+  const onDefect = (error: unknown): void => {
+    if (app) app.unexpected(error);
+    else {
+      output.flushSync();
+      say(2, `${describeDefect(error)}\n`);
+      process.exit(1);
+    }
+  };
+  process.on("uncaughtException", onDefect);
+  process.on("unhandledRejection", onDefect);
   try {
     app = await startApp({ ...common, output, version: VERSION });
   } catch (error) {
     output.flushSync();
     throw error;
   }
-  // A defect outside of any request: say it, end in order, and let the supervisor start us again.
-  let exitCode = 0;
-  const last = (kind: string) => (error: unknown) => {
-    output.flushSync();
-    say(2, `${kind}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
-    exitCode = 1;
-    void app.stop();
-  };
-  process.on("uncaughtException", last("uncaught exception"));
-  process.on("unhandledRejection", last("unhandled rejection"));
-  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void app.stop());
-  // A terminal that goes away must not take the gateway with it in the middle of a request.
-  process.on("SIGHUP", () => void app.stop());
+  if (isStopWanted) void app.stop();
 
   if (isDefault) {
     output.flushSync();
@@ -79,7 +89,7 @@ async function serve(
   // A reader that takes nothing must not keep us from ending.
   await Promise.race([output.flushed(), wait(systemClock, LAST_LINES_MS)]);
   // Whatever a library left open (a socket, a timer) must not keep the process.
-  process.exit(exitCode);
+  process.exit(0);
 }
 
 /** To whoever still listens: a closed pipe is no reason to end. */

@@ -12,6 +12,8 @@ import { isAddressRange } from "../pipeline/trusted-peers.ts";
 import { policies } from "../policies/index.ts";
 
 const DEFAULT_DRAIN = "30s";
+/** Longer than any sane ping interval; short enough that forgotten connections do not pile up. */
+const DEFAULT_TUNNEL_IDLE = "1h";
 
 const regex = z.string().superRefine((source, context) => {
   try {
@@ -137,6 +139,11 @@ const processSection = z.strictObject({
   drainTimeout: duration()
     .default(durationOf(DEFAULT_DRAIN))
     .describe("How long a shutdown waits for requests in flight. Default: 30s."),
+  tunnelIdleTimeout: duration()
+    .default(durationOf(DEFAULT_TUNNEL_IDLE))
+    .describe(
+      "How long an upgraded connection (WebSocket) may be silent in both directions before it is closed; 0s: for ever. Default: 1h. Read at startup only.",
+    ),
   logging: z
     .strictObject({
       level: z

@@ -11,6 +11,7 @@ import type { RetrySettings } from "../core/policy.ts";
 import { requestState } from "../core/snapshot.ts";
 import type { WeightedBackend } from "../core/topology.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
+import { contain } from "../lib/contain.ts";
 import type { HeaderList } from "../lib/headers.ts";
 import { HttpClientError } from "../lib/http-client.ts";
 import type { Redaction } from "../trace/redact.ts";
@@ -189,11 +190,14 @@ export class Attempt implements BackendCall, BackendRun {
   }
 
   #arm(timeoutMs: number, wasUploading: boolean): void {
-    this.#timer = this.#owner.clock.after(timeoutMs, () => {
+    const onTimer = (): void => {
       // After an upload the backend gets the whole time, counted from the first look that finds it done.
       if (wasUploading) this.#arm(timeoutMs, this.#owner.isUploading());
       else this.#timedOut(timeoutMs);
-    });
+    };
+    this.#timer = this.#owner.clock.after(timeoutMs, () =>
+      contain(onTimer, () => this.#owner.attemptFailed(new GatewayError("internal"), false)),
+    );
   }
 
   #timedOut(timeoutMs: number): void {

@@ -5,7 +5,7 @@
 import type { Clock } from "../lib/clock.ts";
 
 /** Long enough for a bad network, short enough that stuck clients do not pile up. */
-const IDLE_LIMIT_MS = 60_000;
+export const IDLE_LIMIT_MS = 60_000;
 const LOOK_EVERY_MS = 5_000;
 
 export interface Watched {
@@ -13,6 +13,8 @@ export interface Watched {
   progress(): number;
   /** True while the other side owes us something: body bytes, or reading what we wrote. */
   isWaiting(): boolean;
+  /** How long nothing may move; without it, the limit of all requests. */
+  idleLimitMs?(): number;
   expire(): void;
 }
 
@@ -52,7 +54,7 @@ export function watchIdle(clock: Clock): IdleConnections {
       if (progress !== entry.progress || !entry.watched.isWaiting()) {
         entry.progress = progress;
         entry.sinceMs = nowMs;
-      } else if (nowMs - entry.sinceMs >= IDLE_LIMIT_MS) {
+      } else if (nowMs - entry.sinceMs >= (entry.watched.idleLimitMs?.() ?? IDLE_LIMIT_MS)) {
         remove(entry);
         entry.watched.expire();
       }

@@ -18,7 +18,8 @@ import { ClientConnection } from "./client-connection.ts";
 import { type Head, readHead } from "./edge.ts";
 import { watchIdle } from "./idle.ts";
 import { handle, type PipelineEnv, type Served } from "./pipeline.ts";
-import { endRawly, ResponseSink, refuseRawly } from "./response-sink.ts";
+import { endRawly, ResponseSink, refuseRawly, type UpgradeOffer } from "./response-sink.ts";
+import { Tunnel } from "./tunnel.ts";
 import { headWithoutOffer, isWebSocket } from "./upgrade-offer.ts";
 
 const KEEP_ALIVE_MS = 65_000;
@@ -46,12 +47,15 @@ export interface ListenerLimits {
   /** A client has this long to send its head; checked at the interval, so that slow ones are gone in time. */
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
+  /** An upgraded connection (WebSocket) may be silent in both directions for this long. */
+  readonly tunnelIdleMs: number;
 }
 
 export const LISTENER_LIMITS: ListenerLimits = {
   maxConnections: 10_000,
   headersTimeoutMs: 10_000,
   checkIntervalMs: 1_000,
+  tunnelIdleMs: 3_600_000,
 };
 
 export interface ListenerEnv extends PipelineEnv {
@@ -61,6 +65,8 @@ export interface ListenerEnv extends PipelineEnv {
   readonly limits: ListenerLimits;
   readonly heap: HeapPressure;
   isTrustedPeer(address: string): boolean;
+  /** An exception that belongs to no request: counted and logged; the connection it came from is closed. */
+  unexpected(error: unknown, client: string | undefined): void;
 }
 
 export interface OpenListener {
@@ -90,6 +96,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   const scheme = at.tls ? "https" : "http";
   const idle = watchIdle(env.clock);
   const streams = new Set<ResponseSink>();
+  const tunnels = new Set<Tunnel>();
   /** Sockets that Node has let go of: it would not close them with the others. */
   const handedOver = new Set<Socket>();
   const seenBefore = new WeakSet<object>();
@@ -139,7 +146,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     res: ServerResponse,
     connection: ClientConnection,
     expectsContinue: boolean,
-    upgrade?: { socket: Duplex; firstBytes: Buffer },
+    upgrade?: UpgradeOffer,
   ): ResponseSink {
     requests += 1;
     const sink = new ResponseSink(req, res, {
@@ -149,6 +156,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       clock: env.clock,
       connection,
       streams,
+      unexpected: guard,
       ...(upgrade ? { upgrade } : {}),
     });
     sink.afterClose = requestEnded;
@@ -240,7 +248,23 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     res.shouldKeepAlive = false;
     res.assignSocket(socket);
     res.on("finish", () => endRawly(socket, env.clock));
-    begin(req, sinkFor(req, res, connection, false, { socket, firstBytes }));
+    begin(req, sinkFor(req, res, connection, false, { socket, firstBytes, join }));
+  }
+
+  function join(client: Duplex, backend: Duplex, firstBytes: Buffer, closed: () => void): void {
+    const tunnel = new Tunnel(client, backend, {
+      clock: env.clock,
+      idle,
+      idleLimitMs: env.limits.tunnelIdleMs,
+      closed() {
+        tunnels.delete(tunnel);
+        closed();
+      },
+      unexpected: (error) => env.unexpected(error, nameOf(client as Socket)),
+    });
+    tunnels.add(tunnel);
+    tunnel.sendFirst(firstBytes);
+    if (draining) tunnel.goAway();
   }
 
   /** An offer that we do not take is no reason to refuse the request: Node reads it once more, without the offer. */
@@ -275,21 +299,45 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     connection.lastTurn(() => refuseConnection(connection, parserError(error)));
   }
 
-  server.on("request", (req, res) => onRequest(req, res, "nothing"));
-  server.on("checkContinue", (req, res) => onRequest(req, res, "continue"));
-  server.on("checkExpectation", (req, res) => onRequest(req, res, "unknown"));
-  server.on("upgrade", (req: IncomingMessage, socket: Duplex, firstBytes: Buffer) =>
-    onHandedOver(socket as Socket, (connection) =>
-      isWebSocket(req) ? beginUpgrade(req, firstBytes, connection) : readAgain(req, firstBytes, connection),
+  /** An exception in a handler ends the connection that it was for, and no other. */
+  function guard(socket: Socket, error: unknown): void {
+    env.unexpected(error, nameOf(socket));
+    socket.destroy();
+  }
+
+  function onMessage(req: IncomingMessage, res: ServerResponse, expects: Expectation): void {
+    try {
+      onRequest(req, res, expects);
+    } catch (error) {
+      guard(req.socket, error);
+    }
+  }
+
+  function guarded(socket: Duplex, action: (socket: Socket) => void): void {
+    try {
+      action(socket as Socket);
+    } catch (error) {
+      guard(socket as Socket, error);
+    }
+  }
+
+  server.on("request", (req, res) => onMessage(req, res, "nothing"));
+  server.on("checkContinue", (req, res) => onMessage(req, res, "continue"));
+  server.on("checkExpectation", (req, res) => onMessage(req, res, "unknown"));
+  server.on("upgrade", (req: IncomingMessage, duplex: Duplex, firstBytes: Buffer) =>
+    guarded(duplex, (socket) =>
+      onHandedOver(socket, (connection) =>
+        isWebSocket(req) ? beginUpgrade(req, firstBytes, connection) : readAgain(req, firstBytes, connection),
+      ),
     ),
   );
-  server.on("connect", (_req, socket: Duplex) =>
-    onHandedOver(socket as Socket, (connection) =>
-      refuseConnection(connection, new GatewayError("method_not_allowed")),
+  server.on("connect", (_req, duplex: Duplex) =>
+    guarded(duplex, (socket) =>
+      onHandedOver(socket, (connection) => refuseConnection(connection, new GatewayError("method_not_allowed"))),
     ),
   );
-  server.on("clientError", (error: Error & { code?: string }, socket: Duplex) =>
-    onClientError(error, socket as Socket),
+  server.on("clientError", (error: Error & { code?: string }, duplex: Duplex) =>
+    guarded(duplex, (socket) => onClientError(error, socket)),
   );
   server.on("connection", (socket: Socket) => {
     if (seenBefore.has(socket)) return;
@@ -325,6 +373,8 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
         drain() {
           draining = true;
           server.close();
+          // They have no end of their own: their clients come back, to whoever serves then.
+          for (const tunnel of tunnels) tunnel.goAway();
           if (requests === 0) resolveDrained();
           return drained;
         },
@@ -332,6 +382,7 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
           idle.stop();
           server.close();
           for (const stream of streams) stream.finishStream();
+          for (const tunnel of tunnels) tunnel.destroy();
           for (const socket of handedOver) socket.destroy();
           server.closeAllConnections();
         },
@@ -361,6 +412,10 @@ function bodyOf(req: IncomingMessage, head: Head): RequestBody {
 
 function ignore(): void {
   // The close event that follows says what there is to say.
+}
+
+function nameOf({ remoteAddress = "", remotePort }: Socket): string {
+  return `${unmapped(remoteAddress)}:${remotePort}`;
 }
 
 /** An IPv4 peer on a dual-stack socket shows up as ::ffff:1.2.3.4. */

@@ -43,7 +43,16 @@ export interface SinkOptions {
   readonly connection: ClientConnection;
   /** Answers without an end of their own: ended, not cut, when the listener must go. */
   readonly streams: Set<ResponseSink>;
-  readonly upgrade?: { readonly socket: Duplex; readonly firstBytes: Buffer };
+  readonly upgrade?: UpgradeOffer;
+  /** An exception in a callback: it is counted, and the connection is closed. */
+  unexpected(socket: Socket, error: unknown): void;
+}
+
+/** A request that may become a tunnel. */
+export interface UpgradeOffer {
+  readonly socket: Duplex;
+  readonly firstBytes: Buffer;
+  join(client: Duplex, backend: Duplex, firstBytes: Buffer, closed: () => void): void;
 }
 
 export class ResponseSink implements ClientSink, Watched {
@@ -111,7 +120,7 @@ export class ResponseSink implements ClientSink, Watched {
       this.#awaitsDrain = true;
       this.#res.once("drain", () => {
         this.#awaitsDrain = false;
-        this.onDrain?.();
+        this.#contain(() => this.onDrain?.());
       });
     }
     return false;
@@ -178,8 +187,7 @@ export class ResponseSink implements ClientSink, Watched {
     for (let i = 0; i < headers.pairs.length; i += 2) head += `${headers.pairs[i]}: ${headers.pairs[i + 1]}\r\n`;
     this.#res.detachSocket(client as never);
     client.write(`${head}\r\n`, "latin1");
-    if (asked.firstBytes.length > 0) backend.write(asked.firstBytes);
-    joinSockets(client, backend, () => this.#close(true));
+    asked.join(client, backend, asked.firstBytes, () => this.#close(true));
   }
 
   /** An answer before there is an exchange: the head itself was not acceptable. */
@@ -206,14 +214,16 @@ export class ResponseSink implements ClientSink, Watched {
 
   isWaiting(): boolean {
     // Bytes that wait for us (because the backend does not take them) are not owed by the client.
-    return (!this.#req.complete && this.#req.readableLength === 0) || this.#res.writableNeedDrain;
+    if (!this.#req.complete && this.#req.readableLength === 0) return true;
+    // Also the last bytes of an answer are owed a reader.
+    return this.#awaitsDrain || (this.#res.writableEnded && !this.#res.writableFinished);
   }
 
   /** Nothing moved for too long. A client that owes us its body is told so, one that does not read is cut off. */
   expire(): void {
     this.#isStalled = true;
     if (this.#res.headersSent || this.#req.complete) this.destroy();
-    else this.onStalled?.();
+    else this.#contain(() => this.onStalled?.());
   }
 
   #writeFrame(chunk: Buffer): boolean {
@@ -280,8 +290,16 @@ export class ResponseSink implements ClientSink, Watched {
     this.#closed = true;
     if (this.#watched !== undefined) this.#options.idle.remove(this.#watched);
     this.#options.streams.delete(this);
-    this.onClose?.(complete);
-    this.afterClose?.(this.#options.connection);
+    if (this.onClose !== undefined) this.#contain(() => this.onClose?.(complete));
+    this.#contain(() => this.afterClose?.(this.#options.connection));
+  }
+
+  #contain(action: () => void): void {
+    try {
+      action();
+    } catch (error) {
+      this.#options.unexpected(this.#options.connection.socket, error);
+    }
   }
 }
 
@@ -323,26 +341,6 @@ export function endRawly(socket: Socket, clock: Clock): void {
   socket.once("end", () => socket.destroySoon());
   socket.resume();
   socket.end();
-}
-
-function joinSockets(client: Duplex, backend: Duplex, done: () => void): void {
-  let open = 2;
-  const closed = (): void => {
-    open -= 1;
-    if (open === 0) done();
-  };
-  client.on("error", () => backend.destroy());
-  backend.on("error", () => client.destroy());
-  client.on("close", () => {
-    backend.destroy();
-    closed();
-  });
-  backend.on("close", () => {
-    client.destroy();
-    closed();
-  });
-  client.pipe(backend);
-  backend.pipe(client);
 }
 
 function hasBody(req: IncomingMessage): boolean {

@@ -5,6 +5,7 @@
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { Clock } from "../clock.ts";
+import { contain } from "../contain.ts";
 import {
   type HttpCall,
   HttpClientError,
@@ -74,17 +75,18 @@ export class Connection implements ParserEvents {
     const timer = owner.clock.after(CONNECT_TIMEOUT_MS, () =>
       this.#fail("connect-timeout", `no connection within ${CONNECT_TIMEOUT_MS} ms`),
     );
+    const giveUp = (): void => this.#fail("response", "the connection was given up");
     this.#socket.once(target.protocol === "https" ? "secureConnect" : "connect", () => {
       timer.cancel();
       this.#isConnected = true;
-      if (this.#pending) this.#write(this.#pending);
+      contain(() => this.#pending && this.#write(this.#pending), giveUp);
     });
     this.#socket.on("data", (chunk) => this.#onData(chunk));
-    this.#socket.on("error", (error) => this.#fail(this.#faultKind(), describe(error), error));
-    this.#socket.on("end", () => this.#onEnd());
+    this.#socket.on("error", (error) => contain(() => this.#fail(this.#faultKind(), describe(error), error), giveUp));
+    this.#socket.on("end", () => contain(() => this.#onEnd(), giveUp));
     this.#socket.on("close", () => {
       timer.cancel();
-      this.#fail(this.#faultKind(), "the connection was closed");
+      contain(() => this.#fail(this.#faultKind(), "the connection was closed"), giveUp);
     });
   }
 
@@ -138,6 +140,8 @@ export class Connection implements ParserEvents {
     this.#isGone = true;
     this.#owner.gone(this);
     this.#socket.removeAllListeners();
+    // Until somebody else listens, and if nobody does.
+    this.#socket.on("error", ignore);
     this.#socket.pause();
     if (rest.length > 0) this.#socket.unshift(rest);
     if (handler?.upgraded) handler.upgraded(head.status, head.headers, this.#socket);
@@ -177,10 +181,14 @@ export class Connection implements ParserEvents {
     try {
       this.#parser.push(chunk);
     } catch (error) {
-      this.#fail("response", (error as Error).message, error as Error);
+      contain(() => this.#fail("response", (error as Error).message, error as Error), ignore);
       return;
     }
-    if (this.#isComplete) this.#release();
+    if (this.#isComplete)
+      contain(
+        () => this.#release(),
+        () => this.#retire(),
+      );
   }
 
   /**
@@ -243,6 +251,10 @@ function openSocket({ protocol, host, port, socketPath, tls }: HttpTarget, looku
     ...(tls?.key === undefined ? {} : { key: tls.key }),
     ...(tls?.insecure === true ? { rejectUnauthorized: false } : {}),
   });
+}
+
+function ignore(): void {
+  // What can be done about it was done already.
 }
 
 function framingOf({ method, headers, body }: OutgoingRequest): BodyFraming {
