@@ -15,6 +15,8 @@ interface Turn {
 /** Node keeps the response that is being written here; there is no public name for it. */
 interface AnsweringSocket extends Socket {
   readonly _httpMessage?: ServerResponse | null;
+  /** Node stopped reading until its answers are out; it would pause every resume until then. */
+  _paused?: boolean;
 }
 
 const KNOWN = new WeakMap<object, ClientConnection>();
@@ -99,6 +101,7 @@ export class ClientConnection {
   handedOver(): void {
     // Set by the answer before, for the pause between two requests.
     this.socket.setTimeout(0);
+    this.socket._paused = false;
     if (this.#isHandedOver) return;
     this.#isHandedOver = true;
     this.socket.on("error", ignore);

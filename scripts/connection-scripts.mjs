@@ -1,0 +1,214 @@
+/**
+ * Random scripts of pipelined messages against a gateway in a process of its own: nothing may end it, hang, reach the
+ * backend changed, or be answered by somebody else's answer.
+ * `node scripts/connection-scripts.mjs --count 100000 --seed 1` (after `npm run build`); `--only 4711` repeats one.
+ */
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { startBackend } from "./connection-scripts/backend.mjs";
+import { checkAnswers } from "./connection-scripts/check.mjs";
+import { hashOf, KINDS, LAST } from "./connection-scripts/kinds.mjs";
+
+const HANG_MS = 20_000;
+const MAX_MESSAGES = 6;
+const MAX_SHOWN = 10;
+/** Sent at most once; others may be repeated when a kept connection was closed under them. */
+const ONCE = new Set(["POST"]);
+
+const { values: flags } = parseArgs({
+  options: {
+    count: { type: "string", default: "10000" },
+    seed: { type: "string", default: "1" },
+    parallel: { type: "string", default: "64" },
+    only: { type: "string" },
+    gateway: { type: "string", default: join(import.meta.dirname ?? "scripts", "..", "dist", "gateway.js") },
+  },
+});
+const seed = Number(flags.seed);
+const names = Object.keys(KINDS);
+const drawn = names.flatMap((name) => Array(KINDS[name][0]).fill(name));
+
+const counts = { scripts: 0, messages: 0, forwarded: 0, resets: 0 };
+const perKind = new Map(names.map((name) => [name, 0]));
+const complaints = [];
+const open = new Map();
+let crash;
+
+const backend = await startBackend(onForwarded, complain);
+const folder = mkdtempSync(join(tmpdir(), "connection-scripts-"));
+const config = join(folder, "config.yaml");
+writeFileSync(
+  config,
+  `config: { adminAddr: "127.0.0.1:0", logging: { level: "info,access=off" } }
+gateways: { default: { port: 0, address: 127.0.0.1 } }
+routes:
+  - { name: refuse, matches: [{ path: { pathPrefix: /refuse } }], policies: { directResponse: { status: 403, body: no } } }
+  - { name: backend, matches: [{ path: { pathPrefix: /b } }], backends: [{ host: "127.0.0.1:${backend.port}" }] }
+`,
+);
+const gateway = spawn(process.execPath, [flags.gateway, "-f", config], { stdio: ["ignore", "pipe", "pipe"] });
+let log = "";
+for (const stream of [gateway.stdout, gateway.stderr]) stream.on("data", (chunk) => (log += chunk));
+const exited = new Promise((resolve) => gateway.once("exit", (code, signal) => resolve(`${code ?? signal}`)));
+exited.then((how) => (crash ??= how));
+const port = Number(await inLog(/listening gateway=default url=\S+:(\d+)/));
+const adminUrl = await inLog(/admin interface ui=(\S+)\/ui/);
+
+const startedMs = performance.now();
+const first = flags.only === undefined ? 0 : Number(flags.only);
+const end = flags.only === undefined ? Number(flags.count) : first + 1;
+let next = first;
+await Promise.all(Array.from({ length: Number(flags.parallel) }, worker));
+const seconds = (performance.now() - startedMs) / 1000;
+if (crash === undefined)
+  await checkNothingIsLeft().catch((error) => complain(`the admin interface: ${error.cause ?? error}`));
+// The end of a process may be told after the end of its connections.
+await Promise.race([exited, new Promise((resolve) => setTimeout(resolve, 200))]);
+const isCrashed = crash !== undefined;
+if (isCrashed)
+  complaints.unshift(
+    `the gateway ended (${crash}) while these were open: ${[...open.keys()].join(" ")}\n${log.slice(-3000)}`,
+  );
+gateway.kill("SIGTERM");
+const how = await exited;
+if (!isCrashed && how !== "0") complain(`exit after SIGTERM: ${how}`);
+rmSync(folder, { recursive: true, force: true });
+report();
+
+async function worker() {
+  while (next < end && crash === undefined && complaints.length < MAX_SHOWN) await runScript(next++);
+}
+
+function runScript(index) {
+  const random = randomOf(seed * 2 ** 21 + index);
+  const messages = [];
+  const count = 1 + Math.floor(random() * MAX_MESSAGES);
+  for (let i = 0; i < count; i++) {
+    const kind = drawn[Math.floor(random() * drawn.length)];
+    messages.push({ ...KINDS[kind][1](`${index}-${i}`, random), kind });
+  }
+  messages.push(LAST(`${index}-${count}`, random));
+  const entry = { byId: new Map(messages.map((message) => [message.id, { message, times: 0 }])) };
+  open.set(index, entry);
+  counts.scripts += 1;
+  counts.messages += messages.length;
+  for (const { kind } of messages) if (kind !== "last") perKind.set(kind, perKind.get(kind) + 1);
+  return talk(messages, random).then(({ text, end: how }) => {
+    const complaint =
+      how === "hang"
+        ? `hangs after ${text.length} bytes: ${JSON.stringify(text.slice(-300))}`
+        : checkAnswers(messages, text, how === "reset");
+    if (how === "reset") counts.resets += 1;
+    if (complaint !== undefined && crash === undefined)
+      complain(`script ${index} [${messages.map(({ kind }) => kind).join(" + ")}] ${how}: ${complaint}`);
+    // Late forwards of a finished script must still find their request.
+    setTimeout(() => open.delete(index), 1_000).unref();
+  });
+}
+
+/** Writes the script, cut at random bytes, and collects what comes until the gateway closes. */
+function talk(messages, random) {
+  const bytes = Buffer.from(messages.map((message) => message.bytes).join(""), "latin1");
+  const cuts = Array.from({ length: Math.floor(random() * 8) }, () => Math.floor(random() * bytes.length));
+  const ends = [...cuts.sort((a, b) => a - b), bytes.length];
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: "127.0.0.1", noDelay: true, allowHalfOpen: true });
+    const chunks = [];
+    let how = "closed";
+    const timer = setTimeout(() => {
+      how = "hang";
+      socket.destroy();
+    }, HANG_MS);
+    socket.on("data", (chunk) => chunks.push(chunk));
+    socket.on("error", () => {
+      if (how === "closed") how = "reset";
+    });
+    socket.on("end", () => socket.end());
+    socket.on("close", () => {
+      clearTimeout(timer);
+      resolve({ text: Buffer.concat(chunks).toString("latin1"), end: how });
+    });
+    let at = 0;
+    const step = () => {
+      const upTo = ends.shift();
+      if (upTo === undefined || !socket.writable) return;
+      if (upTo > at) socket.write(bytes.subarray(at, upTo));
+      at = upTo;
+      pause(Math.floor(random() * 4), step);
+    };
+    socket.once("connect", step);
+  });
+}
+
+function pause(turns, then) {
+  if (turns === 0) then();
+  else setImmediate(pause, turns - 1, then);
+}
+
+/** What reaches the backend must be a request that was sent, as it was sent, and one that may pass. */
+function onForwarded({ method, target, id, hash }) {
+  counts.forwarded += 1;
+  const known = open.get(Number(id.split("-")[0]))?.byId.get(id);
+  if (known === undefined) return complain(`forwarded and never sent: ${method} ${target} id ${JSON.stringify(id)}`);
+  const { message } = known;
+  known.times += 1;
+  if (message.from === "gateway" && !message.bytes.includes("X-Reply: cut"))
+    complain(`forwarded and to be refused: ${id} (${message.kind})`);
+  if (method !== message.method || target !== `/b/${id}` || hash !== hashOf(message.body))
+    complain(`forwarded and changed: ${id} (${message.kind}) ${method} ${target}`);
+  if (known.times > (ONCE.has(method) ? 1 : 2)) complain(`forwarded ${known.times} times: ${id} (${message.kind})`);
+}
+
+async function checkNothingIsLeft() {
+  let left;
+  for (let i = 0; i < 100; i++) {
+    left = (await (await fetch(`${adminUrl}/memory`)).json()).parts.connections;
+    if (left.connections === 0 && left.requests === 0) break;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  if (left.connections !== 0 || left.requests !== 0) complain(`left open: ${JSON.stringify(left)}`);
+  const metrics = await (await fetch(`${adminUrl}/metrics`)).text();
+  for (const [line] of metrics.matchAll(/^gateway_unexpected_errors_total.* [1-9]\d*$/gm))
+    complain(`${line}\n${log.slice(-3000)}`);
+}
+
+function complain(text) {
+  if (complaints.length < MAX_SHOWN) complaints.push(text);
+}
+
+async function inLog(pattern) {
+  for (;;) {
+    const found = pattern.exec(log);
+    if (found) return found[1];
+    if (crash !== undefined) throw new Error(`the gateway did not start: ${log}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** mulberry32: small, fast, the same everywhere. */
+function randomOf(start) {
+  let state = Math.imul(start ^ (start / 2 ** 32), 0x9e3779b1) >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+function report() {
+  for (const [name, count] of perKind) console.log(`${String(count).padStart(9)}  ${name}`);
+  const rate = Math.round(counts.scripts / seconds);
+  const { user, system } = process.cpuUsage();
+  console.log(`CPU of this process: ${((user + system) / 1e6).toFixed(1)} s`);
+  console.log(
+    `${counts.scripts} scripts, ${counts.messages} messages, ${counts.forwarded} forwarded, ${counts.resets} resets, ${seconds.toFixed(1)} s, ${rate} scripts/s, seed ${seed}`,
+  );
+  for (const complaint of complaints) console.log(`FAULT ${complaint}`);
+  console.log(complaints.length === 0 ? "verdict: no faults" : `verdict: ${complaints.length} faults`);
+  process.exit(complaints.length === 0 ? 0 : 1);
+}
