@@ -177,6 +177,8 @@ export class Exchange implements Linked<Exchange> {
   credentialHeaders: string[] | undefined = undefined;
   /** The credential itself, for a backend that is to get it all the same. Never shown anywhere. */
   credential: { readonly header: string; readonly value: string } | undefined = undefined;
+  /** Whom authentication policies let in; undefined for a client that none has identified. */
+  principal: string | undefined = undefined;
   /** What the limits of all scopes said at admission; the smallest share left is what the client is told. */
   limits: LimitReading[] | undefined = undefined;
   /** What limits took for this request: given back if a policy refuses it. */
@@ -210,6 +212,11 @@ export class Exchange implements Linked<Exchange> {
   skip(reason: string): undefined {
     if (this.trace !== undefined) this.skipped = reason;
     return undefined;
+  }
+
+  /** An authentication policy knows the client. Where several do, only all of them together are the same client. */
+  authenticated(principal: string): void {
+    this.principal = this.principal === undefined ? principal : `${this.principal}\n${principal}`;
   }
 
   /** What CEL may read. Built on first use: most requests never need it. */

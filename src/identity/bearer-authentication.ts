@@ -6,6 +6,7 @@
 import { z } from "zod";
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
+import { tokenPrincipal } from "../core/principal.ts";
 import type { ClaimRules } from "./claims.ts";
 import { type CredentialLocation, readCredential, withhold } from "./credential-location.ts";
 import { failure, readUnverified, type TokenClaims, type TokenProblem } from "./token.ts";
@@ -37,6 +38,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   function decide(exchange: Exchange, token: string, verdict: Verdict): undefined {
     if (verdict.kind === "valid") {
       exchange.facts.jwt = verdict.claims;
+      exchange.authenticated(tokenPrincipal(verdict.claims, token));
       withhold(exchange, location, true);
       return undefined;
     }

@@ -15,7 +15,9 @@ const MAX_WAITING = 100;
 const APR1 = /^\$apr1\$([./A-Za-z0-9]{1,8})\$([./A-Za-z0-9]{22})$/;
 const SHA1 = /^\{SHA\}([A-Za-z0-9+/]{27}=)$/;
 
-type PasswordHash =
+type PasswordHash = { readonly line: string } & ParsedHash;
+
+type ParsedHash =
   | { readonly kind: "bcrypt"; readonly parsed: BcryptHash }
   | { readonly kind: "apr1"; readonly salt: string; readonly hash: string }
   | { readonly kind: "sha1"; readonly hash: string };
@@ -23,6 +25,8 @@ type PasswordHash =
 export interface Htpasswd {
   /** At once if the password was right before. */
   check(user: string, password: string): boolean | Promise<boolean>;
+  /** The user's line. */
+  entryOf(user: string): string | undefined;
 }
 
 /** Throws an Error that names the line. */
@@ -43,7 +47,7 @@ export function createHtpasswd(text: string, clock: Clock): Htpasswd {
     return hash !== undefined && matches;
   }
 
-  async function matchesHash(password: string, hash: PasswordHash): Promise<boolean> {
+  async function matchesHash(password: string, hash: ParsedHash): Promise<boolean> {
     switch (hash.kind) {
       case "bcrypt":
         return timingSafeEqual(await computeBcrypt(password, hash.parsed, words, yieldLoop), hash.parsed.hash);
@@ -55,6 +59,7 @@ export function createHtpasswd(text: string, clock: Clock): Htpasswd {
   }
 
   return {
+    entryOf: (user) => users.get(user)?.line,
     check(user, password) {
       const digest = createHmac("sha256", secret).update(`${user.length}:${user}${password}`).digest("base64");
       if (remembered.has(digest)) return true;
@@ -89,13 +94,13 @@ function parseUsers(text: string): Map<string, PasswordHash> {
     const hash = parseHash(line.slice(colon + 1));
     if (typeof hash === "string") throw new Error(`htpasswd line ${index + 1} (${user}): ${hash}`);
     if (users.has(user)) throw new Error(`htpasswd line ${index + 1}: the user ${user} stands twice`);
-    users.set(user, hash);
+    users.set(user, { line, ...hash });
   }
   if (users.size === 0) throw new Error("htpasswd has no users");
   return users;
 }
 
-function parseHash(text: string): PasswordHash | string {
+function parseHash(text: string): ParsedHash | string {
   const bcrypt = parseBcrypt(text);
   if (bcrypt)
     return bcrypt.cost > MAX_COST || bcrypt.cost < 4

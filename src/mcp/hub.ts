@@ -26,7 +26,7 @@ import { Retirement } from "./retirement.ts";
 import { type Router, SingleRouter } from "./router.ts";
 import type { LinkEnv } from "./server-link.ts";
 import type { Session } from "./session.ts";
-import { digest, ownerOf } from "./session-owner.ts";
+import { digest, laneOwnerOf, ownerOf } from "./session-owner.ts";
 import { SessionStore } from "./session-store.ts";
 import { type SharedSeat, SharedServer } from "./shared-server.ts";
 import { StartGate } from "./start-gate.ts";
@@ -60,6 +60,8 @@ export class Hub {
   readonly #ids = createIdSource();
   readonly #linkEnvs = new Map<Target, LinkEnv>();
   readonly #sharedServers = new Map<Target, SharedServer>();
+  /** Headers of clients that any target is told. */
+  #forwarded: readonly string[];
   #isClosed = false;
   #requestTimeoutMs: number;
   #failureMode: McpConfig["failureMode"];
@@ -74,6 +76,7 @@ export class Hub {
     }));
     this.#requestTimeoutMs = config.requestTimeout;
     this.#failureMode = config.failureMode;
+    this.#forwarded = forwardedBy(config);
     this.names = createNames(
       config.targets.map(({ name }) => name),
       config.prefixMode,
@@ -98,6 +101,7 @@ export class Hub {
   configure(config: McpConfig, tls: TlsOptions | undefined): void {
     this.#requestTimeoutMs = config.requestTimeout;
     this.#failureMode = config.failureMode;
+    this.#forwarded = forwardedBy(config);
     this.#gate.limits = gateLimits(config);
     this.sessions.settings = storeSettings(config);
     const before = this.targets;
@@ -215,7 +219,7 @@ export class Hub {
    * server was told who its client is and what it can do, so there these count too.
    */
   #lane(request: ClientRequest, exchange: Exchange): Lane {
-    const owner = ownerOf(exchange) ?? `address:${exchange.source.address}`;
+    const owner = laneOwnerOf(exchange, this.#forwarded);
     const identity = identityOf(request);
     const isModern = (): boolean =>
       this.targets.every(({ config, speaksModern }) => config.shared || speaksModern === true);
@@ -319,6 +323,10 @@ function identityOf(request: ClientRequest): ClientIdentity {
   const capabilities = JSON.stringify(meta[CLIENT_CAPABILITIES] ?? {});
   const envelope = `${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_INFO)}:${clientInfo},${JSON.stringify(CLIENT_CAPABILITIES)}:${capabilities}`;
   return { envelope, clientInfo, capabilities };
+}
+
+function forwardedBy({ targets }: McpConfig): readonly string[] {
+  return targets.flatMap(({ mcp, sse }) => (mcp ?? sse)?.forwardHeaders ?? []);
 }
 
 function gateLimits(config: McpConfig) {

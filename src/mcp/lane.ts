@@ -3,6 +3,7 @@
  * the same identity share one, and nobody else does. It is brought up by the first request and ends when idle.
  */
 import type { McpAccess } from "../core/exchange.ts";
+import { shownPrincipal } from "../core/principal.ts";
 import { type Call, NOTHING_RUNS, type Question, type Running } from "./call.ts";
 import { INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
 import type { Router } from "./router.ts";
@@ -109,7 +110,7 @@ export class Lane implements UpstreamUser, Tenant {
 
   detail(): Record<string, unknown> {
     return {
-      owner: this.owner,
+      owner: shownPrincipal(this.owner),
       idleMs: Math.round(this.#env.nowMs() - this.lastUsedMs),
       pendingCalls: this.#underWay,
       targets: this.upstreams.map((upstream) => upstream.detail()),

@@ -1,22 +1,27 @@
 /**
- * Who opened a session: only he may go on with it. The issuer and subject of a token count, never its bytes, so
- * that a refreshed token keeps its session (decisions.md).
+ * Who opened a session or holds a lane: only the same client goes on with it. Whom authentication let in counts
+ * (`core/principal.ts`), never the bytes of a token that has a subject, so that a refreshed one keeps its session.
+ * Where nobody was authenticated, a session belongs to whoever knows its id.
  */
 import { createHash } from "node:crypto";
 import type { Exchange } from "../core/exchange.ts";
 
-/** Undefined for a client that showed no credential. */
+/** Undefined for a client that no policy has identified. */
 export function ownerOf(exchange: Exchange): string | undefined {
-  const { jwt, apiKey, basicAuth } = exchange.facts;
-  if (jwt) {
-    const subject = jwt.sub ?? jwt.azp ?? jwt.client_id ?? jwt.appid;
-    if (typeof subject === "string") return `jwt:${String(jwt.iss)}|${subject}`;
-    return `jwt:${digest(JSON.stringify(jwt))}`;
-  }
-  if (basicAuth) return `basic:${basicAuth.username}`;
-  if (apiKey) return `key:${digest(JSON.stringify(apiKey))}`;
-  const authorization = exchange.request.headers.get("authorization");
-  return authorization === undefined ? undefined : `header:${digest(authorization)}`;
+  return exchange.principal;
+}
+
+/**
+ * Clients without a session share a lane, and so a server, only with themselves. One that was not identified is
+ * known by its address and by what servers would be told of it: `headers` names what targets pass on.
+ */
+export function laneOwnerOf(exchange: Exchange, headers: readonly string[]): string {
+  if (exchange.principal !== undefined) return exchange.principal;
+  const { source, request } = exchange;
+  const names = [...new Set(["authorization", ...headers])].sort();
+  const shown = names.map((name) => request.headers.get(name) ?? null);
+  const credential = shown.every((value) => value === null) ? "" : ` ${digest(JSON.stringify(shown))}`;
+  return `address:${source.address}${credential}`;
 }
 
 export function digest(text: string): string {

@@ -3,6 +3,7 @@
  * and the pulse that keeps their streams alive. It outlives reloads.
  */
 import { GatewayError } from "../core/errors.ts";
+import { shownPrincipal } from "../core/principal.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
 import type { IdSource } from "../lib/ids.ts";
 import { LinkedList } from "../lib/linked-list.ts";
@@ -99,7 +100,7 @@ export class SessionStore {
       },
     });
     this.#lanes.set(key, lane);
-    this.#settle(lane, "mcp lane", owner);
+    this.#settle(lane, "mcp lane", shownPrincipal(owner));
     return lane;
   }
 

@@ -5,6 +5,7 @@
  */
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { McpAccess } from "../core/exchange.ts";
+import { shownPrincipal } from "../core/principal.ts";
 import type { HeaderList } from "../lib/headers.ts";
 import { LinkedList } from "../lib/linked-list.ts";
 import type { Question } from "./call.ts";
@@ -229,7 +230,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
       idleMs: Math.round(this.#env.nowMs() - this.lastUsedMs),
       pendingCalls: this.pendingCalls,
       listening: this.general.isConnected,
-      ...(this.owner === undefined ? {} : { owner: this.owner }),
+      ...(this.owner === undefined ? {} : { owner: shownPrincipal(this.owner) }),
       targets: this.upstreams.map((upstream) => upstream.detail()),
     };
   }

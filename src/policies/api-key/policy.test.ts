@@ -101,3 +101,22 @@ test("a key that stands twice, also once as hash, is refused", () => {
   const twice = { keys: [{ key: "a" }, { keyHash: hashOf("a") }] };
   assert.throws(() => apiKey.compile(apiKey.schema.parse(twice), testEnv), { name: "ConfigError", path: "keys" });
 });
+
+test("a key of ours in a second place goes to no backend either", () => {
+  const exchange = run({ headers: { authorization: "Bearer plain-key-1", "x-api-key": "plain-key-1" } });
+  assert.deepEqual(exchange.credentialHeaders, ["authorization", "x-api-key"]);
+  const foreign = run({ headers: { authorization: "Bearer plain-key-1", "x-api-key": "the backend's own" } });
+  assert.deepEqual(foreign.credentialHeaders, ["authorization"]);
+});
+
+test("keys of two users in one request are refused", () => {
+  const headers = { authorization: "Bearer plain-key-1", "x-api-key": "hashed-key-2" };
+  assert.throws(() => run({ headers }), /API key authentication failed/);
+  assert.equal(run({ headers }, { mode: "permissive" }).facts.apiKey, undefined);
+});
+
+test("each key is a user of its own, whatever its metadata says", () => {
+  const one = run({ headers: { "x-api-key": "bare-key-3" } }).principal;
+  const other = run({ headers: { "x-api-key": "plain-key-1" } }).principal;
+  assert.ok(one !== undefined && other !== undefined && one !== other);
+});

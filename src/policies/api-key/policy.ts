@@ -6,6 +6,7 @@
 import { z } from "zod";
 import { ConfigError, GatewayError } from "../../core/errors.ts";
 import { definePolicy } from "../../core/policy.ts";
+import { keyPrincipal } from "../../core/principal.ts";
 import { exactlyOneOf, secret } from "../../core/schema.ts";
 import { type ApiKeyEntry, createApiKeys, digestOf } from "../../identity/api-keys.ts";
 import { authenticationMode } from "../../identity/bearer-authentication.ts";
@@ -83,16 +84,24 @@ export const apiKey = definePolicy({
       ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
       request(exchange) {
         const bad: string[] = [];
+        let known: ApiKeyEntry | undefined;
         for (const place of places) {
           const found = readCredential(exchange.request, place);
           if (found.kind === "none") continue;
           const entry = found.kind === "found" ? keys.find(found.value) : undefined;
-          withhold(exchange, place, entry !== undefined);
-          if (entry) {
-            exchange.facts.apiKey = entry.metadata;
-            return undefined;
-          }
-          bad.push(found.kind === "bad" ? found.detail : "the API key is not one of the configured keys");
+          if (known === undefined) withhold(exchange, place, entry !== undefined);
+          // A key of ours in a second place is not for the backend either; two users in one request are none.
+          else if (entry !== undefined) withhold(exchange, place, false);
+          if (known !== undefined && entry !== undefined && entry !== known)
+            return refuse("the request carries two API keys of different users");
+          known ??= entry;
+          if (known === undefined)
+            bad.push(found.kind === "bad" ? found.detail : "the API key is not one of the configured keys");
+        }
+        if (known !== undefined) {
+          exchange.facts.apiKey = known.metadata;
+          exchange.authenticated(keyPrincipal(known.digest));
+          return undefined;
         }
         if (bad.length > 0) return refuse(bad.join("; "));
         if (mode === "strict") return refuse("no API key was sent");

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { ConfigError, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
+import { userPrincipal } from "../../core/principal.ts";
 import { secret } from "../../core/schema.ts";
 import { authenticationMode } from "../../identity/bearer-authentication.ts";
 import { type CredentialLocation, readCredential, withhold } from "../../identity/credential-location.ts";
@@ -56,6 +57,7 @@ export const basicAuth = definePolicy({
       withhold(exchange, LOCATION, isRight);
       if (!isRight) return refuse("the user name or the password is wrong");
       exchange.facts.basicAuth = { username };
+      exchange.authenticated(userPrincipal(username, passwords.entryOf(username) ?? ""));
       return undefined;
     }
 

@@ -7,6 +7,7 @@ import type { AddressInfo } from "node:net";
 import { mcp } from "../../../src/backends/mcp/backend.ts";
 import type { Backend, BackendCall, BackendEnv, BackendRun } from "../../../src/core/backend.ts";
 import { Exchange, type Facts, type McpAccess, NO_BODY } from "../../../src/core/exchange.ts";
+import { tokenPrincipal } from "../../../src/core/principal.ts";
 import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
 import { type Clock, systemClock } from "../../../src/lib/clock.ts";
 import { HeaderList } from "../../../src/lib/headers.ts";
@@ -78,6 +79,8 @@ async function handle(
 ): Promise<void> {
   const exchange = exchangeOf(req, clock);
   Object.assign(exchange.facts, served.facts);
+  const { jwt } = served.facts;
+  if (jwt) exchange.authenticated(tokenPrincipal(jwt, JSON.stringify(jwt)));
   exchange.mcpAccess = served.access;
   served.last = exchange;
   try {
