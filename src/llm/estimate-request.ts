@@ -24,6 +24,7 @@ const REMEMBERED_DEPTH = 32;
 const QUOTE = 34;
 const COLON = 58;
 const OPEN_BRACKET = 91;
+const BACKSLASH = 92;
 const CLOSE_BRACKET = 93;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
@@ -55,7 +56,8 @@ export function estimateRequestTokens(bytes: Buffer): number {
     if (bytes[i] === COLON) {
       key = flagsOfKey(bytes, start, end);
       if (depth < REMEMBERED_DEPTH) names[depth] = key;
-      if (depth === 1) top = key;
+      // Written with escapes, a name is not recognised: whatever it means, it is counted.
+      if (depth === 1) top = key === 0 && hasEscape(bytes, start, end) ? PROMPT : key;
       else if ((top & DEFINITIONS) !== 0) tokens += KEY_TOKENS + ((end - start) >> 4);
       if ((key & ROLE) !== 0 && depth > 1) tokens += MESSAGE_TOKENS;
     } else if ((top & (PROMPT | DEFINITIONS)) !== 0 && (key & SILENT) === 0) {
@@ -70,6 +72,11 @@ export function estimateRequestTokens(bytes: Buffer): number {
     }
   }
   return Math.ceil(tokens);
+}
+
+function hasEscape(bytes: Buffer, start: number, end: number): boolean {
+  for (let i = start; i < end; i++) if (bytes[i] === BACKSLASH) return true;
+  return false;
 }
 
 function skipBlanks(bytes: Buffer, from: number): number {

@@ -16,6 +16,8 @@ const CLOSE_BRACKET = 93;
 const COLON = 58;
 const COMMA = 44;
 const SPACE = 32;
+/** The first byte of U+017F, which is a small s to those who ignore case. */
+const LONG_S_LEAD = 0xc5;
 
 /** Most strings are short: a native search pays only for those that are not. */
 const SHORT_STRING_BYTES = 96;
@@ -32,6 +34,8 @@ export interface JsonKeys {
   readonly parents: ReadonlySet<string>;
   /** By byte: whether a key that begins so may be one of them. */
   readonly mayBegin: Uint8Array;
+  /** Keys by their form without case, where a key in another case is to be found too. */
+  readonly withoutCase?: ReadonlyMap<string, string>;
 }
 
 /** Keys of the outermost object, or `parent.key` one level below. */
@@ -43,6 +47,19 @@ export function jsonKeys(...keys: readonly string[]): JsonKeys {
   // Escapes may stand for any letter.
   mayBegin[BACKSLASH] = 1;
   return { wanted: new Set(keys), parents, mayBegin };
+}
+
+/** The same for keys of the outermost object, also in another case: some decoders do not look at it. */
+export function jsonKeysOfAnyCase(...keys: readonly string[]): JsonKeys {
+  const { wanted, parents, mayBegin } = jsonKeys(...keys);
+  for (const key of keys) mayBegin[key.toUpperCase().charCodeAt(0)] = 1;
+  mayBegin[LONG_S_LEAD] = 1;
+  return { wanted, parents, mayBegin, withoutCase: new Map(keys.map((key) => [foldCase(key), key])) };
+}
+
+/** Both ways, because U+017F and s meet only in upper case. */
+function foldCase(key: string): string {
+  return key.toUpperCase().toLowerCase();
 }
 
 export interface JsonScannerOptions {
@@ -60,6 +77,8 @@ export class JsonScanner {
   /** The outermost value is complete (and, for an object or array, balanced). */
   complete = false;
   invalid: string | undefined = undefined;
+  /** A key that was found although its case is another, as it stands there. */
+  otherCase: string | undefined = undefined;
   /** Something other than white space follows the outermost value. */
   trailing = false;
   readonly #options: JsonScannerOptions;
@@ -301,10 +320,21 @@ export class JsonScanner {
     this.#inString = false;
     this.#lastSolid = this.#offset + quote + 1;
     if (this.#stringIsKey) {
-      this.#key = this.#keyParts.length === 0 ? this.#keyAt(chunk, quote) : this.#keyInPieces(chunk, quote);
+      this.#key = this.#known(
+        this.#keyParts.length === 0 ? this.#keyAt(chunk, quote) : this.#keyInPieces(chunk, quote),
+      );
       this.#expectKey = false;
     }
     return quote + 1;
+  }
+
+  #known(key: string): string {
+    const { withoutCase } = this.#options.keys;
+    if (withoutCase === undefined || key === ANOTHER || this.#wanted.has(key)) return key;
+    const meant = withoutCase.get(foldCase(key));
+    if (meant === undefined) return key;
+    this.otherCase ??= key;
+    return meant;
   }
 
   /** An object may have a hundred thousand keys that nobody asked for: they are not even decoded. */

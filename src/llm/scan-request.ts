@@ -5,7 +5,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { parseValue } from "./json.ts";
-import { JsonScanner, type JsonSpan, jsonKeys } from "./json-scanner.ts";
+import { JsonScanner, type JsonSpan, jsonKeysOfAnyCase } from "./json-scanner.ts";
 
 export interface RequestScan {
   readonly model: string | undefined;
@@ -22,17 +22,33 @@ export type ScanResult =
   | { readonly ok: true; readonly scan: RequestScan }
   | { readonly ok: false; readonly reason: string };
 
-const KEYS = jsonKeys("model", "stream", "stream_options");
+/** What decides about the call, what is guarded, and what is paid for: twice, it could be read in two ways. */
+const KEYS = jsonKeysOfAnyCase(
+  ...["model", "stream", "stream_options", "messages", "input", "prompt", "system", "instructions", "contents"],
+  ...["tools", "n", "max_tokens", "max_completion_tokens", "max_output_tokens"],
+);
 const MAX_DEPTH = 128;
 const MAX_VALUE_BYTES = 16 * 1024;
 /** Names are short; this also bounds labels and keys that are made from them. */
 const MAX_MODEL_CHARS = 256;
 
-export function scanRequest(bytes: Buffer): ScanResult {
+/** `exact`: keys in another case are refused. `any`: they count; for servers that may or may not look at it. */
+export type KeyCase = "exact" | "any";
+
+/** What is wrong with a model's name. It may become part of a path, where dots would lead elsewhere. */
+export function modelProblem(model: unknown): string | undefined {
+  if (typeof model !== "string" || model === "" || model.length > MAX_MODEL_CHARS)
+    return "'model' must be a string of 1 to 256 characters";
+  if (/\p{Surrogate}/u.test(model)) return "'model' is not valid Unicode";
+  return /(?:^|[/\\])\.{1,2}(?:[/\\]|$)/.test(model) ? "'model' must not have '.' or '..' as a part" : undefined;
+}
+
+export function scanRequest(bytes: Buffer, keyCase: KeyCase = "exact"): ScanResult {
   let model: Found | undefined;
   let stream: Found | undefined;
   let streamOptions: Found | undefined;
   let repeated: string | undefined;
+  const others: string[] = [];
   const scanner = new JsonScanner({
     keys: KEYS,
     maxValueBytes: MAX_VALUE_BYTES,
@@ -45,10 +61,11 @@ export function scanRequest(bytes: Buffer): ScanResult {
       } else if (key === "stream") {
         if (stream) repeated = key;
         stream = found;
-      } else {
+      } else if (key === "stream_options") {
         if (streamOptions) repeated = key;
         streamOptions = found;
-      }
+      } else if (others.includes(key)) repeated = key;
+      else others.push(key);
     },
   });
   scanner.push(bytes);
@@ -56,11 +73,12 @@ export function scanRequest(bytes: Buffer): ScanResult {
   if (!scanner.wellFormed || scanner.bodyStart < 0) return refused("the body must be one JSON object");
   if (!isUtf8(bytes)) return refused("the body is not valid UTF-8");
   if (repeated !== undefined) return refused(`the body has more than one '${repeated}'`);
+  if (scanner.otherCase !== undefined && keyCase === "exact")
+    return refused(`the key ${JSON.stringify(scanner.otherCase)} must be written in lower case`);
 
   const name = model && parseValue(model.bytes);
-  if (model && (typeof name !== "string" || name === "" || name.length > MAX_MODEL_CHARS)) {
-    return refused("'model' must be a string of 1 to 256 characters");
-  }
+  const problem = model && modelProblem(name);
+  if (problem !== undefined) return refused(problem);
   const streams = (stream && parseValue(stream.bytes)) ?? undefined;
   if (streams !== undefined && typeof streams !== "boolean") return refused("'stream' must be true or false");
   return {

@@ -6,6 +6,7 @@
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange, GatewayResponse } from "../core/exchange.ts";
 import type { CompiledScope } from "../core/topology.ts";
+import { foreignCharset } from "../lib/charset.ts";
 import { detectLlmRequest, isUnclear } from "../llm/detect.ts";
 import { createUsageTap, settleUsage } from "../llm/usage-tap.ts";
 
@@ -24,10 +25,13 @@ export function lookForLlm(exchange: Exchange): void {
   if (request.body.kind !== "bytes") return;
   const coding = request.headers.get("content-encoding")?.toLowerCase() ?? "identity";
   if (coding !== "identity") throw unreadable("unsupported_media_type", "the body is encoded");
+  const charset = foreignCharset(request.headers);
+  if (charset !== undefined) throw unreadable("unsupported_media_type", `the body's charset is ${charset}`);
   const facts = detectLlmRequest(request.path, request.body.bytes);
   if (!facts) {
     // What we cannot read the server behind us may: uncounted, it would be a way around the budget.
-    if (isUnclear(request.body.bytes)) throw unreadable("bad_request", "the body is not one plain JSON object");
+    if (isUnclear(request.path, request.body.bytes))
+      throw unreadable("bad_request", "the body is not one plain JSON object");
     return;
   }
   exchange.facts.llm = facts;

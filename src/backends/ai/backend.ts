@@ -4,16 +4,17 @@
  */
 import { type Backend, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
 import type { ErrorCode } from "../../core/errors.ts";
-import { type Exchange, NO_BODY } from "../../core/exchange.ts";
+import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
+import { foreignCharset } from "../../lib/charset.ts";
 import { createIdSource } from "../../lib/ids.ts";
 import { dialectOf, type Format, modelsPathOf } from "../../llm/dialect.ts";
 import { errorBody, type LlmError } from "../../llm/error-shape.ts";
 import { LlmRequestFacts } from "../../llm/llm-facts.ts";
 import { createLlmMetrics } from "../../llm/llm-metrics.ts";
 import { parsePriceCatalogue } from "../../llm/prices.ts";
-import { scanRequest } from "../../llm/scan-request.ts";
+import { readRequest } from "../../llm/read-request.ts";
 import { applyPolicies } from "./apply-policies.ts";
 import { compileModels } from "./compile-models.ts";
 import { forwardPlain } from "./forward-plain.ts";
@@ -124,7 +125,7 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
     return undefined;
   }
   const encoding = request.headers.get("content-encoding");
-  const { format } = dialectOf(request.path);
+  const { format, free } = dialectOf(request.path);
   if (encoding !== undefined && encoding !== "identity") {
     return refusal(exchange, format, {
       status: 415,
@@ -132,23 +133,39 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
       code: "unsupported_encoding",
     });
   }
-  // Forms with files (audio, image edits) have no JSON to read.
-  if (format === "opaque" && request.headers.get("content-type")?.startsWith("application/json") !== true)
-    return undefined;
+  const charset = foreignCharset(request.headers);
+  if (charset !== undefined) {
+    return refusal(exchange, format, {
+      status: 415,
+      message: `a request body with the charset ${charset} is not supported`,
+      code: "unsupported_charset",
+    });
+  }
+  if (isUnread(request, format, free)) return undefined;
   if (body.kind === "bytes") return understand(exchange, body.bytes);
   if (body.kind === "none") return understand(exchange, Buffer.alloc(0));
   return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes));
 }
 
+/**
+ * Forms with files (audio, image edits) and what is only stored have no call to read. Anything else is JSON, whatever
+ * its content type says: many servers do not look at it.
+ */
+function isUnread({ headers, body }: GatewayRequest, format: Format, free: boolean): boolean {
+  if (format !== "opaque") return false;
+  const type = headers.get("content-type") ?? "";
+  if (free) return !/^application\/json\s*(?:;|$)/i.test(type);
+  return body.kind === "none" || /^multipart\/form-data\s*;/i.test(type);
+}
+
 function understand(exchange: Exchange, bytes: Buffer): Reply | undefined {
-  const dialect = dialectOf(exchange.request.path);
-  const scanned = scanRequest(bytes);
+  const reading = readRequest(exchange.request.path, bytes, "exact");
+  const { dialect } = reading;
   exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
-  if (!scanned.ok)
-    return refusal(exchange, dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
-  const model = dialect.pathModel ?? scanned.scan.model;
-  const streaming = dialect.pathStream ?? scanned.scan.stream ?? false;
-  const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan: scanned.scan, rules: [] });
+  if (!reading.ok)
+    return refusal(exchange, dialect.format, { status: 400, message: reading.reason, code: "invalid_request_body" });
+  const { model, streaming, scan } = reading;
+  const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan, rules: [] });
   if (dialect.free) facts.estimatedTokens = 0;
   exchange.facts.llm = facts;
   return undefined;

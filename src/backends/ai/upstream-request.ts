@@ -12,6 +12,7 @@ import type { LlmError } from "../../llm/error-shape.ts";
 import { isMembers, parseMembers } from "../../llm/json.ts";
 import type { LlmCall } from "../../llm/llm-call.ts";
 import { ModelNameError, type UpstreamCall } from "../../llm/provider.ts";
+import { withoutCollection } from "../../llm/read-request.ts";
 import { readSkeleton } from "../../llm/skeleton.ts";
 import { translationBetween } from "../../llm/translate/index.ts";
 import { type Translation, type TranslationContext, TranslationError } from "../../llm/translate/translation.ts";
@@ -112,10 +113,15 @@ function nativeBody(
   const insert = (member: string): void => {
     edits.push({ start: scan.bodyStart, end: scan.bodyStart, text: scan.isEmpty ? member : `${member},` });
   };
+  const { model, modelSpan } = scan;
   if (modelInBody || call.format === "embeddings") {
-    if (scan.modelSpan === undefined) {
+    if (modelSpan === undefined) {
       if (call.model !== "") insert(`"model":${JSON.stringify(call.model)}`);
-    } else if (scan.model !== call.model) edits.push({ ...scan.modelSpan, text: JSON.stringify(call.model) });
+    } else if (model !== call.model) edits.push({ ...modelSpan, text: JSON.stringify(call.model) });
+  } else if (modelSpan && model !== undefined && withoutCollection(model) !== call.model) {
+    // The path names the model; a body that repeats it must name the same.
+    const collection = model.slice(0, model.length - withoutCollection(model).length);
+    edits.push({ ...modelSpan, text: JSON.stringify(collection + call.model) });
   }
   if (asksForUsage && options?.include_usage !== true) {
     const wish = JSON.stringify({ ...options, include_usage: true });

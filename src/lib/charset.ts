@@ -1,0 +1,22 @@
+/**
+ * The charset that a content type names. The gateway reads JSON as UTF-8, as its standard says; a server that obeys
+ * another one (UTF-7 hides quotes in plain text) would read another document in the same bytes.
+ */
+import type { HeaderList } from "./headers.ts";
+
+const ALLOWED: ReadonlySet<string> = new Set(["", "utf-8", "utf8", "us-ascii"]);
+const CHARSET = /charset\s*\*?\s*=([^;,]*)/gi;
+
+/** A charset that is not UTF-8, in any content-type header of the request; undefined if there is none. */
+export function foreignCharset(headers: HeaderList): string | undefined {
+  for (const value of headers.getAll("content-type")) {
+    for (const [, name = ""] of value.matchAll(CHARSET)) {
+      const charset = name
+        .trim()
+        .replace(/^"(.*)"$/, "$1")
+        .toLowerCase();
+      if (!ALLOWED.has(charset)) return charset.slice(0, 40);
+    }
+  }
+  return undefined;
+}
