@@ -9,7 +9,11 @@ import type { TlsOptions } from "../lib/http-client.ts";
 import type { BackendFacts, Exchange } from "./exchange.ts";
 import type { CompileEnv, HookResult, PathMatch } from "./policy.ts";
 
-/** What a backend reports to while it answers one attempt. */
+/**
+ * What a backend reports to while it answers one attempt. The pipeline's side (`pipeline/attempt.ts`) holds these rules
+ * for every backend: what comes after `end`, `fail` or `BackendRun.abort` is dropped; all may be called before
+ * `Backend.call` has returned; none throws.
+ */
 export interface BackendCall {
   /** I/O begins: `host:port`, `stdio:<name>` or `internal:<name>`. */
   attempt(target: string): void;
@@ -28,6 +32,10 @@ export interface BackendCall {
 export interface BackendRun {
   abort(): void;
   resume(): void;
+  /** Where several targets may be asked in turn: how many are left after the one that is asked. */
+  readonly spareTargets?: number;
+  /** The target that is asked took too long: asks the next. False if there is none, or one answers already. */
+  tryNext?(reason: string): boolean;
 }
 
 export interface Backend {

@@ -69,9 +69,8 @@ export function openFetcher(clock: Clock): Fetcher {
         let bytes = 0;
         let status = 0;
         let responseHeaders = new HeaderList();
-        let failure: FetchError | undefined;
         const stop = (error: FetchError): boolean => {
-          failure = error;
+          timer.cancel();
           call.abort();
           reject(error);
           return false;
@@ -99,7 +98,7 @@ export function openFetcher(clock: Clock): Fetcher {
             },
             error(error) {
               timer.cancel();
-              reject(failure ?? new FetchError("network", error.message, error));
+              reject(new FetchError("network", error.message, error));
             },
           },
         );

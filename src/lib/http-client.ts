@@ -39,17 +39,31 @@ export interface OutgoingRequest {
   readonly upgrade?: string | undefined;
 }
 
+/**
+ * The contract of every call, held by http-attempt.ts:
+ * - Nothing is called before `send` has returned. After that all may be called, several in one turn.
+ * - `head` once, then `data` any number of times, then `end`; or `upgraded` alone; or `error` at any point. `end`,
+ *   `upgraded` and `error` are the last.
+ * - After `abort` nothing is called, whoever calls it and inside whichever callback: who aborts knows that it is over.
+ * - `abort` and `resume` may be called inside any callback and at any time after; they do nothing to a call that is over.
+ *   A `resume` inside `data` counts also if that `data` then returns false.
+ * - After `data` has returned false, what was read already (at most one read of the socket) may still be handed over.
+ * - A callback that throws fails its own call: the connection is closed and `error` follows with the kind `internal`,
+ *   also after an `end` that threw. What `error` throws is a warning of the process.
+ */
 export interface ResponseHandler {
   head(status: number, headers: HeaderList): void;
   /** Returns false to pause; `HttpCall.resume` goes on. */
   data(chunk: Buffer): boolean;
   end(trailers: string[]): void;
-  /** Called at most once, and not after `end`. */
   error(error: HttpClientError): void;
   upgraded?(status: number, headers: HeaderList, socket: Duplex): void;
 }
 
 export interface HttpCall {
+  /** Nothing more will be called. */
+  readonly isOver: boolean;
+  /** Closes the connection, unless the answer has ended. */
   abort(): void;
   resume(): void;
 }
@@ -61,8 +75,11 @@ export interface HttpPool {
   close(): void;
 }
 
-/** `connect`: nothing was sent. `stale`: a kept connection turned out to be closed. `response`: it broke or made no sense. */
-export type HttpClientErrorKind = "connect" | "connect-timeout" | "stale" | "response" | "request" | "aborted";
+/**
+ * `connect`: nothing was sent. `stale`: a kept connection turned out to be closed. `response`: it broke or made no sense.
+ * `request`: it cannot be sent as it is. `internal`: the consumer threw.
+ */
+export type HttpClientErrorKind = "connect" | "connect-timeout" | "stale" | "response" | "request" | "internal";
 
 export class HttpClientError extends Error {
   readonly kind: HttpClientErrorKind;

@@ -305,6 +305,8 @@ export class HttpChannel implements Channel {
   #expired(exchange: Exchange): void {
     this.#sessionId = undefined;
     this.#exchanges.delete(exchange);
+    // The end of this body is not a failure of the request.
+    exchange.isAnswered = true;
     this.#handlers.expired(exchange.wireId);
   }
 

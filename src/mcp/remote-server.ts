@@ -96,7 +96,6 @@ class Reading {
   #parser: SseParser | undefined = undefined;
   #chunks: Buffer[] = [];
   #bytes = 0;
-  #isOver = false;
 
   constructor(
     pool: HttpPool,
@@ -116,12 +115,14 @@ class Reading {
     this.#status = status;
     const isEvents = headers.get("content-type")?.toLowerCase().startsWith("text/event-stream") === true;
     if (isEvents && status === 200)
-      this.#parser = createSseParser((event) => this.#handler.event(event), MAX_MESSAGE_BYTES);
+      // An event may end the call while others wait behind it in the same chunk.
+      this.#parser = createSseParser((event) => {
+        if (!this.call.isOver) this.#handler.event(event);
+      }, MAX_MESSAGE_BYTES);
     this.#handler.head(status, headers);
   }
 
   #data(chunk: Buffer): boolean {
-    if (this.#isOver) return true;
     try {
       if (this.#parser) this.#parser.push(chunk);
       else {
@@ -130,7 +131,8 @@ class Reading {
         this.#chunks.push(chunk);
       }
     } catch (error) {
-      this.#isOver = true;
+      // Who has left needs no reason.
+      if (this.call.isOver) throw error;
       this.call.abort();
       this.#handler.error((error as Error).message);
       return true;
@@ -139,18 +141,13 @@ class Reading {
   }
 
   #end(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
     if (this.#parser === undefined) this.#handler.body(Buffer.concat(this.#chunks).toString());
     this.#handler.end();
   }
 
   #error(error: HttpClientError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    if (error.kind !== "aborted")
-      this.#handler.error(
-        this.#status === 0 ? `could not be reached: ${error.message}` : `broke off its answer: ${error.message}`,
-      );
+    this.#handler.error(
+      this.#status === 0 ? `could not be reached: ${error.message}` : `broke off its answer: ${error.message}`,
+    );
   }
 }

@@ -4,19 +4,22 @@
  * never with a body that was already sent.
  */
 import type { Duplex } from "node:stream";
-import type { BackendCall, BackendRun } from "../core/backend.ts";
+import type { Backend, BackendCall, BackendRun } from "../core/backend.ts";
 import { GatewayError } from "../core/errors.ts";
 import type { Exchange } from "../core/exchange.ts";
-import type { RetrySettings } from "../core/policy.ts";
+import type { Settings } from "../core/policy.ts";
 import { requestState } from "../core/snapshot.ts";
 import type { WeightedBackend } from "../core/topology.ts";
+import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../lib/attempt-state.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
 import { contain } from "../lib/contain.ts";
 import type { HeaderList } from "../lib/headers.ts";
 import { HttpClientError } from "../lib/http-client.ts";
 import type { Redaction } from "../trace/redact.ts";
+import { backendError } from "./backend-error.ts";
 import { captureRequestBody } from "./body-capture.ts";
 import type { Delivery } from "./delivery.ts";
+import { deadlineOf, headLimitMs, UNLIMITED } from "./head-limit.ts";
 
 /** Safe to send twice (RFC 9110 section 9.2.2). */
 const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
@@ -30,6 +33,8 @@ export interface AttemptOwner {
   readonly redaction: Redaction;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
   attemptFailed(error: GatewayError, mayRetry: boolean): void;
+  /** What the backend reported could not be handled: a defect of ours. */
+  fail(thrown: unknown): void;
   /** The client's body is still arriving. */
   isUploading(): boolean;
 }
@@ -38,57 +43,63 @@ export class Attempt implements BackendCall, BackendRun {
   readonly #owner: AttemptOwner;
   readonly #exchange: Exchange;
   readonly #delivery: Delivery;
-  readonly #retry: RetrySettings | undefined;
+  readonly #settings: Settings;
+  readonly #defaultTimeoutMs: number;
   readonly #isLast: boolean;
   readonly #startedMs: number;
-  /** The first target that the backend named. */
-  #target: string | undefined;
+  #targets = 0;
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
-  #state: "waiting" | "answering" | "over" = "waiting";
+  #state: AttemptState = "asked";
 
-  constructor(
-    owner: AttemptOwner,
-    exchange: Exchange,
-    delivery: Delivery,
-    retry: RetrySettings | undefined,
-    isLast: boolean,
-  ) {
+  constructor(owner: AttemptOwner, exchange: Exchange, delivery: Delivery, chosen: WeightedBackend, isLast: boolean) {
     this.#owner = owner;
     this.#exchange = exchange;
     this.#delivery = delivery;
-    this.#retry = retry;
+    // Compiled with those of gateway and route: the innermost value of each is here.
+    this.#settings = chosen.policies.settings;
+    this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
     this.#isLast = isLast;
     this.#startedMs = owner.clock.monotonicMs();
   }
 
-  /** `isDefault`: nobody chose the limit, so it does not count while the client's body is still arriving. */
-  start(chosen: WeightedBackend, timeoutMs: number, isDefault: boolean): void {
+  start(backend: Backend): void {
     this.#exchange.upstreamStartedMs = this.#startedMs;
-    if (timeoutMs > 0) this.#arm(timeoutMs, isDefault && this.#exchange.request.body.kind === "stream");
-    const run = chosen.backend.call(this.#exchange, this);
+    const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
+    // A limit that nobody chose does not count while the client's body is still arriving.
+    const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
+    const isUploading = isDefault && this.#exchange.request.body.kind === "stream";
+    const run = backend.call(this.#exchange, this);
     // A backend may have answered while it was called; then there is nothing left to hold on to.
-    if (this.#state === "over") return;
+    if (isOver(this.#state)) {
+      if (this.#state === "abandoned") run.abort();
+      return;
+    }
     this.#run = run;
-    if (this.#state === "answering") this.#delivery.run = run;
-    else this.#delivery.run = this;
+    this.#delivery.run = this;
+    // The client may have left meanwhile, or got another answer.
+    if (this.#delivery.isDone) this.abort();
+    else if (this.#state === "asked") this.#arm(isUploading);
   }
 
-  /** Until the head, the pipeline's way to give up goes through here: what follows must not report back. */
+  /** The pipeline's way to give up: what follows must not report back. */
   abort(): void {
-    this.#over();
+    if (!this.#goes("abort")) return;
+    this.#timer?.cancel();
     this.#run?.abort();
   }
 
   resume(): void {
-    this.#run?.resume();
+    if (!isOver(this.#state)) this.#run?.resume();
   }
 
   attempt(target: string): void {
     const { trace } = this.#exchange;
+    this.#targets += 1;
+    const isFirst = this.#targets === 1;
+    // Each target has its own time.
+    if (!isFirst && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
     if (trace === undefined) return;
-    const isFirst = this.#target === undefined;
-    this.#target = target;
     // Now the backend has made of the request what it sends; a second target of the same attempt gets the same.
     if (isFirst) {
       trace.point({
@@ -102,29 +113,41 @@ export class Attempt implements BackendCall, BackendRun {
   }
 
   head(status: number, headers: HeaderList): void {
-    if (this.#state !== "waiting") return;
-    if (!this.#isLast && this.#retry?.codes.has(status) === true && this.#mayRepeat(true)) {
-      this.abort();
+    if (this.#state !== "asked") return;
+    try {
+      if (!this.#isLast && this.#settings.retry?.codes.has(status) === true && this.#mayRepeat(true)) {
+        this.abort();
+        this.#result(status, null);
+        this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
+        return;
+      }
+      this.#goes("head");
+      this.#timer?.cancel();
+      this.#exchange.upstreamHeadMs = this.#owner.clock.monotonicMs();
       this.#result(status, null);
-      this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
-      return;
+      this.#delivery.head(status, headers);
+    } catch (thrown) {
+      this.#threw(thrown);
     }
-    this.#timer?.cancel();
-    this.#state = "answering";
-    this.#exchange.upstreamHeadMs = this.#owner.clock.monotonicMs();
-    if (this.#run) this.#delivery.run = this.#run;
-    this.#result(status, null);
-    this.#delivery.head(status, headers);
   }
 
   data(chunk: Buffer): boolean {
-    return this.#state === "answering" ? this.#delivery.data(chunk) : true;
+    if (this.#state !== "answering") return true;
+    try {
+      return this.#delivery.data(chunk);
+    } catch (thrown) {
+      this.#threw(thrown);
+      return true;
+    }
   }
 
   end(trailers?: readonly string[]): void {
-    if (this.#state !== "answering") return;
-    this.#state = "over";
-    this.#delivery.end(trailers);
+    if (!this.#goes("end")) return;
+    try {
+      this.#delivery.end(trailers);
+    } catch (thrown) {
+      this.#threw(thrown);
+    }
   }
 
   problem(reason: string): void {
@@ -137,10 +160,17 @@ export class Attempt implements BackendCall, BackendRun {
   }
 
   fail(error: unknown): void {
-    if (this.#state === "over") return;
     const wasAnswering = this.#state === "answering";
-    this.#state = "over";
+    if (!this.#goes("error")) return;
     this.#timer?.cancel();
+    try {
+      this.#failed(error, wasAnswering);
+    } catch (thrown) {
+      this.#threw(thrown);
+    }
+  }
+
+  #failed(error: unknown, wasAnswering: boolean): void {
     const failure = backendError(error);
     // The head may still be held back for an expression that reads the body: then the client can be told.
     if (wasAnswering && this.#delivery.canReplace) {
@@ -165,14 +195,18 @@ export class Attempt implements BackendCall, BackendRun {
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    if (this.#state !== "waiting") {
+    if (!this.#goes("upgrade")) {
       socket.destroy();
       return;
     }
     this.#timer?.cancel();
-    this.#state = "over";
-    this.#result(status, null);
-    this.#owner.upgraded(status, headers, socket);
+    try {
+      this.#result(status, null);
+      this.#owner.upgraded(status, headers, socket);
+    } catch (thrown) {
+      socket.destroy();
+      this.#threw(thrown);
+    }
   }
 
   /**
@@ -189,50 +223,54 @@ export class Attempt implements BackendCall, BackendRun {
     return connectFailed || (nothingSent && error === undefined);
   }
 
-  #arm(timeoutMs: number, wasUploading: boolean): void {
+  #arm(wasUploading: boolean): void {
+    this.#timer?.cancel();
+    const { clock } = this.#owner;
+    const deadlineMs = deadlineOf(this.#settings, this.#exchange.startedMs);
+    const spares = this.#run?.spareTargets ?? 0;
+    const limitMs = headLimitMs(this.#settings, this.#defaultTimeoutMs, deadlineMs, clock.monotonicMs(), spares);
+    if (limitMs === UNLIMITED) return;
     const onTimer = (): void => {
       // After an upload the backend gets the whole time, counted from the first look that finds it done.
-      if (wasUploading) this.#arm(timeoutMs, this.#owner.isUploading());
-      else this.#timedOut(timeoutMs);
+      if (wasUploading) this.#arm(this.#owner.isUploading());
+      else this.#timedOut(limitMs, deadlineMs);
     };
-    this.#timer = this.#owner.clock.after(timeoutMs, () =>
+    this.#timer = clock.after(limitMs, () =>
       contain(onTimer, () => this.#owner.attemptFailed(new GatewayError("internal"), false)),
     );
   }
 
-  #timedOut(timeoutMs: number): void {
-    if (this.#state !== "waiting") return;
+  #timedOut(limitMs: number, deadlineMs: number | undefined): void {
+    if (this.#state !== "asked") return;
+    const detail = `no response head within ${Math.round(limitMs)} ms`;
+    const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
+    if (hasTime && this.#run?.tryNext?.(detail) === true) {
+      // The next target may need a credential first: that takes of its time.
+      if (this.#state === "asked") this.#arm(false);
+      return;
+    }
     this.abort();
-    const error = new GatewayError("backend_timeout", {
-      detail: `no response head within ${Math.round(timeoutMs)} ms`,
-    });
-    this.#result(null, error.detail ?? error.message);
+    const error = new GatewayError("backend_timeout", { detail });
+    this.#result(null, detail);
     this.#owner.attemptFailed(error, IDEMPOTENT.has(this.#exchange.request.method) && this.#mayRepeat(false));
   }
 
-  #over(): void {
-    this.#state = "over";
-    this.#timer?.cancel();
+  /** False if the event means nothing any more. */
+  #goes(event: AttemptEvent): boolean {
+    const next = afterEvent(this.#state, event);
+    if (next === undefined) return false;
+    this.#state = next;
+    return true;
+  }
+
+  /** A defect of ours costs this exchange, and not the backend's connection that it was found on. */
+  #threw(thrown: unknown): void {
+    this.abort();
+    this.#owner.fail(thrown);
   }
 
   #result(status: number | null, error: string | null): void {
     const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
     this.#exchange.trace?.span(this.#startedMs, { type: "backendCallResult", status, error }, severity);
-  }
-}
-
-function backendError(error: unknown): GatewayError {
-  if (error instanceof GatewayError) return error;
-  if (!(error instanceof HttpClientError)) return new GatewayError("internal", { cause: error });
-  const options = { detail: error.message, cause: error };
-  switch (error.kind) {
-    case "connect":
-      return new GatewayError("backend_unavailable", options);
-    case "connect-timeout":
-      return new GatewayError("backend_timeout", options);
-    case "request":
-      return new GatewayError("bad_request", { ...options, message: "bad request: it cannot be forwarded as it is" });
-    default:
-      return new GatewayError("backend_response_invalid", options);
   }
 }

@@ -214,8 +214,9 @@ export class Delivery {
   /** A policy wrote its own body: what the backend still sends is read and thrown away. */
   #sendReplacement(body: Buffer): void {
     this.#held = [];
-    this.run?.abort();
+    const { run } = this;
     this.run = undefined;
+    run?.abort();
     this.#end(body);
   }
 

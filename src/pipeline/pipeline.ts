@@ -5,7 +5,7 @@
 import type { Duplex, Readable } from "node:stream";
 import { GatewayError } from "../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../core/exchange.ts";
-import type { Outcome, RetrySettings, Settings } from "../core/policy.ts";
+import type { Outcome, RetrySettings } from "../core/policy.ts";
 import { asGatewayError, errorReply, type Reply } from "../core/reply.ts";
 import { hasEncodedSeparator, pathForMatching, withSeparatorsDecoded } from "../core/request-path.ts";
 import type { ClientSink } from "../core/sink.ts";
@@ -29,8 +29,6 @@ const SMALL_BODY_BYTES = 64 * 1024;
 /** A kept connection that was closed under us is worth one more try, whatever the retry policy says. */
 const STALE_RETRY: RetrySettings = { attempts: 1, backoffMs: 0, codes: new Set() };
 
-/** `0s` in a timeout, as in the Gateway API. */
-const UNLIMITED = 0;
 /** A failure, and one while answering it; after that there is no sane answer. */
 const MAX_FAILURES = 2;
 
@@ -276,16 +274,12 @@ class Flow implements AttemptOwner {
     const { trace, facts } = this.exchange;
     if (trace !== undefined && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
     if (trace !== undefined && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
-    // Compiled with those of gateway and route: the innermost value of each is here.
-    const { settings } = chosen.policies;
-    this.#retry = settings.retry ?? STALE_RETRY;
+    this.#retry = chosen.policies.settings.retry ?? STALE_RETRY;
     const isLast = this.#attempts >= this.#retry.attempts;
     this.#attempts += 1;
-    const timeoutMs = this.#timeoutMs(settings, chosen);
-    const attempt = new Attempt(this, this.exchange, this.#delivery, settings.retry, isLast);
+    const attempt = new Attempt(this, this.exchange, this.#delivery, chosen, isLast);
     if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
-    const isDefault = settings.requestTimeoutMs === undefined && settings.backendTimeoutMs === undefined;
-    attempt.start(chosen, timeoutMs, isDefault);
+    attempt.start(chosen.backend);
   }
 
   /** The attempt failed before its head: another follows if it may, else the error becomes the answer. */
@@ -314,16 +308,6 @@ class Flow implements AttemptOwner {
     else this.clock.after(retry.backoffMs * 2 ** (this.#attempts - 1), next);
   }
 
-  /** What is left of the whole request's time, or one attempt's own limit, whichever ends first. */
-  #timeoutMs(settings: Settings, chosen: WeightedBackend): number {
-    const { requestTimeoutMs, backendTimeoutMs } = settings;
-    const perAttempt =
-      backendTimeoutMs ?? (requestTimeoutMs === undefined ? chosen.backend.defaultTimeoutMs : UNLIMITED);
-    if (requestTimeoutMs === undefined || requestTimeoutMs === UNLIMITED) return perAttempt;
-    const left = Math.max(1, requestTimeoutMs - (this.clock.monotonicMs() - this.exchange.startedMs));
-    return perAttempt === UNLIMITED ? left : Math.min(perAttempt, left);
-  }
-
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
     headers.set("x-request-id", this.exchange.id);
     this.exchange.response = { status, headers, source: "upstream" };
@@ -345,8 +329,9 @@ class Flow implements AttemptOwner {
     // A reason may quote what the client sent: the log and the trace get it without the credentials.
     const detail = error.detail && this.redaction.scrub(error.detail, this.exchange.request.headers.pairs);
     this.exchange.failure = { code, source, message, detail };
-    this.#delivery.run?.abort();
+    const { run } = this.#delivery;
     this.#delivery.run = undefined;
+    run?.abort();
     if (!this.#delivery.canReplace) this.#delivery.breakOff();
     else if (this.#failures < MAX_FAILURES) {
       this.#failures += 1;

@@ -4,6 +4,7 @@
  */
 import type { Clock } from "../../lib/clock.ts";
 import { HeaderList } from "../../lib/headers.ts";
+import { type Carrier, HttpAttempt } from "../../lib/http-attempt.ts";
 import type { HttpCall, OutgoingRequest, ResponseHandler } from "../../lib/http-client.ts";
 import { encodeSseEvent } from "../../lib/sse.ts";
 import {
@@ -34,10 +35,11 @@ export function demoProvider(): Provider {
 export function createDemoUpstream(clock: Clock, delayMs: number): Upstream {
   return {
     send(request, handler) {
-      const run = new DemoRun(clock, delayMs, handler);
+      const run = new DemoRun(clock, delayMs);
+      const attempt = new HttpAttempt(run, handler);
       // Like a network, it never answers before the caller holds the call.
-      queueMicrotask(() => run.start(request));
-      return run;
+      queueMicrotask(() => run.start(attempt, request));
+      return attempt;
     },
   };
 }
@@ -45,95 +47,88 @@ export function createDemoUpstream(clock: Clock, delayMs: number): Upstream {
 const TOO_ODD = "the demo provider wants a JSON object of at most 1 MiB";
 const POST_IT = "this is the demo LLM: POST a JSON body to /v1/chat/completions";
 
-class DemoRun implements HttpCall {
+class DemoRun implements Carrier {
   readonly #clock: Clock;
   readonly #delayMs: number;
-  readonly #handler: ResponseHandler;
   #events: readonly OutEvent[] = [];
   #next = 0;
   #paused = false;
-  #over = false;
 
-  constructor(clock: Clock, delayMs: number, handler: ResponseHandler) {
+  constructor(clock: Clock, delayMs: number) {
     this.#clock = clock;
     this.#delayMs = delayMs;
-    this.#handler = handler;
   }
 
-  abort(): void {
-    this.#over = true;
+  /** What is under way looks at the attempt before each step. */
+  stop(): void {
+    this.#events = [];
   }
 
-  resume(): void {
+  proceed(attempt: HttpAttempt): void {
     if (!this.#paused) return;
     this.#paused = false;
-    this.#sendEvents();
+    this.#sendEvents(attempt);
   }
 
-  start(request: OutgoingRequest): void {
-    if (this.#over) return;
+  start(attempt: HttpAttempt, request: OutgoingRequest): void {
+    if (attempt.isOver) return;
     const { path } = request;
     const body = Buffer.isBuffer(request.body) ? parseMembers(request.body.toString("utf8")) : undefined;
-    if (path.endsWith("/models")) this.#json(200, demoModels());
+    if (path.endsWith("/models")) this.#json(attempt, 200, demoModels());
     else if (body === undefined)
-      this.#json(400, errorBody("chat", { status: 400, message: request.method === "POST" ? TOO_ODD : POST_IT }));
+      this.#json(
+        attempt,
+        400,
+        errorBody("chat", { status: 400, message: request.method === "POST" ? TOO_ODD : POST_IT }),
+      );
     else
-      this.#answer(path, {
+      this.#answer(attempt, path, {
         body,
         inputTokens: demoInputTokens(body),
         createdSeconds: Math.floor(this.#clock.now() / 1000),
       });
   }
 
-  #answer(path: string, call: DemoCall): void {
+  #answer(attempt: HttpAttempt, path: string, call: DemoCall): void {
     const isResponses = path.endsWith("/responses");
-    if (path.endsWith("/embeddings")) this.#json(200, demoEmbeddings(call));
-    else if (call.body.stream === true) this.#stream(isResponses ? demoResponseStream(call) : demoChatStream(call));
-    else this.#json(200, isResponses ? demoResponse(call) : demoChat(call));
+    if (path.endsWith("/embeddings")) this.#json(attempt, 200, demoEmbeddings(call));
+    else if (call.body.stream === true)
+      this.#stream(attempt, isResponses ? demoResponseStream(call) : demoChatStream(call));
+    else this.#json(attempt, 200, isResponses ? demoResponse(call) : demoChat(call));
   }
 
-  #json(status: number, value: Members): void {
+  #json(attempt: HttpAttempt, status: number, value: Members): void {
     const bytes = Buffer.from(JSON.stringify(value));
-    this.#handler.head(
-      status,
-      HeaderList.of({ "content-type": "application/json", "content-length": String(bytes.length) }),
-    );
-    if (this.#over) return;
-    this.#handler.data(bytes);
-    this.#end();
+    attempt.head(status, HeaderList.of({ "content-type": "application/json", "content-length": String(bytes.length) }));
+    attempt.data(bytes);
+    attempt.end([]);
   }
 
-  #stream(events: readonly OutEvent[]): void {
+  #stream(attempt: HttpAttempt, events: readonly OutEvent[]): void {
     this.#events = events;
-    this.#handler.head(
+    attempt.head(
       200,
       HeaderList.of({ "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" }),
     );
-    this.#sendEvents();
+    this.#sendEvents(attempt);
   }
 
-  #sendEvents(): void {
-    while (!this.#over && !this.#paused) {
+  #sendEvents(attempt: HttpAttempt): void {
+    while (!attempt.isOver && !this.#paused) {
       const next = this.#events[this.#next];
       if (next === undefined) {
-        this.#end();
+        attempt.end([]);
         return;
       }
       this.#next += 1;
       const data = next.data === "[DONE]" ? next.data : JSON.stringify(next.data);
-      this.#paused = !this.#handler.data(
+      this.#paused = !attempt.data(
         Buffer.from(encodeSseEvent({ ...(next.event === undefined ? {} : { event: next.event }), data })),
       );
       if (this.#delayMs > 0 && !this.#paused) {
         this.#paused = true;
-        this.#clock.after(this.#delayMs, () => this.resume());
+        this.#clock.after(this.#delayMs, () => this.proceed(attempt));
       }
     }
-  }
-
-  #end(): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#handler.end([]);
   }
 }

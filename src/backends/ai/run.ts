@@ -7,19 +7,21 @@
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../lib/attempt-state.ts";
 import { HeaderList } from "../../lib/headers.ts";
-import { type HttpCall, HttpClientError } from "../../lib/http-client.ts";
+import { HttpClientError } from "../../lib/http-client.ts";
 import type { Logger } from "../../lib/logger.ts";
 import { errorBody, type LlmError } from "../../llm/error-shape.ts";
 import { estimateRequestTokens } from "../../llm/estimate-request.ts";
 import type { Members } from "../../llm/json.ts";
 import type { LlmCall } from "../../llm/llm-call.ts";
-import type { TapReport } from "../../llm/usage-tap.ts";
-import { doubt, MISSING_AWS_KEYS } from "./credential.ts";
+import { MISSING_AWS_KEYS } from "./credential.ts";
 import type { Candidate } from "./model-table.ts";
 import { type Answer, NativeAnswer } from "./native-answer.ts";
 import { CredentialError } from "./renewed.ts";
 import type { Settlement } from "./settlement.ts";
+import type { Target } from "./target.ts";
+import { type AttemptOwner, TargetAttempt } from "./target-attempt.ts";
 import { TargetQueue } from "./target-queue.ts";
 import { TranslatedAnswer } from "./translated-answer.ts";
 import { type PlanEnv, type UpstreamPlan, upstreamRequest } from "./upstream-request.ts";
@@ -28,19 +30,16 @@ export interface RunEnv extends PlanEnv {
   readonly logger: Logger;
 }
 
-/** The provider was asked and reads the prompt, whether anybody waits for its answer or not: the question is charged. */
-const NOTHING_HEARD: TapReport = { usage: undefined, responseModel: undefined, uncountedTokens: 0, complete: false };
-
-export class AiRun implements BackendRun {
+export class AiRun implements BackendRun, AttemptOwner {
   readonly #env: RunEnv;
   readonly #exchange: Exchange;
   readonly #call: BackendCall;
   readonly #llm: LlmCall;
   readonly #targets: TargetQueue;
   readonly #settlement: Settlement;
-  #http: HttpCall | undefined;
-  #answer: Answer | undefined;
-  #over = false;
+  /** The target that is being asked or answers; the one before it is closed when another takes its place. */
+  #attempt: TargetAttempt | undefined;
+  #state: AttemptState = "asked";
 
   constructor(
     env: RunEnv,
@@ -59,7 +58,7 @@ export class AiRun implements BackendRun {
   }
 
   start(): void {
-    if (this.#over) return;
+    if (isOver(this.#state)) return;
     try {
       const planned = this.#targets.take();
       if (planned === undefined) {
@@ -73,21 +72,31 @@ export class AiRun implements BackendRun {
       if (plan === undefined) this.#reply(200, { input_tokens: estimateRequestTokens(this.#llm.bytes) });
       else this.#send(candidate, plan);
     } catch (error) {
-      this.#fail(error);
+      this.fail(error);
     }
   }
 
   abort(): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#http?.abort();
-    if (this.#answer) this.#answer.abort();
-    else if (this.#http) this.#settlement.counted(NOTHING_HEARD);
+    if (!this.#goes("abort")) return;
+    if (this.#attempt) this.#attempt.abandon(this.#settlement);
     else this.#settlement.nothing("aborted");
   }
 
   resume(): void {
-    this.#http?.resume();
+    this.#attempt?.http?.resume();
+  }
+
+  get spareTargets(): number {
+    return this.#targets.left;
+  }
+
+  /** The target that is asked takes too long. */
+  tryNext(reason: string): boolean {
+    const attempt = this.#attempt;
+    if (attempt === undefined || this.#state !== "asked" || !this.hasNext) return false;
+    attempt.http?.abort();
+    this.giveUp(attempt.candidate.target, reason, undefined);
+    return true;
   }
 
   #send(candidate: Candidate, plan: UpstreamPlan): void {
@@ -100,18 +109,18 @@ export class AiRun implements BackendRun {
     else
       sealing
         .then(() => {
-          if (!this.#over) this.#dispatch(candidate, plan, request);
+          if (!isOver(this.#state)) this.#dispatch(candidate, plan, request);
         })
         .catch((error) => {
           if (error instanceof CredentialError) this.#withoutCredential(candidate, error);
-          else this.#fail(error);
+          else this.fail(error);
         });
   }
 
   /** The next target may have a credential that works. */
   #withoutCredential({ target }: Candidate, error: CredentialError): void {
-    if (this.#over) return;
-    if (this.#hasNext) {
+    if (isOver(this.#state)) return;
+    if (this.hasNext) {
       this.#env.logger.warn("trying the next target", {
         target: target.name,
         reason: error.message,
@@ -132,71 +141,16 @@ export class AiRun implements BackendRun {
       return;
     }
     this.#call.attempt(target.display);
-    let answer: Answer | undefined;
-    let given = false;
-    const giveUp = (reason: string, retryAfterSeconds?: number): void => {
-      given = true;
-      this.#http = undefined;
-      target.health.failed(retryAfterSeconds);
-      this.#env.logger.warn("trying the next target", { target: target.name, reason, request: this.#exchange.id });
-      this.start();
-    };
-    const http = target.upstream.send(request, {
-      head: (status, headers) => {
-        if (given || this.#over) return;
-        if (isFailure(status)) {
-          if (this.#hasNext) {
-            // Before the abort, which reports an error at once: one failure must not be given up twice.
-            given = true;
-            http.abort();
-            giveUp(`status ${status}`, retryAfter(headers));
-            return;
-          }
-          target.health.failed(retryAfter(headers));
-        } else target.health.worked();
-        if (status >= 300 && status < 400) {
-          given = true;
-          http.abort();
-          this.#refuse({
-            status: 502,
-            message: "the provider answered with a redirect, which is not followed",
-            code: "upstream_redirect",
-          });
-          return;
-        }
-        if (status < 400) this.#settlement.answered();
-        else if (status === 401 || status === 403) doubt(target.credential);
-        answer = plan.translation
-          ? new TranslatedAnswer(this.#call, plan, plan.translation, this.#settlement, () => http.abort())
-          : new NativeAnswer(this.#call, plan.clientFormat, this.#settlement, plan.hidesUsage);
-        this.#answer = answer;
-        answer.head(status, headers);
-      },
-      data: (chunk) => (answer && !this.#over ? answer.data(chunk) : true),
-      end: (trailers) => {
-        if (given || this.#over) return;
-        this.#over = true;
-        answer?.end(trailers);
-      },
-      error: (error) => {
-        if (given || this.#over) return;
-        if (answer) {
-          this.#over = true;
-          answer.fail(error);
-        } else if (this.#hasNext && error.kind !== "request") giveUp(error.message);
-        else {
-          if (error.kind !== "request") target.health.failed(undefined);
-          this.#fail(error);
-        }
-      },
-    });
-    // The answer of an earlier target must not be resumed any more.
-    if (!given) this.#http = http;
+    const attempt = new TargetAttempt(this, candidate, plan);
+    this.#attempt = attempt;
+    attempt.http = target.upstream.send(request, attempt);
   }
 
-  get #hasNext(): boolean {
+  // FROM THE ATTEMPT AT ONE TARGET
+
+  get hasNext(): boolean {
     try {
-      return this.#targets.hasNext;
+      return this.#targets.left > 0 && this.#targets.hasNext;
     } catch (error) {
       // A defect of ours must not cost the client the answer that there is.
       this.#env.logger.error("the next target cannot be asked", { error: String(error), request: this.#exchange.id });
@@ -204,10 +158,52 @@ export class AiRun implements BackendRun {
     }
   }
 
+  giveUp(target: Target, reason: string, retryAfterSeconds: number | undefined): void {
+    this.#attempt = undefined;
+    target.health.failed(retryAfterSeconds);
+    this.#env.logger.warn("trying the next target", { target: target.name, reason, request: this.#exchange.id });
+    this.start();
+  }
+
+  answerOf(status: number, plan: UpstreamPlan): Answer | undefined {
+    if (!this.#goes("head")) return undefined;
+    if (status < 400) this.#settlement.answered();
+    return plan.translation
+      ? new TranslatedAnswer(this.#call, plan, plan.translation, this.#settlement, this)
+      : new NativeAnswer(this.#call, plan.clientFormat, this.#settlement, plan.hidesUsage);
+  }
+
+  refuseRedirect(): void {
+    this.#refuse({
+      status: 502,
+      message: "the provider answered with a redirect, which is not followed",
+      code: "upstream_redirect",
+    });
+  }
+
+  finish(event: "end" | "error"): boolean {
+    return this.#goes(event);
+  }
+
+  /** The answer cannot be translated any further, and its translator says so. */
+  stop(): void {
+    this.#goes("error");
+    this.#attempt?.http?.abort();
+  }
+
+  fail(error: unknown): void {
+    if (this.#goes("error")) this.lose(error);
+  }
+
+  lose(error: unknown): void {
+    const failure = asCallError(error);
+    this.#settlement.nothing(failure instanceof GatewayError ? failure.code : failure.kind);
+    this.#call.fail(failure);
+  }
+
   /** An answer of ours, in the client's dialect. */
   #reply(status: number, body: Members, headers: Readonly<Record<string, string>> = {}, errorType = ""): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (!this.#goes("head") || !this.#goes("end")) return;
     this.#settlement.nothing(errorType);
     sendJson(this.#call, status, body, headers);
   }
@@ -216,12 +212,12 @@ export class AiRun implements BackendRun {
     this.#reply(error.status, errorBody(this.#llm.dialect.format, error), headers, error.code);
   }
 
-  #fail(error: unknown): void {
-    if (this.#over) return;
-    this.#over = true;
-    const failure = asCallError(error);
-    this.#settlement.nothing(failure instanceof GatewayError ? failure.code : failure.kind);
-    this.#call.fail(failure);
+  /** False if the event means nothing any more. */
+  #goes(event: AttemptEvent): boolean {
+    const next = afterEvent(this.#state, event);
+    if (next === undefined) return false;
+    this.#state = next;
+    return true;
   }
 }
 
@@ -236,15 +232,6 @@ export function sendJson(
   call.head(status, HeaderList.of(headers));
   call.data(bytes);
   call.end();
-}
-
-function isFailure(status: number): boolean {
-  return status === 429 || status >= 500;
-}
-
-function retryAfter(headers: HeaderList): number | undefined {
-  const seconds = Number(headers.get("retry-after"));
-  return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
 }
 
 function asCallError(error: unknown): GatewayError | HttpClientError {

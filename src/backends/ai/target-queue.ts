@@ -30,6 +30,11 @@ export class TargetQueue {
     this.#env = env;
   }
 
+  /** How many may still be asked at most: some may turn out not to understand the client's words. */
+  get left(): number {
+    return this.#candidates.length - this.#next + (this.#planned === undefined ? 0 : 1);
+  }
+
   get hasNext(): boolean {
     return this.#peek() !== undefined;
   }

@@ -37,23 +37,23 @@ export class TranslatedAnswer implements Answer {
   #held: Buffer[] = [];
   #heldBytes = 0;
   #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
-  readonly #stop: () => void;
+  readonly #source: { stop(): void };
   #out: string[] = [];
   #over = false;
 
-  /** `stop` ends the provider's answer when it cannot be translated any further. */
+  /** `source.stop` ends the provider's answer when it cannot be translated any further. */
   constructor(
     call: BackendCall,
     plan: UpstreamPlan,
     translation: Translation,
     settlement: CallSettlement,
-    stop: () => void,
+    source: { stop(): void },
   ) {
     this.#call = call;
     this.#plan = plan;
     this.#translation = translation;
     this.#settlement = settlement;
-    this.#stop = stop;
+    this.#source = source;
   }
 
   head(status: number, headers: HeaderList): void {
@@ -145,7 +145,7 @@ export class TranslatedAnswer implements Answer {
   /** What was translated so far goes out, then the error in the client's dialect; there is no clean end. */
   #breakStream(error: unknown): void {
     this.#over = true;
-    this.#stop();
+    this.#source.stop();
     this.#sendCollected();
     this.#settle(false);
     const known = error instanceof UpstreamAnswerError;
@@ -183,7 +183,7 @@ export class TranslatedAnswer implements Answer {
   #tooLarge(): void {
     this.#over = true;
     this.#held = [];
-    this.#stop();
+    this.#source.stop();
     this.#settle(false);
     const detail = `the provider's answer is larger than ${MAX_ANSWER_BYTES} bytes`;
     this.#call.fail(new GatewayError("backend_response_invalid", { detail }));

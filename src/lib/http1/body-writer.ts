@@ -52,6 +52,7 @@ export function writeBody(
   }
 
   function onEnd(): void {
+    if (isOver) return;
     if (length !== undefined && written !== length) finish(new Error("the body is shorter than its content-length"));
     else {
       if (length === undefined) socket.write("0\r\n\r\n", "latin1");
@@ -72,9 +73,9 @@ export function writeBody(
   body.on("error", onError);
   body.on("close", onClose);
   socket.on("drain", onDrain);
-  // An end that was missed would be waited for in vain.
-  if (body.readableEnded) onEnd();
-  else if (body.destroyed) onClose();
+  // An end that was missed would be waited for in vain. Later, because `done` must not come before the writer is held.
+  if (body.readableEnded) process.nextTick(onEnd);
+  else if (body.destroyed) process.nextTick(onClose);
   return {
     stop() {
       if (isOver) return;

@@ -6,6 +6,7 @@ import { connect as connectTcp, isIP, type LookupFunction, type Socket } from "n
 import { connect as connectTls } from "node:tls";
 import type { Clock } from "../clock.ts";
 import { contain } from "../contain.ts";
+import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
   type HttpCall,
   HttpClientError,
@@ -32,24 +33,7 @@ export interface ConnectionOwner {
   gone(connection: Connection): void;
 }
 
-/** One request on a connection; once it is over, its handle can no longer touch whoever uses the connection next. */
-class Call implements HttpCall {
-  readonly #connection: Connection;
-
-  constructor(connection: Connection) {
-    this.#connection = connection;
-  }
-
-  abort(): void {
-    this.#connection.abort(this);
-  }
-
-  resume(): void {
-    this.#connection.resume(this);
-  }
-}
-
-export class Connection implements ParserEvents {
+export class Connection implements ParserEvents, Carrier {
   /** When it became free; monotonic. */
   idleSinceMs = 0;
   /** How long the server keeps it open, by what its first answer said; undefined if it did not say. */
@@ -57,8 +41,8 @@ export class Connection implements ParserEvents {
   readonly #owner: ConnectionOwner;
   readonly #parser = new ResponseParser(this);
   readonly #socket: Socket;
-  #handler: ResponseHandler | undefined = undefined;
-  #call: Call | undefined = undefined;
+  /** The attempt under way; once it is over, its handle can no longer touch the next one on this connection. */
+  #attempt: HttpAttempt | undefined = undefined;
   /** The response has ended; whether the connection is free is decided when all bytes that came with it were read. */
   #isComplete = false;
   #pending: OutgoingRequest | undefined = undefined;
@@ -91,22 +75,23 @@ export class Connection implements ParserEvents {
   }
 
   send(request: OutgoingRequest, handler: ResponseHandler): HttpCall {
-    const call = new Call(this);
-    this.#call = call;
-    this.#handler = handler;
+    const attempt = new HttpAttempt(this, handler);
+    this.#attempt = attempt;
     this.#isComplete = false;
     if (this.#isConnected) this.#write(request);
     else this.#pending = request;
-    return call;
+    return attempt;
   }
 
   /** Gives the request up: the connection cannot be used again, because its answer may still come. */
-  abort(call: Call): void {
-    if (call === this.#call) this.#fail("aborted", "aborted");
+  stop(attempt: HttpAttempt): void {
+    if (attempt !== this.#attempt) return;
+    this.#attempt = undefined;
+    this.#retire();
   }
 
-  resume(call: Call): void {
-    if (call === this.#call && !this.#isGone) this.#socket.resume();
+  proceed(attempt: HttpAttempt): void {
+    if (attempt === this.#attempt && !this.#isGone) this.#socket.resume();
   }
 
   close(): void {
@@ -118,25 +103,24 @@ export class Connection implements ParserEvents {
     this.#keepAlive = head.keepAlive;
     // A server says the same every time: one look for each connection.
     if (this.#served === 0) this.serverKeepsMs = keptMs(head.headers.get("keep-alive"));
-    this.#handler?.head(head.status, head.headers);
+    this.#attempt?.head(head.status, head.headers);
   }
 
   data(chunk: Buffer): void {
-    if (this.#handler?.data(chunk) === false && !this.#isGone) this.#socket.pause();
+    if (this.#attempt?.data(chunk) === false && !this.#isGone) this.#socket.pause();
   }
 
   end(trailers: string[]): void {
-    const handler = this.#handler;
-    this.#handler = undefined;
-    this.#call = undefined;
+    const attempt = this.#attempt;
+    this.#attempt = undefined;
     this.#answering = false;
     this.#isComplete = true;
-    handler?.end(trailers);
+    attempt?.end(trailers);
   }
 
   upgrade(head: ParsedHead, rest: Buffer): void {
-    const handler = this.#handler;
-    this.#handler = undefined;
+    const attempt = this.#attempt;
+    this.#attempt = undefined;
     this.#isGone = true;
     this.#owner.gone(this);
     this.#socket.removeAllListeners();
@@ -144,7 +128,7 @@ export class Connection implements ParserEvents {
     this.#socket.on("error", ignore);
     this.#socket.pause();
     if (rest.length > 0) this.#socket.unshift(rest);
-    if (handler?.upgraded) handler.upgraded(head.status, head.headers, this.#socket);
+    if (attempt) attempt.upgraded(head.status, head.headers, this.#socket);
     else this.#socket.destroy();
   }
 
@@ -156,7 +140,8 @@ export class Connection implements ParserEvents {
     try {
       text = requestHead(method, path, headers, framing, upgrade);
     } catch (error) {
-      this.#fail("request", (error as Error).message, error as Error);
+      // Later: whoever sends must hold the attempt before it hears of it.
+      process.nextTick(() => this.#fail("request", (error as Error).message, error as Error));
       return;
     }
     this.#parser.expect(method, upgrade !== undefined);
@@ -221,11 +206,10 @@ export class Connection implements ParserEvents {
   }
 
   #fail(kind: HttpClientErrorKind, message: string, cause?: Error): void {
-    const handler = this.#handler;
-    this.#handler = undefined;
-    this.#call = undefined;
+    const attempt = this.#attempt;
+    this.#attempt = undefined;
     this.#retire();
-    handler?.error(new HttpClientError(kind, message, cause));
+    attempt?.fail(new HttpClientError(kind, message, cause));
   }
 
   #retire(): void {

@@ -1,0 +1,250 @@
+/**
+ * Every order of what a carrier and a consumer can do, up to a depth, and long random ones, against a model of a few
+ * lines: what reaches the consumer, and whether the carrier was stopped. The consumer acts inside its callbacks too.
+ */
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import fc from "fast-check";
+import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "./attempt-state.ts";
+import { HeaderList } from "./headers.ts";
+import { type Carrier, HttpAttempt } from "./http-attempt.ts";
+import { HttpClientError } from "./http-client.ts";
+
+const CARRIER = ["head", "data", "end", "error", "upgrade"] as const;
+const CONSUMER = ["abort", "resume"] as const;
+/** What the consumer does inside the next callback, before it returns or instead of that. */
+const INSIDE = ["nothing", "abort", "resume", "throw", "abort+throw", "pause"] as const;
+type Outer = (typeof CARRIER)[number] | (typeof CONSUMER)[number];
+type Inner = (typeof INSIDE)[number];
+/** One event and what the consumer does if it hears of it. */
+type Step = readonly [event: Outer, inside: Inner];
+
+/** Carriers that call back while they are stopped or resumed, as sockets do. */
+type Manner = "quiet" | "error in stop" | "data in proceed" | "end in proceed";
+const MANNERS: readonly Manner[] = ["quiet", "error in stop", "data in proceed", "end in proceed"];
+
+interface Seen {
+  readonly heard: string[];
+  stops: number;
+  proceeds: number;
+  /** What `data` told the carrier, in order. */
+  readonly reading: boolean[];
+}
+
+function run(steps: readonly Step[], manner: Manner): Seen {
+  const seen: Seen = { heard: [], stops: 0, proceeds: 0, reading: [] };
+  let inside: Inner = "nothing";
+  const carrier: Carrier = {
+    stop(one) {
+      seen.stops += 1;
+      if (manner === "error in stop") one.fail(new HttpClientError("response", "closed"));
+    },
+    proceed(one) {
+      seen.proceeds += 1;
+      if (manner === "data in proceed") one.data(Buffer.from("x"));
+      if (manner === "end in proceed") one.end([]);
+    },
+  };
+  const act = (name: string): boolean => {
+    seen.heard.push(name);
+    const now = inside;
+    inside = "nothing";
+    if (now === "abort" || now === "abort+throw") attempt.abort();
+    if (now === "resume") attempt.resume();
+    if (now === "throw" || now === "abort+throw") throw new Error("a defect");
+    return now !== "pause" && now !== "resume";
+  };
+  const attempt = new HttpAttempt(carrier, {
+    head: () => void act("head"),
+    data: () => act("data"),
+    end: () => void act("end"),
+    error: (error) => void act(error.kind === "internal" ? "internal" : "error"),
+    upgraded: () => void act("upgrade"),
+  });
+  for (const [event, then] of steps) {
+    inside = then;
+    if (event === "head") attempt.head(200, new HeaderList());
+    else if (event === "data") seen.reading.push(attempt.data(Buffer.from("x")));
+    else if (event === "end") attempt.end([]);
+    else if (event === "error") attempt.fail(new HttpClientError("response", "broke"));
+    else if (event === "upgrade") attempt.upgraded(101, new HeaderList(), new PassThrough());
+    else if (event === "abort") attempt.abort();
+    else attempt.resume();
+    inside = "nothing";
+  }
+  return seen;
+}
+
+/** The same in plain words, without callbacks: the state, and what an event does to it. */
+function model(steps: readonly Step[], manner: Manner): Seen {
+  const seen: Seen = { heard: [], stops: 0, proceeds: 0, reading: [] };
+  let state: "asked" | "answering" | "over" = "asked";
+
+  const stop = (): void => {
+    if (state === "over") return;
+    state = "over";
+    seen.stops += 1;
+  };
+  const proceed = (): void => {
+    if (state === "over") return;
+    seen.proceeds += 1;
+    if (state !== "answering") return;
+    if (manner === "data in proceed") seen.heard.push("data");
+    if (manner === "end in proceed") {
+      seen.heard.push("end");
+      state = "over";
+    }
+  };
+  /** Returns whether the carrier reads on. */
+  const hear = (name: string, inside: Inner): boolean => {
+    const wasLast = state === "over";
+    seen.heard.push(name);
+    if (inside === "abort" || inside === "abort+throw") stop();
+    if (inside === "resume") proceed();
+    if (inside === "throw" || inside === "abort+throw") {
+      const toldAlready = name === "error" || name === "internal";
+      if (!toldAlready && (wasLast || (state as string) !== "over")) {
+        stop();
+        seen.heard.push("internal");
+      }
+      return true;
+    }
+    return inside !== "pause" || (state as string) === "over";
+  };
+  for (const [event, inside] of steps) {
+    if (event === "abort") stop();
+    else if (event === "resume") {
+      if ((state as string) === "over") continue;
+      seen.proceeds += 1;
+      if (state !== "answering") continue;
+      if (manner === "data in proceed") hear("data", inside);
+      else if (manner === "end in proceed") {
+        state = "over";
+        hear("end", inside);
+      }
+    } else if (event === "head" && state === "asked") {
+      state = "answering";
+      hear("head", inside);
+    } else if (event === "data") seen.reading.push(state === "answering" ? hear("data", inside) : true);
+    else if (event === "end" && state === "answering") {
+      state = "over";
+      hear("end", inside);
+    } else if (event === "upgrade" && state === "asked") {
+      state = "over";
+      hear("upgrade", inside);
+    } else if (event === "error" && state !== "over") {
+      state = "over";
+      hear("error", inside);
+    }
+  }
+  return seen;
+}
+
+/** What must hold whatever the model says. */
+function checkGuarantees({ heard, stops }: Seen, steps: readonly Step[]): void {
+  const last = heard.findIndex((name) => name !== "head" && name !== "data");
+  // After `end` or `upgraded` that threw, the error that reports it is the only thing that may follow.
+  const rest = last < 0 ? [] : heard.slice(last + 1);
+  assert.ok(
+    rest.length === 0 || (rest.length === 1 && rest[0] === "internal"),
+    `${heard} after ${JSON.stringify(steps)}`,
+  );
+  assert.ok(stops <= 1);
+  assert.ok(heard.filter((name) => name === "head").length <= 1);
+}
+
+const silent = (): void => undefined;
+/** The warnings about exceptions that nobody is left to hear of would fill the output. */
+function withoutWarnings(action: () => void): void {
+  const { emitWarning } = process;
+  process.emitWarning = silent;
+  try {
+    action();
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+}
+
+function check(steps: readonly Step[], manner: Manner): void {
+  const seen = run(steps, manner);
+  checkGuarantees(seen, steps);
+  assert.deepEqual(seen, model(steps, manner), `${manner}: ${JSON.stringify(steps)}`);
+}
+
+const ALL_STEPS: Step[] = [
+  ...CARRIER.flatMap((event) => INSIDE.map((inside): Step => [event, inside])),
+  ["abort", "nothing"],
+  ...INSIDE.map((inside): Step => ["resume", inside]),
+];
+const DEPTH = 3;
+
+for (const manner of MANNERS) {
+  test(`every order of ${DEPTH} events, each with everything the consumer may do inside it: ${manner}`, () => {
+    let count = 0;
+    const walk = (steps: readonly Step[]): void => {
+      count += 1;
+      check(steps, manner);
+      if (steps.length < DEPTH) for (const step of ALL_STEPS) walk([...steps, step]);
+    };
+    withoutWarnings(() => walk([]));
+    assert.equal(count, 1 + ALL_STEPS.length + ALL_STEPS.length ** 2 + ALL_STEPS.length ** 3);
+  });
+
+  test(`every order of 5 events after a head, with a quiet consumer: ${manner}`, () => {
+    const quiet: Step[] = [...CARRIER, ...CONSUMER].map((event) => [event, "nothing"]);
+    const walk = (steps: readonly Step[]): void => {
+      check(steps, manner);
+      if (steps.length < 6) for (const step of quiet) walk([...steps, step]);
+    };
+    walk([["head", "nothing"]]);
+  });
+}
+
+test("long random orders keep to the model", () => {
+  const step = fc.constantFrom(...ALL_STEPS);
+  const steps = fc.array(fc.oneof({ weight: 3, arbitrary: fc.constant<Step>(["data", "nothing"]) }, step), {
+    maxLength: 60,
+  });
+  withoutWarnings(() =>
+    fc.assert(
+      fc.property(steps, fc.constantFrom(...MANNERS), (rest, manner) => check([["head", "nothing"], ...rest], manner)),
+      { numRuns: 2_000, seed: 7 },
+    ),
+  );
+});
+
+test("the table: two states that live, three that are final, and no event leads out of a final one", () => {
+  const states: AttemptState[] = ["asked", "answering", "ended", "failed", "abandoned"];
+  const events: AttemptEvent[] = ["head", "data", "end", "upgrade", "error", "abort"];
+  const table = Object.fromEntries(
+    states.map((state) => [state, events.map((event) => afterEvent(state, event) ?? "-").join(" ")]),
+  );
+  assert.deepEqual(table, {
+    asked: "answering - - ended failed abandoned",
+    answering: "- answering ended - failed abandoned",
+    ended: "- - - - - -",
+    failed: "- - - - - -",
+    abandoned: "- - - - - -",
+  });
+  assert.deepEqual(states.filter(isOver), ["ended", "failed", "abandoned"]);
+});
+
+test("an upgrade that nobody takes is closed", () => {
+  for (const before of ["abort", "no handler"]) {
+    const attempt = new HttpAttempt(
+      { stop: silent, proceed: silent },
+      {
+        head: silent,
+        data: () => true,
+        end: silent,
+        error: silent,
+        ...(before === "abort" ? { upgraded: silent } : {}),
+      },
+    );
+    if (before === "abort") attempt.abort();
+    const socket = new PassThrough();
+    attempt.upgraded(101, new HeaderList(), socket);
+    assert.ok(socket.destroyed);
+  }
+});
