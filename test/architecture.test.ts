@@ -55,6 +55,32 @@ test("the checker finds a file without a header", () => {
   ]);
 });
 
+const round: [name: string, forth: string, back: string][] = [
+  ["two files that need each other", 'import { b } from "./b.ts";\n', 'import { a } from "./a.ts";\n'],
+  ["a type that goes back", 'import { b } from "./b.ts";\n', 'import type { A } from "./a.ts";\n'],
+  ["a lazy way back", 'import { b } from "./b.ts";\n', 'const a = await import("./a.ts");\n'],
+];
+for (const [name, forth, back] of round) {
+  test(`the checker finds ${name}`, () => {
+    const files = [
+      { path: "src/core/a.ts", text: HEADER + forth },
+      { path: "src/core/b.ts", text: HEADER + back },
+    ];
+    assert.deepEqual(brokenRules(files), ["a circle of imports: src/core/a.ts → src/core/b.ts → src/core/a.ts"]);
+  });
+}
+
+test("the checker finds a circle of three once, and not the file that leads to it", () => {
+  const imports = { start: "a", a: "b", b: "c", c: "a" };
+  const files = Object.entries(imports).map(([name, target]) => ({
+    path: `src/core/${name}.ts`,
+    text: `${HEADER}import { x } from "./${target}.ts";\n`,
+  }));
+  assert.deepEqual(brokenRules(files), [
+    "a circle of imports: src/core/a.ts → src/core/b.ts → src/core/c.ts → src/core/a.ts",
+  ]);
+});
+
 const right: [name: string, path: string, text: string][] = [
   ["an import from below", "src/pipeline/a.ts", 'import { b } from "../core/b.ts";\n'],
   ["an import of a neighbour", "src/core/a.ts", 'import { b } from "./b.ts";\n'],

@@ -7,7 +7,8 @@ import { StringDecoder } from "node:string_decoder";
 import { z } from "zod";
 import type { Clock } from "../lib/clock.ts";
 import { HeaderList, isHeaderName, isHeaderValue } from "../lib/headers.ts";
-import { type HttpCall, openHttpPool } from "../lib/http-client.ts";
+import type { HttpCall } from "../lib/http-client.ts";
+import { openHttpPool } from "../lib/http-pool.ts";
 import { type AdminEndpoint, type AdminSink, textAnswer } from "./endpoint.ts";
 
 export interface ListenerAddress {

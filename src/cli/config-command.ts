@@ -4,8 +4,9 @@
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../admin/paths.ts";
 import { CliError, usageError } from "./cli-error.ts";
+import { openTarget } from "./open-target.ts";
 import { table } from "./table.ts";
-import { openTarget, type TargetFlags } from "./target.ts";
+import type { TargetFlags } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
 
 const MAX_FILE_BYTES = 64 * 1024 * 1024;

@@ -3,7 +3,8 @@
  */
 import { ADMIN_PATHS } from "../admin/paths.ts";
 import { CliError } from "./cli-error.ts";
-import { openTarget, type TargetFlags } from "./target.ts";
+import { openTarget } from "./open-target.ts";
+import type { TargetFlags } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
 
 /** A field that each answer has. */

@@ -6,7 +6,8 @@ import { dirname, resolve } from "node:path";
 import { ADMIN_PATHS } from "../admin/paths.ts";
 import { createFile, replaceFile } from "../lib/replace-file.ts";
 import { CliError, usageError } from "./cli-error.ts";
-import { openTarget, type TargetFlags } from "./target.ts";
+import { openTarget } from "./open-target.ts";
+import type { TargetFlags } from "./target.ts";
 import type { Terminal } from "./terminal.ts";
 
 export const DEFAULT_SECONDS = 30;

@@ -4,8 +4,9 @@
 import { ADMIN_PATHS } from "../admin/paths.ts";
 import type { RequestDetail, RequestRecord } from "../trace/request-record.ts";
 import { usageError } from "./cli-error.ts";
+import { openTarget } from "./open-target.ts";
 import { table } from "./table.ts";
-import { openTarget, type TargetFlags } from "./target.ts";
+import type { TargetFlags } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
 import { plainLine } from "./trace-text.ts";
 

@@ -4,9 +4,8 @@
  */
 import type { Command } from "commander";
 import { DEFAULT_ADMIN_PORT } from "../admin/paths.ts";
-import { type AdminClient, createAdminClient } from "./admin-client.ts";
+import type { AdminClient } from "./admin-client.ts";
 import { usageError } from "./cli-error.ts";
-import type { Terminal } from "./terminal.ts";
 
 export interface TargetFlags {
   readonly local?: boolean;
@@ -32,22 +31,6 @@ export function withTarget(command: Command): Command {
     .option("-n, --namespace <name>", "namespace of a target in a cluster")
     .option("-k, --kubeconfig <file>", "kubeconfig for a target in a cluster")
     .option("--context <name>", "context of the kubeconfig");
-}
-
-export async function openTarget(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<Target> {
-  const adminPort = portOf("--admin-port", flags.adminPort ?? String(DEFAULT_ADMIN_PORT));
-  if (name !== undefined) {
-    if (flags.local) throw usageError("--local does not go with a target; leave out one of them");
-    if (flags.adminSocket !== undefined) throw usageError("--admin-socket does not go with a target in a cluster");
-    const { openClusterTarget } = await import("./cluster-target.ts");
-    return openClusterTarget(name, adminPort, flags, terminal);
-  }
-  const admin = createAdminClient(
-    flags.adminSocket === undefined
-      ? { display: `127.0.0.1:${adminPort}`, port: adminPort }
-      : { display: `unix:${flags.adminSocket}`, socketPath: flags.adminSocket },
-  );
-  return { admin, listenerPort: (port) => Promise.resolve(port) };
 }
 
 export function portOf(flag: string, text: string): number {

@@ -4,8 +4,9 @@
 import { ADMIN_PATHS } from "../admin/paths.ts";
 import { usageError } from "./cli-error.ts";
 import type { ConfigDump } from "./config-command.ts";
+import { openTarget } from "./open-target.ts";
 import { table } from "./table.ts";
-import { openTarget, type TargetFlags } from "./target.ts";
+import type { TargetFlags } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
 
 export interface TargetsFlags extends TargetFlags {

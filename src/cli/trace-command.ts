@@ -3,14 +3,15 @@
  * as a plain list, or in the terminal UI. Experimental, like the trace itself (spec 9).
  */
 import { randomBytes } from "node:crypto";
-import type { TraceEvent } from "../trace/events.ts";
 import { CliError, usageError } from "./cli-error.ts";
 import { curlCommand, parseCurlArguments } from "./curl-arguments.ts";
+import { openTarget } from "./open-target.ts";
 import { type ProgramOptions, runProgram } from "./run-program.ts";
-import { openTarget, portOf, type Target, type TargetFlags } from "./target.ts";
+import { portOf, type Target, type TargetFlags } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
 import { openTrace, rawLine, readTraceFile } from "./trace-source.ts";
 import { plainLine } from "./trace-text.ts";
+import type { TraceView } from "./trace-view.ts";
 
 export interface TraceFlags extends TargetFlags {
   readonly raw?: boolean;
@@ -68,14 +69,6 @@ function checkFlags(name: string | undefined, flags: TraceFlags, request: readon
     throw usageError("--expression and --count wait for requests; leave them out to send one");
   if (flags.count !== undefined && !(/^\d{1,4}$/.test(flags.count) && Number(flags.count) >= 1))
     throw usageError(`invalid --count ${flags.count}: a number from 1 to 1000`);
-}
-
-/** Where events go while they come. */
-export interface TraceView {
-  event(event: TraceEvent): void;
-  status(text: string): void;
-  /** Resolves when the user has seen enough; a list has nobody to wait for. */
-  readonly closed: Promise<void>;
 }
 
 async function show(

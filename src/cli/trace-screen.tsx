@@ -7,11 +7,11 @@ import { Box, render, Text, useApp, useInput, useStdout } from "ink";
 import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
 import type { Severity, TraceEvent } from "../trace/events.ts";
 import { breakLines } from "./text-width.ts";
-import type { TraceView } from "./trace-command.ts";
 import { type DetailLine, diffLines, eventLines, type Format, snapshotLines } from "./trace-details.ts";
 import { clamp, type Mode, START, step } from "./trace-navigation.ts";
 import { createTraceStore, type TraceStore } from "./trace-store.ts";
 import { duration, labelOf, summaryOf } from "./trace-text.ts";
+import type { TraceView } from "./trace-view.ts";
 import { barsOf, drawBars } from "./waterfall.ts";
 
 /** What a terminal without a size (a pipe, a test) is taken for. */

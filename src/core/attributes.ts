@@ -3,15 +3,44 @@
  * so that an expression pays only for what it reads; an absent one is undefined, which CEL sees as an empty map.
  */
 import { celHeaders } from "../cel/headers.ts";
+import type { HeaderList } from "../lib/headers.ts";
 import type { Trace } from "../trace/trace.ts";
-import { type Exchange, pathAndQuery } from "./exchange.ts";
+import { pathAndQuery } from "./request-path.ts";
 
 const ENV = Object.freeze({});
 
-export class Attributes {
-  readonly #exchange: Exchange;
+/** The part of an exchange that expressions may read; whatever is not named here stays hidden from them. */
+export interface ReadableExchange {
+  readonly request: {
+    readonly method: string;
+    readonly scheme: string;
+    readonly host: string;
+    readonly path: string;
+    readonly query: string;
+    readonly version: string;
+    readonly headers: HeaderList;
+    readonly body: { readonly kind: "none" | "stream" } | { readonly kind: "bytes"; readonly bytes: Buffer };
+  };
+  readonly response: { readonly status: number; readonly headers: HeaderList; readonly body?: Buffer } | undefined;
+  readonly startedAt: number;
+  readonly source: { readonly address: string; readonly port: number };
+  readonly facts: {
+    readonly jwt?: object;
+    readonly apiKey?: object;
+    readonly basicAuth?: object;
+    readonly llm?: object;
+    readonly mcp?: object;
+    readonly backend?: object;
+  };
+  readonly listener: string;
+  readonly route: string | undefined;
+  readonly trace: Trace | undefined;
+}
 
-  constructor(exchange: Exchange) {
+export class Attributes {
+  readonly #exchange: ReadableExchange;
+
+  constructor(exchange: ReadableExchange) {
     this.#exchange = exchange;
   }
 

@@ -239,7 +239,3 @@ export function forkRequest(request: GatewayRequest): GatewayRequest {
     body: request.body,
   };
 }
-
-export function pathAndQuery(request: GatewayRequest): string {
-  return request.query === "" ? request.path : `${request.path}?${request.query}`;
-}

@@ -26,3 +26,7 @@ export function hasEncodedSeparator(path: string): boolean {
 export function withSeparatorsDecoded(path: string): string {
   return path.replace(/%(?:2f|5c)/gi, "/");
 }
+
+export function pathAndQuery({ path, query }: { readonly path: string; readonly query: string }): string {
+  return query === "" ? path : `${path}?${query}`;
+}

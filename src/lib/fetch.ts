@@ -5,7 +5,8 @@
  */
 import type { Clock } from "./clock.ts";
 import { HeaderList } from "./headers.ts";
-import { type HttpPool, openHttpPool, type TlsOptions } from "./http-client.ts";
+import type { HttpPool, TlsOptions } from "./http-client.ts";
+import { openHttpPool } from "./http-pool.ts";
 
 export interface FetchRequest {
   readonly url: string;

@@ -3,11 +3,12 @@
  * one, and what they report comes under the client's names and the client's subscription.
  */
 import { type Call, NOTHING_RUNS, type Running } from "./call.ts";
+import { editedRequest } from "./edited-request.ts";
 import { asServerMessage, INVALID_PARAMS, type ServerMessage } from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
 import { withSubscription } from "./modern-text.ts";
 import type { Names } from "./names.ts";
-import { editedRequest, renamedNotification } from "./rewrite-names.ts";
+import { renamedNotification } from "./rewrite-names.ts";
 import { acknowledgement, filterOf, isEmpty, type SubscriptionFilter } from "./subscription-filter.ts";
 import type { Upstream } from "./upstream.ts";
 

@@ -6,6 +6,7 @@
 import type { McpAccess } from "../core/exchange.ts";
 import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "./access.ts";
 import { type Call, type Failure, NOTHING_RUNS, type Running } from "./call.ts";
+import { editedRequest } from "./edited-request.ts";
 import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "./era.ts";
 import { discoverResult, fanOutListen } from "./fan-out-listen.ts";
 import { gather, type Part, type PartOutcome } from "./gather.ts";
@@ -34,7 +35,7 @@ import {
 import { asModernResult } from "./modern-text.ts";
 import { NameIndex } from "./name-index.ts";
 import type { Names } from "./names.ts";
-import { editedRequest, renamedItem, renamedNotification, renamedRequest, renamedResult } from "./rewrite-names.ts";
+import { renamedItem, renamedNotification, renamedRequest, renamedResult } from "./rewrite-names.ts";
 import { type Router, type RouterOutcome, refusal } from "./router.ts";
 import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "./upstream.ts";

@@ -2,10 +2,10 @@
  * What a message of the modern era has that a legacy one has not: the envelope in a request's `_meta`, and the
  * type, cache hints and identity in a result. Added and taken away in place.
  */
+import { editedRequest } from "./edited-request.ts";
 import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO, SUBSCRIPTION_ID } from "./era.ts";
 import { type ClientRequest, edited, type ServerMessage } from "./json-rpc.ts";
 import { type Edit, find, insertMembers, member, removeMembers, splice } from "./json-text.ts";
-import { editedRequest } from "./rewrite-names.ts";
 
 /** Results that carry how long they may be kept (2026-07-28, caching). */
 const CACHEABLE: ReadonlySet<string> = new Set([

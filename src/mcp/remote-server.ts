@@ -3,13 +3,8 @@
  * Nothing of the client's request is among them unless the configuration names it.
  */
 import { HeaderList } from "../lib/headers.ts";
-import {
-  type HttpCall,
-  type HttpClientError,
-  type HttpPool,
-  openHttpPool,
-  type TlsOptions,
-} from "../lib/http-client.ts";
+import type { HttpCall, HttpClientError, HttpPool, TlsOptions } from "../lib/http-client.ts";
+import { openHttpPool } from "../lib/http-pool.ts";
 import { createSseParser, type SseEvent, type SseParser } from "../lib/sse.ts";
 import { withoutSecrets } from "../trace/redact.ts";
 

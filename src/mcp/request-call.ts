@@ -7,14 +7,19 @@ import type { Linked } from "../lib/linked-list.ts";
 import type { Call, Failure, Question, Running } from "./call.ts";
 import type { EventStream } from "./event-stream.ts";
 import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "./json-rpc.ts";
-import type { Session } from "./session.ts";
+
+/** The session that a request belongs to, as far as the request needs it. */
+export interface CallOwner {
+  ask(question: Question, stream: EventStream): void;
+  finished(call: RequestCall): void;
+}
 
 export class RequestCall implements Call, Linked<RequestCall> {
   next: RequestCall | undefined = undefined;
   previous: RequestCall | undefined = undefined;
   readonly request: ClientRequest;
   readonly headers: HeaderList | undefined;
-  readonly #session: Session;
+  readonly #session: CallOwner;
   readonly #stream: EventStream;
   readonly #group: { left: number };
   running: Running | undefined = undefined;
@@ -23,7 +28,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
   /** `group` counts the requests of the same POST: the stream ends with the last. */
   constructor(
     request: ClientRequest,
-    session: Session,
+    session: CallOwner,
     stream: EventStream,
     group: { left: number },
     headers: HeaderList | undefined,

@@ -3,6 +3,7 @@
  * notifications. Everything else of a message stays as its sender wrote it.
  */
 import { LISTS, type NamedKind } from "./access.ts";
+import { editedRequest } from "./edited-request.ts";
 import { type ClientRequest, edited, type ServerMessage } from "./json-rpc.ts";
 import { type Edit, elements, find, member, type Span, slice, splice } from "./json-text.ts";
 import { NAMED_BY, REFERENCES } from "./message-rules.ts";
@@ -18,18 +19,6 @@ export function renamedRequest(request: ClientRequest, name: string): ClientRequ
   if (!span) return request;
   const renamed = member === undefined ? { ref: { ...ref, [path[1] as string]: name } } : { [member]: name };
   return editedRequest(request, [{ ...span, text: JSON.stringify(name) }], { ...params, ...renamed });
-}
-
-export function editedRequest(request: ClientRequest, edits: readonly Edit[], params = request.params): ClientRequest {
-  let shift = 0;
-  for (const edit of edits) if (edit.end <= request.idStart) shift += edit.text.length - (edit.end - edit.start);
-  return {
-    ...request,
-    text: splice(request.text, edits),
-    idStart: request.idStart + shift,
-    idEnd: request.idEnd + shift,
-    params,
-  };
 }
 
 /** One item of a list, as the client shall see it. */

@@ -1,9 +1,10 @@
 /**
  * What a modern client wants to hear about (`subscriptions/listen`), and which notification it is.
  */
+
+import { editedRequest } from "./edited-request.ts";
 import type { ClientRequest } from "./json-rpc.ts";
 import { find } from "./json-text.ts";
-import { editedRequest } from "./rewrite-names.ts";
 import type { ServerAbout } from "./upstream.ts";
 
 export interface SubscriptionFilter {

@@ -64,7 +64,36 @@ const KEBAB = /^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.test)?\.tsx?$/;
 
 /** Everything that breaks a rule, one line each. */
 export function brokenRules(files: readonly SourceFile[]): string[] {
-  return files.flatMap((file) => [...importRules(file), ...doorRules(file), ...formRules(file)]);
+  return [
+    ...files.flatMap((file) => [...importRules(file), ...doorRules(file), ...formRules(file)]),
+    ...circles(files),
+  ];
+}
+
+/**
+ * Files that import each other, directly or around a corner. Types and lazy imports count: one can neither be read
+ * nor be moved without the other. Each circle is told once, as the way round it.
+ */
+function circles(files: readonly SourceFile[]): string[] {
+  const imports = new Map(
+    files
+      .filter(({ path }) => !isTest(path))
+      .map(({ path, text }) => [path, importsOf(path, text).map(({ target }) => target)]),
+  );
+  const found: string[] = [];
+  const done = new Set<string>();
+  const way: string[] = [];
+  const follow = (path: string): void => {
+    const start = way.indexOf(path);
+    if (start >= 0) found.push(`a circle of imports: ${[...way.slice(start), path].join(" → ")}`);
+    if (start >= 0 || done.has(path)) return;
+    way.push(path);
+    for (const target of imports.get(path) ?? []) follow(target);
+    way.pop();
+    done.add(path);
+  };
+  for (const path of imports.keys()) follow(path);
+  return found;
 }
 
 function isTest(path: string): boolean {

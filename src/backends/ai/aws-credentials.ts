@@ -5,22 +5,9 @@
  * `credential_process` and roles assumed through profiles.
  */
 import { readFileSync } from "node:fs";
-import type { Clock } from "../../lib/clock.ts";
-import type { Fetch } from "../../lib/fetch.ts";
+import type { AwsKeys, AwsSourceOptions, Variables } from "./aws-keys.ts";
 import { containerKeys, instanceKeys, webIdentityKeys } from "./aws-remote-keys.ts";
-import type { AwsKeys } from "./credential.ts";
 import type { Lease } from "./renewed.ts";
-
-export type Variables = Readonly<Record<string, string | undefined>>;
-
-export interface AwsSourceOptions {
-  /** A profile of the shared credentials file: then only that is looked at. */
-  readonly profile: string | undefined;
-  readonly region: string;
-  readonly variables: Variables;
-  readonly clock: Clock;
-  readonly fetch: Fetch;
-}
 
 export const AWS_SOURCES =
   "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile in the shared credentials file, AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN, a container's role (AWS_CONTAINER_CREDENTIALS_*_URI) or an instance's role";

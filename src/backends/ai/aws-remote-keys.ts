@@ -6,8 +6,7 @@
 import { readFileSync } from "node:fs";
 import type { FetchRequest } from "../../lib/fetch.ts";
 import { isMembers, type Members, parseMembers } from "../../llm/json.ts";
-import type { AwsSourceOptions } from "./aws-credentials.ts";
-import type { AwsKeys } from "./credential.ts";
+import type { AwsKeys, AwsSourceOptions } from "./aws-keys.ts";
 import type { Lease } from "./renewed.ts";
 
 const TIMEOUT_MS = 5_000;

@@ -6,7 +6,7 @@ import { createHash, createHmac, type Hash, type Hmac } from "node:crypto";
 import type { Clock } from "../../lib/clock.ts";
 import { exportsOf } from "../../lib/exports-of.ts";
 import type { HeaderList } from "../../lib/headers.ts";
-import type { AwsKeys } from "./credential.ts";
+import type { AwsKeys } from "./aws-keys.ts";
 import type { Renewed } from "./renewed.ts";
 
 export interface SignedRequest {

@@ -12,14 +12,9 @@ import type { LlmError } from "../../llm/error-shape.ts";
 import type { CredentialForm } from "../../llm/provider.ts";
 import type { AuthConfig } from "./auth-schema.ts";
 import { AWS_SOURCES, obtainAwsKeys } from "./aws-credentials.ts";
+import type { AwsKeys } from "./aws-keys.ts";
 import { type GoogleTokenSource, googleKeySource, googleMetadataSource } from "./google-token.ts";
 import { createRenewed, fixedValue, type Renewed } from "./renewed.ts";
-
-export interface AwsKeys {
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-  readonly sessionToken?: string | undefined;
-}
 
 export type Credential =
   | { readonly kind: "key"; read(): string }

@@ -4,7 +4,8 @@
  */
 import type { BackendEnv } from "../../core/backend.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { type HttpTarget, openHttpPool } from "../../lib/http-client.ts";
+import type { HttpTarget } from "../../lib/http-client.ts";
+import { openHttpPool } from "../../lib/http-pool.ts";
 import type { Provider } from "../../llm/provider.ts";
 import { anthropic } from "../../llm/providers/anthropic.ts";
 import { azure } from "../../llm/providers/azure.ts";

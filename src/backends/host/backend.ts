@@ -5,9 +5,11 @@
 import type { Duplex } from "node:stream";
 import { z } from "zod";
 import { type Backend, type BackendCall, type BackendRun, defineBackend } from "../../core/backend.ts";
-import { type Exchange, type GatewayRequest, pathAndQuery } from "../../core/exchange.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import { pathAndQuery } from "../../core/request-path.ts";
 import type { HeaderList } from "../../lib/headers.ts";
-import { type HttpClientError, type HttpPool, openHttpPool, type ResponseHandler } from "../../lib/http-client.ts";
+import type { HttpClientError, HttpPool, ResponseHandler } from "../../lib/http-client.ts";
+import { openHttpPool } from "../../lib/http-pool.ts";
 import { parseAddress } from "./address.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
