@@ -1,6 +1,6 @@
 /**
  * Puts the UI together: its files, its own endpoints below `/ui/api/`, and what a copy of it on a gateway may read.
- * Everything is asked for when it is needed, so that the composition root can make this before anything else.
+ * The copy is made before the configuration that serves it; the endpoint after everything that it shows.
  */
 import { openUiFiles, uiFolderNear } from "../backends/ui/files.ts";
 import type { UiSource } from "../backends/ui/source.ts";
@@ -20,57 +20,57 @@ import { tokenEndpoint } from "./ui-token.ts";
 
 export interface UiParts {
   readonly version: string;
+  /** `import.meta.url` of the composition root: `dist/ui` is looked for near it. */
+  readonly moduleUrl: string;
+  /** The admin interface's; asked when a page is served. */
+  endpoints(): readonly AdminEndpoint[];
+}
+
+export interface UiEndpointParts {
   readonly clock: Clock;
   readonly environment: Environment;
   readonly fetch: Fetch;
-  /** `import.meta.url` of the composition root: `dist/ui` is looked for near it. */
-  readonly moduleUrl: string;
-  redaction(): Redaction;
+  readonly redaction: Redaction;
+  readonly mayEdit: boolean;
   /** The configuration's sources as they are now. */
   read(): readonly SourceText[];
-  mayEdit(): boolean;
-  endpoints(): readonly AdminEndpoint[];
   listeners(): readonly Listener[];
   /** The ports that listeners really have. */
   ports(): ReadonlyMap<string, number>;
 }
 
 export interface Ui {
-  /** For the admin interface. */
-  endpoint(): AdminEndpoint;
   /** For the copy on a gateway. */
   readonly source: UiSource;
+  /** For the admin interface. */
+  endpoint(parts: UiEndpointParts): AdminEndpoint;
 }
 
-export function createUi(parts: UiParts): Ui {
-  const files = openUiFiles(uiFolderNear(parts.moduleUrl));
-  const { version, endpoints } = parts;
-  const listener = (name: string): ListenerAddress | undefined => {
-    const found = parts.listeners().find((one) => one.name === name);
-    const port = parts.ports().get(name);
-    if (!found || port === undefined) return undefined;
-    return { protocol: found.protocol === "HTTPS" ? "https" : "http", host: reachable(found.address), port };
-  };
+export function createUi({ version, moduleUrl, endpoints }: UiParts): Ui {
+  const files = openUiFiles(uiFolderNear(moduleUrl));
   return {
-    endpoint: () =>
-      uiEndpoint({
+    source: uiSource({ version, files, endpoints }),
+    endpoint(parts) {
+      const { clock, fetch, redaction, mayEdit, read } = parts;
+      const listener = (name: string): ListenerAddress | undefined => {
+        const found = parts.listeners().find((one) => one.name === name);
+        const port = parts.ports().get(name);
+        if (!found || port === undefined) return undefined;
+        return { protocol: found.protocol === "HTTPS" ? "https" : "http", host: reachable(found.address), port };
+      };
+      return uiEndpoint({
         version,
         files,
         endpoints,
-        mayEdit: parts.mayEdit(),
+        mayEdit,
         own: [
-          callEndpoint({ clock: parts.clock, listener }),
-          tokenEndpoint({ fetch: parts.fetch, listener }),
+          callEndpoint({ clock, listener }),
+          tokenEndpoint({ fetch, listener }),
           matchingEndpoint(endpoints),
-          ...uiConfigEndpoints({
-            read: parts.read,
-            preview: createPreview(parts),
-            redaction: parts.redaction(),
-            mayEdit: parts.mayEdit(),
-          }),
+          ...uiConfigEndpoints({ read, preview: createPreview(parts), redaction, mayEdit }),
         ],
-      }),
-    source: uiSource({ version, files, endpoints }),
+      });
+    },
   };
 }
 

@@ -3,7 +3,9 @@
  */
 import { writeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { type App, StartError, startApp, validateOnly } from "../app.ts";
+import { StartError } from "../app/start-error.ts";
+import { validateOnly } from "../app/validate.ts";
+import { type App, startApp } from "../app.ts";
 import { defaultConfig, thingsToTry } from "../config/default-config.ts";
 import { defaultListenHint } from "../config/default-listen-hint.ts";
 import { processEnvironment } from "../config/env.ts";

@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { AdminAddress } from "../admin/address.ts";
+import type { AdminEndpoint } from "../admin/endpoint.ts";
+import { openAdminAddresses } from "./admin-addresses.ts";
+import type { Loaded } from "./config-loader.ts";
+import { StartError } from "./start-error.ts";
+
+const all: AdminEndpoint[] = [{ path: "/everything", doc: "All." }];
+const statistics: AdminEndpoint[] = [{ path: "/metrics", doc: "Numbers." }];
+
+function setUp(process: { adminAddr?: string; statsAddr?: string }, defaultAdminAddr?: string, failing?: string) {
+  const log: string[] = [];
+  const open = async (address: AdminAddress, endpoints: readonly AdminEndpoint[], audience: string) => {
+    if (audience === failing) throw Object.assign(new Error("bind"), { code: "EADDRINUSE" });
+    const where = address.kind === "tcp" ? `${address.hosts.join("+")}:${address.port}` : address.kind;
+    log.push(`open ${where} for ${audience}: ${endpoints.map(({ path }) => path).join(" ")}`);
+    const url = address.kind === "off" ? undefined : `http://${audience}`;
+    return { url, port: undefined, close: () => void log.push(`close ${audience}`) };
+  };
+  const config = {
+    process: process as Loaded["process"],
+    processWrittenAt: (field: string) => `config.yaml:2:3: config.${field}`,
+  };
+  return { log, parts: { config, defaultAdminAddr, endpoints: all, statistics, open } };
+}
+
+test("operators see everything, scrapers the statistics", async () => {
+  const { log, parts } = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "0.0.0.0:2" });
+  const addresses = await openAdminAddresses(parts);
+  assert.equal(addresses.adminUrl, "http://operators");
+  addresses.close();
+  assert.deepEqual(log, [
+    "open 127.0.0.1:1 for operators: /everything",
+    "open 0.0.0.0:2 for scrapers: /metrics",
+    "close operators",
+    "close scrapers",
+  ]);
+});
+
+test("without an address of its own there is none for scrapers; the configuration goes before the default", async () => {
+  const byDefault = setUp({}, "127.0.0.1:0");
+  await openAdminAddresses(byDefault.parts);
+  assert.deepEqual(byDefault.log, ["open 127.0.0.1:0 for operators: /everything"]);
+  const off = setUp({ adminAddr: "off" }, "127.0.0.1:0");
+  assert.equal((await openAdminAddresses(off.parts)).adminUrl, undefined);
+});
+
+test("an address that cannot be bound is named with its place, and none stays open", async () => {
+  const admin = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "127.0.0.1:2" }, undefined, "operators");
+  await assert.rejects(openAdminAddresses(admin.parts), (error) => {
+    assert.ok(error instanceof StartError);
+    assert.match(error.message, /^config\.yaml:2:3: config\.adminAddr: cannot listen on 127\.0\.0\.1:1: /);
+    return true;
+  });
+  assert.deepEqual(admin.log, []);
+  const stats = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "127.0.0.1:2" }, undefined, "scrapers");
+  await assert.rejects(openAdminAddresses(stats.parts), /config\.statsAddr: cannot listen on 127\.0\.0\.1:2: /);
+  assert.equal(stats.log.at(-1), "close operators");
+});

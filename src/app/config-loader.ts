@@ -1,0 +1,83 @@
+/**
+ * Reads and compiles the configuration, at the start and for each reload, with the same doors. It remembers which
+ * other files (keys, certificates) the last attempt read, so that the watcher looks at them too.
+ */
+import type { UiSource } from "../backends/ui/source.ts";
+import type { Generation } from "../config/living.ts";
+import { type Prepared, prepareConfig } from "../config/prepare.ts";
+import type { Sources } from "../config/sources.ts";
+import type { Redaction } from "../trace/redact.ts";
+import type { Doors } from "./doors.ts";
+import { asStartError, StartError } from "./start-error.ts";
+
+/** A configuration that can serve. */
+export type Loaded = Extract<Prepared, { ok: true }>;
+
+export interface FirstLoad {
+  readonly config: Loaded;
+  /** All that it was made of, by which a later change is noticed. */
+  readonly content: string;
+  /** The listeners serve it: what it opened stays. */
+  serves(): void;
+  /** The gateway ends: what it opened is closed, unless it serves and others have it in hand. */
+  discard(): void;
+}
+
+export interface ConfigLoader {
+  /** At the start; throws StartError. */
+  first(): FirstLoad;
+  /** Beside a running one; throws when the sources cannot be read. */
+  next(generation: Generation, before: Loaded): Prepared;
+  /** Every path to look at now. */
+  paths(): string[];
+  content(): string;
+}
+
+export function createConfigLoader(doors: Doors, sources: Sources, uiSource: UiSource): ConfigLoader {
+  const { clock, environment, logger, tasks, metrics, limits } = doors;
+  const readFiles = new Set<string>();
+  const content = (): string => sources.content(readFiles);
+  const prepare = (generation: Generation, redaction: Redaction | undefined, before?: Loaded): Prepared => {
+    readFiles.clear();
+    const context = {
+      clock,
+      environment,
+      fetch: doors.fetcher.fetch,
+      logger,
+      tasks,
+      metrics,
+      limits,
+      redaction,
+      generation,
+      internals: { uiSource },
+      fileRead: (path: string) => void readFiles.add(path),
+    };
+    return prepareConfig(sources.read(), context, before);
+  };
+  return {
+    first() {
+      const generation = doors.living.begin();
+      try {
+        const config = prepare(generation, undefined);
+        if (!config.ok) throw new StartError(config.problems);
+        return { config, content: content(), ...settled(generation) };
+      } catch (error) {
+        generation.discard();
+        throw asStartError(error);
+      }
+    },
+    next: (generation, before) => prepare(generation, before.redaction, before),
+    paths: () => [...sources.paths(), ...readFiles],
+    content,
+  };
+}
+
+/** A generation is committed or discarded, and only once. */
+function settled(generation: Generation): Pick<FirstLoad, "serves" | "discard"> {
+  let isOpen = true;
+  const once = (settle: () => void) => (): void => {
+    if (isOpen) settle();
+    isOpen = false;
+  };
+  return { serves: once(generation.commit), discard: once(generation.discard) };
+}

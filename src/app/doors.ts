@@ -1,0 +1,62 @@
+/**
+ * The doors of the process, opened before anything else: output, metrics, tasks, outgoing HTTP, and the living things
+ * that outlive a reload. Everything built later gets them passed in.
+ */
+import type { Environment } from "../config/env.ts";
+import { createLivingThings, type LivingThings } from "../config/living.ts";
+import { createLimitRegistry } from "../core/limit-registry.ts";
+import type { LimitRegistry } from "../core/policy.ts";
+import type { Clock } from "../lib/clock.ts";
+import { type Fetcher, openFetcher } from "../lib/fetch.ts";
+import { type LogFilter, parseLogFilter } from "../lib/log-filter.ts";
+import type { LogOutput } from "../lib/log-output.ts";
+import { createLogging, type Logger, type Logging } from "../lib/logger.ts";
+import { createMetrics, type Metrics } from "../lib/metrics.ts";
+import { createTasks, type Tasks } from "../lib/tasks.ts";
+import { createUnexpectedErrors, type UnexpectedErrors } from "../lib/unexpected-errors.ts";
+import { StartError } from "./start-error.ts";
+
+export interface Doors {
+  readonly clock: Clock;
+  readonly environment: Environment;
+  readonly logging: Logging;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly unexpected: UnexpectedErrors;
+  readonly tasks: Tasks;
+  readonly limits: LimitRegistry;
+  readonly fetcher: Fetcher;
+  readonly living: LivingThings;
+}
+
+export interface DoorOptions {
+  readonly clock: Clock;
+  readonly environment: Environment;
+  readonly output: LogOutput;
+}
+
+export function openDoors({ clock, environment, output }: DoorOptions): Doors {
+  const logging = createLogging({ clock, output, filter: logFilter("info"), format: "text" });
+  const { logger } = logging;
+  const metrics = createMetrics();
+  return {
+    clock,
+    environment,
+    logging,
+    logger,
+    metrics,
+    unexpected: createUnexpectedErrors({ clock, logger, metrics }),
+    tasks: createTasks(clock),
+    limits: createLimitRegistry(),
+    fetcher: openFetcher(clock),
+    living: createLivingThings((key, error) =>
+      logger.warn("could not close", { what: key.split("\n", 1)[0] ?? "", error: String(error) }),
+    ),
+  };
+}
+
+export function logFilter(text: string): LogFilter {
+  const parsed = parseLogFilter(text);
+  if (!parsed.ok) throw new StartError([`log filter: ${parsed.error}`]);
+  return parsed.filter;
+}

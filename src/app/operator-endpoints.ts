@@ -1,0 +1,85 @@
+/**
+ * What operators see of the process and may ask of it: every admin endpoint with what it needs of the running parts.
+ * The statistics are a list of their own, because an address for scrapers serves them too.
+ */
+import { allEndpoints } from "../admin/all-endpoints.ts";
+import type { AdminEndpoint } from "../admin/endpoint.ts";
+import { statsEndpoints } from "../admin/health.ts";
+import { noHeapSampling, startHeapSampling } from "../admin/heap-sampling.ts";
+import type { Ui } from "../admin/ui-endpoints.ts";
+import { configDump } from "../config/dump.ts";
+import type { WrittenProcess } from "../config/schema.ts";
+import type { Sources } from "../config/sources.ts";
+import type { HeapPressure } from "../lib/heap-pressure.ts";
+import type { Listeners } from "../pipeline/listeners.ts";
+import type { Doors } from "./doors.ts";
+import type { Ending } from "./ending.ts";
+import type { Reloads } from "./reload.ts";
+import type { RequestRecords } from "./request-records.ts";
+
+export interface OperatorParts {
+  readonly version: string;
+  readonly startedMs: number;
+  readonly ui: Ui;
+  readonly sources: Sources;
+  readonly settings: WrittenProcess;
+  readonly records: RequestRecords;
+  readonly heap: HeapPressure;
+  readonly listeners: Listeners;
+  readonly reloads: Reloads;
+  readonly ending: Ending;
+  stop(): Promise<void>;
+}
+
+export interface OperatorEndpoints {
+  readonly all: readonly AdminEndpoint[];
+  readonly statistics: readonly AdminEndpoint[];
+}
+
+export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorEndpoints {
+  const { clock, environment, fetcher, logger, logging, metrics, tasks, limits } = doors;
+  const { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, ending } = parts;
+  const { redaction } = reloads.running();
+
+  const sampling = process.platform === "linux" && settings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
+  ending.at("measuring", sampling.stop);
+
+  const notReady = (): string[] => {
+    if (ending.hasBegun) return ["draining"];
+    return heap.level === "full" ? ["memory"] : listeners.notServing();
+  };
+  const statistics = statsEndpoints({ metrics, notReady });
+  const all = allEndpoints({
+    version,
+    clock,
+    logger: logger.for("admin"),
+    logging,
+    hub: records.hub,
+    recent: records.recent,
+    kept: records.kept,
+    limits,
+    tasks,
+    heap: sampling,
+    statistics,
+    ui: ui.endpoint({
+      clock,
+      environment,
+      fetch: fetcher.fetch,
+      redaction,
+      mayEdit: sources.canChange && settings.allowConfigEdit === true,
+      read: sources.read,
+      listeners: () => reloads.running().topology.listeners,
+      ports: listeners.ports,
+    }),
+    upMs: () => clock.monotonicMs() - startedMs,
+    dump() {
+      const { topology, process, resources, services } = reloads.running();
+      const [reload, ports] = [reloads.state(), listeners.ports()];
+      return configDump({ topology, process, resources, services, redaction, version, reload, ports });
+    },
+    topology: () => reloads.running().topology,
+    active: listeners.active,
+    shutDown: () => void parts.stop(),
+  });
+  return { all, statistics };
+}

@@ -1,0 +1,148 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../../test/support/fake-clock.ts";
+import type { Generation } from "../config/living.ts";
+import type { Prepared } from "../config/prepare.ts";
+import type { Topology } from "../core/topology.ts";
+import { silentLogger } from "../lib/logger.ts";
+import { createMetrics } from "../lib/metrics.ts";
+import { createRedaction } from "../trace/redact.ts";
+import type { Loaded } from "./config-loader.ts";
+import { createReloads } from "./reload.ts";
+
+const redaction = createRedaction([]);
+
+function config(changes: Partial<Loaded> = {}): Loaded {
+  return {
+    ok: true,
+    topology: { listeners: [] },
+    process: { drainTimeout: 1_000 } as Loaded["process"],
+    processWrittenAt: (field) => `config.${field}`,
+    redaction,
+    resources: [],
+    services: {},
+    warnings: [],
+    security: [],
+    ...changes,
+  };
+}
+
+interface Setup {
+  readonly first?: Loaded;
+  prepare?(): Prepared;
+  apply?(topology: Topology): Promise<void>;
+  isEnding?(): boolean;
+}
+
+function setUp({ first = config(), prepare, apply, isEnding }: Setup) {
+  const lines: string[] = [];
+  const ends: string[] = [];
+  const metrics = createMetrics();
+  const write = (level: string) => (message: string, fields?: object) =>
+    void lines.push(`${level} ${message}${fields === undefined ? "" : ` ${JSON.stringify(fields)}`}`);
+  const generation: Generation = {
+    keep: (_key, _definition, open) => open(),
+    serving: () => undefined,
+    commit: () => void ends.push("commit"),
+    discard: () => void ends.push("discard"),
+  };
+  const reloads = createReloads({
+    clock: fakeClock(),
+    logger: { ...silentLogger, error: write("error"), warn: write("warn"), info: write("info") },
+    metrics,
+    sources: ["config.yaml"],
+    first,
+    begin: () => generation,
+    prepare: prepare ?? (() => config()),
+    apply: apply ?? (() => Promise.resolve()),
+    isEnding: isEnding ?? (() => false),
+  });
+  return { reloads, lines, ends, first, metrics };
+}
+
+test("a good configuration takes the place of the running one", async () => {
+  const next = config({ warnings: ["look here"] });
+  const { reloads, lines, ends, first } = setUp({ prepare: () => next });
+  assert.equal(reloads.running(), first);
+  await reloads.reload();
+  assert.equal(reloads.running().topology, next.topology);
+  assert.deepEqual(ends, ["commit"]);
+  assert.equal(reloads.state().generation, 2);
+  assert.deepEqual(reloads.state().warnings, ["look here"]);
+  assert.deepEqual(lines, ["warn look here", 'info configuration loaded {"generation":2}']);
+});
+
+test("the new configuration is what the listeners serve before it counts as running", async () => {
+  const next = config();
+  const { reloads, first } = setUp({
+    prepare: () => next,
+    async apply(topology) {
+      assert.equal(topology, next.topology);
+      assert.equal(reloads.running(), first);
+    },
+  });
+  await reloads.reload();
+  assert.equal(reloads.running().topology, next.topology);
+});
+
+const refusals: [name: string, setup: Setup, problems: string[]][] = [
+  ["has problems", { prepare: () => ({ ok: false, problems: ["one", "two"] }) }, ["one", "two"]],
+  [
+    "cannot be read",
+    {
+      prepare() {
+        throw new Error("no such file");
+      },
+    },
+    ["no such file"],
+  ],
+  ["cannot be bound", { apply: () => Promise.reject(new Error("port in use")) }, ["port in use"]],
+];
+for (const [name, setup, problems] of refusals) {
+  test(`a configuration that ${name} is refused; everything stays as it was`, async () => {
+    const { reloads, lines, ends, first, metrics } = setUp(setup);
+    await reloads.reload();
+    assert.equal(reloads.running(), first);
+    assert.deepEqual(ends, ["discard"]);
+    assert.equal(reloads.state().generation, 1);
+    assert.deepEqual(reloads.state().refused?.problems, problems);
+    assert.deepEqual(lines, [
+      ...problems.map((problem) => `error ${problem}`),
+      `error the configuration was refused; the one before goes on {"problems":${problems.length}}`,
+    ]);
+    assert.match(metrics.render(), /gateway_config_reloads_total\{result="refused"\} 1\n/);
+  });
+}
+
+test("after a refusal, the next good configuration is compared with the one that runs", async () => {
+  const first = config({ security: ["route a: jwtAuth"] });
+  const outcomes: Prepared[] = [{ ok: false, problems: ["wrong"] }, config()];
+  const { reloads, lines } = setUp({ first, prepare: () => outcomes.shift() as Prepared });
+  await reloads.reload();
+  await reloads.reload();
+  assert.equal(reloads.state().refused, undefined);
+  assert.ok(lines.includes('warn a reload removed a security policy {"policy":"route a: jwtAuth"}'));
+});
+
+test("what stands under `config:` stays that of the start, and the change waits for a restart", async () => {
+  const changed = config({ process: { drainTimeout: 5_000 } as Loaded["process"] });
+  const { reloads, lines, first } = setUp({ prepare: () => changed });
+  await reloads.reload();
+  assert.equal(reloads.running().process, first.process);
+  assert.deepEqual(reloads.state().needsRestart, ["config"]);
+  assert.equal(lines[0], "warn `config:` changed: it is read at start only, restart to apply it");
+});
+
+test("a process that ends takes no new configuration", async () => {
+  const { reloads, ends, lines } = setUp({ isEnding: () => true });
+  await reloads.reload();
+  assert.deepEqual([ends, lines], [[], []]);
+});
+
+test("sources that can be read again end the refusal", () => {
+  const { reloads } = setUp({});
+  reloads.refuse(["unreadable"]);
+  assert.deepEqual(reloads.state().refused?.problems, ["unreadable"]);
+  reloads.restored();
+  assert.equal(reloads.state().refused, undefined);
+});

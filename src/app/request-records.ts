@@ -1,0 +1,45 @@
+/**
+ * What is kept and counted of each request: its trace for whoever watches, the last requests, metrics, and the access
+ * log. One place, so that each request is counted the same way everywhere.
+ */
+import type { Exchange } from "../core/exchange.ts";
+import { createAccessLog } from "../pipeline/access-log.ts";
+import type { ListenersEnv } from "../pipeline/listeners.ts";
+import { createRecentRequests, type RecentRequests } from "../pipeline/recent-requests.ts";
+import { createRequestMetrics } from "../pipeline/request-metrics.ts";
+import { createTraceHub, type TraceHub } from "../trace/hub.ts";
+import { createKeptTraces, type KeptTraces } from "../trace/kept-traces.ts";
+import type { Loaded } from "./config-loader.ts";
+import type { Doors } from "./doors.ts";
+
+export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" | "defect"> {
+  readonly hub: TraceHub<Exchange>;
+  readonly recent: RecentRequests;
+  /** Undefined unless `config.tracing.keepFailed` asks for it. */
+  readonly kept: KeptTraces | undefined;
+}
+
+export function createRequestRecords(
+  { clock, logger, metrics, unexpected }: Doors,
+  { process, redaction }: Loaded,
+): RequestRecords {
+  const hub = createTraceHub<Exchange>();
+  const keepFailed = process.tracing?.keepFailed;
+  const kept = keepFailed && createKeptTraces(keepFailed.maxBytes);
+  const recent = createRecentRequests({ clock, redaction, watcher: (exchange) => hub.take(exchange), kept });
+  const accessLog = createAccessLog(logger.for("access"));
+  const countRequest = createRequestMetrics(metrics);
+  return {
+    hub,
+    recent,
+    kept,
+    trace: (exchange) => recent.begin(exchange),
+    settled(exchange, outcome) {
+      const durationMs = clock.monotonicMs() - exchange.startedMs;
+      countRequest(exchange, outcome, durationMs);
+      accessLog(exchange, outcome, durationMs);
+      recent.settled(exchange, outcome, durationMs);
+    },
+    defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),
+  };
+}
