@@ -5,6 +5,7 @@
 import { chmodSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { build } from "esbuild";
+import { inputsHash, stampBuild } from "./build-stamp.mjs";
 import { root } from "./steps.mjs";
 
 const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
@@ -12,6 +13,8 @@ const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
 /** Another folder may be named, so that a build to look at does not disturb a running one. */
 const out = process.argv[2] ?? "dist";
 
+// Before anything is read: what changes while it builds is built next time.
+const builtFrom = inputsHash();
 rmSync(resolve(root, out), { recursive: true, force: true });
 await build({
   absWorkingDir: root,
@@ -42,7 +45,10 @@ await build({
   logLevel: "warning",
 });
 for (const name of ["gateway.js", "gwctl.js"]) chmodSync(resolve(root, out, name), 0o755);
-if (out === "dist") await import("./build-ui.mjs");
+if (out === "dist") {
+  await import("./build-ui.mjs");
+  stampBuild(builtFrom);
+}
 
 function leaveOut(bundler) {
   // The terminal UI's library names its developer tools, which are not installed and never loaded.

@@ -1,13 +1,14 @@
 /**
- * `npm start`: installs what is missing, builds, and runs the gateway on its embedded default
- * (or on what follows: `npm start -- -f config.yaml`).
+ * `npm start`: installs what is missing, builds what has changed, and runs the gateway on its embedded default
+ * (or on what follows: `npm start -- -f config.yaml`). What was built and has not changed is run as it is.
  */
 import { spawn } from "node:child_process";
 import { join } from "node:path";
+import { isBuilt } from "./build-stamp.mjs";
 import { installIfMissing, root, step } from "./steps.mjs";
 
 installIfMissing();
-step("build", process.execPath, ["scripts/build.mjs"]);
+if (!isBuilt()) step("build", process.execPath, ["scripts/build.mjs"]);
 
 const gateway = spawn(
   process.execPath,

@@ -6,6 +6,7 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { join, relative } from "node:path";
+import { pathToFileURL } from "node:url";
 import { bin, installIfMissing, root, step } from "./steps.mjs";
 
 const only = process.argv.slice(2);
@@ -36,7 +37,15 @@ if (files.length === 0) {
 }
 const run = spawnSync(
   process.execPath,
-  ["--enable-source-maps", "--test", "--test-timeout=120000", "--test-concurrency=2", ...files],
+  [
+    "--enable-source-maps",
+    "--test",
+    "--test-timeout=120000",
+    "--test-concurrency=2",
+    `--test-reporter=${pathToFileURL(join(root, "scripts", "test-reporter.mjs"))}`,
+    "--test-reporter-destination=stdout",
+    ...files,
+  ],
   {
     cwd: root,
     stdio: "inherit",

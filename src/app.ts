@@ -131,18 +131,17 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   endpoints.push(...all);
 
   // Open and serve.
-  const addresses = await openAdminAddresses({
+  const { adminUrl, close: closeAdmin } = await openAdminAddresses({
     config: first.config,
     defaultAdminAddr: options.defaultAdminAddr,
     endpoints,
     statistics,
     open: (address, list, audience) => openAdminServer(address, list, logger.for("admin"), audience),
   });
-  ending.at("admin", addresses.close);
+  ending.at("admin", closeAdmin);
   await listeners.apply(first.config.topology);
   first.serves();
   for (const warning of first.config.warnings) logger.for("config").warn(warning);
-  const { adminUrl } = addresses;
   if (adminUrl !== undefined) logger.for("admin").info("admin interface", { ui: `${adminUrl}${ADMIN_PATHS.ui}` });
   logger.info("started", { version, node: process.version, ms: Math.round(clock.monotonicMs() - startedMs) });
 

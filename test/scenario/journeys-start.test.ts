@@ -1,11 +1,11 @@
 /**
- * `npm start` as a wrapper: its exit code is the gateway's, and whoever ends npm ends the gateway, gently. The script is
- * run in a folder of its own with a stand-in for the gateway, so that nothing is built.
+ * `npm start` as a wrapper: it builds only what has changed, its exit code is the gateway's, and whoever ends npm ends
+ * the gateway, gently. The script is run in a folder of its own with stand-ins for the build and the gateway.
  */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -28,13 +28,73 @@ function project(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), "gateway-start-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   for (const name of ["scripts", "dist", "node_modules"]) mkdirSync(join(folder, name));
-  for (const name of ["start.mjs", "steps.mjs"])
+  for (const name of ["start.mjs", "steps.mjs", "build-stamp.mjs"])
     copyFileSync(join(process.cwd(), "scripts", name), join(folder, "scripts", name));
   writeFileSync(join(folder, "scripts", "build.mjs"), "");
   writeFileSync(join(folder, "package-lock.json"), "{}");
   writeFileSync(join(folder, "node_modules", ".package-lock.json"), "{}");
   writeFileSync(join(folder, "dist", "gateway.js"), STAND_IN);
   return folder;
+}
+
+/** Builds nothing, and says so; the real stamp. */
+const STAND_IN_BUILD = `
+import { inputsHash, stampBuild } from "./build-stamp.mjs";
+console.log("building");
+stampBuild(inputsHash());
+`;
+
+function builtProject(t: TestContext) {
+  const folder = project(t);
+  mkdirSync(join(folder, "src"));
+  writeFileSync(join(folder, "src", "a.ts"), "export const a = 1;\n");
+  writeFileSync(join(folder, "scripts", "build.mjs"), STAND_IN_BUILD);
+  const builds = (): boolean => {
+    const run = spawnSync(process.execPath, [join(folder, "scripts", "start.mjs"), "--fail"], { encoding: "utf8" });
+    assert.equal(run.status, 7, run.stderr);
+    return run.stdout.includes("building");
+  };
+  assert.equal(builds(), true);
+  return { folder, builds };
+}
+
+test("what was built is not built again", (t) => {
+  assert.equal(builtProject(t).builds(), false);
+});
+
+test("a start of what was built writes nothing, so that a read-only checkout will do", (t) => {
+  const { folder, builds } = builtProject(t);
+  const state = () =>
+    readdirSync(folder, { recursive: true })
+      .map((name) => join(folder, String(name)))
+      .map((path) => `${path} ${statSync(path, { bigint: true }).ctimeNs}`)
+      .sort();
+  const before = state();
+  assert.equal(builds(), false);
+  assert.deepEqual(state(), before);
+});
+
+const changes: [name: string, isInput: boolean, change: (folder: string) => void][] = [
+  ["a changed source", true, (folder) => writeFileSync(join(folder, "src", "a.ts"), "export const a = 2;\n")],
+  ["a new source", true, (folder) => writeFileSync(join(folder, "src", "b.ts"), "")],
+  ["a source that is gone", true, (folder) => rmSync(join(folder, "src", "a.ts"))],
+  ["other versions of dependencies", true, (folder) => writeFileSync(join(folder, "package-lock.json"), '{"a": 1}')],
+  ["another build script", true, (folder) => writeFileSync(join(folder, "scripts", "build.mjs"), `${STAND_IN_BUILD};`)],
+  ["a build that was thrown away", true, (folder) => rmSync(join(folder, "dist", ".built-from"))],
+  [
+    "a source that was only touched",
+    false,
+    (folder) => writeFileSync(join(folder, "src", "a.ts"), "export const a = 1;\n"),
+  ],
+  ["a new test", false, (folder) => writeFileSync(join(folder, "src", "a.test.ts"), "")],
+  ["a new document", false, (folder) => writeFileSync(join(folder, "README.md"), "Read me.\n")],
+];
+for (const [name, isInput, change] of changes) {
+  test(`${name} is ${isInput ? "" : "not "}built`, (t) => {
+    const { folder, builds } = builtProject(t);
+    change(folder);
+    assert.equal(builds(), isInput);
+  });
 }
 
 test("the gateway's exit code is the command's", async (t) => {
