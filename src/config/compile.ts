@@ -2,42 +2,33 @@
  * Config → Topology: compiles every policy and backend once, sorts their hooks into the lists that the pipeline
  * walks, and hands the gateway's inheritable policies down to its routes. Errors keep their place in the file.
  */
-import { readFileSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { backends } from "../backends/index.ts";
 import { compileExpression } from "../cel/expression.ts";
 import { unknownFields } from "../cel/unknown-fields.ts";
 import type { BackendEnv } from "../core/backend.ts";
-import { ConfigError, GatewayError } from "../core/errors.ts";
-import type { CompileEnv, Hooks, LimitRegistry, PolicyDefinition, Settings } from "../core/policy.ts";
+import { ConfigError } from "../core/errors.ts";
+import type { CompileEnv, Hooks, LimitRegistry, Settings } from "../core/policy.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../core/traced-expression.ts";
 import { checkCertificates } from "../lib/certificates.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Fetch } from "../lib/fetch.ts";
-import { fileProblem } from "../lib/file-problem.ts";
 import type { Logger } from "../lib/logger.ts";
 import type { Metrics } from "../lib/metrics.ts";
 import type { Tasks } from "../lib/tasks.ts";
-import { accessPolicies, policies, shapePolicies } from "../policies/index.ts";
 import type { Phase } from "../trace/events.ts";
 import type { Redaction } from "../trace/redact.ts";
+import { scopeOf } from "./compiled-scope.ts";
+import { readConfigFile } from "./config-file.ts";
 import type { Environment } from "./env.ts";
+import { claimExtraMatches } from "./extra-matches.ts";
 import { fieldPlace } from "./field-place.ts";
 import type { Generation } from "./living.ts";
-import {
-  type NormalBackend,
-  type NormalConfig,
-  type NormalGateway,
-  type NormalRoute,
-  type PlacedPolicy,
-  pathMatch,
-} from "./normalize.ts";
-import { shownConfig } from "./shown-config.ts";
+import type { NormalBackend, NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "./normal-config.ts";
+import { definitionOf } from "./policy-definition.ts";
+import { shownPolicies } from "./shown-policies.ts";
 import { pathText } from "./yaml-source.ts";
-
-/** Key files, certificates and price lists are small; anything larger is a mistake. */
-const MAX_FILE_BYTES = 1024 * 1024;
 
 export interface CompileContext {
   readonly clock: Clock;
@@ -179,29 +170,7 @@ function createCompiler(context: CompileContext) {
       else if (policy.isResource && definitionOf(policy.kind).role === "security")
         closedBy ??= `${policy.owner}: ${policy.kind}`;
     }
-    const inOrder = (list: readonly PolicyDefinition[]): CompiledPolicy[] =>
-      list.flatMap(({ kind }) =>
-        placed.filter((policy) => policy.kind === kind).flatMap((policy) => compiled.get(policy) ?? []),
-      );
-    const all = inOrder(policies);
-    const open = inOrder(accessPolicies).filter(isOnTheWayIn);
-    const access = closedBy === undefined ? open : [closedPolicy(closedBy)];
-    const shape = inOrder(shapePolicies).filter(isOnTheWayIn);
-    const scope: CompiledScope = {
-      phase,
-      access,
-      admit: all.filter(({ hooks }) => hooks.admit),
-      shape,
-      isTransparent: access.length === 0 && shape.length === 0,
-      llmRequest: all.filter(({ hooks }) => hooks.llmRequest),
-      response: all.filter(({ hooks }) => hooks.response).reverse(),
-      settle: all.filter(({ hooks }) => hooks.settle).reverse(),
-      settings: Object.assign({}, ...all.map(({ hooks }) => hooks.settings)),
-      readsResponseBody: all.some(({ hooks }) => hooks.reads?.responseBody),
-      effectivePolicy: shownPolicies(placed, context.redaction),
-    };
-    const preface = prefaceOf(scope);
-    return preface ? { ...scope, preface } : scope;
+    return scopeOf(phase, placed, compiled, closedBy, shownPolicies(placed, context.redaction));
   }
 
   function envFor(
@@ -281,101 +250,9 @@ function createCompiler(context: CompileContext) {
   return { listener, problems, failures, warnings };
 }
 
-/**
- * Adds the paths that policies answer besides the route's own (well-known documents). Where several routes of a
- * gateway would answer the same path, it belongs to the route at `/mcp`, else to the first in the file.
- */
-function claimExtraMatches(config: NormalConfig): void {
-  const claimed = new Set<string>();
-  const isAtMcp = (route: NormalRoute): boolean =>
-    route.matches.some(({ path }) => "exact" in path && path.exact === "/mcp");
-  const inTurn = [...config.routes.filter(isAtMcp), ...config.routes.filter((route) => !isAtMcp(route))];
-  for (const route of inTurn) {
-    for (const policy of route.policies) {
-      for (const match of definitionOf(policy.kind).extraMatches?.(policy.config) ?? []) {
-        const claims = route.gateways.map(
-          (gateway) => `${gateway} ${route.hostnames.join(",")} ${JSON.stringify(match)}`,
-        );
-        if (claims.every((claim) => claimed.has(claim))) continue;
-        for (const claim of claims) claimed.add(claim);
-        route.matches = [...route.matches, pathMatch(match)];
-      }
-    }
-  }
-}
-
 function trustedHosts(route: NormalRoute): string[] {
   return [
     ...route.hostnames,
     ...route.policies.flatMap(({ kind, config }) => definitionOf(kind).trustedHosts?.(config) ?? []),
   ];
-}
-
-function shownPolicies(placed: readonly PlacedPolicy[], redaction: Redaction): Record<string, unknown> {
-  const shown: Record<string, unknown> = {};
-  for (const { kind, place, config, written } of placed) {
-    const { schema } = definitionOf(kind);
-    const value = shownConfig(schema, written ?? writtenAt(place) ?? config, redaction);
-    // The same kind twice on one scope comes from resource documents: both are shown.
-    shown[kind] = shown[kind] === undefined ? value : [shown[kind], value].flat();
-  }
-  return shown;
-}
-
-function writtenAt({ document, path }: PlacedPolicy["place"]): unknown {
-  let value = document.value;
-  for (const key of path) value = (value as Record<string | number, unknown> | null | undefined)?.[key];
-  return value;
-}
-
-/** The access policies that a route takes over from its gateway: they stand before those that the gateway keeps. */
-function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
-  const access = scope.access.filter(({ kind }) =>
-    policies.some((one) => one.kind === kind && one.merge === "innermost"),
-  );
-  if (access.length === 0) return undefined;
-  const response = scope.response.filter((policy) => access.includes(policy));
-  return { ...scope, access, response, admit: [], shape: [], llmRequest: [], settle: [] };
-}
-
-/** A security policy of the target could not be understood: nothing may pass until it is. */
-function closedPolicy(reason: string): CompiledPolicy {
-  return {
-    kind: "closed",
-    hooks: {
-      request() {
-        throw new GatewayError("policy_invalid", { detail: reason });
-      },
-    },
-  };
-}
-
-function definitionOf(kind: string): PolicyDefinition {
-  const found = policies.find((policy) => policy.kind === kind);
-  if (!found) throw new Error(`no policy of the kind ${kind}`);
-  return found;
-}
-
-function readConfigFile(path: string, fileRead: (path: string) => void): string {
-  fileRead(path);
-  let size: number;
-  try {
-    const status = statSync(path);
-    // A pipe or device would make the start hang.
-    if (!status.isFile()) throw new Error("it is not a regular file");
-    size = status.size;
-  } catch (error) {
-    throw new Error(fileProblem(path, error));
-  }
-  if (size > MAX_FILE_BYTES) throw new Error(`${path} is larger than 1 MiB`);
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    throw new Error(fileProblem(path, error));
-  }
-}
-
-/** Also one that only wants the body: its response hook will read it. */
-function isOnTheWayIn({ hooks }: CompiledPolicy): boolean {
-  return hooks.request !== undefined || hooks.reads?.requestBody === true;
 }

@@ -2,7 +2,7 @@
  * Where a field stands in the configuration, in the form of every problem: for what shows only when something is
  * opened, such as a port that is taken.
  */
-import type { Place } from "./normalize.ts";
+import type { Place } from "./normal-config.ts";
 import { pathText } from "./yaml-source.ts";
 
 /** Also of a field that nobody wrote: then it is where its section begins. */

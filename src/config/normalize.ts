@@ -5,69 +5,11 @@
 import { backends } from "../backends/index.ts";
 import { suggestion } from "../cel/nearest-name.ts";
 import { ConfigError } from "../core/errors.ts";
-import type { PathMatch } from "../core/policy.ts";
-import type { RouteMatch } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
-import type { WrittenBackend, WrittenConfig, WrittenProcess, WrittenRoute } from "./schema.ts";
+import type { NormalConfig, NormalGateway, NormalRoute } from "./normal-config.ts";
+import { normalRoute, pathMatch, placePolicies } from "./normal-route.ts";
+import type { WrittenConfig, WrittenProcess, WrittenRoute } from "./schema.ts";
 import { type Path, pathText, type SourceDocument } from "./yaml-source.ts";
-
-/** Where something was written: for messages, and for paths relative to its file. */
-export interface Place {
-  readonly document: SourceDocument;
-  readonly path: Path;
-}
-
-export interface PlacedPolicy {
-  readonly kind: string;
-  readonly config: unknown;
-  /** As it would be written under `policies`, where the place in the file says it otherwise. */
-  readonly written?: unknown;
-  /** It comes from a resource document: a failure becomes that document's status. */
-  readonly isResource?: boolean;
-  /** What it stands on, for example `route tools`: the key of what it keeps across reloads. */
-  readonly owner: string;
-  readonly place: Place;
-}
-
-export interface NormalGateway {
-  readonly name: string;
-  readonly port: number;
-  readonly address: string | undefined;
-  readonly protocol: "HTTP" | "HTTPS";
-  readonly tls: { readonly cert: string; readonly key: string } | undefined;
-  readonly policies: PlacedPolicy[];
-  readonly place: Place;
-  /** Why every request is refused, if it is. */
-  closed?: string;
-}
-
-export interface NormalBackend {
-  readonly key: string;
-  readonly name: string;
-  readonly weight: number;
-  readonly config: unknown;
-  readonly policies: readonly PlacedPolicy[];
-  readonly place: Place;
-}
-
-export interface NormalRoute {
-  readonly name: string;
-  readonly gateways: readonly string[];
-  readonly hostnames: readonly string[];
-  matches: RouteMatch[];
-  readonly policies: PlacedPolicy[];
-  readonly backends: readonly NormalBackend[];
-  readonly place: Place;
-  closed?: string;
-}
-
-export interface NormalConfig {
-  readonly process: WrittenProcess;
-  /** What stands behind references to a Service, as written. */
-  readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
-  readonly gateways: NormalGateway[];
-  readonly routes: NormalRoute[];
-}
 
 export interface Normalized {
   readonly config: NormalConfig;
@@ -120,86 +62,6 @@ export function normalize(
     config: { process: written.config ?? defaultProcess, services: servicesOf(document), gateways, routes },
     problems,
   };
-}
-
-export function normalRoute(name: string, gateways: readonly string[], route: WrittenRoute, place: Place): NormalRoute {
-  const list = (route.backends ?? []).map((backend, i) =>
-    normalBackend(`${name}/backend${i}`, backend, { document: place.document, path: [...place.path, "backends", i] }),
-  );
-  return {
-    name,
-    gateways,
-    hostnames: route.hostnames ?? [],
-    matches: route.matches ? route.matches.map(normalMatch) : defaultMatches(list),
-    policies: placePolicies(route.policies, `route ${name}`, place),
-    backends: list,
-    place,
-  };
-}
-
-function normalBackend(name: string, written: WrittenBackend, place: Place): NormalBackend {
-  const fields = written as Record<string, unknown>;
-  const key = backends.find((backend) => fields[backend.key] !== undefined)?.key ?? "";
-  return {
-    key,
-    name,
-    weight: written.weight ?? 1,
-    config: fields[key],
-    policies: placePolicies(written.policies, `backend ${name}`, place),
-    place: { document: place.document, path: [...place.path, key] },
-  };
-}
-
-/** Without `matches` a route takes everything; a backend kind may say otherwise, so that others can share the listener. */
-function defaultMatches(list: readonly NormalBackend[]): RouteMatch[] {
-  const own = list.map((backend) => backends.find(({ key }) => key === backend.key)?.defaultPaths);
-  const paths = own[0];
-  if (paths && own.every((one) => one === paths)) return paths.map(pathMatch);
-  return [{ path: { pathPrefix: "/" } }];
-}
-
-type WrittenMatch = NonNullable<WrittenRoute["matches"]>[number];
-
-function normalMatch(match: WrittenMatch): RouteMatch {
-  const path = match.path;
-  return {
-    path:
-      path?.exact !== undefined
-        ? { exact: path.exact }
-        : path?.regex !== undefined
-          ? { regex: path.regex }
-          : { pathPrefix: path?.pathPrefix ?? "/" },
-    ...(match.method === undefined ? {} : { method: match.method }),
-    ...(match.headers === undefined ? {} : { headers: match.headers.map(valueMatch) }),
-    ...(match.query === undefined ? {} : { query: match.query.map(valueMatch) }),
-  };
-}
-
-function valueMatch(match: { name: string; exact?: string | undefined; regex?: string | undefined }) {
-  return {
-    name: match.name,
-    ...(match.exact === undefined ? {} : { exact: match.exact }),
-    ...(match.regex === undefined ? {} : { regex: match.regex }),
-  };
-}
-
-export function pathMatch(match: PathMatch): RouteMatch {
-  return { path: match.exact === undefined ? { pathPrefix: match.pathPrefix ?? "/" } : { exact: match.exact } };
-}
-
-export function placePolicies(
-  written: Readonly<Record<string, unknown>> | undefined,
-  owner: string,
-  place: Place,
-): PlacedPolicy[] {
-  return policies
-    .filter(({ kind }) => written?.[kind] !== undefined)
-    .map(({ kind }) => ({
-      kind,
-      config: written?.[kind],
-      owner,
-      place: { document: place.document, path: [...place.path, "policies", kind] },
-    }));
 }
 
 /** The gateways that a route names; else `default`, else the only one. */

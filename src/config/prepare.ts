@@ -11,7 +11,7 @@ import { type CompileContext, compileConfig, type ResourceFailure } from "./comp
 import type { Environment } from "./env.ts";
 import { fieldPlace } from "./field-place.ts";
 import { loadConfig, type SourceText } from "./load.ts";
-import type { NormalConfig } from "./normalize.ts";
+import type { NormalConfig } from "./normal-config.ts";
 import { plainDollarWarnings } from "./plain-dollars.ts";
 import type { PolicyResource } from "./resources/documents.ts";
 import { configSchema, type WrittenProcess } from "./schema.ts";
