@@ -4,7 +4,7 @@
  */
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import type { LoginLeg, LoginPolicy } from "../identity/login-check.ts";
+import type { LoginLeg, LoginPolicy } from "../identity/login-leg.ts";
 import { openFetcher } from "../lib/fetch.ts";
 import { CliError } from "./cli-error.ts";
 import { printable, type Terminal } from "./terminal.ts";

@@ -3,7 +3,8 @@ import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
 import { type Answer, createFakeFetch, type FakeFetch } from "../../test/support/identity/fake-fetch.ts";
 import { createSigningKey, keySetOf, START_MS, signToken } from "../../test/support/identity/tokens.ts";
-import { checkLogin, type LoginLeg, type LoginPolicy } from "./login-check.ts";
+import { checkLogin } from "./login-check.ts";
+import type { LoginLeg, LoginPolicy } from "./login-leg.ts";
 
 const REALM = "http://localhost:8080/realms/mcp";
 const TENANT = "https://login.microsoftonline.com/tid";
