@@ -4,6 +4,7 @@
  * middle of a call, the client's request is answered with `input_required`, the server's call is parked, and the
  * client's retry takes it up again (see `turn.ts`).
  */
+import { namedIn } from "./access.ts";
 import type { Call, Question, Running } from "./call.ts";
 import { LEGACY_RESOURCE_NOT_FOUND, LEGACY_VERSIONS, LOG_LEVEL, MODERN_VERSIONS, REMOVED_METHODS } from "./era.ts";
 import {
@@ -157,7 +158,8 @@ export class ModernOverLegacy {
   #takeUp(call: Call): Running {
     const token = String(call.request.params.requestState);
     const turn = this.#parked.get(token);
-    if (turn === undefined || turn.method !== call.request.method) {
+    const isSame = turn?.method === call.request.method && turn.name === namedIn(call.request)?.name;
+    if (turn === undefined || !isSame) {
       call.failed({ code: INVALID_PARAMS, status: 200, message: "Invalid params: unknown or expired requestState" });
       return { cancel: () => undefined };
     }

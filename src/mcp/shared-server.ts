@@ -4,7 +4,8 @@
  * every call runs under an id of ours. What a server says without saying to whom is for everybody only if it is
  * the same for everybody (a list changed); a log line is nobody's.
  */
-import type { Call, Question, Running } from "./call.ts";
+import { unknownMethod } from "./access.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running } from "./call.ts";
 import { LATEST_LEGACY } from "./era.ts";
 import {
   asClientRequest,
@@ -16,7 +17,7 @@ import {
 } from "./json-rpc.ts";
 import { find, slice } from "./json-text.ts";
 import { LegacyUpstream } from "./legacy-upstream.ts";
-import { GATEWAY_INFO, lowestVersion } from "./merge.ts";
+import { GATEWAY_INFO, lowestVersion, routable } from "./merge.ts";
 import type { LinkEnv, Loss } from "./server-link.ts";
 import type { Target } from "./target.ts";
 import type { Tenant } from "./tenant.ts";
@@ -104,6 +105,11 @@ export class SharedServer implements UpstreamUser, Tenant {
     const { method, params } = call.request;
     if (method === "resources/subscribe" || method === "resources/unsubscribe")
       return this.#subscription(seat, call, String(params.uri), method === "resources/subscribe");
+    // Tasks are the connection's, and so everybody's: one client would list and read those of another.
+    if (method.startsWith("tasks/")) {
+      call.failed(unknownMethod(method));
+      return NOTHING_RUNS;
+    }
     // A level for all would be set by one for the others.
     if (method === "logging/setLevel") return answerEmpty(call);
     return this.#upstream.call({
@@ -272,9 +278,14 @@ export class SharedSeat implements Upstream {
   /** The server was asked once, for the newest revision; an older client is told its own. */
   #negotiated(answer: ServerMessage, about: ServerAbout): OpenOutcome {
     const protocolVersion = lowestVersion([about.protocolVersion, this.#version]);
-    const span = find(answer.text, 0, "result", "protocolVersion");
-    const changed = span ? edited(answer, [{ ...span, text: JSON.stringify(protocolVersion) }]) : answer;
-    return { ok: true, answer: changed, about: { ...about, protocolVersion } };
+    const capabilities = routable(about.capabilities);
+    const version = find(answer.text, 0, "result", "protocolVersion");
+    const abilities = find(answer.text, 0, "result", "capabilities");
+    const changed = edited(answer, [
+      ...(version ? [{ ...version, text: JSON.stringify(protocolVersion) }] : []),
+      ...(abilities ? [{ ...abilities, text: JSON.stringify(capabilities) }] : []),
+    ]);
+    return { ok: true, answer: changed, about: { ...about, protocolVersion, capabilities } };
   }
 }
 

@@ -3,6 +3,7 @@
  * attached; when the server asks something, the request is answered with `input_required` and the turn is parked
  * under a random token; the client's retry attaches to it again. The answer may come while nobody is attached.
  */
+import { namedIn } from "./access.ts";
 import type { Call, Failure, Question, Running } from "./call.ts";
 import { CLIENT_CAPABILITIES, MISSING_CAPABILITY } from "./era.ts";
 import { asServerMessage, resultText, type ServerMessage } from "./json-rpc.ts";
@@ -22,6 +23,8 @@ export interface TurnEnv {
 
 export class Turn implements Running {
   readonly method: string;
+  /** What the call is about; a retry must be about the same. */
+  readonly name: string | undefined;
   parkedMs = 0;
   readonly #env: TurnEnv;
   #call: Call | undefined;
@@ -33,6 +36,7 @@ export class Turn implements Running {
 
   constructor(call: Call, env: TurnEnv) {
     this.method = call.request.method;
+    this.name = namedIn(call.request)?.name;
     this.#call = call;
     this.#env = env;
   }

@@ -4,7 +4,8 @@ import { test } from "node:test";
 import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
-import { modernCall } from "../support/mcp/modern-client.ts";
+import { modernCall, modernPost } from "../support/mcp/modern-client.ts";
+import { startRecordingServer } from "../support/mcp/recording-server.ts";
 import { gatewayFor } from "../support/scenario.ts";
 
 const key = createSigningKey("ES256", "k");
@@ -64,6 +65,20 @@ for (const { name, policies, alice, carol } of pairs) {
     assert.equal((await client.post(ping, as(alice))).status, 200);
   });
 }
+
+test("clients of a shared server cannot see one another's tasks", async (t) => {
+  const server = await startRecordingServer("legacy");
+  t.after(() => server.close());
+  const gateway = await gatewayFor(t, mcpConfig([{ name: "all", mcp: { url: server.url }, shared: true }]));
+  const url = `${gateway.url()}/mcp`;
+  const client = rawClient(url);
+  assert.equal((await client.initialize()).message.result.capabilities.tasks, undefined);
+  for (const method of ["tasks/list", "tasks/get", "tasks/result", "tasks/cancel"]) {
+    assert.equal((await client.request(method, { taskId: "1" })).error.code, -32601, method);
+    assert.equal((await modernPost(url, method, { taskId: "1" })).message.error.code, -32601, method);
+  }
+  assert.ok(server.received.every(({ body }) => !body.includes("tasks/")));
+});
 
 test("a refreshed token keeps its session", async (t) => {
   const gateway = await gatewayFor(t, mcpConfig([oddTarget()], {}, { policies: JWT }));

@@ -20,7 +20,7 @@ import {
   readBody,
 } from "../../mcp/downstream.ts";
 import { Hub } from "../../mcp/hub.ts";
-import type { ClientMessage } from "../../mcp/json-rpc.ts";
+import { type ClientMessage, INVALID_REQUEST } from "../../mcp/json-rpc.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../mcp/mcp-metrics.ts";
 import { factsOf } from "../../mcp/message-facts.ts";
 import { isModern, modernPost } from "../../mcp/modern-downstream.ts";
@@ -88,7 +88,13 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     const { request } = exchange;
     if (isOldTransport(request)) {
       const session = requireStream(request, (id) => hub.sessions.findStream(id, ownerOf(exchange)));
-      return { kind: "streamMessage", session, message: singleMessage(parsed) };
+      const message = singleMessage(parsed);
+      // A second handshake would put other servers in the place of those that run.
+      if (message.kind === "request" && message.method === "initialize" && session.upstreams.length > 0)
+        throw new Refused(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", {
+          id: message.id,
+        });
+      return { kind: "streamMessage", session, message };
     }
     if (!isModern(request, parsed)) return legacyPost(request, parsed, finder(hub, exchange));
     const accepted = modernPost(request, parsed);

@@ -228,6 +228,15 @@ test("state that was made up, or belongs to another, is refused", async () => {
     { capabilities: { sampling: {} } },
   );
   assert.equal(stolen.message.error.code, -32602);
+  served.facts = { jwt: { iss: "i", sub: "alice" } };
+  // A rule may have judged the name of the retry, not of the call that it takes up.
+  const renamed = await modernPost(
+    served.url,
+    "tools/call",
+    { ...args, name: "echo", requestState: message.result.requestState, inputResponses: { input_1: {} } },
+    { capabilities: { sampling: {} } },
+  );
+  assert.equal(renamed.message.error.code, -32602);
   served.facts = {};
   const madeUp = await modernPost(served.url, "tools/call", { ...args, requestState: "0".repeat(32) });
   assert.equal(madeUp.message.error.code, -32602);

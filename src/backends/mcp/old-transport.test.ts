@@ -55,6 +55,19 @@ test("a client of the old transport works: stream, endpoint, initialize, call, q
   stream.close();
 });
 
+test("a second initialize is refused: the servers that run stay the session's", async () => {
+  const { stream, post } = await open();
+  const params = { protocolVersion: "2024-11-05", capabilities: {}, clientInfo: { name: "c", version: "1" } };
+  const initialize = { jsonrpc: "2.0", id: 0, method: "initialize", params };
+  assert.equal((await post(initialize)).status, 202);
+  assert.equal((await post({ ...initialize, id: 1 })).status, 400);
+  await stream.next();
+  assert.equal((await post({ ...initialize, id: 2 })).status, 400);
+  await post({ jsonrpc: "2.0", id: 3, method: "tools/call", params: { name: "echo", arguments: { message: "x" } } });
+  assert.equal((await stream.next()).message.id, 3);
+  stream.close();
+});
+
 test("the session ends with its stream", async () => {
   const { stream, post } = await open();
   await post({

@@ -67,7 +67,7 @@ function readLeniently(body: string): { id?: unknown; method?: unknown; params?:
   }
 }
 
-const CAPABILITIES = { tools: {}, prompts: {}, resources: { subscribe: true }, completions: {} };
+const CAPABILITIES = { tasks: { list: {} }, tools: {}, prompts: {}, resources: { subscribe: true }, completions: {} };
 
 function resultOf(
   era: "legacy" | "modern",
