@@ -186,6 +186,8 @@ export class Conversation {
       });
       return;
     }
+    // An id that is asked again takes the place of the question before.
+    this.#questions.get(id)?.withdrawn?.(undefined);
     this.#questions.set(id, question);
     const pending = about === undefined ? this.#only() : this.#pending.get(about);
     const chosen = pending ?? (this.#listener.hearsQuestions() ? undefined : this.#newest());

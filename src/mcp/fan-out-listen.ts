@@ -9,7 +9,7 @@ import { find, slice } from "./json-text.ts";
 import { withSubscription } from "./modern-text.ts";
 import type { Names } from "./names.ts";
 import { renamedNotification } from "./rewrite-names.ts";
-import { acknowledgement, filterOf, isEmpty, type SubscriptionFilter } from "./subscription-filter.ts";
+import { acknowledgement, filterOf, isEmpty, readFilter, type SubscriptionFilter } from "./subscription-filter.ts";
 import type { Upstream } from "./upstream.ts";
 
 export function fanOutListen(
@@ -110,7 +110,7 @@ function shareOf(
 /** What a target agreed to, under the client's names. */
 function acknowledgedBy(message: ServerMessage, upstream: Upstream, names: Names): SubscriptionFilter {
   const span = find(message.text, 0, "params", "notifications");
-  const filter = (span ? JSON.parse(slice(message.text, span)) : {}) as SubscriptionFilter;
+  const filter = (span && readFilter(JSON.parse(slice(message.text, span)))) ?? {};
   const uris = filter.resourceSubscriptions?.map((uri) => names.outward("resource", upstream.target.name, uri));
   return uris ? { ...filter, resourceSubscriptions: uris } : filter;
 }

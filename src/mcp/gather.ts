@@ -3,6 +3,7 @@
  */
 import type { Call, Failure, Running } from "./call.ts";
 import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
+import { listProblem } from "./list-check.ts";
 import type { Upstream } from "./upstream.ts";
 
 export interface Part {
@@ -42,8 +43,12 @@ export function gather(call: Call, parts: readonly Part[], done: (outcomes: read
       headers: call.headers,
       notified: (message) => call.notified(message),
       asked: (question) => call.asked(question),
-      answered: (message) =>
-        message.kind === "result" ? end(part, message, undefined) : end(part, undefined, errorOf(message)),
+      answered: (message) => {
+        const problem = listProblem(part.request, message, part.upstream.target.name);
+        if (problem) end(part, undefined, problem);
+        else if (message.kind === "result") end(part, message, undefined);
+        else end(part, undefined, errorOf(message));
+      },
       failed: (failure) => end(part, undefined, failure),
     }),
   );

@@ -4,7 +4,7 @@
  * general stream. A session that the server has forgotten is reported, so that it can be opened anew.
  */
 import type { Clock, Timer } from "../lib/clock.ts";
-import type { HeaderList } from "../lib/headers.ts";
+import { type HeaderList, isHeaderValue } from "../lib/headers.ts";
 import type { HttpCall } from "../lib/http-client.ts";
 import type { SseEvent } from "../lib/sse.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
@@ -18,8 +18,13 @@ import type { RemoteServer } from "./remote-server.ts";
 /** Calls under way at one server for one session. */
 const MAX_UNDER_WAY = 1_024;
 const FIRST_RETRY_MS = 1_000;
+/** A server may ask for less; one that ends its streams at once would keep us busy. */
+const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 const MAX_RESUMES = 10;
+
+/** A notification or an answer of ours is accepted in this time or given up: nobody waits for it. */
+const ACCEPT_MS = 30_000;
 
 /** How long calls wait for the general stream to stand: what a server asks meanwhile would be lost. */
 const GENERAL_STREAM_MS = 250;
@@ -86,6 +91,11 @@ export class HttpChannel implements Channel {
       resumes: 0,
       timer: undefined,
     };
+    // Calls are refused before it comes to this; what nobody waits for is left out.
+    if (message.wireId === undefined) {
+      if (this.isClogged) return;
+      exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
+    }
     this.#exchanges.add(exchange);
     if (message.headers) this.#headers = message.headers;
     const headers = [
@@ -179,8 +189,9 @@ export class HttpChannel implements Channel {
   }
 
   #event(exchange: Exchange, event: SseEvent): void {
-    if (event.id !== undefined) exchange.lastEventId = event.id;
-    if (event.retry !== undefined) exchange.retryMs = Math.min(MAX_RETRY_MS, event.retry);
+    // It goes back in a header.
+    if (event.id !== undefined && isHeaderValue(event.id)) exchange.lastEventId = event.id;
+    if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
     if (event.event === "message" && event.data !== "") this.#message(exchange, event.data);
   }
 
@@ -230,7 +241,7 @@ export class HttpChannel implements Channel {
   /** An answer may be cut off on purpose and asked for again (2025-11-25, transports). */
   #ended(exchange: Exchange): void {
     if (exchange.isAnswered || exchange.wireId === undefined) {
-      this.#exchanges.delete(exchange);
+      this.#forget(exchange);
       return;
     }
     if (exchange.lastEventId === undefined || this.#era === "modern" || exchange.resumes >= MAX_RESUMES)
@@ -311,15 +322,19 @@ export class HttpChannel implements Channel {
   }
 
   #fail(exchange: Exchange, reason: string): void {
-    this.#exchanges.delete(exchange);
+    this.#forget(exchange);
     if (this.#isClosed || exchange.wireId === undefined || exchange.isAnswered) return;
     exchange.isAnswered = true;
     this.#handlers.failed(exchange.wireId, reason);
   }
 
-  #drop(exchange: Exchange): void {
+  #forget(exchange: Exchange): void {
     this.#exchanges.delete(exchange);
     exchange.timer?.cancel();
+  }
+
+  #drop(exchange: Exchange): void {
+    this.#forget(exchange);
     exchange.call?.abort();
   }
 }

@@ -142,9 +142,13 @@ export function splice(text: string, edits: readonly Edit[]): string {
   return result + text.slice(from);
 }
 
-/** Puts members at the front of the object that begins at `at`. `added` is `"key":value` pairs joined by commas. */
+/**
+ * Puts members at the front of the object that begins at `at`; another value is replaced by an object of them.
+ * `added` is `"key":value` pairs joined by commas.
+ */
 export function insertMembers(text: string, at: number, added: string): Edit {
   const open = skipSpace(text, at);
+  if (text.charCodeAt(open) !== OPEN_OBJECT) return { start: open, end: valueEnd(text, open), text: `{${added}}` };
   const next = skipSpace(text, open + 1);
   const isEmpty = text.charCodeAt(next) === CLOSE_OBJECT;
   return { start: open + 1, end: open + 1, text: isEmpty ? added : `${added},` };

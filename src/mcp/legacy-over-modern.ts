@@ -33,6 +33,8 @@ import type { ServerAbout } from "./upstream.ts";
 
 /** A server that still asks after so many rounds will not end. */
 const MAX_ROUNDS = 16;
+/** Questions of one round. */
+const MAX_INPUTS = 100;
 
 export interface ModernSide {
   call(call: Call): Running;
@@ -230,6 +232,15 @@ class Rounds implements Running {
     const state = find(text, 0, "result", "requestState");
     const requests = find(text, 0, "result", "inputRequests");
     const wanted = requests ? members(text, requests.start) : [];
+    if (wanted.length > MAX_INPUTS || wanted.some((one) => !isQuestion(text, one.start))) {
+      this.#isOver = true;
+      this.#call.failed({
+        code: INTERNAL_ERROR,
+        status: 502,
+        message: "the server asked for input in a form that cannot be read",
+      });
+      return;
+    }
     const answers = new Map<string, string>();
     const go = (): void => {
       const responses =
@@ -256,7 +267,7 @@ class Rounds implements Running {
   }
 
   #question(text: string, at: number, answer: (outcome: string) => void): Question {
-    const method = String(JSON.parse(slice(text, find(text, at, "method") ?? { start: 0, end: 0 }) || '""'));
+    const method = methodOf(text, at) ?? "";
     const params = find(text, at, "params");
     return {
       method,
@@ -270,4 +281,16 @@ class Rounds implements Running {
     this.#isOver = true;
     this.#call.answered(asServerMessage(`{"jsonrpc":"2.0","id":0,${outcome}}`));
   }
+}
+
+function methodOf(text: string, at: number): string | undefined {
+  const span = find(text, at, "method");
+  const value = span && (JSON.parse(slice(text, span)) as unknown);
+  return typeof value === "string" ? value : undefined;
+}
+
+/** A method, and parameters that are an object or absent. */
+function isQuestion(text: string, at: number): boolean {
+  const params = find(text, at, "params");
+  return methodOf(text, at) !== undefined && (params === undefined || text[params.start] === "{");
 }

@@ -11,7 +11,15 @@ import { find, slice } from "./json-text.ts";
 import { LegacyOverModern } from "./legacy-over-modern.ts";
 import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "./server-link.ts";
 import type { Target } from "./target.ts";
-import { type OpenOutcome, readAbout, type ServerAbout, type Upstream, type UpstreamUser } from "./upstream.ts";
+import {
+  type OpenOutcome,
+  readDiscovered,
+  readInitialized,
+  refusalOf,
+  type ServerAbout,
+  type Upstream,
+  type UpstreamUser,
+} from "./upstream.ts";
 
 export class LegacyUpstream implements Upstream, LinkOwner {
   readonly target: Target;
@@ -112,7 +120,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
       return;
     }
     io.request("initialize", this.#initializeParams, (answer, reason) => {
-      const about = answer && readAbout(answer);
+      const about = answer && readInitialized(answer);
       if (answer && about) {
         this.target.speaksLegacy = true;
         io.speak("legacy", about.protocolVersion);
@@ -152,7 +160,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     const modern = this.#modern;
     io.speak("modern", LATEST_MODERN);
     io.request("server/discover", `{"_meta":{${modern.envelope()}}}`, (answer, reason) => {
-      const about = answer && readAbout(answer);
+      const about = answer && readDiscovered(answer);
       if (!answer || !about) {
         this.#modern = undefined;
         this.#refuse(io, refusal ?? answer, reason);
@@ -168,11 +176,12 @@ export class LegacyUpstream implements Upstream, LinkOwner {
 
   #refuse(io: Handshaking, answer: ServerMessage | undefined, reason: string): void {
     const opened = this.#opened;
-    if (opened && answer) {
+    // Its own refusal is passed on; a result that is none would look like success.
+    if (opened && answer?.kind === "error") {
       this.#opened = undefined;
       opened({ ok: false, answer });
     }
-    io.refuse(answer ? "refused to initialize" : reason);
+    io.refuse(answer ? refusalOf(answer) : reason);
   }
 
   #ready(io: Handshaking, answer: ServerMessage, about: ServerAbout): void {

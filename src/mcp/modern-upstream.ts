@@ -11,7 +11,15 @@ import type { ClientNotification, ServerMessage } from "./json-rpc.ts";
 import { ModernOverLegacy } from "./modern-over-legacy.ts";
 import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "./server-link.ts";
 import type { Target } from "./target.ts";
-import { type OpenOutcome, readAbout, type ServerAbout, type Upstream, type UpstreamUser } from "./upstream.ts";
+import {
+  type OpenOutcome,
+  readDiscovered,
+  readInitialized,
+  refusalOf,
+  type ServerAbout,
+  type Upstream,
+  type UpstreamUser,
+} from "./upstream.ts";
 
 const NO_HEADERS = new HeaderList();
 
@@ -172,7 +180,7 @@ export class ModernUpstream implements Upstream, LinkOwner {
       if (isDecided) return;
       isDecided = true;
       timer.cancel();
-      const about = answer && readAbout(answer);
+      const about = answer && readDiscovered(answer);
       if (!answer || !about) {
         this.#initialize(io);
         return;
@@ -188,9 +196,9 @@ export class ModernUpstream implements Upstream, LinkOwner {
     io.speak("legacy", LATEST_LEGACY);
     const params = `{"protocolVersion":"${LATEST_LEGACY}","capabilities":${this.#client.capabilities},"clientInfo":${this.#client.clientInfo}}`;
     io.request("initialize", params, (answer, reason) => {
-      const about = answer && readAbout(answer);
+      const about = answer && readInitialized(answer);
       if (!answer || !about) {
-        io.refuse(answer ? "refused to initialize" : reason);
+        io.refuse(answer ? refusalOf(answer) : reason);
         return;
       }
       this.target.speaksModern = false;

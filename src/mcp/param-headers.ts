@@ -7,6 +7,7 @@ import { HeaderList, isHeaderName } from "../lib/headers.ts";
 import type { Failure } from "./call.ts";
 import { HEADER_MISMATCH } from "./era.ts";
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
+import { elements, find, slice } from "./json-text.ts";
 import { mirrorHeader, readMirrorHeader } from "./mirror-headers.ts";
 
 const ANNOTATION = "x-mcp-header";
@@ -33,9 +34,10 @@ export class ParamHeaders {
     this.isLearned = true;
     // Almost no server uses this: its lists are not even parsed.
     if (!message.text.includes(`"${ANNOTATION}"`)) return;
-    const { result } = JSON.parse(message.text) as { result?: { tools?: { name?: unknown; inputSchema?: unknown }[] } };
-    for (const tool of result?.tools ?? []) {
-      if (typeof tool.name !== "string" || this.#tools.size >= MAX_TOOLS) continue;
+    const list = find(message.text, 0, "result", "tools");
+    for (const span of list ? elements(message.text, list.start) : []) {
+      const tool = JSON.parse(slice(message.text, span)) as { name?: unknown; inputSchema?: unknown } | null;
+      if (typeof tool?.name !== "string" || this.#tools.size >= MAX_TOOLS) continue;
       const params: MirroredParam[] = [];
       collect(tool.inputSchema, [], params);
       this.#tools.set(tool.name, params);
@@ -79,10 +81,10 @@ export class ParamHeaders {
 
 /** Only along `properties`: anything else may not be annotated. */
 function collect(schema: unknown, path: readonly string[], found: MirroredParam[]): void {
-  const properties = (schema as Json | undefined)?.properties;
+  const properties = (schema as Json | null | undefined)?.properties;
   if (typeof properties !== "object" || properties === null || path.length >= MAX_DEPTH) return;
   for (const [key, child] of Object.entries(properties as Json)) {
-    const name = (child as Json | undefined)?.[ANNOTATION];
+    const name = (child as Json | null | undefined)?.[ANNOTATION];
     if (typeof name === "string" && isHeaderName(name))
       found.push({ header: `mcp-param-${name.toLowerCase()}`, path: [...path, key] });
     collect(child, [...path, key], found);

@@ -8,6 +8,7 @@ import { HeaderList } from "../lib/headers.ts";
 import { accessProblem, filteredCall, withAnswer } from "./access.ts";
 import { type Call, NOTHING_RUNS, type Running } from "./call.ts";
 import { type ClientNotification, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "./json-rpc.ts";
+import { checkedList } from "./list-check.ts";
 import type { Names } from "./names.ts";
 import { permittedSubscription } from "./subscription-filter.ts";
 import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
@@ -58,7 +59,7 @@ export class SingleRouter implements Router {
 
   run(call: Call, access: McpAccess | undefined): Running {
     const upstream = this.#upstream;
-    if (access === undefined) return upstream.call(call);
+    if (access === undefined) return upstream.call(checkedList(call, upstream.target.name));
     const problem = accessProblem(call.request, access, upstream.target.name);
     if (problem) {
       call.failed(problem);
@@ -67,7 +68,7 @@ export class SingleRouter implements Router {
     const { name } = upstream.target;
     const request = permittedSubscription(call.request, (uri) => access.allows("resource", uri, name));
     const permitted = request === call.request ? call : { ...withAnswer(call, (message) => message), request };
-    return upstream.call(filteredCall(permitted, access, name));
+    return upstream.call(checkedList(filteredCall(permitted, access, name), name));
   }
 
   notify(message: ClientNotification): void {

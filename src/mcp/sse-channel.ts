@@ -3,7 +3,7 @@
  * and an endpoint, named on that stream, that messages are posted to. The endpoint must be of the same origin:
  * a server cannot send our messages elsewhere.
  */
-import type { Clock } from "../lib/clock.ts";
+import type { Clock, Timer } from "../lib/clock.ts";
 import type { HttpCall } from "../lib/http-client.ts";
 import type { SseEvent } from "../lib/sse.ts";
 import type { Channel, ChannelHandlers } from "./channel.ts";
@@ -11,6 +11,15 @@ import { readServerText, reportBroken } from "./incoming.ts";
 import type { RemoteServer } from "./remote-server.ts";
 
 const OPEN_TIMEOUT_MS = 30_000;
+/** A message is accepted in this time or given up. */
+const ACCEPT_MS = 30_000;
+const MAX_POSTS = 1_024;
+
+interface Post {
+  readonly wireId: number | undefined;
+  readonly timer: Timer;
+  call: HttpCall | undefined;
+}
 
 /** Calls `opened` when the server has named its endpoint. Returns how to give up. */
 export function openSseChannel(
@@ -24,14 +33,21 @@ export function openSseChannel(
   let isOver = false;
   let isPaused = false;
   let stream: HttpCall | undefined;
-  const posts = new Set<HttpCall>();
+  const posts = new Set<Post>();
 
+  const forget = (post: Post): void => {
+    posts.delete(post);
+    post.timer.cancel();
+  };
+  const drop = (post: Post): void => {
+    forget(post);
+    post.call?.abort();
+  };
   const stop = (): void => {
     isOver = true;
     timer.cancel();
     stream?.abort();
-    for (const post of posts) post.abort();
-    posts.clear();
+    for (const post of [...posts]) drop(post);
   };
   const over = (reason: string): void => {
     if (isOver) return;
@@ -44,19 +60,27 @@ export function openSseChannel(
   const channel: Channel = {
     address: server.address,
     get isClogged() {
-      return posts.size > 1_024;
+      return posts.size > MAX_POSTS;
     },
     speak: () => undefined,
     send(message) {
       if (isOver || endpoint === undefined) return;
       const headers = ["content-type", "application/json", "accept", "application/json", ...(message.headers ?? [])];
+      const { wireId } = message;
+      // Calls are refused before it comes to this; what nobody waits for is left out.
+      if (wireId === undefined && posts.size > MAX_POSTS) return;
       let status = 0;
       const failed = (reason: string): void => {
-        if (post) posts.delete(post);
-        if (!isOver && message.wireId !== undefined) handlers.failed(message.wireId, reason);
+        forget(post);
+        if (!isOver && wireId !== undefined) handlers.failed(wireId, reason);
       };
-      let post: HttpCall | undefined;
-      post = server.send(
+      const late = (): void => {
+        drop(post);
+        failed("did not accept the message in time");
+      };
+      const post: Post = { wireId, call: undefined, timer: clock.after(ACCEPT_MS, late) };
+      posts.add(post);
+      post.call = server.send(
         { method: "POST", path: endpoint, headers, body: message.text },
         {
           head: (code) => {
@@ -67,15 +91,14 @@ export function openSseChannel(
             if (status >= 300) failed(`answered with status ${status}: ${server.shown(text.trim()).slice(0, 200)}`);
           },
           mayRead: () => true,
-          end: () => {
-            if (post) posts.delete(post);
-          },
+          end: () => forget(post),
           error: failed,
         },
       );
-      posts.add(post);
     },
-    abandon: () => undefined,
+    abandon: (wireId) => {
+      for (const post of posts) if (post.wireId === wireId) drop(post);
+    },
     pause: () => {
       isPaused = true;
     },

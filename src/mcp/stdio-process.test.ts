@@ -196,9 +196,16 @@ test("a flood on stderr is drained and only its last lines are kept [R12]", asyn
 
 test("a child that does not read is noticed", async () => {
   const { child } = run("setInterval(() => undefined, 1000)");
-  for (let i = 0; i < 100; i++) child.write("x".repeat(100_000));
+  for (let i = 0; i < 60; i++) child.write("x".repeat(100_000));
   assert.equal(child.isClogged, true);
   child.kill("was stopped by the test");
+  await child.stop();
+});
+
+test("a child that goes on without reading is stopped before it fills our memory", async () => {
+  const { child, exited } = run("setInterval(() => undefined, 1000)");
+  for (let i = 0; i < 1_000; i++) child.write("x".repeat(100_000));
+  assert.equal(await exited, "was stopped because it does not read its input");
   await child.stop();
 });
 

@@ -24,7 +24,11 @@ const MAX_RESOURCES = 1_000;
 
 /** Undefined if the request has none. */
 export function filterOf(request: ClientRequest): SubscriptionFilter | undefined {
-  const asked = request.params.notifications;
+  return readFilter(request.params.notifications);
+}
+
+/** Undefined if it is no object; what has not the form is left out. */
+export function readFilter(asked: unknown): SubscriptionFilter | undefined {
   if (typeof asked !== "object" || asked === null || Array.isArray(asked)) return undefined;
   const from = asked as Record<string, unknown>;
   const filter: SubscriptionFilter = {};

@@ -3,7 +3,9 @@
  * other era, or a process that other sessions use too: neither shows.
  */
 import type { Call, Question, Running } from "./call.ts";
+import { isModernVersion } from "./era.ts";
 import type { ClientNotification, ServerMessage } from "./json-rpc.ts";
+import { find, slice } from "./json-text.ts";
 import type { Loss } from "./server-link.ts";
 import type { Target } from "./target.ts";
 
@@ -51,21 +53,39 @@ export interface UpstreamUser {
   lost(upstream: Upstream, loss: Loss): void;
 }
 
-/** From the result of `initialize` or `server/discover`; undefined if it has not their form. */
-export function readAbout(answer: ServerMessage): ServerAbout | undefined {
+/** HTTP carries it in a header. */
+const VERSION = /^[\w.-]{1,64}$/;
+
+/** From the result of `initialize`; undefined if it has not its form. */
+export function readInitialized(answer: ServerMessage): ServerAbout | undefined {
+  const about = readAbout(answer);
+  return about && VERSION.test(about.protocolVersion) ? about : undefined;
+}
+
+/** From the result of `server/discover`; undefined if the server does not speak the modern era, whatever it answers. */
+export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
+  const about = readAbout(answer);
+  const span = about && find(answer.text, 0, "result", "supportedVersions");
+  const versions = span && (JSON.parse(slice(answer.text, span)) as unknown);
+  return Array.isArray(versions) && versions.some((one) => typeof one === "string" && isModernVersion(one))
+    ? about
+    : undefined;
+}
+
+/** Why an answer to `initialize` does not open a session; completes "target x …". */
+export function refusalOf(answer: ServerMessage): string {
+  return answer.kind === "error" ? "refused to initialize" : "answered initialize without a protocol version";
+}
+
+function readAbout(answer: ServerMessage): ServerAbout | undefined {
   if (answer.kind !== "result") return undefined;
-  try {
-    const { result } = JSON.parse(answer.text) as { result?: Record<string, unknown> };
-    if (typeof result !== "object" || result === null) return undefined;
-    const { protocolVersion, capabilities, serverInfo, instructions } = result;
-    return {
-      protocolVersion: typeof protocolVersion === "string" ? protocolVersion : "",
-      capabilities:
-        typeof capabilities === "object" && capabilities !== null ? (capabilities as Record<string, unknown>) : {},
-      serverInfo,
-      instructions: typeof instructions === "string" ? instructions : undefined,
-    };
-  } catch {
-    return undefined;
-  }
+  const { result } = JSON.parse(answer.text) as { result: Record<string, unknown> };
+  const { protocolVersion, capabilities, serverInfo, instructions } = result;
+  return {
+    protocolVersion: typeof protocolVersion === "string" ? protocolVersion : "",
+    capabilities:
+      typeof capabilities === "object" && capabilities !== null ? (capabilities as Record<string, unknown>) : {},
+    serverInfo,
+    instructions: typeof instructions === "string" ? instructions : undefined,
+  };
 }

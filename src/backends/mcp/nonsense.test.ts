@@ -1,38 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
 import { modernPost } from "../../../test/support/mcp/modern-client.ts";
-import {
-  type Script,
-  type ScriptedServer,
-  type Step,
-  startScripted,
-  type Transport,
-} from "../../../test/support/mcp/scripted-server.ts";
-import { serveMcp } from "../../../test/support/mcp/serve-backend.ts";
+import { FAILED_TARGETS, withServers } from "../../../test/support/mcp/scripted-gateway.ts";
+import type { Script, Step, Transport } from "../../../test/support/mcp/scripted-server.ts";
 
 const TRANSPORTS: readonly Transport[] = ["stdio", "http", "sse"];
-const FAILED_TARGETS = "gateway.internal/failedTargets";
 
 /** A script that does this to the first request of a method. */
 function once(name: string, method: string, steps: readonly Step[], era?: "legacy" | "modern"): Script {
   return { name, steps: { [method]: [steps] }, ...(era ? { era } : {}) };
-}
-
-async function withServers(
-  servers: readonly (readonly [Transport, Script])[],
-  config: object,
-  run: (client: RawClient, url: string) => Promise<void>,
-): Promise<void> {
-  const started: ScriptedServer[] = [];
-  for (const [transport, script] of servers) started.push(await startScripted(transport, script));
-  const served = await serveMcp({ targets: started.map(({ target }) => target), requestTimeout: "1s", ...config });
-  try {
-    await run(rawClient(served.url), served.url);
-  } finally {
-    await served.close();
-    for (const one of started) await one.close();
-  }
 }
 
 const BAD_LIST = '{"jsonrpc":"2.0","id":$ID,"result":{"tools":[{"name":bad}]}}';
@@ -90,3 +66,117 @@ for (const transport of TRANSPORTS) {
     });
   });
 }
+
+for (const transport of TRANSPORTS) {
+  test(`a page over ${transport} that names itself as the next is not read for ever`, async () => {
+    const again = { message: '{"jsonrpc":"2.0","id":$ID,"result":{"tools":[{"name":"echo"}],"nextCursor":"x"}}' };
+    const endless: Script = { name: "bad", steps: { "tools/list": Array.from({ length: 50 }, () => [again]) } };
+    for (const others of [[], [["stdio", GOOD] as const]]) {
+      await withServers([[transport, endless], ...others], {}, async (client) => {
+        await client.initialize();
+        const { result } = await client.request("tools/list");
+        const next = await client.request("tools/list", { cursor: result.nextCursor });
+        assert.match(
+          next.error?.message ?? next.result._meta[FAILED_TARGETS].bad,
+          /"bad" answered tools\/list with the same/,
+        );
+        assert.equal(next.result?.nextCursor, undefined);
+      });
+    }
+    // Without prefixes a call must read the lists first.
+    await withServers(
+      [
+        [transport, endless],
+        ["stdio", GOOD],
+      ],
+      { prefixMode: "never" },
+      async (client) => {
+        await client.initialize();
+        assert.equal((await client.call("echo")).result.content[0].text, "echo of bad");
+      },
+    );
+  });
+}
+
+const handshakes: readonly { name: string; message: string; reason: RegExp }[] = [
+  { name: "broken JSON", message: '{"id":$ID,"result":{"protocolVersion":bad}}', reason: /invalid JSON/ },
+  { name: "no version", message: '{"id":$ID,"result":{"capabilities":{}}}', reason: /without a protocol version/ },
+  {
+    name: "a version that would be a header of its own",
+    message: '{"id":$ID,"result":{"protocolVersion":"2025-11-25\\r\\nx-more: 1","capabilities":{}}}',
+    reason: /without a protocol version/,
+  },
+  {
+    name: "a version that is a number",
+    message: '{"id":$ID,"result":{"protocolVersion":5}}',
+    reason: /without a protocol/,
+  },
+  { name: "null", message: '{"id":$ID,"result":null}', reason: /not an object/ },
+];
+for (const transport of TRANSPORTS) {
+  for (const { name, message, reason } of handshakes) {
+    test(`${name} as the answer to initialize over ${transport} refuses the session, with the reason`, async () => {
+      const always = Array.from({ length: 10 }, () => [{ message }]);
+      const script: Script = { name: "bad", steps: { initialize: always } };
+      await withServers([[transport, script]], {}, async (client) => {
+        const { status, message: answer } = await client.initialize();
+        assert.equal(status, 502);
+        assert.match(answer.error.message, /target "bad"/);
+        assert.match(answer.error.message, reason);
+      });
+      await withServers(
+        [
+          [transport, script],
+          ["stdio", GOOD],
+        ],
+        {},
+        async (client) => {
+          const { message: answer } = await client.initialize();
+          assert.match(answer.result._meta[FAILED_TARGETS].bad, reason);
+        },
+      );
+    });
+  }
+}
+
+test("capabilities of any shape are merged", async () => {
+  const about =
+    '{"protocolVersion":"2025-11-25","capabilities":{"tools":[],"logging":null,"x":{"y":5}},"serverInfo":7}';
+  const script = once("bad", "initialize", [{ message: `{"id":$ID,"result":${about}}` }]);
+  await withServers(
+    [
+      ["stdio", script],
+      ["stdio", GOOD],
+    ],
+    {},
+    async (client) => {
+      const { message } = await client.initialize();
+      assert.equal(message.result.protocolVersion, "2025-11-25");
+      assert.equal((await client.request("tools/list")).result.tools.length, 2);
+    },
+  );
+});
+
+test("a server that answers server/discover with legacy versions only is a legacy server", async () => {
+  const script = once("old", "server/discover", [
+    { message: '{"id":$ID,"result":{"supportedVersions":["2025-11-25"],"capabilities":{"tools":{}}}}' },
+  ]);
+  for (const transport of ["stdio", "http"] as const) {
+    await withServers(
+      [
+        [transport, script],
+        ["stdio", GOOD],
+      ],
+      {},
+      async (_client, url) => {
+        const { message } = await modernPost(url, "tools/list");
+        assert.deepEqual(
+          message.result.tools.map((tool: { name: string }) => tool.name),
+          ["old_echo", "good_echo"],
+        );
+        const called = await modernPost(url, "tools/call", { name: "old_echo", arguments: {} });
+        assert.equal(called.message.result.content[0].text, "echo of old");
+      },
+    );
+  }
+});

@@ -7,17 +7,20 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { pathToFileURL } from "node:url";
 import { fixturePath } from "./fixture.ts";
+import { mutated } from "./mutate.ts";
 
 /** What the server does instead of answering; `$ID` stands for the id of the request. */
 export type Step =
-  /** One message in the frame of the transport: a line, an event, a body. */
-  | { readonly message: string }
-  /** Bytes without a frame: on stdout, or in the body of the HTTP answer. `repeat` writes them so often. */
+  /** A message in the frame of the transport (a line, an event, a body), once or more often. */
+  | { readonly message: string; readonly repeat?: number }
+  /** Bytes without a frame: on stdout, or in the body of the HTTP answer. */
   | { readonly raw: string; readonly repeat?: number }
   /** The head of the HTTP answer; other transports have none. */
   | { readonly status: number; readonly headers?: Readonly<Record<string, string>> }
   /** The answer that a good server gives. */
   | { readonly good: true }
+  /** The same in its frame, spoilt from this seed. */
+  | { readonly mutated: number }
   /** The process or the connection ends. */
   | { readonly end: "exit" | "close" }
   /** The HTTP answer stays open. */
@@ -119,18 +122,29 @@ async function startRemote(transport: "http" | "sse", script: Script): Promise<S
     }
     if (request.method === "initialize") res.setHeader("mcp-session-id", `session-${nextSession++}`);
     const steps = play(request);
-    const isEvents = steps.filter((step) => "message" in step || "good" in step).length > 1;
+    const isEvents = steps.filter((step) => "message" in step || "good" in step || "mutated" in step).length > 1;
     for (const step of steps) {
       if ("status" in step) res.writeHead(step.status, step.headers);
       else if ("end" in step) {
         res.flushHeaders();
         res.destroy();
-      } else if ("raw" in step) for (let i = 0; i < (step.repeat ?? 1); i++) res.write(withId(step.raw, request.id));
+      } else if ("raw" in step) res.write(withId(step.raw, request.id).repeat(step.repeat ?? 1));
       else if (!("stay" in step)) {
+        if ("mutated" in step) {
+          const spoilt = mutated(
+            isEvents ? asEvent(goodAnswer(script, request)) : goodAnswer(script, request),
+            step.mutated,
+          );
+          if (!res.headersSent)
+            res.writeHead(200, { "content-type": isEvents ? "text/event-stream" : "application/json" });
+          res.write(spoilt);
+          continue;
+        }
         const text = "good" in step ? goodAnswer(script, request) : withId(step.message, request.id);
         if (!res.headersSent)
           res.writeHead(200, { "content-type": isEvents ? "text/event-stream" : "application/json" });
-        res.write(isEvents ? asEvent(text) : text);
+        const times = "message" in step ? (step.repeat ?? 1) : 1;
+        res.write((isEvents ? asEvent(text) : text).repeat(times));
       }
     }
     if (!steps.some((step) => "stay" in step || "end" in step)) res.end();
@@ -149,9 +163,10 @@ async function startRemote(transport: "http" | "sse", script: Script): Promise<S
     if (request.id === undefined || request.method === undefined) return;
     for (const step of play(request)) {
       if ("end" in step) stream?.destroy();
-      else if ("raw" in step) for (let i = 0; i < (step.repeat ?? 1); i++) stream?.write(withId(step.raw, request.id));
+      else if ("raw" in step) stream?.write(withId(step.raw, request.id).repeat(step.repeat ?? 1));
+      else if ("mutated" in step) stream?.write(mutated(asEvent(goodAnswer(script, request)), step.mutated));
       else if ("good" in step) stream?.write(asEvent(goodAnswer(script, request)));
-      else if ("message" in step) stream?.write(asEvent(withId(step.message, request.id)));
+      else if ("message" in step) stream?.write(asEvent(withId(step.message, request.id)).repeat(step.repeat ?? 1));
     }
   }
 
@@ -197,10 +212,11 @@ function runStdio(script: Script): void {
       if (request.id === undefined || request.method === undefined) continue;
       for (const step of play(request)) {
         if ("end" in step) process.exit(step.end === "exit" ? 3 : 0);
-        else if ("raw" in step)
-          for (let i = 0; i < (step.repeat ?? 1); i++) process.stdout.write(withId(step.raw, request.id));
+        else if ("raw" in step) process.stdout.write(withId(step.raw, request.id).repeat(step.repeat ?? 1));
+        else if ("mutated" in step) process.stdout.write(mutated(`${goodAnswer(script, request)}\n`, step.mutated));
         else if ("good" in step) process.stdout.write(`${goodAnswer(script, request)}\n`);
-        else if ("message" in step) process.stdout.write(`${withId(step.message, request.id)}\n`);
+        else if ("message" in step)
+          process.stdout.write(`${withId(step.message, request.id)}\n`.repeat(step.repeat ?? 1));
       }
     }
   });
