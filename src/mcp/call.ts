@@ -44,4 +44,9 @@ export interface Question {
   withdrawn: ((reason: string | undefined) => void) | undefined;
 }
 
+/** For calls of our own: an answer must come, because a server that waits for one is not timed. */
+export function refuseQuestion(question: Question): void {
+  question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
+}
+
 export const NOTHING_RUNS: Running = { cancel: () => undefined };

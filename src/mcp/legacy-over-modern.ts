@@ -4,7 +4,7 @@
  * answers; what the client subscribes to is kept as one subscription at the server.
  */
 import { withAnswer } from "./access.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running } from "./call.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running, refuseQuestion } from "./call.ts";
 import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
@@ -135,7 +135,7 @@ export class LegacyOverModern {
         if (message.method !== "notifications/subscriptions/acknowledged")
           this.#side.notified(withoutSubscription(message));
       },
-      asked: () => undefined,
+      asked: refuseQuestion,
       answered: () => undefined,
       failed: () => undefined,
     });
@@ -160,7 +160,7 @@ export class LegacyOverModern {
       request: withEnvelope(asClientRequest("tools/list", "{}"), this.envelope()),
       headers: call.headers,
       notified: () => undefined,
-      asked: () => undefined,
+      asked: refuseQuestion,
       answered: (message) => {
         params.learn(message);
         go();

@@ -25,6 +25,14 @@ export function withEnvelope(request: ClientRequest, members: string): ClientReq
   return editedRequest(bare, [intoMeta(bare.text, members)]);
 }
 
+/** Parameters of a request that we send on behalf of another: its envelope, where it has one. */
+export function envelopeOf(request: ClientRequest): { readonly _meta?: Readonly<Record<string, unknown>> } {
+  const meta = request.params._meta;
+  if (typeof meta !== "object" || meta === null) return {};
+  const kept = Object.entries(meta).filter(([key]) => ENVELOPE.has(key));
+  return kept.length === 0 ? {} : { _meta: Object.fromEntries(kept) };
+}
+
 /** Puts the answers to a server's questions into `params`, in the place of any that the client wrote itself. */
 export function withInput(original: ClientRequest, members: string): ClientRequest {
   const before = find(original.text, 0, "params");

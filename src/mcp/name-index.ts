@@ -5,10 +5,11 @@
  */
 import type { Named } from "./access.ts";
 import { LISTS, unknownName } from "./access.ts";
-import { type Call, NOTHING_RUNS, type Running } from "./call.ts";
+import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "./call.ts";
 import { gather } from "./gather.ts";
 import { asClientRequest } from "./json-rpc.ts";
 import { elements, find, member, slice } from "./json-text.ts";
+import { envelopeOf } from "./modern-text.ts";
 import type { Upstream } from "./upstream.ts";
 
 /** A list of more pages than this is not read to its end. */
@@ -57,10 +58,11 @@ export class NameIndex {
       return;
     }
     const list = LISTS[method] as (typeof LISTS)[string];
+    const envelope = envelopeOf(call.request);
     const readPage = (asked: readonly { upstream: Upstream; cursor: string | undefined }[], page: number): void => {
       const parts = asked.map(({ upstream, cursor }) => ({
         upstream,
-        request: asClientRequest(method, JSON.stringify(cursor === undefined ? {} : { cursor })),
+        request: asClientRequest(method, JSON.stringify({ ...envelope, ...(cursor === undefined ? {} : { cursor }) })),
       }));
       started(
         gather({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) => {
@@ -123,7 +125,7 @@ export class NameIndex {
 /** What servers say while their lists are read concerns nobody. */
 const QUIET = {
   notified: () => undefined,
-  asked: () => undefined,
+  asked: refuseQuestion,
   answered: () => undefined,
   failed: () => undefined,
 };

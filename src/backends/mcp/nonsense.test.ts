@@ -180,3 +180,40 @@ test("a server that answers server/discover with legacy versions only is a legac
     );
   }
 });
+
+test("a server that asks instead of listing its tools does not hold up a call of another", async () => {
+  const question = { message: '{"jsonrpc":"2.0","id":"q","method":"roots/list"}' };
+  for (const transport of ["stdio", "sse"] as const) {
+    const script = once("bad", "tools/list", [question]);
+    await withServers(
+      [
+        [transport, script],
+        ["stdio", GOOD],
+      ],
+      { prefixMode: "never" },
+      async (client) => {
+        await client.initialize();
+        assert.equal((await client.call("echo")).result.content[0].text, "echo of good");
+      },
+    );
+  }
+});
+
+test("without prefixes a modern client reaches modern servers: their lists are asked for in its name", async () => {
+  const strict = [{ message: '{"jsonrpc":"2.0","id":$ID,"error":{"code":-32602,"message":"no envelope"}}' }];
+  for (const transport of ["stdio", "http"] as const) {
+    const one: Script = { name: "one", era: "modern", steps: {}, withoutEnvelope: strict };
+    const two: Script = { name: "two", era: "modern", steps: {}, withoutEnvelope: strict };
+    await withServers(
+      [
+        [transport, one],
+        [transport, two],
+      ],
+      { prefixMode: "never" },
+      async (_client, url) => {
+        const { message } = await modernPost(url, "tools/call", { name: "echo", arguments: {} });
+        assert.equal(message.result?.content[0].text, "echo of one", message.error?.message);
+      },
+    );
+  }
+});

@@ -31,6 +31,8 @@ export interface Script {
   readonly era?: "legacy" | "modern";
   /** For each method what is done to the first request, to the second, and so on. */
   readonly steps: Readonly<Record<string, readonly (readonly Step[])[]>>;
+  /** What is done to requests that do not say their protocol version, as modern ones must. */
+  readonly withoutEnvelope?: readonly Step[];
 }
 
 export interface ScriptedServer {
@@ -56,7 +58,10 @@ export async function startScripted(transport: Transport, script: Script): Promi
 /** What is done about a request; good answers after the script has ended. */
 function player(script: Script): (request: Request) => readonly Step[] {
   const played = new Map<string, number>();
-  return ({ method = "" }) => {
+  return ({ method = "", params }) => {
+    const meta = params?._meta as Record<string, unknown> | undefined;
+    if (script.withoutEnvelope && meta?.["io.modelcontextprotocol/protocolVersion"] === undefined)
+      return script.withoutEnvelope;
     const count = played.get(method) ?? 0;
     played.set(method, count + 1);
     return script.steps[method]?.[count] ?? [{ good: true }];
