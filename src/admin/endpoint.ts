@@ -2,6 +2,7 @@
  * What an admin endpoint is: a path, the methods it takes, and a sentence for the index page. Only server.ts knows
  * the HTTP server; an endpoint sees a request as data and answers with a value or a stream.
  */
+import { safeJson } from "../lib/safe-json.ts";
 
 export interface AdminRequest {
   /** As it was sent: a HEAD comes to the GET handler, and a stream that it answers with is not begun. */
@@ -51,5 +52,5 @@ export function textAnswer(status: number, body: string): AdminAnswer {
 }
 
 export function jsonAnswer(value: unknown, status = 200): AdminAnswer {
-  return { status, type: "application/json", body: `${JSON.stringify(value, null, 2)}\n` };
+  return { status, type: "application/json", body: `${safeJson(value, 2)}\n` };
 }

@@ -2,7 +2,9 @@
  * One reader of a server-sent event stream: comments and `data:` lines, a sign of life each second. A reader that is
  * slow or gone loses events, with a count, and never slows what it watches (R41).
  */
+
 import type { Clock } from "../lib/clock.ts";
+import { safeJson } from "../lib/safe-json.ts";
 import type { AdminAnswer, AdminSink } from "./endpoint.ts";
 
 const KEEP_ALIVE_MS = 1_000;
@@ -57,7 +59,7 @@ function serve(clock: Clock, sink: AdminSink, open: (stream: EventStream) => () 
   sink.onClose(stop);
   close = open({
     comment: (text) => write(`: ${text}\n\n`),
-    data: (value) => write(`data: ${JSON.stringify(value)}\n\n`),
+    data: (value) => write(`data: ${safeJson(value)}\n\n`),
     end() {
       if (!isOpen) return;
       stop();

@@ -2,8 +2,10 @@
  * Where events come from: a gateway's `/debug/trace` stream, or a saved trace (JSON lines, or the stream's own text).
  * Both are the same lines to whoever shows them.
  */
+
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../admin/paths.ts";
+import { safeJson } from "../lib/safe-json.ts";
 import type { TraceEvent } from "../trace/events.ts";
 import type { AdminClient, AdminStream } from "./admin-client.ts";
 import { CliError } from "./cli-error.ts";
@@ -75,9 +77,5 @@ function parseEvent(text: string): TraceEvent {
 
 /** JSON as one line in which no character can move a terminal's cursor. */
 export function rawLine(event: TraceEvent): string {
-  const json = JSON.stringify(event).replace(
-    /[\u007f-\u009f\u2028\u2029]/g,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
-  return `${json}\n`;
+  return `${safeJson(event)}\n`;
 }

@@ -112,7 +112,7 @@ for (const [name, cmd, cwd, mend] of notStarted) {
   });
 }
 
-test("a file that may not be run is said to be so", async (t) => {
+test("a file that may not be run is said to be so [R7]", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "stdio-process-"));
   t.after(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, "server.sh"), "#!/bin/sh\n", { mode: 0o644 });

@@ -189,7 +189,7 @@ test("a configuration that serves nothing is warned about, and refused if it has
   );
 });
 
-test("an invalid name in sensitiveHeaders stops the start", async (t) => {
+test("an invalid name in sensitiveHeaders stops the start [C4]", async (t) => {
   const at = folder(t, { "config.yaml": 'config: { sensitiveHeaders: ["x good", "x-ok"] }\n' });
   const exit = await run(t, ["-f", join(at, "config.yaml")]);
   assert.equal(exit.code, 1);
@@ -210,7 +210,7 @@ test("a file that is not there, or not readable as one, is one line and exit 1",
   }
 });
 
-test("a directory, standard input and several files make one configuration", async (t) => {
+test("a directory, standard input and several files make one configuration [C1]", async (t) => {
   const at = folder(t, {
     "conf/a.yaml":
       "# the resources are in the other file\ngateways: { default: { port: 0 } }\nroutes: [{ name: from-a }]\n",

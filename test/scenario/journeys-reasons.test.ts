@@ -188,7 +188,7 @@ test("a command that begins with ./ is beside its file; with a cwd it counts fro
   assert.match(failed.bare, /could not be started: .*ENOENT: it is not on the gateway's PATH/);
 });
 
-test("a server that ends at once is named with the line that says why, in every answer", async (t) => {
+test("a server that ends at once is named with the line that says why, in every answer [R7]", async (t) => {
   const crash =
     "process.stderr.write('Error: API_KEY is missing\\n    at x (y:1:2)\\n\\nNode.js v20.0.0\\n'); process.exit(1)";
   const gateway = await mcp(t, [

@@ -81,7 +81,7 @@ test("a preflight of an allowed page is answered, and the page may read the sess
   assert.match(answer.headers.get("access-control-expose-headers") ?? "", /mcp-session-id/i);
 });
 
-test("a page from elsewhere is refused, in words that name the setting", async () => {
+test("a page from elsewhere is refused, in words that name the setting [L7]", async () => {
   const answer = await rawClient(url).post(INITIALIZE, { origin: "https://evil.example" });
   assert.equal(answer.status, 403);
   assert.match(answer.text, /cors\.allowOrigins/);

@@ -128,6 +128,13 @@ test("a port in use is one line that names address and field, and exit 1 [R39]",
   );
 });
 
+test("an address that the machine does not have is one line that names it, and exit 1 [R39]", async (t) => {
+  const file = configFile(t, "config: { adminAddr: off }\ngateways: { web: { port: 0, address: 203.0.113.1 } }\n");
+  const exit = await startGatewayProcess(t, ["-f", file]).exited;
+  assert.equal(exit.code, 1);
+  assert.match(exit.stderr, /^[^\n]*gateways\.web\.[a-z]+: cannot listen on 203\.0\.113\.1[^\n]*\n$/);
+});
+
 test("a port that is not permitted says why", {
   skip: process.getuid?.() === 0 && "root may bind every port",
 }, async (t) => {

@@ -156,7 +156,7 @@ test("a retried request shows each attempt, from the backend's policies to its r
   assertGolden("retry", events);
 });
 
-test("a backend that cannot be reached: the transport error stands in the result", async () => {
+test("a backend that cannot be reached: the transport error stands in the result [R1]", async () => {
   const events = await traceOf(gateway, () => get("/down"));
   const [result] = messagesOf(events, "backendCallResult");
   assert.equal(result?.status, null);

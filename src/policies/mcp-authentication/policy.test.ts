@@ -634,7 +634,14 @@ for (const [sent = "", forwarded] of queries) {
 
 test("authorize without parameters goes to the bare endpoint, and never anywhere else [D8]", async () => {
   assert.equal(await authorizeLocation(""), `${TENANT}/oauth2/v2.0/authorize`);
-  assert.ok((await authorizeLocation("//evil.example.com"))?.startsWith(`${TENANT}/oauth2/v2.0/authorize?`));
+  for (const query of [
+    "//evil.example.com",
+    "x=%0d%0aLocation:%20http://evil",
+    "@evil.example.com",
+    "\\evil",
+    `x=${"a".repeat(8_000)}`,
+  ])
+    assert.equal(await authorizeLocation(query), `${TENANT}/oauth2/v2.0/authorize?${query}`);
 });
 
 test("a repeated parameter is refused at authorize and token [D10]", async () => {

@@ -1,0 +1,11 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { safeJson } from "./safe-json.ts";
+
+test("every control character is escaped, and the value is the same [P6] [G3]", () => {
+  const text = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code)).join("");
+  const json = safeJson({ [text]: [text, "é人😀"] });
+  assert.doesNotMatch(json, /[\p{Cc}\p{Zl}\p{Zp}]/u);
+  assert.deepEqual(JSON.parse(json), { [text]: [text, "é人😀"] });
+  assert.equal(safeJson({ a: [1, "x"] }, 2), JSON.stringify({ a: [1, "x"] }, null, 2));
+});
