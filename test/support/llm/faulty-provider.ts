@@ -26,6 +26,8 @@ export interface ProviderCall {
   /** The connection is closed. */
   isClosed: boolean;
   readonly closed: Promise<void>;
+  /** The script is played to its end or its fault. */
+  readonly stopped: Promise<void>;
 }
 
 export interface FaultyProvider {
@@ -37,7 +39,10 @@ export interface FaultyProvider {
   close(): Promise<void>;
 }
 
-export async function startFaultyProvider(scriptOf: (body: string) => Script): Promise<FaultyProvider> {
+export async function startFaultyProvider(
+  scriptOf: (body: string) => Script,
+  onCall: (call: ProviderCall) => void = () => undefined,
+): Promise<FaultyProvider> {
   const calls: ProviderCall[] = [];
   const sockets = new Set<Socket>();
   let waiting: ((call: ProviderCall) => void)[] = [];
@@ -55,12 +60,17 @@ export async function startFaultyProvider(scriptOf: (body: string) => Script): P
       if (held.length < end + 4 + length) return;
       const body = held.toString("utf8", end + 4, end + 4 + length);
       held = held.subarray(end + 4 + length);
-      const call: ProviderCall = { body, script: scriptOf(body), isWhole: false, isClosed: false, closed };
+      let stop = (): void => undefined;
+      const stopped = new Promise<void>((resolve) => {
+        stop = resolve;
+      });
+      const call: ProviderCall = { body, script: scriptOf(body), isWhole: false, isClosed: false, closed, stopped };
       void closed.then(() => {
         call.isClosed = true;
       });
       calls.push(call);
-      play(socket, call);
+      onCall(call);
+      play(socket, call, stop);
       for (const resolve of waiting) resolve(call);
       waiting = [];
     });
@@ -79,13 +89,14 @@ export async function startFaultyProvider(scriptOf: (body: string) => Script): P
 }
 
 /** One piece per turn of the loop, as fast as the gateway reads. */
-function play(socket: Socket, call: ProviderCall): void {
+function play(socket: Socket, call: ProviderCall, stopped: () => void): void {
   const { bytes, fault, pieceBytes = bytes.length } = call.script;
   const end = fault === undefined ? bytes.length : Math.min(call.script.stopAt ?? 0, bytes.length);
   let at = 0;
   const step = (): void => {
     if (socket.destroyed) return;
     if (at >= end) {
+      stopped();
       if (fault === undefined) call.isWhole = true;
       else if (fault === "close") socket.destroySoon();
       else if (fault === "reset") socket.resetAndDestroy();
