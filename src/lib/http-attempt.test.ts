@@ -142,14 +142,11 @@ function model(steps: readonly Step[], manner: Manner): Seen {
 }
 
 /** What must hold whatever the model says. */
-function checkGuarantees({ heard, stops }: Seen, steps: readonly Step[]): void {
+function checkGuarantees({ heard, stops }: Seen): void {
   const last = heard.findIndex((name) => name !== "head" && name !== "data");
   // After `end` or `upgraded` that threw, the error that reports it is the only thing that may follow.
   const rest = last < 0 ? [] : heard.slice(last + 1);
-  assert.ok(
-    rest.length === 0 || (rest.length === 1 && rest[0] === "internal"),
-    `${heard} after ${JSON.stringify(steps)}`,
-  );
+  assert.ok(rest.length === 0 || (rest.length === 1 && rest[0] === "internal"), "something came after the end");
   assert.ok(stops <= 1);
   assert.ok(heard.filter((name) => name === "head").length <= 1);
 }
@@ -168,8 +165,12 @@ function withoutWarnings(action: () => void): void {
 
 function check(steps: readonly Step[], manner: Manner): void {
   const seen = run(steps, manner);
-  checkGuarantees(seen, steps);
-  assert.deepEqual(seen, model(steps, manner), `${manner}: ${JSON.stringify(steps)}`);
+  try {
+    checkGuarantees(seen);
+    assert.deepEqual(seen, model(steps, manner));
+  } catch (cause) {
+    throw new Error(`${manner}: ${JSON.stringify(steps)} gave ${seen.heard}`, { cause });
+  }
 }
 
 const ALL_STEPS: Step[] = [

@@ -12,7 +12,6 @@ import { requestState } from "../core/snapshot.ts";
 import type { WeightedBackend } from "../core/topology.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../lib/attempt-state.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
-import { contain } from "../lib/contain.ts";
 import type { HeaderList } from "../lib/headers.ts";
 import { HttpClientError } from "../lib/http-client.ts";
 import type { Redaction } from "../trace/redact.ts";
@@ -39,10 +38,13 @@ export interface AttemptOwner {
   isUploading(): boolean;
 }
 
+/** What an attempt needs of the way to the client. */
+export type AttemptDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
+
 export class Attempt implements BackendCall, BackendRun {
   readonly #owner: AttemptOwner;
   readonly #exchange: Exchange;
-  readonly #delivery: Delivery;
+  readonly #delivery: AttemptDelivery;
   readonly #settings: Settings;
   readonly #defaultTimeoutMs: number;
   readonly #isLast: boolean;
@@ -52,7 +54,13 @@ export class Attempt implements BackendCall, BackendRun {
   #run: BackendRun | undefined;
   #state: AttemptState = "asked";
 
-  constructor(owner: AttemptOwner, exchange: Exchange, delivery: Delivery, chosen: WeightedBackend, isLast: boolean) {
+  constructor(
+    owner: AttemptOwner,
+    exchange: Exchange,
+    delivery: AttemptDelivery,
+    chosen: WeightedBackend,
+    isLast: boolean,
+  ) {
     this.#owner = owner;
     this.#exchange = exchange;
     this.#delivery = delivery;
@@ -230,18 +238,22 @@ export class Attempt implements BackendCall, BackendRun {
     const spares = this.#run?.spareTargets ?? 0;
     const limitMs = headLimitMs(this.#settings, this.#defaultTimeoutMs, deadlineMs, clock.monotonicMs(), spares);
     if (limitMs === UNLIMITED) return;
-    const onTimer = (): void => {
+    this.#timer = clock.after(limitMs, () => {
       // After an upload the backend gets the whole time, counted from the first look that finds it done.
       if (wasUploading) this.#arm(this.#owner.isUploading());
-      else this.#timedOut(limitMs, deadlineMs);
-    };
-    this.#timer = clock.after(limitMs, () =>
-      contain(onTimer, () => this.#owner.attemptFailed(new GatewayError("internal"), false)),
-    );
+      else if (this.#state === "asked") this.#timeIsUp(limitMs, deadlineMs);
+    });
+  }
+
+  #timeIsUp(limitMs: number, deadlineMs: number | undefined): void {
+    try {
+      this.#timedOut(limitMs, deadlineMs);
+    } catch (thrown) {
+      this.#threw(thrown);
+    }
   }
 
   #timedOut(limitMs: number, deadlineMs: number | undefined): void {
-    if (this.#state !== "asked") return;
     const detail = `no response head within ${Math.round(limitMs)} ms`;
     const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
     if (hasTime && this.#run?.tryNext?.(detail) === true) {

@@ -56,17 +56,13 @@ export function forwardPlain(table: ModelTable, exchange: Exchange, call: Backen
     else sent.headers.set("content-length", String(body.length));
   } else if (body.kind === "none") sent.headers.delete("content-length");
   const answer = new NativeAnswer(call, "opaque", { firstByte: ignore, counted: ignore, nothing: ignore }, false);
-  let answering = false;
   const send = (): HttpCall => {
     call.attempt(target.display);
     return target.upstream.send(body.kind === "stream" ? { ...sent, body: body.stream } : sent, {
-      head(status, headers) {
-        answering = true;
-        answer.head(status, headers);
-      },
+      head: (status, headers) => answer.head(status, headers),
       data: (chunk) => answer.data(chunk),
       end: (trailers) => answer.end(trailers),
-      error: (error) => (answering ? answer.fail(error) : call.fail(error)),
+      error: (error) => answer.fail(error),
     });
   };
   const { protocol, host, port } = target.address;
