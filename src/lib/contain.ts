@@ -18,7 +18,7 @@ export function contain(action: () => void, end: () => void): void {
 }
 
 /** Out of every handler's way: the process counts and logs it; in a test it is a failure. */
-function surface(error: unknown): void {
+export function surface(error: unknown): void {
   queueMicrotask(() => {
     throw error;
   });

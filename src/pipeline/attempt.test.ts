@@ -63,7 +63,7 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     redaction: createRedaction(),
     upgraded: () => hear("upgraded"),
     attemptFailed: () => hear("failed"),
-    fail: () => void heard.push("defect"),
+    broke: () => void heard.push("defect"),
     isUploading: () => false,
   };
   const play = (event: Event, call: BackendCall): void => {

@@ -32,8 +32,8 @@ export interface AttemptOwner {
   readonly redaction: Redaction;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
   attemptFailed(error: GatewayError, mayRetry: boolean): void;
-  /** What the backend reported could not be handled: a defect of ours. */
-  fail(thrown: unknown): void;
+  /** Handing the answer on threw: a defect, whatever state the answer is in. */
+  broke(error: unknown): void;
   /** The client's body is still arriving. */
   isUploading(): boolean;
 }
@@ -278,7 +278,7 @@ export class Attempt implements BackendCall, BackendRun {
   /** A defect of ours costs this exchange, and not the backend's connection that it was found on. */
   #threw(thrown: unknown): void {
     this.abort();
-    this.#owner.fail(thrown);
+    this.#owner.broke(thrown);
   }
 
   #result(status: number | null, error: string | null): void {

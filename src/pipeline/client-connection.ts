@@ -17,6 +17,7 @@ interface AnsweringSocket extends Socket {
   readonly _httpMessage?: ServerResponse | null;
   /** Node stopped reading until its answers are out; it would pause every resume until then. */
   _paused?: boolean;
+  readonly _handle?: { reading: boolean; readStart(): void } | null;
 }
 
 const KNOWN = new WeakMap<object, ClientConnection>();
@@ -102,6 +103,12 @@ export class ClientConnection {
     // Set by the answer before, for the pause between two requests.
     this.socket.setTimeout(0);
     this.socket._paused = false;
+    // While requests waited, Node stopped reading below the stream, and took away what would start it again.
+    const { _handle: handle } = this.socket;
+    if (handle && !handle.reading) {
+      handle.reading = true;
+      handle.readStart();
+    }
     if (this.#isHandedOver) return;
     this.#isHandedOver = true;
     this.socket.on("error", ignore);

@@ -240,7 +240,7 @@ export class Delivery {
     if (this.#remaining === chunk.length) {
       // The last of a known length goes out in one write with the end, and usually with the head.
       this.#state = "done";
-      this.#sink.end(chunk);
+      this.#endSink(chunk, undefined);
       return true;
     }
     this.#remaining -= chunk.length;
@@ -262,7 +262,17 @@ export class Delivery {
       this.#bytes += lastChunk.length;
       this.#capture?.add(lastChunk);
     }
-    this.#sink.end(lastChunk, this.#trailers);
+    this.#endSink(lastChunk, this.#trailers);
+  }
+
+  /** What counts as handed over and was not must not be waited for. */
+  #endSink(lastChunk: Buffer | undefined, trailers: readonly string[] | undefined): void {
+    try {
+      this.#sink.end(lastChunk, trailers);
+    } catch (error) {
+      this.#sink.destroy();
+      throw error;
+    }
   }
 
   #snapshot(stage: "backend response ready" | "final response"): void {

@@ -291,6 +291,12 @@ class Flow implements AttemptOwner {
     else this.fail(error);
   }
 
+  broke(error: unknown): void {
+    this.fail(error);
+    // An answer that counted as handed over was not: the client must not wait for the rest.
+    if (this.#delivery.isDone) this.#sink.destroy();
+  }
+
   isUploading(): boolean {
     return this.#sink.isUploading();
   }

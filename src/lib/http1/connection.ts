@@ -5,7 +5,7 @@
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { Clock } from "../clock.ts";
-import { contain } from "../contain.ts";
+import { contain, surface } from "../contain.ts";
 import { type Carrier, HttpAttempt } from "../http-attempt.ts";
 import {
   type HttpCall,
@@ -17,7 +17,7 @@ import {
 } from "../http-client.ts";
 import { type BodyWriter, writeBody } from "./body-writer.ts";
 import { type BodyFraming, requestHead } from "./request-head.ts";
-import { type ParsedHead, type ParserEvents, ResponseParser } from "./response-parser.ts";
+import { type ParsedHead, type ParserEvents, ResponseError, ResponseParser } from "./response-parser.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Up to this a body is copied into one write with the head. */
@@ -166,6 +166,7 @@ export class Connection implements ParserEvents, Carrier {
     try {
       this.#parser.push(chunk);
     } catch (error) {
+      if (!(error instanceof ResponseError)) surface(error);
       contain(() => this.#fail("response", (error as Error).message, error as Error), ignore);
       return;
     }

@@ -1,0 +1,84 @@
+/**
+ * An exception in any handler of the gateway ends at most the connection it was for. The process goes on, counts it,
+ * logs it without what it quotes, and still ends with exit code 0 when it is asked to.
+ */
+import assert from "node:assert/strict";
+import type { Duplex } from "node:stream";
+import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { configFile } from "../support/config-file.ts";
+import { startGatewayProcess } from "../support/gateway-process.ts";
+import { STAGES } from "../support/inject-fault.ts";
+import { openRawClient } from "../support/raw-client.ts";
+import { backendFor, eventually } from "../support/scenario.ts";
+
+const PRELOAD = fileURLToPath(new URL("../support/inject-fault.js", import.meta.url));
+
+const REQUESTS = [
+  "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+  "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET /c HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+  "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x82\x01x",
+  "GET /cut HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+  "GET /hang HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+  'POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAccept: application/json, text/event-stream\r\nContent-Type: application/json\r\nContent-Length: 153\r\n\r\n{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1.0.0.000"}}}',
+];
+
+async function startFaulty(t: TestContext) {
+  const backend = await backendFor(t, (req, res) => {
+    if (req.url === "/cut") req.socket.destroy();
+    else if (req.url !== "/hang") res.end("answer");
+  });
+  backend.server.on("upgrade", (_req, socket: Duplex) => {
+    socket.on("error", () => undefined);
+    socket.on("end", () => socket.end());
+    socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+    socket.once("data", () => socket.end("\x82\x01x"));
+  });
+  const file = configFile(
+    t,
+    `config: { adminAddr: "127.0.0.1:0", drainTimeout: 5s }
+gateways: { default: { port: 0, address: 127.0.0.1 } }
+routes:
+  - { matches: [{ path: { pathPrefix: /mcp } }], backends: [{ mcp: { targets: [{ name: one, stdio: { cmd: ${JSON.stringify(process.execPath)}, args: ["-e", "process.exit(3)"] } }] } }], policies: { timeout: { requestTimeout: 2s } } }
+  - { backends: [{ host: "${backend.host}" }], policies: { requestHeaderModifier: { set: { x-a: b } }, timeout: { requestTimeout: 1s } } }
+`,
+  );
+  return startGatewayProcess(t, ["-f", file], {
+    compiled: true,
+    nodeFlags: ["--import", PRELOAD],
+    env: { INJECT_FAULTS: "yes" },
+  });
+}
+
+async function countOf(adminUrl: string): Promise<number> {
+  const metrics = await (await fetch(`${adminUrl}/metrics`)).text();
+  const values = [...metrics.matchAll(/^gateway_unexpected_errors_total\{\S+ (\d+)/gm)];
+  return values.reduce((sum, [, value]) => sum + Number(value), 0);
+}
+
+function send(port: number, bytes: string) {
+  const client = openRawClient(port);
+  client.socket.write(bytes, "latin1");
+  return client.ended();
+}
+
+test("an exception in any place ends no process and holds no connection", async (t) => {
+  const gateway = await startFaulty(t);
+  const [port, adminUrl] = [await gateway.port(), await gateway.adminUrl()];
+  await gateway.logged("started");
+  for (const stage of Object.keys(STAGES)) {
+    const before = await countOf(adminUrl);
+    gateway.child.kill("SIGUSR2");
+    await gateway.logged(`armed: ${stage}`);
+    await Promise.all(REQUESTS.map((bytes) => send(port, bytes))).catch((error) => {
+      throw new Error(`${stage}: ${(error as Error).message}`);
+    });
+    await eventually(`${stage} is counted`, async () => (await countOf(adminUrl)) > before);
+    for (const bytes of REQUESTS.slice(0, 2)) assert.match((await send(port, bytes)).text, /^HTTP\/1\.1 200/, stage);
+  }
+  gateway.child.kill("SIGTERM");
+  const exit = await gateway.exited;
+  assert.deepEqual([exit.code, exit.signal, exit.stderr], [0, null, ""]);
+  assert.match(exit.stdout, /unexpected error source=\w+ .*injected/);
+  assert.doesNotMatch(exit.stdout, /secret-of-a-client/);
+});

@@ -1,0 +1,97 @@
+/**
+ * Loaded into a gateway process before the gateway (`node --import`): with each SIGUSR2 the next of its stages throws
+ * once, when it is reached. For tests of the last resort.
+ */
+import { ChildProcess } from "node:child_process";
+import { systemClock } from "../../src/lib/clock.ts";
+import { ResponseParser } from "../../src/lib/http1/response-parser.ts";
+import { FrameCounter } from "../../src/lib/websocket-frames.ts";
+import { Attempt } from "../../src/pipeline/attempt.ts";
+import { ClientConnection } from "../../src/pipeline/client-connection.ts";
+import { Delivery } from "../../src/pipeline/delivery.ts";
+import { ResponseSink } from "../../src/pipeline/response-sink.ts";
+import { requestHeaderModifier } from "../../src/policies/request-header-modifier/policy.ts";
+
+type Methods = Record<string, (...args: unknown[]) => unknown>;
+
+let armed: string | undefined;
+let installing = "";
+
+function boom(stage: string): void {
+  if (armed !== stage) return;
+  armed = undefined;
+  throw new Error('injected, with a "secret-of-a-client" in quotes');
+}
+
+function before(owner: object, name: string, applies: (args: unknown[]) => boolean = () => true): void {
+  const methods = owner as Methods;
+  const original = methods[name];
+  if (original === undefined) throw new Error(`no method ${name}`);
+  const stage = installing;
+  methods[name] = function (this: unknown, ...args: unknown[]) {
+    if (applies(args)) boom(stage);
+    return original.apply(this, args);
+  };
+}
+
+/** Callbacks of timers throw, not those who set them. */
+function inTimers(name: "after" | "every"): void {
+  const clock = systemClock as unknown as Record<string, (ms: number, callback: () => void) => unknown>;
+  const original = clock[name];
+  const stage = installing;
+  clock[name] = (ms, callback) =>
+    original?.(ms, () => {
+      boom(stage);
+      callback();
+    });
+}
+
+function inHook(): void {
+  const policy = requestHeaderModifier as unknown as { compile: (...args: unknown[]) => { request: () => unknown } };
+  const { compile } = policy;
+  const stage = installing;
+  policy.compile = (...args) => {
+    const hooks = compile(...args);
+    installing = stage;
+    before(hooks, "request");
+    return hooks;
+  };
+}
+
+export const STAGES: Readonly<Record<string, () => void>> = {
+  "a socket's handler": () => before(ClientConnection, "of"),
+  "the turn of the next request": () => before(ClientConnection.prototype, "next"),
+  "the head of an answer": () => before(ResponseSink.prototype, "head"),
+  "the end of an answer": () => before(ResponseSink.prototype, "end"),
+  "a policy": inHook,
+  "a backend's head": () => before(Attempt.prototype, "head"),
+  "a backend's bytes": () => before(Attempt.prototype, "data"),
+  "a backend's end": () => before(Attempt.prototype, "end"),
+  "a backend's parser": () => before(ResponseParser.prototype, "push"),
+  "a backend's failure": () => before(Attempt.prototype, "fail"),
+  "the settling of a request": () => before(Delivery.prototype, "settle"),
+  "a client that leaves": () => before(Delivery.prototype, "clientClosed"),
+  "an upgrade": () => before(Attempt.prototype, "upgraded"),
+  "a tunnel": () => before(FrameCounter.prototype, "read"),
+  "a timer": () => inTimers("every"),
+  "a timeout": () => inTimers("after"),
+  "a child's exit": () => before(ChildProcess.prototype, "emit", ([event]) => event === "exit"),
+  "nobody's callback": () => undefined,
+  "nobody's promise": () => undefined,
+};
+
+if (process.env.INJECT_FAULTS === "yes") {
+  const names = Object.keys(STAGES);
+  for (const name of names) {
+    installing = name;
+    STAGES[name]?.();
+  }
+  let next = 0;
+  process.on("SIGUSR2", () => {
+    const stage = names[next++] ?? "";
+    armed = stage;
+    if (stage === "nobody's callback") setImmediate(boom, stage);
+    if (stage === "nobody's promise") void Promise.resolve().then(() => boom(stage));
+    process.stdout.write(`armed: ${stage}\n`);
+  });
+}
