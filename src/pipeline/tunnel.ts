@@ -55,7 +55,7 @@ export class Tunnel implements Watched {
 
   /** Bytes that the client sent together with its request. */
   sendFirst(bytes: Buffer): void {
-    if (bytes.length > 0) this.#pass(this.#directions[0] as Direction, bytes);
+    if (bytes.length > 0) this.#guard(() => this.#pass(this.#directions[0] as Direction, bytes));
   }
 
   /** The listener goes, or nobody uses the tunnel. */
