@@ -49,6 +49,7 @@ type State =
   | "head"
   | "length"
   | "chunk-size"
+  | "chunk-blanks"
   | "chunk-extension"
   | "chunk-size-end"
   | "chunk-data"
@@ -112,6 +113,9 @@ export class ResponseParser {
           break;
         case "chunk-size":
           at = this.#readChunkSize(chunk, at);
+          break;
+        case "chunk-blanks":
+          at = this.#readChunkBlanks(chunk, at);
           break;
         case "chunk-extension":
           at = this.#readChunkExtension(chunk, at);
@@ -211,8 +215,23 @@ export class ResponseParser {
         return at + 1;
       }
       if (byte !== SEMICOLON && byte !== SPACE && byte !== TAB) throw new ResponseError("a chunk size is not a number");
-      this.#state = "chunk-extension";
+      this.#state = byte === SEMICOLON ? "chunk-extension" : "chunk-blanks";
       return at + 1;
+    }
+    return chunk.length;
+  }
+
+  /** Some servers pad their sizes. Digits after a blank would be a size to one reader and nothing to another. */
+  #readChunkBlanks(chunk: Buffer, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      if (byte === CR || byte === SEMICOLON) {
+        this.#state = byte === CR ? "chunk-size-end" : "chunk-extension";
+        return at + 1;
+      }
+      this.#extension += 1;
+      if (byte !== SPACE && byte !== TAB) throw new ResponseError("a chunk size is not a number");
+      if (this.#extension > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
     }
     return chunk.length;
   }
@@ -250,7 +269,11 @@ export class ResponseParser {
     if (next < 0) return chunk.length;
     if (this.#text !== "") {
       if (FORBIDDEN.test(this.#text)) throw new ResponseError("a control character in the trailers");
-      this.#trailers.push(...parseLine(this.#text));
+      const line = parseLine(this.#text);
+      // The body is over: a length that comes now could only be meant for another reader (RFC 9110 section 6.5.1).
+      if (line[0] === "content-length" || line[0] === "transfer-encoding")
+        throw new ResponseError(`a ${line[0]} in the trailers`);
+      this.#trailers.push(...line);
       if (this.#trailers.length > MAX_TRAILER_LINES * 2) throw new ResponseError("too many trailers");
       return next;
     }
@@ -271,7 +294,9 @@ export class ResponseParser {
     const all = held === undefined ? chunk : Buffer.concat([held, chunk.subarray(at)]);
     const start = held === undefined ? at : 0;
     const end = all.indexOf(mark, start);
-    if ((end < 0 ? all.length : end) - start > maxBytes + mark.length) throw new ResponseError(tooLarge);
+    // While the mark has not come, all but its own first bytes are known to stand before it.
+    const before = (end < 0 ? all.length - mark.length + 1 : end) - start;
+    if (before > maxBytes) throw new ResponseError(tooLarge);
     if (end < 0) {
       this.#partial = all.subarray(start);
       return -1;
@@ -301,6 +326,8 @@ function parseHead(text: string): { head: ParsedHead; framing: Framing } {
   const status = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd));
   if (!status) throw new ResponseError("the response does not begin with an HTTP/1.1 status line");
   const isOld = status[1] === "0";
+  // HTTP/1.0 has no interim responses: to its readers this one would be the answer, and what follows its body.
+  if (isOld && (status[2] as string) < "200") throw new ResponseError("an interim response in HTTP/1.0");
   const pairs: string[] = [];
   let length: number | undefined;
   let chunked = false;
@@ -332,5 +359,18 @@ function parseLine(line: string): [name: string, value: string] {
   const colon = line.indexOf(":");
   const name = line.slice(0, Math.max(0, colon));
   if (!NAME.test(name)) throw new ResponseError("a malformed header line");
-  return [name.toLowerCase(), line.slice(colon + 1).trim()];
+  return [name.toLowerCase(), withoutBlanks(line, colon + 1)];
+}
+
+/** Only space and tab may surround a value (RFC 9110 section 5.6.3): to `trim()` the byte 0xA0 is a blank as well. */
+function withoutBlanks(line: string, from: number): string {
+  let start = from;
+  let end = line.length;
+  while (start < end && isBlank(line.charCodeAt(start))) start += 1;
+  while (end > start && isBlank(line.charCodeAt(end - 1))) end -= 1;
+  return line.slice(start, end);
+}
+
+function isBlank(code: number): boolean {
+  return code === SPACE || code === TAB;
 }
