@@ -173,9 +173,12 @@ function readTarget(
   return { host, path, query };
 }
 
-const SUSPICIOUS = /%|\.\.|\\|\/\.(?:\/|$)/;
-/** Also between encoded separators and before a path parameter, where some servers see one. */
-const DOT_SEGMENT = /(?:\/|%2f|%5c)(?:(?:\.|%2e)(?=\/|$)|(?:\.|%2e){2}(?=\/|%2f|%5c|;|$))/i;
+const SUSPICIOUS = /%|\.\.|\\|\/\.(?:\/|;|$)/;
+/**
+ * One dot or two, also between encoded separators and before a path parameter, where some servers see a segment. One
+ * dot is no less than two: `/.%2fadmin` is `/admin` to a server that decodes, and to no route of ours.
+ */
+const DOT_SEGMENT = /(?:\/|%2f|%5c)(?:\.|%2e){1,2}(?=\/|%2f|%5c|;|$)/i;
 
 function checkPath(path: string): void {
   if (!SUSPICIOUS.test(path)) return;

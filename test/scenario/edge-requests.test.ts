@@ -105,6 +105,8 @@ const refused: readonly [name: string, bytes: string, status: number | readonly 
   ["a half encoded dot segment", line("/a/.%2E/b"), 400],
   ["a dot segment between encoded slashes", line("/a%2f..%2fb"), 400],
   ["a dot segment after an encoded backslash", line("/a%5c..%5cb"), 400],
+  ["a single dot before an encoded slash", line("/a/.%2fb"), 400],
+  ["a single dot with a path parameter", line("/.;x=1/b"), 400],
   ["a dot segment with a path parameter", line("/a/..;x=1/b"), 400],
   ["a backslash [L5]", line("/a\\b"), 400],
   ["a NUL in the path [L5]", line("/a%00b"), 400],
