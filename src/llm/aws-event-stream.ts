@@ -21,6 +21,7 @@ export interface EventStreamReader {
 
 const PRELUDE_BYTES = 12;
 const CHECKSUM_BYTES = 4;
+const BYTES_HEADER = 6;
 const STRING_HEADER = 7;
 /** Bytes of the value of each header type that has a fixed size (booleans, integers, timestamp, uuid). */
 const FIXED_BYTES: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
@@ -71,15 +72,20 @@ function readMessage(frame: Buffer): EventStreamMessage {
   if (payloadStart > end) throw new Error("the headers of an event stream message are longer than the message");
   let messageType = "event";
   let type = "";
+  const headers = frame.subarray(0, payloadStart);
   for (let at = PRELUDE_BYTES; at < payloadStart; ) {
-    const nameEnd = at + 1 + frame.readUInt8(at);
-    const name = frame.toString("latin1", at + 1, nameEnd);
-    const kind = frame.readUInt8(nameEnd);
+    // A read beyond the headers throws: no length may reach into the payload.
+    const nameEnd = at + 1 + headers.readUInt8(at);
+    const kind = headers.readUInt8(nameEnd);
+    const name = headers.toString("latin1", at + 1, nameEnd);
     const fixed = FIXED_BYTES[kind];
+    if (fixed === undefined && kind !== BYTES_HEADER && kind !== STRING_HEADER)
+      throw new Error("a header of an event stream message has a type that does not exist");
     const valueStart = nameEnd + 1 + (fixed === undefined ? 2 : 0);
-    const valueEnd = valueStart + (fixed ?? frame.readUInt16BE(nameEnd + 1));
+    const valueEnd = valueStart + (fixed ?? headers.readUInt16BE(nameEnd + 1));
+    if (valueEnd > payloadStart) throw new Error("a header of an event stream message is longer than the headers");
     if (kind === STRING_HEADER) {
-      const value = frame.toString("utf8", valueStart, valueEnd);
+      const value = headers.toString("utf8", valueStart, valueEnd);
       if (name === ":message-type") messageType = value;
       else if (name === ":event-type" || name === ":exception-type" || name === ":error-code") type = value;
     }
