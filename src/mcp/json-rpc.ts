@@ -242,8 +242,11 @@ function paramsOf(value: unknown, id: string | undefined): Params {
   throw new JsonRpcProblem(INVALID_REQUEST, 'Invalid Request: "params" must be an object', id);
 }
 
+/** Also written with escapes (`"\\u0069d"`): the client's parser reads it as the plain word, so we do too. */
 function isKey(text: string, start: number, end: number, key: string): boolean {
-  return end - start === key.length + 2 && text.startsWith(key, start + 1);
+  if (end - start === key.length + 2) return text.startsWith(key, start + 1);
+  if (end - start < key.length + 7 || !text.slice(start, end).includes("\\")) return false;
+  return stringValue(text, start, end) === key;
 }
 
 function stringValue(text: string, start: number, end: number): string | undefined {

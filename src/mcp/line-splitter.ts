@@ -30,8 +30,7 @@ export class LineSplitter {
     for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, start)) {
       if (this.#held === undefined) this.#line(chunk, start, at);
       else {
-        this.#hold(chunk.subarray(start, at));
-        const whole = Buffer.concat(this.#held);
+        const whole = Buffer.concat([...this.#held, chunk.subarray(start, at)]);
         this.#held = undefined;
         this.#heldBytes = 0;
         this.#line(whole, 0, whole.length);
@@ -49,7 +48,9 @@ export class LineSplitter {
 
   #hold(bytes: Buffer): void {
     this.#heldBytes += bytes.length;
-    if (this.#heldBytes > this.#maxBytes) throw new LineTooLong(this.#maxBytes);
+    // A CR at the end is none of the line, if the LF comes.
+    const isOver = this.#heldBytes > this.#maxBytes + (bytes[bytes.length - 1] === CR ? 1 : 0);
+    if (isOver) throw new LineTooLong(this.#maxBytes);
     this.#held ??= [];
     this.#held.push(bytes);
   }

@@ -71,12 +71,21 @@ export function renamedNotification(message: ServerMessage, names: Names, target
 }
 
 function renaming(text: string, span: Span, kind: NamedKind, names: Names, target: string): Edit {
-  const name = JSON.parse(slice(text, span)) as unknown;
+  const name = parsedValue(slice(text, span));
   return {
     start: span.start,
     end: span.end,
     text: typeof name === "string" ? JSON.stringify(names.outward(kind, target, name)) : slice(text, span),
   };
+}
+
+/** A server's text is looked at, not checked: what is no JSON goes on as it came. */
+function parsedValue(json: string): unknown {
+  try {
+    return JSON.parse(json) as unknown;
+  } catch {
+    return undefined;
+  }
 }
 
 function contentUris(text: string, list: Span | undefined): Span[] {
