@@ -2,7 +2,7 @@
  * Reads answers as they go by: JSON, server-sent events, AWS event streams, encoded or not. One event is held at a
  * time; what is too large to read is passed by.
  */
-import { createSseParser } from "../lib/sse.ts";
+import { createSseParser, type SseEvent } from "../lib/sse.ts";
 import { createEventStreamReader } from "./aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "./decode-answer.ts";
 import { type AnswerReport, createEventMeter } from "./event-meter.ts";
@@ -55,11 +55,18 @@ function createSseReader(): AnswerReader {
   let sampledBytes = 0;
   const take = (data: string): void => {
     if (!meter.event(data)) return;
+    // What was put aside is counted now, but it may be all that names the model.
+    if (!meter.knowsModel) readSamples((one) => meter.nameIn(one.data));
     samples = [];
     sampledBytes = 0;
   };
   let parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);
   let large: LargeEvent | undefined;
+
+  function readSamples(onEvent: (event: SseEvent) => void): void {
+    const held = createSseParser(onEvent, MAX_EVENT_BYTES);
+    for (const chunk of samples) held.push(chunk);
+  }
 
   /** Whether a chunk of whole events without usage needs no reading now. */
   function putAside(chunk: Buffer): boolean {
@@ -109,10 +116,7 @@ function createSseReader(): AnswerReader {
     finish(complete) {
       // Some servers leave out the blank line behind their last event.
       if (complete && !atBoundary && large === undefined) read(BLANK_LINE);
-      if (!complete || !meter.knowsAll) {
-        const held = createSseParser((event) => void meter.event(event.data), MAX_EVENT_BYTES);
-        for (const chunk of samples) held.push(chunk);
-      }
+      if (!complete || !meter.knowsAll) readSamples((event) => meter.event(event.data));
       return meter.finish(complete);
     },
   };

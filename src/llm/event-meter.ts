@@ -49,6 +49,14 @@ export function createEventMeter() {
       if (text !== "") tokensRead += estimateTextTokens(Buffer.from(text));
       return false;
     },
+    get knowsModel(): boolean {
+      return model !== undefined;
+    },
+    /** Only the model: what it says besides was counted. */
+    nameIn(data: string): void {
+      const event = model === undefined ? parseMembers(data) : undefined;
+      if (event !== undefined) model = modelOf(event);
+    },
     get knowsAll(): boolean {
       return usage !== undefined && !isFirstWord && model !== undefined;
     },

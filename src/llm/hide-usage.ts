@@ -60,7 +60,8 @@ export function createUsageHider(): UsageHider {
     flush() {
       const rest = held;
       held = undefined;
-      return rest;
+      // Some servers leave out the blank line behind their last event.
+      return rest !== undefined && isUsageChunk(rest.toString("utf8")) ? undefined : rest;
     },
   };
 }

@@ -260,7 +260,8 @@ export class JsonScanner {
     const name = this.#wantedKey;
     if (name === undefined) return;
     this.#wantedKey = undefined;
-    const span = { start: this.#valueStart, end: this.#lastSolid };
+    // In broken JSON there may be nothing where a value should be.
+    const span = { start: this.#valueStart, end: Math.max(this.#valueStart, this.#lastSolid) };
     this.#options.value(name, span, this.#valueBytes(chunk, span));
     this.#captured = [];
   }

@@ -67,6 +67,10 @@ function systemText(system: unknown): string {
 /** Results of tools are messages of their own here, before what the user says with them. */
 function messagesOf(message: Members, at: string): Members[] {
   const { role, content } = message;
+  for (const [name, value] of Object.entries(message)) {
+    if (name !== "role" && name !== "content" && value !== null)
+      throw new TranslationError(`${at}.${name}`, "is not supported by the provider of this model");
+  }
   if (role === "system") return [{ role: "system", content: systemText(content) }];
   if (role !== "user" && role !== "assistant") throw new TranslationError(`${at}.role`, "must be user or assistant");
   if (typeof content === "string") return [{ role, content }];

@@ -137,6 +137,12 @@ const refused: [client: Format, provider: Format, body: Members, param: string][
   ["messages", "chat", { ...user("x"), container: "c" }, "container"],
   ["messages", "chat", { ...user("x"), inference_geo: "eu" }, "inference_geo"],
   ["messages", "chat", { ...user("x"), tools: [{ type: "web_search_20250305", name: "web_search" }] }, "tools[0].type"],
+  [
+    "messages",
+    "chat",
+    { messages: [{ role: "assistant", content: "x", tool_calls: [{ id: "t" }] }] },
+    "messages[0].tool_calls",
+  ],
   ["messages", "chat", user([{ type: "search_result" }]), "messages[0].content[0].type"],
   [
     "messages",
