@@ -17,7 +17,8 @@ export function parseForm(text: string): FormPair[] {
   for (const raw of text.split("&")) {
     if (raw === "") continue;
     // One pair at a time: its only entry is the decoded name and value, leniently as providers decode them.
-    const [entry] = new URLSearchParams(raw);
+    // The `&` keeps a question mark at its front, which the platform would take for the beginning of a query.
+    const [entry] = new URLSearchParams(`&${raw}`);
     pairs.push({ name: entry?.[0] ?? "", value: entry?.[1] ?? "", raw });
   }
   return pairs;
