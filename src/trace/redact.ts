@@ -39,7 +39,7 @@ const FORM_FIELDS = new Set([...SECRET_FIELDS, "code"]);
 /** Parameters that carry credentials in queries: also RFC 6750 section 2.3 and the habits of LLM providers. */
 const SECRET_PARAMETERS = new Set([...FORM_FIELDS, "api_key", "apikey", "key"]);
 /** Also where the value is cut off by the end of what was kept, and where the JSON stands inside an event stream. */
-const JSON_FIELDS = new RegExp(`("(?:${SECRET_FIELDS.join("|")})"\\s*:\\s*)"(?:[^"\\\\]|\\\\.)*(?:"|$)`, "g");
+const JSON_FIELDS = new RegExp(`("(?:${SECRET_FIELDS.join("|")})"\\s*:\\s*)"(?:[^"\\\\]|\\\\.)*(?:"|$)`, "gi");
 
 /** Shorter values are words, not secrets: replacing them everywhere would only spoil the text. */
 const MIN_SCRUBBED_CHARS = 6;
@@ -123,7 +123,8 @@ export function withoutSecrets(text: string, secrets: readonly string[]): string
 /** A configured URL: whoever puts a key into one puts it into a parameter of any name, or before the host. */
 export function shownUrl(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text;
-  return text.replace(/\/\/[^/?#@]*@/, `//${REDACTED}@`).replace(/([?&][^=&#]*=)[^&#]+/g, `$1${REDACTED}`);
+  // A password may hold an `@` that nobody encoded: the last one before the path ends it.
+  return text.replace(/\/\/[^/?#]*@/, `//${REDACTED}@`).replace(/([?&][^=&#]*=)[^&#]+/g, `$1${REDACTED}`);
 }
 
 /** A captured body without the tokens and secrets that OAuth endpoints exchange. Other bodies stay as they are. */
@@ -141,7 +142,7 @@ function redactForm(form: string): string {
     .split("&")
     .map((part) => {
       const written = part.split("=", 1)[0] ?? "";
-      return FORM_FIELDS.has(decodeSafely(written)) ? `${written}=${REDACTED}` : part;
+      return FORM_FIELDS.has(decodeSafely(written).toLowerCase()) ? `${written}=${REDACTED}` : part;
     })
     .join("&");
 }

@@ -69,7 +69,7 @@ function tightest(statuses: readonly RlsStatus[]): LimitReading | undefined {
           ? String(currentLimit.requestsPerUnit)
           : `${currentLimit.requestsPerUnit};w=${windowSeconds}`,
       remaining: limitRemaining,
-      resetSeconds: Math.max(1, Math.ceil(Number(seconds) + nanos / 1e9)),
+      resetSeconds: Math.max(1, Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(Number(seconds) + nanos / 1e9))),
       share,
     };
   }
@@ -81,7 +81,9 @@ function headerReading(limit: string, remaining: string, reset: string): LimitRe
   const ceiling = Number.parseInt(limit, 10);
   const left = Number.parseInt(remaining, 10);
   const resetSeconds = Number.parseInt(reset, 10);
-  if (!(ceiling > 0) || !(left >= 0) || !(resetSeconds >= 0)) return undefined;
+  // Larger numbers would be written as `1e+21`.
+  if (![ceiling, left, resetSeconds].every(Number.isSafeInteger)) return undefined;
+  if (ceiling <= 0 || left < 0 || resetSeconds < 0) return undefined;
   return { limit, remaining: left, resetSeconds: Math.max(1, resetSeconds), share: Math.min(1, left / ceiling) };
 }
 
