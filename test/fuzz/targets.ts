@@ -1,0 +1,45 @@
+/**
+ * THE list of targets.
+ */
+import type { Target } from "./target.ts";
+import { awsEventStream } from "./targets/aws-event-stream.ts";
+import { cel } from "./targets/cel.ts";
+import { configuration } from "./targets/configuration.ts";
+import { gatewayPolicies } from "./targets/gateway-policies.ts";
+import { httpRequestEdge } from "./targets/http-request-edge.ts";
+import { http1Response } from "./targets/http1-response.ts";
+import { jsonRpc } from "./targets/json-rpc.ts";
+import { jsonScanner } from "./targets/json-scanner.ts";
+import { lineSplitter } from "./targets/line-splitter.ts";
+import { llmRequest } from "./targets/llm-request.ts";
+import { oauthForms } from "./targets/oauth-forms.ts";
+import { rateLimitAnswers } from "./targets/rate-limit-answers.ts";
+import { redactionTarget } from "./targets/redaction.ts";
+import { regularExpressions } from "./targets/regular-expressions.ts";
+import { routes } from "./targets/routes.ts";
+import { serverSentEvents } from "./targets/server-sent-events.ts";
+import { tokenBuckets } from "./targets/token-buckets.ts";
+import { tokens } from "./targets/tokens.ts";
+import { translations } from "./targets/translations.ts";
+
+export const targets: readonly Target[] = [
+  http1Response,
+  httpRequestEdge,
+  jsonScanner,
+  llmRequest,
+  jsonRpc,
+  serverSentEvents,
+  awsEventStream,
+  lineSplitter,
+  oauthForms,
+  redactionTarget,
+  tokenBuckets,
+  rateLimitAnswers,
+  routes,
+  cel,
+  tokens,
+  configuration,
+  gatewayPolicies,
+  translations,
+  regularExpressions,
+];

@@ -1,0 +1,116 @@
+/**
+ * The head of a client's request, through Node's parser as in the running gateway: what the edge accepts has one reading.
+ * Judged by the URL parser of the platform and by rules written a second time from the RFCs.
+ */
+import type { IncomingMessage } from "node:http";
+import { GatewayError } from "../../../src/core/errors.ts";
+import { pathForMatching } from "../../../src/core/request-path.ts";
+import { type Head, readHead } from "../../../src/pipeline/edge.ts";
+import { type NodeMessage, readWithNode } from "../node-parser.ts";
+import type { Random } from "../random.ts";
+import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
+
+type Input = { readonly isTrusted: boolean; readonly bytes: Buffer };
+
+const ONCE = [
+  "host", "authorization", "content-type", "content-length", "transfer-encoding", "origin", "mcp-session-id", "x-api-key",
+  "x-request-id", "last-event-id", "upgrade",
+]; // biome-ignore format: a table
+
+function checkHead(head: Head, message: NodeMessage, isTrusted: boolean): void {
+  const sent = message.rawHeaders.filter((_, i) => i % 2 === 0).map((name) => name.toLowerCase());
+  for (const name of ONCE) expect(sent.filter((one) => one === name).length <= 1, `two ${name} were accepted`);
+  expect(head.version === "1.0" || sent.includes("host"), "HTTP/1.1 without Host was accepted");
+  expect(!(sent.includes("content-length") && sent.includes("transfer-encoding")), "two headers frame one body");
+  checkHost(head.host);
+  checkPath(head, message);
+  for (const name of head.headers.names()) {
+    expect(name === name.toLowerCase(), "a name is not lower case");
+    expect(!name.startsWith("x-ratelimit-") && name !== "expect", `${name} passed the edge`);
+    if (!isTrusted) expect(!/^(?:x-forwarded-.*|forwarded|x-real-ip)$/.test(name), `${name} of a stranger passed`);
+    expect(!/^(?:x_forwarded_for|x_real_ip|content_length|mcp_session_id|x_api_key)$/.test(name), `${name} passed`);
+    expect(sent.includes(name), `${name} was made up`);
+  }
+  for (const name of ["authorization", "content-type", "cookie", "content-length", "transfer-encoding"])
+    if (sent.includes(name)) expect(head.headers.has(name), `${name} was taken away by connection`);
+  if (head.contentLength !== undefined) expect(Number.isSafeInteger(head.contentLength), "an unsafe length");
+}
+
+function checkHost(host: string): void {
+  if (host === "") return;
+  expect(!/[\s/\\@?#%,]/.test(host), "a host with a separator");
+  const url = URL.canParse(`http://${host}/`) ? new URL(`http://${host}/`) : undefined;
+  if (url) expect(url.username === "" && url.pathname === "/" && url.search === "", "a host that is more than a host");
+}
+
+function checkPath({ path, query, method }: Head, { url }: NodeMessage): void {
+  if (path === "*") {
+    expect(method === "OPTIONS", "a star");
+    return;
+  }
+  expect(path.startsWith("/"), "a path that does not begin with a slash");
+  const sent = query === "" ? path : `${path}?${query}`;
+  expect(
+    url.endsWith(sent) || url.endsWith(`${sent}?`) || (path === "/" && !/\/\/[^/]*\//.test(url)),
+    "another path than the one sent",
+  );
+  expect(!/[\\#\s]/.test(path) && !/%00/.test(path), "a path with a character that cuts it");
+  // A path is merged and decoded as a careless backend would; no segment may step out of its place.
+  for (const seen of [path, pathForMatching(path), path.replace(/%2f|%5c/gi, "/"), decodeOnce(path)])
+    expect(!seen.split(/[/\\]/).some((part) => /^\.{1,2}(?:;|$)/.test(part)), "a dot segment was accepted");
+  // The platform's parser would take dot segments out: then the count of segments changes.
+  const parsed = new URL(`http://h${path.startsWith("//") ? `/.${path}` : path}`).pathname;
+  expectSame(parsed.split("/").length, path.split("/").length, "segments as the platform reads them");
+}
+
+function decodeOnce(path: string): string {
+  return path.replace(/%[0-9a-f]{2}/gi, (code) => String.fromCharCode(Number.parseInt(code.slice(1), 16)));
+}
+
+const LINES = [
+  "Host: a.example", "host: a.example:80", "Host: b.example", "Host: [::1]:80", "Host: a/b", "Host: a@b", "Host: ", "Host: a b",
+  "content-length: 3", "content-length: 0", "Content-Length: 3, 3", "transfer-encoding: chunked", "transfer-encoding: gzip, chunked",
+  "transfer-encoding: identity", "connection: close", "connection: keep-alive, x-a", "connection: authorization", "connection: x-b,cookie",
+  "authorization: Bearer x", "cookie: a=b", "x-a: 1", "x-b: 2", "x_forwarded_for: 1", "X-Forwarded-For: 1", "forwarded: for=1",
+  "x-real-ip: 1", "mcp-session-id: 1", "mcp_session_id: 1", "x-ratelimit-limit: 1", "expect: 100-continue", "content_length: 1",
+  "x-api-key: k", "x_api_key: k", "upgrade: websocket", "te: trailers", "x: \u00e9", "transfer_encoding: chunked",
+]; // biome-ignore format: a table
+const PATHS = [
+  "/", "//", "a", "b", ".", "..", "%2e", "%2E%2e", "%2f", "%5c", "\\", ";x=1", "?", "#", "%", "%zz", "%00", "%61", "*", "admin", " ",
+  "é", "&", "=", "%25", "%252e", ":", "@", "~", "http://a.example", "https://b.example/x",
+]; // biome-ignore format: a table
+const METHODS = ["GET", "POST", "OPTIONS", "HEAD", "DELETE", "TRACE", "CONNECT", "PUT"];
+
+function generate(random: Random): Input {
+  const target = `${random.oneIn(12) ? "" : "/"}${random.text(PATHS, 6)}`;
+  const method = random.oneIn(3) ? random.pick(METHODS) : "GET";
+  let text = `${method} ${target} HTTP/1.${random.oneIn(12) ? 0 : 1}\r\n`;
+  if (!random.oneIn(12)) text += "Host: a.example\r\n";
+  for (let lines = random.int(5); lines > 0; lines--) text += `${random.pick(LINES)}\r\n`;
+  return { isTrusted: random.oneIn(4), bytes: Buffer.from(`${text}\r\n`, "latin1") };
+}
+
+export const httpRequestEdge = defineTarget<Input>({
+  name: "http-request-edge",
+  seeds: [
+    "GET /a/b?c=d HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    "POST http://a.example/x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\nConnection: x-a\r\nX-A: 1\r\n\r\n",
+    "OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n",
+  ].map((text) => ({ isTrusted: false, bytes: Buffer.from(text) })),
+  smokeCases: 6_000,
+  generate,
+  run({ isTrusted, bytes }) {
+    const { messages, error } = readWithNode("request", bytes, { endsHere: false });
+    const [message] = messages;
+    if (message === undefined) return `Node refused: ${(error as { reason?: string } | undefined)?.reason}`;
+    const { major, minor, method, url, rawHeaders } = message;
+    const request = { httpVersion: `${major}.${minor}`, method, url, rawHeaders } as unknown as IncomingMessage;
+    let head: Head | undefined;
+    const refusal = refusalOf(() => {
+      head = readHead(request, isTrusted);
+    }, GatewayError);
+    if (refusal !== undefined || head === undefined) return `refused: ${refusal?.message.slice(0, 60)}`;
+    checkHead(head, message, isTrusted);
+    return `accepted ${head.method} ${head.version} ${head.hasBody} ${head.headers.pairs.length} ${head.query !== ""}`;
+  },
+});
