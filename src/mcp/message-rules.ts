@@ -3,7 +3,8 @@
  * and the log decide by what is read here; a lenient server could read something else in a name that is a list, in
  * a key of another case (Go's decoder takes `Name` for `name`) or in a call without an id, so these are refused.
  */
-import type { Params } from "./json-rpc.ts";
+
+type Params = Readonly<Record<string, unknown>>;
 
 /** Everything that a client may ask a server, in any revision. Sent without an id it is no notification. */
 const REQUESTS: ReadonlySet<string> = new Set([

@@ -53,7 +53,8 @@ const DOORS: readonly Door[] = [
   },
   {
     what: "time",
-    pattern: /\bDate\.now\(|\bperformance\.now\(|(?<!socket\.)\bset(?:Timeout|Interval)\(|from "node:timers|\bnew Date\(\)/,
+    pattern:
+      /\bDate\.now\(|\bperformance\.now\(|(?<!socket\.)\bset(?:Timeout|Interval)\(|from "node:timers|\bnew Date\(\)/,
     // The demo server is a program of its own that stands in for somebody else's.
     keepers: /^src\/(?:lib\/clock\.ts|demo\/|cli\/)/,
   },

@@ -23,7 +23,8 @@ const standalone = {
 };
 
 function documentOf(value: unknown): ResourceDocument {
-  return { file: "p.yaml", value, position: () => ({ file: "p.yaml", line: 1, column: 1 }) };
+  const position = () => ({ file: "p.yaml", line: 1, column: 1 });
+  return { file: "p.yaml", value, position, fromEnvironment: () => undefined };
 }
 
 /** By the document alone: it names this target plainly, and a part of it speaks of authentication or authorization. */

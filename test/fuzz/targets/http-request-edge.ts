@@ -107,7 +107,7 @@ export const httpRequestEdge = defineTarget<Input>({
     const request = { httpVersion: `${major}.${minor}`, method, url, rawHeaders } as unknown as IncomingMessage;
     let head: Head | undefined;
     const refusal = refusalOf(() => {
-      head = readHead(request, isTrusted);
+      head = readHead(request, isTrusted, false);
     }, GatewayError);
     if (refusal !== undefined || head === undefined) return `refused: ${refusal?.message.slice(0, 60)}`;
     checkHead(head, message, isTrusted);

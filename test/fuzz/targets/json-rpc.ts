@@ -2,14 +2,8 @@
  * JSON-RPC messages as text: what is read of them is what JSON.parse reads, and what is rewritten parses to the same but
  * for the member that was meant.
  */
-import {
-  idOf,
-  JsonRpcProblem,
-  parseClientMessages,
-  parseServerMessage,
-  parseServerMessages,
-  withId,
-} from "../../../src/mcp/json-rpc.ts";
+import { readServerText } from "../../../src/mcp/incoming.ts";
+import { idOf, JsonRpcProblem, parseClientMessages, withId } from "../../../src/mcp/json-rpc.ts";
 import { insertMembers, members, removeMembers, splice } from "../../../src/mcp/json-text.ts";
 import { createNames } from "../../../src/mcp/names.ts";
 import { renamedItem, renamedNotification, renamedRequest, renamedResult } from "../../../src/mcp/rewrite-names.ts";
@@ -106,22 +100,25 @@ function clientOutcome(text: string): string {
 }
 
 function serverOutcome(text: string): string {
-  const messages = parseServerMessages(text);
+  const read = readServerText(text);
   const json = parsed(text);
-  for (const message of messages) {
+  for (const message of read) {
+    if (message.kind === "broken") {
+      expect(message.reason !== "", "a broken message without a reason");
+      continue;
+    }
+    expect(json !== undefined, "a message was read from what is no JSON");
     const method = METHODS.find((one) => text.includes(one)) ?? "tools/call";
     const result = renamedResult(message, method, names, "one");
     const note = renamedNotification(message, names, "one");
-    if (json === undefined) continue;
     expect(parsed(result.text) !== undefined && parsed(note) !== undefined, "a rewritten message is no JSON");
     if (idOf(result) !== undefined) expectSame(idOf(result), idOf(message), "the id moved");
   }
-  if (json === undefined || !isRecord(json.value)) return `server ${messages.length}`;
+  const [message] = read;
+  if (message === undefined || json === undefined || !isRecord(json.value)) return `server ${read.length}`;
+  if (message.kind === "broken") return `server broken: ${message.reason.replace(/"[^"]*"|\d+/g, "…")}`;
   const { value } = json;
-  const [message] = messages;
-  const isMessage = typeof value.method === "string" || "result" in value || "error" in value;
-  expectSame(message !== undefined, isMessage, "whether it is a message");
-  if (message === undefined) return "server none";
+  expect(typeof value.method === "string" || "result" in value || "error" in value, "it is no message");
   const id = idOf(message);
   expectSame(id === undefined ? "none" : parsed(id)?.value, "id" in value ? value.id : "none", "the server's id");
   if (id !== undefined)
@@ -166,7 +163,6 @@ export const jsonRpc = defineTarget<string>({
   generate,
   run(text) {
     checkText(text);
-    parseServerMessage(text);
     return `${clientOutcome(text)}; ${serverOutcome(text)}`;
   },
 });
