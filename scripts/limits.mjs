@@ -123,6 +123,12 @@ const LIMITS = {
     ["ai.maxBodyBytes", "a request body", "413 `request_too_large`"],
     ["ai.maxTreeBytes", "a request body besides images, where the text must be read", "413 `request_too_large`"],
     ["MAX_DEPTH", "llm/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],
+    [
+      "MAX_SYNTAX_BYTES",
+      "llm/scan-request.ts",
+      "a request's JSON outside of strings: brackets, numbers, blanks",
+      "400 `invalid_request_body`",
+    ],
     ["MAX_VALUE_BYTES", "llm/scan-request.ts", "a member that the gateway reads", "400 `invalid_request_body`"],
     ["MAX_MODEL_CHARS", "llm/scan-request.ts", "the name of a model", "400"],
     [

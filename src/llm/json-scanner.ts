@@ -104,6 +104,7 @@ export class JsonScanner {
   #lastSolid = -1;
   #captured: Buffer[] = [];
   #capturedBytes = 0;
+  #stringBytes = 0;
 
   constructor(options: JsonScannerOptions) {
     this.#options = options;
@@ -117,7 +118,9 @@ export class JsonScanner {
     let i = 0;
     while (i < length && this.invalid === undefined) {
       if (this.#inString) {
-        i = this.#skipString(chunk, i);
+        const end = this.#skipString(chunk, i);
+        this.#stringBytes += end - i;
+        i = end;
         continue;
       }
       if (this.#depth > this.#keyDepth && this.#keyDepth > 0) {
@@ -162,6 +165,11 @@ export class JsonScanner {
     this.#offset += length;
   }
 
+  /** Bytes outside of strings so far: each is looked at by itself, which is what scanning costs. */
+  get syntaxBytes(): number {
+    return this.#offset - this.#stringBytes;
+  }
+
   /** After the last chunk: true if the outermost value was whole and nothing but white space followed. */
   get wellFormed(): boolean {
     return this.complete && !this.trailing && this.invalid === undefined && !this.#inString;
@@ -184,6 +192,7 @@ export class JsonScanner {
           this.#stringIsKey = false;
           break;
         }
+        this.#stringBytes += end + 1 - i;
         i = end + 1;
       } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
         depth += 1;

@@ -24,6 +24,8 @@ const refused: [name: string, body: string | Buffer, reason: RegExp][] = [
   ["an empty model", '{"model":""}', /'model' must be/],
   ["a model beyond all bounds", `{"model":"${"x".repeat(257)}"}`, /'model' must be/],
   ["a stream that is no boolean", '{"model":"a","stream":"yes"}', /'stream' must be/],
+  ["3 MiB of numbers", `{"model":"a","x":[${"1,".repeat(3 << 19)}1]}`, /more than 2 MiB outside of strings/],
+  ["3 MiB of blanks", `{"model":"a",${" ".repeat(3 << 20)}"x":1}`, /more than 2 MiB outside of strings/],
   ["a depth of 1,000", `{"model":"a","x":${"[".repeat(1000)}${"]".repeat(1000)}}`, /nested too deeply/],
   [
     "bytes that are no UTF-8",
@@ -69,3 +71,11 @@ for (const [path, body] of [
 ] as const) {
   test(`${body} at ${path} is none`, () => assert.equal(detectLlmRequest(path, Buffer.from(body)), undefined));
 }
+
+test("text has no such limit, wherever the pieces of the scan end", () => {
+  for (const pad of [0, 1, 2, 3]) {
+    const text = `${"x".repeat(pad)}\\"${"y".repeat(3 << 20)}`;
+    const result = scanRequest(Buffer.from(`{"x":"${text}","model":"a","y":["${text}"]}`));
+    assert.equal(result.ok && result.scan.model, "a");
+  }
+});

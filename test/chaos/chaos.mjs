@@ -33,6 +33,8 @@ installIfMissing();
 step("build", process.execPath, ["scripts/build.mjs"]);
 
 const world = await openWorld();
+// Nothing is left behind when the run is given up.
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => world.close().finally(() => process.exit(130)));
 const { pid } = world.gateway.child;
 for (const what of world.missing) console.log(`left out, because there is not: ${what}`);
 console.log(

@@ -26,6 +26,8 @@ installIfMissing();
 step("build", process.execPath, ["scripts/build.mjs"]);
 
 const world = await openWorld();
+// Nothing is left behind when the run is given up.
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => world.close().finally(() => process.exit(130)));
 const { pid } = world.gateway.child;
 console.log(`${flags.minutes} minutes, gateway ${pid}`);
 const ledger = openLedger();

@@ -12,8 +12,6 @@ import { oddTarget } from "../support/mcp/gateway-config.ts";
 import { gatewayFor } from "../support/scenario.ts";
 
 const MAX_TURN_MS = 100;
-/** The scanner takes about 6 ms for a megabyte of the smallest tokens, and goes through a body at once. */
-const SCANNED_MS = 500;
 /** A regular expression may look at 2 MiB of body; each character costs. */
 const MATCHED_MS = 500;
 const MIB = 1024 * 1024;
@@ -54,8 +52,8 @@ const manyKeys = Array.from({ length: 150_000 }, (_, i) => `"k${i}":${i}`).join(
 const bodies: [name: string, text: string, withinMs?: number][] = [
   ["1 MiB of one string", chat(`"x":"${"x".repeat(MIB)}"`)],
   ["2 MB of small numbers", chat(`"x":[${"1,".repeat(MIB - 1000)}1]`)],
-  ["10 MB of small numbers", chat(`"x":[${"1,".repeat(5 * MIB)}1]`), SCANNED_MS],
-  ["31 MB of small objects", chat(`"x":[${"{},".repeat(10 * MIB)}{}]`), SCANNED_MS],
+  ["10 MB of small numbers", chat(`"x":[${"1,".repeat(5 * MIB)}1]`)],
+  ["31 MB of small objects", chat(`"x":[${"{},".repeat(10 * MIB)}{}]`)],
   ["150,000 keys", chat(manyKeys)],
   ["nesting of a million", chat(`"x":${"[".repeat(1_000_000)}${"]".repeat(1_000_000)}`)],
   ["nesting of objects without an end", `{"a":`.repeat(400_000), MATCHED_MS],
