@@ -21,8 +21,9 @@ const WARM_UP_MS = 5_000;
 const CALM_MS = 8_000;
 const SAMPLES = 12;
 const MAX_HEAP_GROWTH_BYTES = 4 * 1024 * 1024;
-/** Kept connections to backends and clients come and go. */
-const DESCRIPTOR_SLACK = 12;
+/** After this no side keeps a connection that is not in use. */
+const KEPT_MS = 6_000;
+const DESCRIPTOR_SLACK = 4;
 
 const flags = parseFlags(process.argv.slice(2), {
   minutes: { byDefault: 2, min: 0.2, max: 24 * 60 },
@@ -93,6 +94,7 @@ endWith(broken);
 async function inSilence() {
   await traffic.hold();
   await until("no MCP server is left", () => childrenOf(pid).length === 0, 12_000).catch(() => undefined);
+  await pause(KEPT_MS);
   const facts = {
     children: childrenOf(pid).length,
     descriptors: descriptors(pid),

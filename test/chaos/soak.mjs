@@ -17,6 +17,8 @@ const MIB = 1024 * 1024;
 const RELOAD_EVERY_MS = 60_000;
 const LIMITS = { heapBytes: MIB, residentBytes: 10 * MIB, descriptors: 4, children: 0 };
 const SAMPLES = 30;
+/** After this no side keeps a connection that is not in use. */
+const KEPT_MS = 6_000;
 
 const flags = parseFlags(process.argv.slice(2), {
   minutes: { byDefault: 10, min: 0.5, max: 7 * 24 * 60 },
@@ -44,6 +46,7 @@ while (Date.now() < endMs && world.gateway.crash === undefined) {
   await pause(Math.max(5_000, (flags.minutes * 60_000) / SAMPLES));
   await traffic.hold();
   await until("no MCP server is left", () => childrenOf(pid).length === 0, 12_000).catch(() => undefined);
+  await pause(KEPT_MS);
   const sample = {
     heapBytes: await world.gateway.inspector.usedHeapBytes(),
     residentBytes: residentBytes(pid),
