@@ -4,6 +4,7 @@
  * the end of stdin asks it to leave, then TERM, then KILL go to the whole group; if the gateway itself is
  * killed, the system closes stdin. No shell is involved anywhere.
  */
+
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
@@ -72,8 +73,11 @@ export class StdioProcess {
         detached: process.platform !== "win32",
         windowsHide: true,
       });
-      this.#child = child;
-      this.#listen(child);
+      // Without descriptors to spare (EMFILE) there are no streams and no process, only an error in the next turn.
+      const hasStreams = (child.stdout as Readable | undefined) !== undefined;
+      this.#child = hasStreams ? child : undefined;
+      if (hasStreams) this.#listen(child);
+      else child.once("error", (error) => this.#over(this.#startFailure(error)));
     } catch (error) {
       this.#child = undefined;
       queueMicrotask(() => this.#over(this.#startFailure(error as NodeJS.ErrnoException)));
