@@ -107,6 +107,10 @@ const LIMITS = {
     ["MAX_PARKED_MS", "mcp/modern-over-legacy.ts", "how long they wait", "the call is given up"],
     ["MAX_PAGES", "mcp/name-index.ts", "pages of a server's list that are read for a name", "the rest is not found"],
     ["MAX_QUESTIONS", "mcp/conversation.ts", "open questions of a server", "error -32603 to the server"],
+    ["MAX_ID_CHARS", "mcp/incoming.ts", "the id of a server's request", "the request is refused"],
+    ["MAX_SERVER_DEPTH", "mcp/json-check.ts", "nesting of a server's message", "the call fails"],
+    ["MAX_INPUTS", "mcp/legacy-over-modern.ts", "questions of one round", "the call fails"],
+    ["MAX_POSTS", "mcp/sse-channel.ts", "messages that an HTTP+SSE server has not accepted yet", "calls fail"],
     ["MAX_ROUNDS", "mcp/legacy-over-modern.ts", "rounds of questions in one call", "the call fails"],
     ["MAX_RESOURCES", "mcp/subscription-filter.ts", "resources of one subscription", "the rest is ignored"],
     [
@@ -212,6 +216,7 @@ const LIMITS = {
       "verified tokens that are remembered",
       "the least recently used is verified again",
     ],
+    ["MAX_KEYS_TRIED", "identity/key-set.ts", "keys tried for a token without `kid`", "401 `invalid_token`"],
     ["MAX_KEY_SET_BYTES", "identity/key-set.ts", "a key set", "it is rejected, the old one stays"],
     ["MAX_KEYS", "identity/verification-key.ts", "keys of a set", "the rest is ignored, with a warning"],
     ["MAX_RSA_BITS", "identity/verification-key.ts", "an RSA key", "it is ignored, with a warning"],
@@ -263,7 +268,7 @@ const LIMITS = {
     ["MAX_PROBLEMS", "config/yaml-source.ts", "problems that are listed", "the rest is left out"],
     ["MAX_SYNTAX_PROBLEMS", "config/syntax-problems.ts", "syntax errors that are listed", "the rest is left out"],
     ["MAX_PLACES", "config/field-hints.ts", "places that a hint names", "the rest is left out"],
-    ["MAX_FILE_BYTES", "config/compile.ts", "a file that the configuration names", "the configuration is rejected"],
+    ["MAX_FILE_BYTES", "config/config-file.ts", "a file that the configuration names", "the configuration is rejected"],
     [
       "MAX_TARGETS",
       "config/resources/policy-targets.ts",
@@ -273,6 +278,14 @@ const LIMITS = {
     ["MAX_ANCESTORS", "config/resources/status.ts", "ancestors in a status", "the rest is left out"],
   ],
   "Trace, logs and metrics": [
+    [
+      "MAX_LINES",
+      "lib/unexpected-errors.ts",
+      "log lines of unexpected errors in 10 s",
+      "counted and folded into one line",
+    ],
+    ["MAX_MESSAGE_CHARS", "lib/unexpected-errors.ts", "the message of an unexpected error", "cut"],
+    ["MAX_STACK_LINES", "lib/unexpected-errors.ts", "its stack", "cut"],
     ["MAX_WATCHERS", "trace/hub.ts", "open traces", "429"],
     ["MAX_EVENTS", "trace/kept-traces.ts", "events of a kept trace", "expressions are left out"],
     ["MAX_CAPTURED_BYTES", "pipeline/body-capture.ts", "a body in a trace", "cut"],
@@ -303,6 +316,7 @@ const LIMITS = {
 /** Constants that bound nothing that comes from outside: timers' own limits, the demo server, counters that wrap. */
 const NOT_LISTED = new Set([
   "lib/clock.ts MAX_DELAY_MS",
+  "lib/websocket-frames.ts MAX_HEADER_BYTES",
   "demo/mcp-server.ts MAX_SLOW_MS",
   "cel/regex.ts MAX_GENERATION",
 ]);
