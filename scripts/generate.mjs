@@ -40,11 +40,11 @@ async function loadCode() {
       stdin: {
         resolveDir: join(root, "src"),
         contents: `export { toJSONSchema } from "zod";
-export { configSchema } from "./config/schema.ts";
+export { configSchema } from "./config/schema/schema.ts";
 export { policies } from "./policies/index.ts";
 export { backends } from "./backends/index.ts";
 export { ERRORS } from "./core/errors.ts";
-export { ATTRIBUTES } from "./cel/attributes.ts";
+export { ATTRIBUTES } from "./cel/values/attributes.ts";
 export { FUNCTION_GROUPS } from "./cel/reference.ts";
 export { ROW_GROUPS } from "../test/threats/rows.ts";
 export { collectClaims } from "../test/threats/claims.ts";`,

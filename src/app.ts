@@ -2,10 +2,10 @@
  * The composition root, as a list: open the doors, load, compile, open, serve, reload, end. Everything else gets its
  * dependencies passed in from here; what a line needs was made by a line above it.
  */
-import type { AdminEndpoint } from "./admin/endpoint.ts";
-import { ADMIN_PATHS } from "./admin/paths.ts";
-import { openAdminServer } from "./admin/server.ts";
-import { createUi } from "./admin/ui-endpoints.ts";
+import type { AdminEndpoint } from "./admin/server/endpoint.ts";
+import { ADMIN_PATHS } from "./admin/server/paths.ts";
+import { openAdminServer } from "./admin/server/server.ts";
+import { createUi } from "./admin/ui/ui-endpoints.ts";
 import { openAdminAddresses } from "./app/admin-addresses.ts";
 import { fittingLimits, watchHeapLoudly } from "./app/capacity.ts";
 import { createConfigLoader } from "./app/config-loader.ts";
@@ -17,15 +17,15 @@ import { createReloads } from "./app/reload.ts";
 import { createRequestRecords } from "./app/request-records.ts";
 import { asStartError } from "./app/start-error.ts";
 import { watchConfig } from "./app/watch-config.ts";
-import type { Environment } from "./config/env.ts";
-import { openSources, type SourceList } from "./config/sources.ts";
-import type { Clock } from "./lib/clock.ts";
-import type { HeapSize } from "./lib/heap-pressure.ts";
-import { createIdSource } from "./lib/ids.ts";
-import type { LogOutput } from "./lib/log-output.ts";
-import type { ListenerLimits } from "./pipeline/listener.ts";
-import { createListeners } from "./pipeline/listeners.ts";
-import { trustedPeers } from "./pipeline/trusted-peers.ts";
+import { openSources, type SourceList } from "./config/load/sources.ts";
+import type { Environment } from "./config/text/env.ts";
+import type { LogOutput } from "./lib/log/log-output.ts";
+import type { Clock } from "./lib/process/clock.ts";
+import type { HeapSize } from "./lib/process/heap-pressure.ts";
+import { createIdSource } from "./lib/text/ids.ts";
+import type { ListenerLimits } from "./pipeline/listen/listener.ts";
+import { createListeners } from "./pipeline/listen/listeners.ts";
+import { trustedPeers } from "./pipeline/listen/trusted-peers.ts";
 
 export interface AppOptions {
   /** Paths of `-f`, or one built-in text. */

@@ -7,7 +7,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { loadConfig } from "../src/config/load.ts";
+import { loadConfig } from "../src/config/load/load.ts";
 import { ERRORS } from "../src/core/errors.ts";
 
 const root = process.cwd();

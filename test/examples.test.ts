@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { type App, startApp } from "../src/app.ts";
-import { systemClock } from "../src/lib/clock.ts";
+import { systemClock } from "../src/lib/process/clock.ts";
 import { rawRequest, requestText } from "./support/raw-client.ts";
 import { backendFor } from "./support/scenario.ts";
 import { certificates } from "./support/tls/certificates.ts";

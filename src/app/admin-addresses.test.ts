@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AdminAddress } from "../admin/address.ts";
-import type { AdminEndpoint } from "../admin/endpoint.ts";
+import type { AdminAddress } from "../admin/server/address.ts";
+import type { AdminEndpoint } from "../admin/server/endpoint.ts";
 import { openAdminAddresses } from "./admin-addresses.ts";
 import type { Loaded } from "./config-loader.ts";
 import { StartError } from "./start-error.ts";

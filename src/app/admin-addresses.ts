@@ -2,10 +2,10 @@
  * Where the process itself listens: the admin interface, and the address for scrapers if one is configured. An address
  * that cannot be bound keeps the gateway from starting, and leaves none of them open.
  */
-import { type AdminAddress, parseAdminAddress } from "../admin/address.ts";
-import type { AdminEndpoint } from "../admin/endpoint.ts";
-import type { AdminServer } from "../admin/server.ts";
-import { explainBindError } from "../pipeline/listeners.ts";
+import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
+import type { AdminEndpoint } from "../admin/server/endpoint.ts";
+import type { AdminServer } from "../admin/server/server.ts";
+import { explainBindError } from "../pipeline/listen/listeners.ts";
 import type { Loaded } from "./config-loader.ts";
 import { StartError } from "./start-error.ts";
 

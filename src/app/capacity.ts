@@ -2,7 +2,8 @@
  * What this process can take: connections, by the files that it may open, and requests, by the heap that is left.
  * Less than wanted is logged, because the fix lies outside of the gateway.
  */
-import type { Environment } from "../config/env.ts";
+import type { Environment } from "../config/text/env.ts";
+import type { Logger } from "../lib/log/logger.ts";
 import {
   type HeapPressure,
   type HeapSize,
@@ -10,10 +11,9 @@ import {
   processMemory,
   tightest,
   watchHeap,
-} from "../lib/heap-pressure.ts";
-import type { Logger } from "../lib/logger.ts";
-import { connectionsThatFit, openFilesLimit } from "../lib/open-files.ts";
-import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listener.ts";
+} from "../lib/process/heap-pressure.ts";
+import { connectionsThatFit, openFilesLimit } from "../lib/process/open-files.ts";
+import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listen/listener.ts";
 import type { Loaded } from "./config-loader.ts";
 import type { Doors } from "./doors.ts";
 

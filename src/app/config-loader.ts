@@ -3,9 +3,9 @@
  * other files (keys, certificates) the last attempt read, so that the watcher looks at them too.
  */
 import type { UiSource } from "../backends/ui/source.ts";
-import type { Generation } from "../config/living.ts";
+import type { Generation } from "../config/compile/living.ts";
+import type { Sources } from "../config/load/sources.ts";
 import { type Prepared, prepareConfig } from "../config/prepare.ts";
-import type { Sources } from "../config/sources.ts";
 import type { Redaction } from "../trace/redact.ts";
 import type { Doors } from "./doors.ts";
 import { asStartError, StartError } from "./start-error.ts";

@@ -2,18 +2,19 @@
  * The doors of the process, opened before anything else: output, metrics, tasks, outgoing HTTP, and the living things
  * that outlive a reload. Everything built later gets them passed in.
  */
-import type { Environment } from "../config/env.ts";
-import { createLivingThings, type LivingThings } from "../config/living.ts";
+
+import { createLivingThings, type LivingThings } from "../config/compile/living.ts";
+import type { Environment } from "../config/text/env.ts";
 import { createLimitRegistry } from "../core/limit-registry.ts";
 import type { LimitRegistry } from "../core/policy.ts";
-import type { Clock } from "../lib/clock.ts";
-import { type Fetcher, openFetcher } from "../lib/fetch.ts";
-import { type LogFilter, parseLogFilter } from "../lib/log-filter.ts";
-import type { LogOutput } from "../lib/log-output.ts";
-import { createLogging, type Logger, type Logging } from "../lib/logger.ts";
-import { createMetrics, type Metrics } from "../lib/metrics.ts";
-import { createTasks, type Tasks } from "../lib/tasks.ts";
-import { createUnexpectedErrors, type UnexpectedErrors } from "../lib/unexpected-errors.ts";
+import { type Fetcher, openFetcher } from "../lib/http/fetch.ts";
+import { type LogFilter, parseLogFilter } from "../lib/log/log-filter.ts";
+import type { LogOutput } from "../lib/log/log-output.ts";
+import { createLogging, type Logger, type Logging } from "../lib/log/logger.ts";
+import { createMetrics, type Metrics } from "../lib/log/metrics.ts";
+import { createUnexpectedErrors, type UnexpectedErrors } from "../lib/log/unexpected-errors.ts";
+import type { Clock } from "../lib/process/clock.ts";
+import { createTasks, type Tasks } from "../lib/process/tasks.ts";
 import { StartError } from "./start-error.ts";
 
 export interface Doors {

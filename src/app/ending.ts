@@ -2,8 +2,9 @@
  * The order of the end. Whatever is opened says at which step it closes; the steps run in the order of the list below,
  * whenever and however often the end is asked for. One that fails is logged and does not keep the others open.
  */
-import { type Clock, wait } from "../lib/clock.ts";
-import type { Logger } from "../lib/logger.ts";
+
+import type { Logger } from "../lib/log/logger.ts";
+import { type Clock, wait } from "../lib/process/clock.ts";
 
 /** From the first to the last: nothing is closed while something before it may still need it. */
 export const END_STEPS = [

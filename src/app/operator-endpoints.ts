@@ -3,15 +3,15 @@
  * The statistics are a list of their own, because an address for scrapers serves them too.
  */
 import { allEndpoints } from "../admin/all-endpoints.ts";
-import type { AdminEndpoint } from "../admin/endpoint.ts";
-import { statsEndpoints } from "../admin/health.ts";
-import { noHeapSampling, startHeapSampling } from "../admin/heap-sampling.ts";
-import type { Ui } from "../admin/ui-endpoints.ts";
+import { statsEndpoints } from "../admin/endpoints/health.ts";
+import { noHeapSampling, startHeapSampling } from "../admin/endpoints/heap-sampling.ts";
+import type { AdminEndpoint } from "../admin/server/endpoint.ts";
+import type { Ui } from "../admin/ui/ui-endpoints.ts";
 import { configDump } from "../config/dump.ts";
-import type { WrittenProcess } from "../config/schema.ts";
-import type { Sources } from "../config/sources.ts";
-import type { HeapPressure } from "../lib/heap-pressure.ts";
-import type { Listeners } from "../pipeline/listeners.ts";
+import type { Sources } from "../config/load/sources.ts";
+import type { WrittenProcess } from "../config/schema/schema.ts";
+import type { HeapPressure } from "../lib/process/heap-pressure.ts";
+import type { Listeners } from "../pipeline/listen/listeners.ts";
 import type { Doors } from "./doors.ts";
 import type { Ending } from "./ending.ts";
 import type { Reloads } from "./reload.ts";

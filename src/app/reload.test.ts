@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import type { Generation } from "../config/living.ts";
+import type { Generation } from "../config/compile/living.ts";
 import type { Prepared } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
-import { silentLogger } from "../lib/logger.ts";
-import { createMetrics } from "../lib/metrics.ts";
+import { silentLogger } from "../lib/log/logger.ts";
+import { createMetrics } from "../lib/log/metrics.ts";
 import { createRedaction } from "../trace/redact.ts";
 import type { Loaded } from "./config-loader.ts";
 import { createReloads } from "./reload.ts";

@@ -2,13 +2,14 @@
  * Reloads: a new configuration is prepared beside the running one and takes its place, or is refused and leaves
  * everything as it was. Here is what runs now, and how the last reload went.
  */
+
+import type { Generation } from "../config/compile/living.ts";
 import type { ReloadState } from "../config/dump.ts";
-import type { Generation } from "../config/living.ts";
 import type { Prepared } from "../config/prepare.ts";
 import type { Topology } from "../core/topology.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Logger } from "../lib/logger.ts";
-import type { Metrics } from "../lib/metrics.ts";
+import type { Logger } from "../lib/log/logger.ts";
+import type { Metrics } from "../lib/log/metrics.ts";
+import type { Clock } from "../lib/process/clock.ts";
 import type { Loaded } from "./config-loader.ts";
 import { afterLoad, afterRefusal, afterRestore, firstLoad } from "./reload-state.ts";
 

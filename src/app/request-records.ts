@@ -3,10 +3,10 @@
  * log. One place, so that each request is counted the same way everywhere.
  */
 import type { Exchange } from "../core/exchange.ts";
-import { createAccessLog } from "../pipeline/access-log.ts";
-import type { ListenersEnv } from "../pipeline/listeners.ts";
-import { createRecentRequests, type RecentRequests } from "../pipeline/recent-requests.ts";
-import { createRequestMetrics } from "../pipeline/request-metrics.ts";
+import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
+import { createAccessLog } from "../pipeline/records/access-log.ts";
+import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
+import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
 import { createTraceHub, type TraceHub } from "../trace/hub.ts";
 import { createKeptTraces, type KeptTraces } from "../trace/kept-traces.ts";
 import type { Loaded } from "./config-loader.ts";

@@ -1,15 +1,16 @@
 /**
  * `gateway --validate-only`: the configuration is loaded and compiled, and nothing is opened or fetched.
  */
-import type { Environment } from "../config/env.ts";
-import { createLivingThings } from "../config/living.ts";
+
+import { createLivingThings } from "../config/compile/living.ts";
+import { openSources, type SourceList } from "../config/load/sources.ts";
 import { prepareConfig } from "../config/prepare.ts";
-import { openSources, type SourceList } from "../config/sources.ts";
+import type { Environment } from "../config/text/env.ts";
 import { createLimitRegistry } from "../core/limit-registry.ts";
-import type { Clock } from "../lib/clock.ts";
-import { silentLogger } from "../lib/logger.ts";
-import { createMetrics } from "../lib/metrics.ts";
-import { createTasks } from "../lib/tasks.ts";
+import { silentLogger } from "../lib/log/logger.ts";
+import { createMetrics } from "../lib/log/metrics.ts";
+import type { Clock } from "../lib/process/clock.ts";
+import { createTasks } from "../lib/process/tasks.ts";
 import { orStartError, StartError } from "./start-error.ts";
 
 export interface ValidateOptions {

@@ -4,8 +4,8 @@
  */
 import { writeSync } from "node:fs";
 import { runGwctl } from "../cli/gwctl.ts";
-import { processTerminal } from "../cli/terminal.ts";
-import { processEnvironment } from "../config/env.ts";
+import { processTerminal } from "../cli/terminal/terminal.ts";
+import { processEnvironment } from "../config/text/env.ts";
 
 runGwctl(process.argv.slice(2), processTerminal(processEnvironment())).then(
   (code) => {

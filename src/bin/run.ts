@@ -6,13 +6,13 @@ import { fileURLToPath } from "node:url";
 import { StartError } from "../app/start-error.ts";
 import { validateOnly } from "../app/validate.ts";
 import { type App, startApp } from "../app.ts";
-import { defaultConfig, thingsToTry } from "../config/default-config.ts";
-import { defaultListenHint } from "../config/default-listen-hint.ts";
-import { processEnvironment } from "../config/env.ts";
-import { systemClock, wait } from "../lib/clock.ts";
-import { openLogOutput } from "../lib/log-output.ts";
-import { describeDefect } from "../lib/unexpected-errors.ts";
-import { VERSION } from "../lib/version.ts";
+import { defaultConfig, thingsToTry } from "../config/load/default-config.ts";
+import { defaultListenHint } from "../config/load/default-listen-hint.ts";
+import { processEnvironment } from "../config/text/env.ts";
+import { openLogOutput } from "../lib/log/log-output.ts";
+import { describeDefect } from "../lib/log/unexpected-errors.ts";
+import { systemClock, wait } from "../lib/process/clock.ts";
+import { VERSION } from "../lib/text/version.ts";
 
 /** How long the last lines of the log may take. */
 const LAST_LINES_MS = 1_000;

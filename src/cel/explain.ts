@@ -4,11 +4,11 @@
  * everything that is missing. Constants and the insides of loops are left out: they have no value of their own.
  */
 import { type CelResult, isCelError, unparse } from "@bufbuild/cel";
-import type { AttributeSource } from "./activation.ts";
-import { type Budget, COST_EXCEEDED, MAX_COST } from "./budget.ts";
-import { namespacedName } from "./functions.ts";
-import { AND, childrenOf, INDEX, type Node, OR, type ParsedExpression, stringConstant } from "./syntax-tree.ts";
-import { type CelOutput, fromCel } from "./values.ts";
+import { type Budget, COST_EXCEEDED, MAX_COST } from "./functions/budget.ts";
+import { namespacedName } from "./functions/functions.ts";
+import { AND, childrenOf, INDEX, type Node, OR, type ParsedExpression, stringConstant } from "./syntax/syntax-tree.ts";
+import type { AttributeSource } from "./values/activation.ts";
+import { type CelOutput, fromCel } from "./values/values.ts";
 
 /** More than anybody reads; the outermost are kept. */
 export const MAX_CLAUSES = 64;

@@ -4,16 +4,16 @@
  * Refused at load: sources that are too long, deep or large, names that do not exist, patterns that do not compile.
  */
 import { isCelError, parse, plan } from "@bufbuild/cel";
-import { Activation, type AttributeSource } from "./activation.ts";
-import { analyze, offsetOf } from "./analyze.ts";
-import { COST_EXCEEDED, createBudget, MAX_COST } from "./budget.ts";
+import { analyze, offsetOf } from "./analysis/analyze.ts";
+import { rewrite } from "./analysis/rewrite.ts";
 import { createExplanation, type ExplainedClause, type Program } from "./explain.ts";
-import { ExpressionError } from "./expression-error.ts";
-import { environment } from "./functions.ts";
-import { rewrite } from "./rewrite.ts";
-import { scanSource } from "./scan-source.ts";
-import type { Node, ParsedExpression } from "./syntax-tree.ts";
-import { type CelOutput, fromCel } from "./values.ts";
+import { COST_EXCEEDED, createBudget, MAX_COST } from "./functions/budget.ts";
+import { environment } from "./functions/functions.ts";
+import { ExpressionError } from "./syntax/expression-error.ts";
+import { scanSource } from "./syntax/scan-source.ts";
+import type { Node, ParsedExpression } from "./syntax/syntax-tree.ts";
+import { Activation, type AttributeSource } from "./values/activation.ts";
+import { type CelOutput, fromCel } from "./values/values.ts";
 
 export type { AttributeSource, CelOutput, ExplainedClause };
 export { ExpressionError };

@@ -3,11 +3,11 @@
  * Every failure is one line that says what to do.
  */
 import { Command, CommanderError } from "commander";
-import { VERSION } from "../lib/version.ts";
-import { CliError } from "./cli-error.ts";
+import { VERSION } from "../lib/text/version.ts";
+import { withTarget } from "./instance/target.ts";
 import { addProxyCommands } from "./proxy.ts";
-import { withTarget } from "./target.ts";
-import type { Terminal } from "./terminal.ts";
+import { CliError } from "./terminal/cli-error.ts";
+import type { Terminal } from "./terminal/terminal.ts";
 
 /** Resolves with the exit code: 0 done, 1 failed, 2 wrong usage. */
 export async function runGwctl(argv: readonly string[], terminal: Terminal): Promise<number> {
@@ -50,25 +50,29 @@ Most used:
   withTarget(program.command("explain <request-id> [target]"))
     .description("tell the story of one request, by the x-request-id of its response")
     .option("-o, --output <format>", "text or json", "text")
-    .action(async (id, name, flags) => (await import("./requests-command.ts")).explain(id, name, flags, terminal));
+    .action(async (id, name, flags) =>
+      (await import("./commands/requests-command.ts")).explain(id, name, flags, terminal),
+    );
 
   withTarget(program.command("requests [target]"))
     .description("the last requests, newest first")
     .option("--failed", "only those that were refused or failed")
     .option("--limit <n>", "how many (default 20)")
     .option("-o, --output <format>", "text or json", "text")
-    .action(async (name, flags) => (await import("./requests-command.ts")).requests(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/requests-command.ts")).requests(name, flags, terminal));
 
   withTarget(program.command("policies [target]"))
     .description("every policy, where it stands and what it says")
     .option("-f, --file <dump.json>", "a saved /config_dump instead of a gateway")
     .option("-o, --output <format>", "short, yaml or json", "short")
-    .action(async (name, flags) => (await import("./policies-command.ts")).policies(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/policies-command.ts")).policies(name, flags, terminal));
 
   withTarget(program.command("cel <expression>"))
     .description("try a CEL expression, part by part")
     .option("--request <id>", "on the attributes of a recent request")
-    .action(async (expression, flags) => (await import("./inspect-command.ts")).cel(expression, flags, terminal));
+    .action(async (expression, flags) =>
+      (await import("./commands/inspect-command.ts")).cel(expression, flags, terminal),
+    );
 
   program
     .command("auth")
@@ -77,7 +81,7 @@ Most used:
     .description("try every login of a configuration against its identity provider, leg by leg")
     .requiredOption("-f, --file <path...>", "configuration files or folders, as for the gateway; - for standard input")
     .option("--token-file <file>", "also check this access token of a real login; - for standard input")
-    .action(async (flags) => (await import("./auth-check-command.ts")).authCheck(flags, terminal));
+    .action(async (flags) => (await import("./commands/auth-check-command.ts")).authCheck(flags, terminal));
 
   program
     .command("version")
@@ -87,7 +91,7 @@ Most used:
   program
     .command("completion <shell>")
     .description("prints completion for bash, zsh or fish: source <(gwctl completion bash)")
-    .action(async (shell) => terminal.out((await import("./completion.ts")).completionScript(program, shell)));
+    .action(async (shell) => terminal.out((await import("./commands/completion.ts")).completionScript(program, shell)));
 
   return program;
 }

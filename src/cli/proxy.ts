@@ -3,8 +3,8 @@
  * when it is called.
  */
 import type { Command } from "commander";
-import { withTarget } from "./target.ts";
-import type { Terminal } from "./terminal.ts";
+import { withTarget } from "./instance/target.ts";
+import type { Terminal } from "./terminal/terminal.ts";
 
 const TARGET = "gateway/<name> or pod/<name> in a cluster; without it the gateway on this machine";
 
@@ -32,7 +32,7 @@ Examples:
 
 The trace is experimental: its events may change between versions.`,
     )
-    .action(async (name, flags) => (await import("./trace-command.ts")).trace(name, flags, request, terminal));
+    .action(async (name, flags) => (await import("./commands/trace-command.ts")).trace(name, flags, request, terminal));
 
   addConfig(proxy, terminal);
   addProfile(proxy, terminal);
@@ -41,12 +41,12 @@ The trace is experimental: its events may change between versions.`,
     .description("read or set the log level until the gateway's next start")
     .option("--level <filter>", "replace the filter: error, warn, info, debug, trace, or info,mcp=trace")
     .option("--set <module=level...>", "change single modules and keep the rest")
-    .action(async (name, flags) => (await import("./log-command.ts")).log(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/log-command.ts")).log(name, flags, terminal));
 
   withTarget(proxy.command("targets").argument("[target]", TARGET))
     .description("the MCP servers behind it: which are down, and why")
     .option("-o, --output <format>", "text or json", "text")
-    .action(async (name, flags) => (await import("./targets-command.ts")).targets(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/targets-command.ts")).targets(name, flags, terminal));
 
   for (const [what, text] of [
     ["memory", "memory of the process and its parts"],
@@ -55,7 +55,9 @@ The trace is experimental: its events may change between versions.`,
   ] as const)
     withTarget(proxy.command(what).argument("[target]", TARGET))
       .description(text)
-      .action(async (name, flags) => (await import("./inspect-command.ts")).inspect(what, name, flags, terminal));
+      .action(async (name, flags) =>
+        (await import("./commands/inspect-command.ts")).inspect(what, name, flags, terminal),
+      );
 }
 
 function addConfig(proxy: Command, terminal: Terminal): void {
@@ -64,13 +66,15 @@ function addConfig(proxy: Command, terminal: Terminal): void {
     .description("everything")
     .option("-f, --file <dump.json>", "a saved /config_dump instead of a gateway; - for standard input")
     .option("-o, --output <format>", "yaml or json", "yaml")
-    .action(async (name, flags) => (await import("./config-command.ts")).configAll(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/config-command.ts")).configAll(name, flags, terminal));
   for (const part of ["listeners", "routes", "backends"] as const)
     withTarget(config.command(part).argument("[target]", TARGET))
       .description(`the ${part} as a table`)
       .option("-f, --file <dump.json>", "a saved /config_dump instead of a gateway; - for standard input")
       .option("-o, --output <format>", "short, yaml or json", "short")
-      .action(async (name, flags) => (await import("./config-command.ts")).configTable(part, name, flags, terminal));
+      .action(async (name, flags) =>
+        (await import("./commands/config-command.ts")).configTable(part, name, flags, terminal),
+      );
 }
 
 function addProfile(proxy: Command, terminal: Terminal): void {
@@ -79,9 +83,13 @@ function addProfile(proxy: Command, terminal: Terminal): void {
     .description("where the gateway spends its time (Linux only)")
     .option("--seconds <n>", "how long, 1 to 300 (default 30)")
     .option("-o, --output <file>", "default: gwctl-cpu-<timestamp>.pb.gz in the working directory")
-    .action(async (name, flags) => (await import("./profile-command.ts")).profile("cpu", name, flags, terminal));
+    .action(async (name, flags) =>
+      (await import("./commands/profile-command.ts")).profile("cpu", name, flags, terminal),
+    );
   withTarget(profile.command("heap").argument("[target]", TARGET))
     .description("what was allocated and still lives (samples on Linux only)")
     .option("-o, --output <file>", "default: gwctl-heap-<timestamp>.pb.gz in the working directory")
-    .action(async (name, flags) => (await import("./profile-command.ts")).profile("heap", name, flags, terminal));
+    .action(async (name, flags) =>
+      (await import("./commands/profile-command.ts")).profile("heap", name, flags, terminal),
+    );
 }

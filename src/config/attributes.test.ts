@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anAnsweredExchange } from "../../test/support/exchange.ts";
-import { ATTRIBUTES } from "../cel/attributes.ts";
 import { compileExpression } from "../cel/expression.ts";
+import { ATTRIBUTES } from "../cel/values/attributes.ts";
 import type { Facts } from "../core/exchange.ts";
 
 /** Everything that policies and backends can find out; its type names what exists. */

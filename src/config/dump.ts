@@ -6,8 +6,8 @@ import { z } from "zod";
 import type { Topology } from "../core/topology.ts";
 import type { Redaction } from "../trace/redact.ts";
 import type { PolicyResource } from "./resources/documents.ts";
-import { configSchema, type WrittenProcess } from "./schema.ts";
-import { shownConfig } from "./shown-config.ts";
+import { configSchema, type WrittenProcess } from "./schema/schema.ts";
+import { shownConfig } from "./schema/shown-config.ts";
 
 export interface ReloadState {
   /** RFC 3339. */

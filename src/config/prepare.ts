@@ -6,16 +6,16 @@ import { ConfigError } from "../core/errors.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
 import { createRedaction, type Redaction } from "../trace/redact.ts";
-import { attachResources, withFailures } from "./attach-resources.ts";
-import { type CompileContext, compileConfig, type ResourceFailure } from "./compile.ts";
-import type { Environment } from "./env.ts";
-import { fieldPlace } from "./field-place.ts";
-import { loadConfig, type SourceText } from "./load.ts";
-import type { NormalConfig } from "./normal-config.ts";
-import { plainDollarWarnings } from "./plain-dollars.ts";
+import { attachResources, withFailures } from "./compile/attach-resources.ts";
+import { type CompileContext, compileConfig, type ResourceFailure } from "./compile/compile.ts";
+import { fieldPlace } from "./load/field-place.ts";
+import { loadConfig, type SourceText } from "./load/load.ts";
+import type { NormalConfig } from "./load/normal-config.ts";
 import type { PolicyResource } from "./resources/documents.ts";
-import { configSchema, type WrittenProcess } from "./schema.ts";
-import { pathText } from "./yaml-source.ts";
+import { plainDollarWarnings } from "./schema/plain-dollars.ts";
+import { configSchema, type WrittenProcess } from "./schema/schema.ts";
+import type { Environment } from "./text/env.ts";
+import { pathText } from "./text/yaml-source.ts";
 
 const NOTHING_SERVED = "nothing is served: the configuration has neither `gateways` nor `mcp` nor `llm`";
 

@@ -2,8 +2,8 @@
  * What CEL may read of an exchange, under the names of the documentation. Every top-level attribute is a getter,
  * so that an expression pays only for what it reads; an absent one is undefined, which CEL sees as an empty map.
  */
-import { celHeaders } from "../cel/headers.ts";
-import type { HeaderList } from "../lib/headers.ts";
+import { celHeaders } from "../cel/values/headers.ts";
+import type { HeaderList } from "../lib/http/headers.ts";
 import type { Trace } from "../trace/trace.ts";
 import { pathAndQuery } from "./request-path.ts";
 

@@ -4,8 +4,8 @@
  */
 import type { Duplex } from "node:stream";
 import type { z } from "zod";
-import type { HeaderList } from "../lib/headers.ts";
-import type { TlsOptions } from "../lib/http-client.ts";
+import type { HeaderList } from "../lib/http/headers.ts";
+import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { BackendFacts, Exchange } from "./exchange.ts";
 import type { CompileEnv, HookResult, PathMatch } from "./policy.ts";
 

@@ -3,8 +3,8 @@
  * What policies and backends find out (claims, keys, models) goes into typed facts, never into a free bag.
  */
 import type { Readable } from "node:stream";
-import type { HeaderList } from "../lib/headers.ts";
-import type { Linked } from "../lib/linked-list.ts";
+import type { HeaderList } from "../lib/http/headers.ts";
+import type { Linked } from "../lib/text/linked-list.ts";
 import type { Trace } from "../trace/trace.ts";
 import { Attributes } from "./attributes.ts";
 import type { ErrorCode, ErrorSource } from "./errors.ts";

@@ -2,7 +2,7 @@
  * `{ add, set, remove }` of header modifiers: one schema and one way to apply it, for requests and responses.
  */
 import { z } from "zod";
-import type { HeaderList } from "../lib/headers.ts";
+import type { HeaderList } from "../lib/http/headers.ts";
 import { changeableHeaderName, headerValue } from "./schema.ts";
 
 const values = z.record(changeableHeaderName(), headerValue());

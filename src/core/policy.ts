@@ -5,12 +5,12 @@
  */
 import type { z } from "zod";
 import type { Expression } from "../cel/expression.ts";
-import type { Clock } from "../lib/clock.ts";
-import type { Fetch } from "../lib/fetch.ts";
-import type { TlsOptions } from "../lib/http-client.ts";
-import type { Logger } from "../lib/logger.ts";
-import type { Metrics } from "../lib/metrics.ts";
-import type { Tasks } from "../lib/tasks.ts";
+import type { Fetch } from "../lib/http/fetch.ts";
+import type { TlsOptions } from "../lib/http/http-client.ts";
+import type { Logger } from "../lib/log/logger.ts";
+import type { Metrics } from "../lib/log/metrics.ts";
+import type { Clock } from "../lib/process/clock.ts";
+import type { Tasks } from "../lib/process/tasks.ts";
 import type { CredentialPlaces } from "../trace/redact.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Reply } from "./reply.ts";

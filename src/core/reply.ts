@@ -2,7 +2,7 @@
  * An answer that the gateway makes itself: returned by a hook (preflight, metadata, direct response) or rendered
  * from an error. This is the only place where an error becomes a response.
  */
-import { HeaderList } from "../lib/headers.ts";
+import { HeaderList } from "../lib/http/headers.ts";
 import { ERRORS, type ErrorCode, GatewayError } from "./errors.ts";
 
 export interface Reply {

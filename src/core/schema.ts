@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import { compileExpression, ExpressionError } from "../cel/expression.ts";
-import { isHeaderName, isHeaderValue } from "../lib/headers.ts";
+import { isHeaderName, isHeaderValue } from "../lib/http/headers.ts";
 
 /** A CEL expression: it is compiled at load, so that a mistake stops the load and not a request. */
 export function celSource(): z.ZodString {

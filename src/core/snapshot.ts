@@ -2,7 +2,7 @@
  * `requestState`: the exchange as the trace shows it at one moment, with sensitive headers, keys and credential
  * parameters redacted. Built only for a traced request, or when somebody looks at a recent one.
  */
-import type { Clock } from "../lib/clock.ts";
+import type { Clock } from "../lib/process/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
 import { REDACTED, type Redaction } from "../trace/redact.ts";
 import type { Exchange, Facts, GatewayRequest, Source } from "./exchange.ts";

@@ -2,7 +2,7 @@
  * The trace of one request: turns messages into events with times and hands them to its watcher.
  * A request that nobody watches has no Trace at all, so that not tracing costs one comparison.
  */
-import type { Clock } from "../lib/clock.ts";
+import type { Clock } from "../lib/process/clock.ts";
 import type { Severity, TraceEvent, TraceMessage } from "./events.ts";
 
 /** Takes events without ever making the request wait; it may drop them. */

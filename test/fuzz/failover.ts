@@ -5,7 +5,7 @@
  * of the answer, and nothing may hang. Importable with a count and a seed; returns what went wrong, in words.
  */
 import { type IncomingMessage, request } from "node:http";
-import { type Clock, systemClock } from "../../src/lib/clock.ts";
+import { type Clock, systemClock } from "../../src/lib/process/clock.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import {
   type FaultyProvider,

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { after, before, test } from "node:test";
-import { ADMIN_PATHS } from "../../src/admin/paths.ts";
+import { ADMIN_PATHS } from "../../src/admin/server/paths.ts";
 import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { openRawClient, rawRequest } from "../support/raw-client.ts";

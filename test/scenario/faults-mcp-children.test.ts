@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ADMIN_PATHS } from "../../src/admin/paths.ts";
+import { ADMIN_PATHS } from "../../src/admin/server/paths.ts";
 import { type Answer, LEGACY_HEADERS, rawClient, readAnswer } from "../support/mcp/client.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
 import { modernRequest } from "../support/mcp/modern-client.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import OpenAI from "openai";
-import { defaultConfig } from "../../src/config/default-config.ts";
+import { defaultConfig } from "../../src/config/load/default-config.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { gatewayFor } from "../support/scenario.ts";
 

@@ -5,8 +5,8 @@
 import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { ADMIN_PATHS } from "../../src/admin/paths.ts";
-import { closeFrame } from "../../src/lib/websocket-frames.ts";
+import { ADMIN_PATHS } from "../../src/admin/server/paths.ts";
+import { closeFrame } from "../../src/lib/http/websocket-frames.ts";
 import { configFile } from "../support/config-file.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import type { TestGateway } from "../support/gateway.ts";

@@ -1,7 +1,7 @@
 /**
  * Calls an admin endpoint without a server: the answer as data, or the stream that it writes.
  */
-import type { AdminAnswer, AdminEndpoint, AdminRequest } from "../../src/admin/endpoint.ts";
+import type { AdminAnswer, AdminEndpoint, AdminRequest } from "../../src/admin/server/endpoint.ts";
 
 export async function askAdmin(
   endpoint: AdminEndpoint,

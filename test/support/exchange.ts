@@ -5,11 +5,11 @@ import { compileExpression } from "../../src/cel/expression.ts";
 import { Exchange, type Facts, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
 import { createLimitRegistry } from "../../src/core/limit-registry.ts";
 import type { CompileEnv } from "../../src/core/policy.ts";
-import { systemClock } from "../../src/lib/clock.ts";
-import { HeaderList } from "../../src/lib/headers.ts";
-import { silentLogger } from "../../src/lib/logger.ts";
-import { createMetrics } from "../../src/lib/metrics.ts";
-import { createTasks } from "../../src/lib/tasks.ts";
+import { HeaderList } from "../../src/lib/http/headers.ts";
+import { silentLogger } from "../../src/lib/log/logger.ts";
+import { createMetrics } from "../../src/lib/log/metrics.ts";
+import { systemClock } from "../../src/lib/process/clock.ts";
+import { createTasks } from "../../src/lib/process/tasks.ts";
 
 export interface ExchangeParts extends Facts {
   readonly method?: string;

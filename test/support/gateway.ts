@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type App, type AppOptions, startApp } from "../../src/app.ts";
-import { type Clock, systemClock } from "../../src/lib/clock.ts";
+import { type Clock, systemClock } from "../../src/lib/process/clock.ts";
 
 export interface TestGateway {
   /** `http://127.0.0.1:<port>` of a listener; the first if no name is given. */

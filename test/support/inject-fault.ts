@@ -3,13 +3,13 @@
  * once, when it is reached. For tests of the last resort.
  */
 import { ChildProcess } from "node:child_process";
-import { systemClock } from "../../src/lib/clock.ts";
-import { ResponseParser } from "../../src/lib/http1/response-parser.ts";
-import { FrameCounter } from "../../src/lib/websocket-frames.ts";
-import { Attempt } from "../../src/pipeline/attempt.ts";
-import { ClientConnection } from "../../src/pipeline/client-connection.ts";
-import { Delivery } from "../../src/pipeline/delivery.ts";
-import { ResponseSink } from "../../src/pipeline/response-sink.ts";
+import { ResponseParser } from "../../src/lib/http/response-parser.ts";
+import { FrameCounter } from "../../src/lib/http/websocket-frames.ts";
+import { systemClock } from "../../src/lib/process/clock.ts";
+import { ClientConnection } from "../../src/pipeline/listen/client-connection.ts";
+import { ResponseSink } from "../../src/pipeline/listen/response-sink.ts";
+import { Attempt } from "../../src/pipeline/phases/attempt.ts";
+import { Delivery } from "../../src/pipeline/phases/delivery.ts";
 import { requestHeaderModifier } from "../../src/policies/request-header-modifier/policy.ts";
 
 type Methods = Record<string, (...args: unknown[]) => unknown>;

@@ -7,14 +7,14 @@ import { test } from "node:test";
 import { anExchange, testEnv } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import type { BackendEnv } from "../../core/backend.ts";
-import { systemClock } from "../../lib/clock.ts";
-import { HeaderList } from "../../lib/headers.ts";
-import { createAwsSigner } from "./aws-signer.ts";
-import { compileModels } from "./compile-models.ts";
-import { addKey, clientKey, compileCredential } from "./credential.ts";
-import { fixedValue } from "./renewed.ts";
-import { type AiConfig, aiSchema } from "./schema.ts";
-import { Health } from "./target.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import { systemClock } from "../../lib/process/clock.ts";
+import { createAwsSigner } from "./credentials/aws-signer.ts";
+import { addKey, clientKey, compileCredential } from "./credentials/credential.ts";
+import { fixedValue } from "./credentials/renewed.ts";
+import { compileModels } from "./models/compile-models.ts";
+import { type AiConfig, aiSchema } from "./models/schema.ts";
+import { Health } from "./models/target.ts";
 
 const env: BackendEnv = {
   ...testEnv,

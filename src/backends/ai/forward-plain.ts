@@ -5,13 +5,13 @@
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { HttpCall } from "../../lib/http-client.ts";
-import { modelsPathOf } from "../../llm/dialect.ts";
-import { withQuery } from "../../llm/provider.ts";
-import type { ModelTable } from "./model-table.ts";
-import { NativeAnswer } from "./native-answer.ts";
-import { CredentialError } from "./renewed.ts";
-import { type PlanEnv, upstreamRequest, withoutKey } from "./upstream-request.ts";
+import type { HttpCall } from "../../lib/http/http-client.ts";
+import { modelsPathOf } from "../../llm/dialects/dialect.ts";
+import { withQuery } from "../../llm/dialects/provider.ts";
+import { NativeAnswer } from "./answers/native-answer.ts";
+import { CredentialError } from "./credentials/renewed.ts";
+import type { ModelTable } from "./models/model-table.ts";
+import { type PlanEnv, upstreamRequest, withoutKey } from "./requests/upstream-request.ts";
 
 /** The provider's own base path takes the place of the client's up to and with its version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;

@@ -3,15 +3,15 @@
  * head on the answer is the client's. What it may rely on is the contract of `ResponseHandler`: nothing is called after
  * `http.abort()`, so that there is nothing to remember about being given up.
  */
-import type { HeaderList } from "../../lib/headers.ts";
-import type { HttpCall, HttpClientError, ResponseHandler } from "../../lib/http-client.ts";
-import type { TapReport } from "../../llm/usage-tap.ts";
-import { doubt } from "./credential.ts";
-import type { Candidate } from "./model-table.ts";
-import type { Answer } from "./native-answer.ts";
-import type { CallSettlement } from "./settlement.ts";
-import type { Target } from "./target.ts";
-import type { UpstreamPlan } from "./upstream-request.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { HttpCall, HttpClientError, ResponseHandler } from "../../lib/http/http-client.ts";
+import type { TapReport } from "../../llm/usage/usage-tap.ts";
+import type { Answer } from "./answers/native-answer.ts";
+import type { CallSettlement } from "./answers/settlement.ts";
+import { doubt } from "./credentials/credential.ts";
+import type { Candidate } from "./models/model-table.ts";
+import type { Target } from "./models/target.ts";
+import type { UpstreamPlan } from "./requests/upstream-request.ts";
 
 /** The run that the attempt belongs to. */
 export interface AttemptOwner {

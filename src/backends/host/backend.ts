@@ -7,9 +7,9 @@ import { z } from "zod";
 import { type Backend, type BackendCall, type BackendRun, defineBackend } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { pathAndQuery } from "../../core/request-path.ts";
-import type { HeaderList } from "../../lib/headers.ts";
-import type { HttpClientError, HttpPool, ResponseHandler } from "../../lib/http-client.ts";
-import { openHttpPool } from "../../lib/http-pool.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { HttpClientError, HttpPool, ResponseHandler } from "../../lib/http/http-client.ts";
+import { openHttpPool } from "../../lib/http/http-pool.ts";
 import { parseAddress } from "./address.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;

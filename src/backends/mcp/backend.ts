@@ -6,7 +6,7 @@ import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defin
 import type { ErrorCode } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
-import { HeaderList } from "../../lib/headers.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
 import {
   checkContentType,
   checkNotifications,
@@ -18,17 +18,17 @@ import {
   parseBody,
   Refused,
   readBody,
-} from "../../mcp/downstream.ts";
+} from "../../mcp/clients/downstream.ts";
+import { factsOf } from "../../mcp/clients/message-facts.ts";
+import { isModern, modernPost } from "../../mcp/clients/modern-downstream.ts";
+import { isOldTransport, requireStream, singleMessage } from "../../mcp/clients/old-transport.ts";
+import { ANY_HOST, guardOrigin, trustedHosts } from "../../mcp/clients/origin-guard.ts";
+import type { Session } from "../../mcp/clients/session.ts";
+import { ownerOf } from "../../mcp/clients/session-owner.ts";
 import { Hub } from "../../mcp/hub.ts";
-import { type ClientMessage, INVALID_REQUEST } from "../../mcp/json-rpc.ts";
-import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../mcp/mcp-metrics.ts";
-import { factsOf } from "../../mcp/message-facts.ts";
-import { isModern, modernPost } from "../../mcp/modern-downstream.ts";
-import { isOldTransport, requireStream, singleMessage } from "../../mcp/old-transport.ts";
-import { ANY_HOST, guardOrigin, trustedHosts } from "../../mcp/origin-guard.ts";
-import type { Session } from "../../mcp/session.ts";
-import { ownerOf } from "../../mcp/session-owner.ts";
-import { type McpConfig, mcpSchema } from "../../mcp/target-config.ts";
+import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../mcp/servers/mcp-metrics.ts";
+import { type McpConfig, mcpSchema } from "../../mcp/servers/target-config.ts";
+import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
 import { shownUrl } from "../../trace/redact.ts";
 
 /** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */

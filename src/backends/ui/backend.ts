@@ -8,7 +8,7 @@ import { type Backend, type BackendEnv, defineBackend } from "../../core/backend
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { emptyReply, type Reply, textReply } from "../../core/reply.ts";
-import { HeaderList } from "../../lib/headers.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
 import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource } from "./source.ts";
 

@@ -2,10 +2,10 @@
  * The parts of a policy's spec, held against their schemas. A field that nobody knows may have been meant to protect:
  * such a mistake counts as one of security.
  */
-import { nearestName, suggestion } from "../../cel/nearest-name.ts";
+import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
-import { validate } from "../problems.ts";
-import { type Path, pathText } from "../yaml-source.ts";
+import { validate } from "../schema/problems.ts";
+import { type Path, pathText } from "../text/yaml-source.ts";
 import type { ResourceDocument } from "./documents.ts";
 import { findParts, isObject, type Part } from "./parts.ts";
 

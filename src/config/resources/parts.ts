@@ -6,7 +6,7 @@
 import { z } from "zod";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { duration } from "../../core/schema.ts";
-import type { Path } from "../yaml-source.ts";
+import type { Path } from "../text/yaml-source.ts";
 
 export interface Part {
   /** Below `spec`. */

@@ -1,9 +1,9 @@
 /**
  * The entries of a policy's targetRefs → the gateways and routes that they stand for, or why they stand for none.
  */
-import { suggestion } from "../../cel/nearest-name.ts";
+import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { Scope } from "../../core/policy.ts";
-import { pathText } from "../yaml-source.ts";
+import { pathText } from "../text/yaml-source.ts";
 import { GATEWAY_API_GROUP, type ObjectReference } from "./documents.ts";
 import { isObject } from "./parts.ts";
 import { listOf, type ProblemList, referenceText, textOf } from "./problem-list.ts";

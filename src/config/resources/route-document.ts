@@ -3,8 +3,8 @@
  * A part of a rule that we cannot honour closes the rule (500): serving it without would be something else than what
  * was asked for. Services are looked up in the `services` map of the standalone document.
  */
-import { nearestName, suggestion } from "../../cel/nearest-name.ts";
-import type { Path } from "../yaml-source.ts";
+import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
+import type { Path } from "../text/yaml-source.ts";
 import {
   DEFAULT_NAMESPACE,
   type ObjectReference,

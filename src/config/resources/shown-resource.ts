@@ -5,8 +5,8 @@
  */
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { REDACTED, type Redaction } from "../../trace/redact.ts";
-import { shownConfig } from "../shown-config.ts";
-import type { Path } from "../yaml-source.ts";
+import { shownConfig } from "../schema/shown-config.ts";
+import type { Path } from "../text/yaml-source.ts";
 import { findParts, isObject, partsOf, specSchema } from "./parts.ts";
 
 export function shownSpec(spec: unknown, policies: readonly PolicyDefinition[], redaction: Redaction): unknown {

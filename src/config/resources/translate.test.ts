@@ -10,8 +10,8 @@ import { requestRedirect } from "../../policies/request-redirect/policy.ts";
 import { responseHeaderModifier } from "../../policies/response-header-modifier/policy.ts";
 import { timeout } from "../../policies/timeout/policy.ts";
 import { urlRewrite } from "../../policies/url-rewrite/policy.ts";
-import { configSchema } from "../schema.ts";
-import { parseSource } from "../yaml-source.ts";
+import { configSchema } from "../schema/schema.ts";
+import { parseSource } from "../text/yaml-source.ts";
 import type { PolicyResource, ResourceInput, ResourceResult } from "./documents.ts";
 import { translateResources } from "./translate.ts";
 

@@ -3,7 +3,7 @@
  * Gateways first, then the routes that name them, then the policies that stand on both; within a kind, the older
  * document wins a conflict, then the name that sorts first (as the Gateway API has it).
  */
-import { suggestion } from "../../cel/nearest-name.ts";
+import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { createRedaction } from "../../trace/redact.ts";
 import {

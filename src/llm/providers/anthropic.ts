@@ -1,7 +1,7 @@
 /**
  * Anthropic: messages and token counting are native, chat requests are translated.
  */
-import { type Provider, withQuery } from "../provider.ts";
+import { type Provider, withQuery } from "../dialects/provider.ts";
 
 export const ANTHROPIC_VERSION = "2023-06-01";
 

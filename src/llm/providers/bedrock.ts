@@ -2,8 +2,8 @@
  * Amazon Bedrock: converse and invoke are native, chat requests become converse; so do Anthropic's messages, unless the
  * model is a Claude, which reads them through invoke. The model is in the path.
  */
-import type { Format } from "../dialect.ts";
-import { modelSegment, type Provider, type UpstreamCall, withQuery } from "../provider.ts";
+import type { Format } from "../dialects/dialect.ts";
+import { modelSegment, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
 
 export function bedrock(region: string): Provider {
   return {

@@ -1,8 +1,8 @@
 /**
  * Gemini: its own API is native, chat requests are translated into it; embeddings go to the OpenAI-compatible part.
  */
-import type { Format } from "../dialect.ts";
-import { ModelNameError, modelSegment, type Provider, type UpstreamCall, withQuery } from "../provider.ts";
+import type { Format } from "../dialects/dialect.ts";
+import { ModelNameError, modelSegment, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
 
 export function gemini(): Provider {
   return {

@@ -2,8 +2,8 @@
  * OpenAI, and every server that speaks its API. Chat, responses and embeddings are native; what else lies below the
  * same base path (images, audio, moderation) passes as it is.
  */
-import type { Format } from "../dialect.ts";
-import { type Provider, withQuery } from "../provider.ts";
+import type { Format } from "../dialects/dialect.ts";
+import { type Provider, withQuery } from "../dialects/provider.ts";
 
 const NATIVE = new Set<Format>(["chat", "responses", "embeddings", "opaque"]);
 

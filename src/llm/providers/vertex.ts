@@ -2,8 +2,8 @@
  * Vertex AI: Gemini models in Gemini's own API, Claude models in Anthropic's (with the version in the body and the
  * model in the path).
  */
-import type { Format } from "../dialect.ts";
-import { modelSegment, type Provider } from "../provider.ts";
+import type { Format } from "../dialects/dialect.ts";
+import { modelSegment, type Provider } from "../dialects/provider.ts";
 import { geminiFormat, geminiPath } from "./gemini.ts";
 
 export interface VertexOptions {

@@ -2,8 +2,9 @@
  * An OpenAI chat answer from its meaning, whole or chunk by chunk; every translation to a chat client ends here, so
  * that all look alike.
  */
-import type { Members } from "../json.ts";
-import type { Usage } from "../usage.ts";
+
+import type { Usage } from "../usage/usage.ts";
+import type { Members } from "../wire/json.ts";
 import { compact } from "./fields.ts";
 import type { OutEvent, TranslationContext } from "./translation.ts";
 

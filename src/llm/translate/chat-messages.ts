@@ -2,7 +2,7 @@
  * The messages of an OpenAI chat request as instructions and turns: who said what, which tools were called and what
  * came of it. A member or a part that is not understood is refused by name.
  */
-import { isMembers, type Members } from "../json.ts";
+import { isMembers, type Members } from "../wire/json.ts";
 import { type EncodedData, list, members, optionalText, parseArguments, parseDataUrl, text } from "./fields.ts";
 import { TranslationError } from "./translation.ts";
 

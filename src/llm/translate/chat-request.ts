@@ -3,7 +3,7 @@
  * translation to another provider starts from this, so that all understand a request alike. A member that is not
  * understood is refused by name.
  */
-import { isMembers, type Members } from "../json.ts";
+import { isMembers, type Members } from "../wire/json.ts";
 import { type Part, readMessages, type Turn } from "./chat-messages.ts";
 import { compact, list, members, optionalBoolean, optionalNumber, optionalText, text } from "./fields.ts";
 import { TranslationError } from "./translation.ts";

@@ -1,9 +1,9 @@
 /**
  * A chat client and a provider that speaks Gemini's generateContent.
  */
-import { errorMessage } from "../error-shape.ts";
-import { isMembers, type Members } from "../json.ts";
-import { readUsage } from "../usage.ts";
+import { errorMessage } from "../dialects/error-shape.ts";
+import { readUsage } from "../usage/usage.ts";
+import { isMembers, type Members } from "../wire/json.ts";
 import {
   type ChatChoice,
   type ChatToolCall,

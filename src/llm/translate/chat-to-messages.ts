@@ -1,9 +1,9 @@
 /**
  * A chat client and a provider that speaks Anthropic's messages.
  */
-import { errorMessage } from "../error-shape.ts";
-import { isMembers, type Members } from "../json.ts";
-import { mergeUsage, readUsage } from "../usage.ts";
+import { errorMessage } from "../dialects/error-shape.ts";
+import { mergeUsage, readUsage } from "../usage/usage.ts";
+import { isMembers, type Members } from "../wire/json.ts";
 import { type ChatToolCall, chatCompletion, createChunkWriter, type Finish } from "./chat-answer.ts";
 import type { Part } from "./chat-messages.ts";
 import { type ChatRequest, readChatRequest, requireSettings, type ToolChoice } from "./chat-request.ts";

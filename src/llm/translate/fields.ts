@@ -1,7 +1,7 @@
 /**
  * Reading the members of a parsed request with messages that name them, the way a client sees its own body.
  */
-import { isMembers, type Members } from "../json.ts";
+import { isMembers, type Members } from "../wire/json.ts";
 import { TranslationError } from "./translation.ts";
 
 export function members(value: unknown, param: string): Members {

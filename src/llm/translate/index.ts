@@ -2,8 +2,8 @@
  * THE list of translations, from a client's dialect to a provider's. Chat is the middle: what has no direct
  * translation goes through it. What is not listed is refused.
  */
-import type { Format } from "../dialect.ts";
-import { isMembers } from "../json.ts";
+import type { Format } from "../dialects/dialect.ts";
+import { isMembers } from "../wire/json.ts";
 import { chatToConverse } from "./chat-to-converse.ts";
 import { chatToGemini } from "./chat-to-gemini.ts";
 import { chatToMessages } from "./chat-to-messages.ts";

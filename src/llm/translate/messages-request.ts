@@ -1,7 +1,7 @@
 /**
  * An Anthropic messages request in the words of OpenAI chat. What chat cannot say is refused by name.
  */
-import { isMembers, type Members } from "../json.ts";
+import { isMembers, type Members } from "../wire/json.ts";
 import { compact, list, members, optionalNumber, optionalText, text } from "./fields.ts";
 import { type TranslationContext, TranslationError } from "./translation.ts";
 

@@ -1,9 +1,9 @@
 /**
  * A client that speaks Anthropic's messages and a provider that speaks OpenAI chat.
  */
-import { errorMessage } from "../error-shape.ts";
-import { isMembers, type Members } from "../json.ts";
-import { readUsage, type Usage } from "../usage.ts";
+import { errorMessage } from "../dialects/error-shape.ts";
+import { readUsage, type Usage } from "../usage/usage.ts";
+import { isMembers, type Members } from "../wire/json.ts";
 import { chatRequestOf } from "./messages-request.ts";
 import {
   type OutEvent,

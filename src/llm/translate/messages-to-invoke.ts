@@ -3,8 +3,8 @@
  * `invoke`: only the model (it is in the path), the stream flag and the version differ, and the events of a stream come
  * wrapped. So everything passes that converse has no words for: signed thoughts, cache marks, Anthropic's own tools.
  */
-import { errorMessage } from "../error-shape.ts";
-import { type Members, parseMembers } from "../json.ts";
+import { errorMessage } from "../dialects/error-shape.ts";
+import { type Members, parseMembers } from "../wire/json.ts";
 import { type StreamTranslation, type Translation, UpstreamAnswerError } from "./translation.ts";
 
 const VERSION = "bedrock-2023-05-31";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { Format } from "../dialect.ts";
-import type { Members } from "../json.ts";
+import type { Format } from "../dialects/dialect.ts";
+import type { Members } from "../wire/json.ts";
 import { translationBetween } from "./index.ts";
 import {
   type OutEvent,

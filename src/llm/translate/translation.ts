@@ -2,8 +2,9 @@
  * Between the dialect of a client and that of a provider: pure functions over parsed JSON. What cannot be said in
  * the other dialect is refused with the name of the member; nothing is dropped silently.
  */
-import type { Members } from "../json.ts";
-import type { Provider } from "../provider.ts";
+
+import type { Provider } from "../dialects/provider.ts";
+import type { Members } from "../wire/json.ts";
 
 export interface TranslationContext {
   /** The provider's name of the model. */

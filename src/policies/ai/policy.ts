@@ -6,9 +6,9 @@
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { exactlyOneOf } from "../../core/schema.ts";
-import type { PromptRules, TextGuard } from "../../llm/llm-call.ts";
-import { LlmRequestFacts } from "../../llm/llm-facts.ts";
-import { compileTextGuard } from "../../llm/text-guard.ts";
+import type { PromptRules, TextGuard } from "../../llm/dialects/llm-call.ts";
+import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
+import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 
 const message = z.strictObject({
   role: z.enum(["system", "developer", "user", "assistant"]).describe("Who says it."),

@@ -8,8 +8,7 @@ import { ConfigError, GatewayError } from "../../core/errors.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { keyPrincipal } from "../../core/principal.ts";
 import { exactlyOneOf, secret } from "../../core/schema.ts";
-import { type ApiKeyEntry, createApiKeys, digestOf } from "../../identity/api-keys.ts";
-import { authenticationMode } from "../../identity/bearer-authentication.ts";
+import { authenticationMode } from "../../identity/access/bearer-authentication.ts";
 import {
   BEARER_LOCATION,
   type CredentialLocation,
@@ -17,7 +16,8 @@ import {
   credentialPlaces,
   readCredential,
   withhold,
-} from "../../identity/credential-location.ts";
+} from "../../identity/access/credential-location.ts";
+import { type ApiKeyEntry, createApiKeys, digestOf } from "../../identity/passwords/api-keys.ts";
 
 /** In this order: the general scheme, then the headers of the LLM providers' own clients. */
 const USUAL_PLACES: readonly CredentialLocation[] = [

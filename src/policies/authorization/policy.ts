@@ -6,7 +6,7 @@
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
 import { definePolicy } from "../../core/policy.ts";
-import { accessRule, compileAccessRules, denial } from "../../identity/access-rules.ts";
+import { accessRule, compileAccessRules, denial } from "../../identity/access/access-rules.ts";
 
 export const authorization = definePolicy({
   kind: "authorization",

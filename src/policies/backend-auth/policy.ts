@@ -7,7 +7,7 @@ import { ConfigError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, exactlyOneOf, secret } from "../../core/schema.ts";
-import { isHeaderValue } from "../../lib/headers.ts";
+import { isHeaderValue } from "../../lib/http/headers.ts";
 
 const keyFile = z.strictObject({ file: z.string().min(1).describe("A file with the key alone in it.") });
 

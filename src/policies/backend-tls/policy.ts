@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
-import { checkCertificates } from "../../lib/certificates.ts";
+import { checkCertificates } from "../../lib/http/certificates.ts";
 
 export const backendTls = definePolicy({
   kind: "backendTLS",

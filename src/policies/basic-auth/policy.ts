@@ -8,9 +8,9 @@ import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { userPrincipal } from "../../core/principal.ts";
 import { secret } from "../../core/schema.ts";
-import { authenticationMode } from "../../identity/bearer-authentication.ts";
-import { type CredentialLocation, readCredential, withhold } from "../../identity/credential-location.ts";
-import { createHtpasswd, type Htpasswd } from "../../identity/htpasswd.ts";
+import { authenticationMode } from "../../identity/access/bearer-authentication.ts";
+import { type CredentialLocation, readCredential, withhold } from "../../identity/access/credential-location.ts";
+import { createHtpasswd, type Htpasswd } from "../../identity/passwords/htpasswd.ts";
 
 const LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Basic " } };
 const utf8 = new TextDecoder("utf-8", { fatal: true });

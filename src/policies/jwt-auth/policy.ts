@@ -5,10 +5,10 @@
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { httpUrl } from "../../core/schema.ts";
-import { authenticationMode, createBearerAuthentication } from "../../identity/bearer-authentication.ts";
-import { BEARER_LOCATION, credentialLocation, credentialPlaces } from "../../identity/credential-location.ts";
-import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/key-source.ts";
-import { plain } from "../../identity/plain.ts";
+import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
+import { BEARER_LOCATION, credentialLocation, credentialPlaces } from "../../identity/access/credential-location.ts";
+import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/keys/key-source.ts";
+import { plain } from "../../identity/providers/plain.ts";
 
 export const jwtAuth = definePolicy({
   kind: "jwtAuth",

@@ -6,14 +6,14 @@
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
 import { httpUrl, secret } from "../../core/schema.ts";
-import { authenticationMode, createBearerAuthentication } from "../../identity/bearer-authentication.ts";
-import { createProvider } from "../../identity/create-provider.ts";
-import { BEARER_LOCATION } from "../../identity/credential-location.ts";
-import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/key-source.ts";
-import { createLoginEndpoints, MAX_LOGIN_BODY_BYTES } from "../../identity/login-endpoints.ts";
-import { createLoginLimit } from "../../identity/login-limit.ts";
-import { resourceDocument } from "../../identity/resource-metadata.ts";
-import { loginEndpoints, resourceMetadataUrl } from "../../identity/well-known.ts";
+import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
+import { BEARER_LOCATION } from "../../identity/access/credential-location.ts";
+import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/keys/key-source.ts";
+import { createLoginEndpoints, MAX_LOGIN_BODY_BYTES } from "../../identity/login/login-endpoints.ts";
+import { createLoginLimit } from "../../identity/login/login-limit.ts";
+import { resourceDocument } from "../../identity/login/resource-metadata.ts";
+import { loginEndpoints, resourceMetadataUrl } from "../../identity/login/well-known.ts";
+import { createProvider } from "../../identity/providers/create-provider.ts";
 
 const PRODUCTS: readonly (readonly [name: RegExp, key: string])[] = [
   [/realm|keycloak|rhbk|red ?hat/i, "idp_realm"],

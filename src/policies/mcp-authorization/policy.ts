@@ -7,7 +7,7 @@ import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange, McpAccess, McpFacts } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
-import { type AccessRules, accessRule, compileAccessRules, denial } from "../../identity/access-rules.ts";
+import { type AccessRules, accessRule, compileAccessRules, denial } from "../../identity/access/access-rules.ts";
 
 type ItemKind = Parameters<McpAccess["allows"]>[0];
 const KINDS: readonly ItemKind[] = ["tool", "prompt", "resource"];

@@ -12,7 +12,7 @@ import {
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange, Facts } from "../../core/exchange.ts";
 import type { Hooks } from "../../core/policy.ts";
-import type { Clock } from "../../lib/clock.ts";
+import type { Clock } from "../../lib/process/clock.ts";
 import { rateLimit } from "./policy.ts";
 
 const perUser = { entries: [{ key: "user", value: "jwt.sub" }] };

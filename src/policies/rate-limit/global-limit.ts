@@ -7,7 +7,7 @@ import type { Expression } from "../../cel/expression.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv } from "../../core/policy.ts";
-import type { Counter } from "../../lib/metrics.ts";
+import type { Counter } from "../../lib/log/metrics.ts";
 import { keyOf } from "./limit-key.ts";
 import { addReading, refusal } from "./readings.ts";
 import { openRlsClient, type RlsClient } from "./rls-client.ts";

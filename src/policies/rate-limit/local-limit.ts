@@ -5,7 +5,7 @@
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
 import type { CompileEnv, LimitView } from "../../core/policy.ts";
-import type { Counter } from "../../lib/metrics.ts";
+import type { Counter } from "../../lib/log/metrics.ts";
 import type { BucketRule } from "./bucket.ts";
 import { BucketStore, type BucketView, MAX_BUCKETS, SHARED_SLOT } from "./bucket-store.ts";
 import { keyDisplay, keyOf } from "./limit-key.ts";

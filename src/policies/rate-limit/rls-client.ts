@@ -4,9 +4,9 @@
  * is loaded only when a global limit is configured: it costs more start time than the rest of the gateway.
  */
 import type { Client, ServiceError } from "@grpc/grpc-js";
-import type { Clock } from "../../lib/clock.ts";
-import { exportsOf } from "../../lib/exports-of.ts";
-import type { Task, Tasks } from "../../lib/tasks.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { Task, Tasks } from "../../lib/process/tasks.ts";
+import { exportsOf } from "../../lib/text/exports-of.ts";
 import { PROTOCOL, type RlsRequest, type RlsResponse, SERVICE_NAME } from "./rls-protocol.ts";
 
 export interface RlsClient {

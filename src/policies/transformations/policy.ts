@@ -7,7 +7,7 @@ import type { Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { celSource, changeableHeaderName, isAuthority } from "../../core/schema.ts";
-import { type HeaderList, isHeaderValue } from "../../lib/headers.ts";
+import { type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
 
 const changes = z.strictObject({
   set: z.record(changeableHeaderName(), celSource()).optional().describe("Headers to set from CEL values."),

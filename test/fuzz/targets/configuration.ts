@@ -2,8 +2,8 @@
  * Configuration files with variables: loading ends with a configuration or with problems that say where, a value of the
  * environment never changes the structure of the document, and none is quoted in a message.
  */
-import { loadConfig } from "../../../src/config/load.ts";
-import { parseSource } from "../../../src/config/yaml-source.ts";
+import { loadConfig } from "../../../src/config/load/load.ts";
+import { parseSource } from "../../../src/config/text/yaml-source.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 

@@ -4,7 +4,7 @@
  */
 import type { ResourceDocument } from "../../../src/config/resources/documents.ts";
 import { translateResources } from "../../../src/config/resources/translate.ts";
-import { configSchema } from "../../../src/config/schema.ts";
+import { configSchema } from "../../../src/config/schema/schema.ts";
 import { policies } from "../../../src/policies/index.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";
 import type { Random } from "../random.ts";

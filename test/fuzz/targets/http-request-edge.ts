@@ -5,7 +5,7 @@
 import type { IncomingMessage } from "node:http";
 import { GatewayError } from "../../../src/core/errors.ts";
 import { pathForMatching } from "../../../src/core/request-path.ts";
-import { type Head, readHead } from "../../../src/pipeline/edge.ts";
+import { type Head, readHead } from "../../../src/pipeline/listen/edge.ts";
 import { type NodeMessage, readWithNode } from "../node-parser.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

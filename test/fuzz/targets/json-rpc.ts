@@ -2,11 +2,17 @@
  * JSON-RPC messages as text: what is read of them is what JSON.parse reads, and what is rewritten parses to the same but
  * for the member that was meant.
  */
-import { readServerText } from "../../../src/mcp/incoming.ts";
-import { idOf, JsonRpcProblem, parseClientMessages, withId } from "../../../src/mcp/json-rpc.ts";
-import { insertMembers, members, removeMembers, splice } from "../../../src/mcp/json-text.ts";
-import { createNames } from "../../../src/mcp/names.ts";
-import { renamedItem, renamedNotification, renamedRequest, renamedResult } from "../../../src/mcp/rewrite-names.ts";
+
+import { createNames } from "../../../src/mcp/many/names.ts";
+import {
+  renamedItem,
+  renamedNotification,
+  renamedRequest,
+  renamedResult,
+} from "../../../src/mcp/many/rewrite-names.ts";
+import { readServerText } from "../../../src/mcp/transports/incoming.ts";
+import { idOf, JsonRpcProblem, parseClientMessages, withId } from "../../../src/mcp/wire/json-rpc.ts";
+import { insertMembers, members, removeMembers, splice } from "../../../src/mcp/wire/json-text.ts";
 import { isRecord, parsed, randomJson, randomObject, writtenName } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

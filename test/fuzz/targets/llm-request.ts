@@ -2,9 +2,10 @@
  * What is read of an LLM request before it goes on, and the changes that are made in place or on its skeleton: model and
  * stream are those that JSON.parse sees, what is ambiguous is refused, and what was not changed is still there.
  */
-import { applyEdits } from "../../../src/llm/edit-bytes.ts";
-import { scanRequest } from "../../../src/llm/scan-request.ts";
-import { readSkeleton } from "../../../src/llm/skeleton.ts";
+
+import { scanRequest } from "../../../src/llm/dialects/scan-request.ts";
+import { applyEdits } from "../../../src/llm/wire/edit-bytes.ts";
+import { readSkeleton } from "../../../src/llm/wire/skeleton.ts";
 import { isRecord, parsed, randomObject } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";

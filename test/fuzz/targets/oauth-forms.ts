@@ -2,9 +2,10 @@
  * Forms and registrations on their way to an identity provider: names and values as the platform decodes them, bytes that
  * are not changed stay, no parameter stands twice, and no redirect URI leads to a script or an open host.
  */
-import { parseForm, requireUnique, serialiseForm } from "../../../src/identity/oauth-form.ts";
-import { OAuthRequestError } from "../../../src/identity/provider-error.ts";
-import { parseRegistration } from "../../../src/identity/registration.ts";
+
+import { parseRegistration } from "../../../src/identity/login/registration.ts";
+import { parseForm, requireUnique, serialiseForm } from "../../../src/identity/providers/oauth-form.ts";
+import { OAuthRequestError } from "../../../src/identity/providers/provider-error.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
 

@@ -3,7 +3,7 @@
  * headers, queries, bodies, URLs and configuration.
  */
 import { z } from "zod";
-import { shownConfig } from "../../../src/config/shown-config.ts";
+import { shownConfig } from "../../../src/config/schema/shown-config.ts";
 import { secret } from "../../../src/core/schema.ts";
 import { createRedaction, redactBody, redactQuery, shownUrl, withoutSecrets } from "../../../src/trace/redact.ts";
 import type { Random } from "../random.ts";

@@ -6,8 +6,8 @@ import type { GatewayRequest } from "../../../src/core/exchange.ts";
 import { pathChange } from "../../../src/core/path-change.ts";
 import { pathForMatching } from "../../../src/core/request-path.ts";
 import type { Route, RouteMatch } from "../../../src/core/topology.ts";
-import { HeaderList } from "../../../src/lib/headers.ts";
-import { createRouteTable } from "../../../src/pipeline/match-route.ts";
+import { HeaderList } from "../../../src/lib/http/headers.ts";
+import { createRouteTable } from "../../../src/pipeline/route/match-route.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame } from "../target.ts";
 

@@ -2,10 +2,10 @@
  * Server-sent events: the same as a reader written from the standard finds, at every chunking; what is written is read
  * again as it was; and what takes usage out of a stream leaves every other event.
  */
-import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/lib/sse.ts";
-import { createAnswerReader } from "../../../src/llm/answer-reader.ts";
-import { createUsageHider } from "../../../src/llm/hide-usage.ts";
-import { bytesMayHoldUsage } from "../../../src/llm/stream-event.ts";
+import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/lib/http/sse.ts";
+import { createAnswerReader } from "../../../src/llm/usage/answer-reader.ts";
+import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
+import { bytesMayHoldUsage } from "../../../src/llm/usage/stream-event.ts";
 import { waysToArrive } from "../pieces.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

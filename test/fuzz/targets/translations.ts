@@ -2,8 +2,7 @@
  * Requests, answers and streams between the dialects of providers: only the named refusals are thrown, what comes out is
  * JSON, every text of a request arrives, and usage comes out as it went in.
  */
-import type { Format } from "../../../src/llm/dialect.ts";
-import type { Members } from "../../../src/llm/json.ts";
+import type { Format } from "../../../src/llm/dialects/dialect.ts";
 import { translationBetween } from "../../../src/llm/translate/index.ts";
 import {
   type OutEvent,
@@ -11,7 +10,8 @@ import {
   TranslationError,
   UpstreamAnswerError,
 } from "../../../src/llm/translate/translation.ts";
-import { readUsage } from "../../../src/llm/usage.ts";
+import { readUsage } from "../../../src/llm/usage/usage.ts";
+import type { Members } from "../../../src/llm/wire/json.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";

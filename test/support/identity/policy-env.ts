@@ -5,9 +5,9 @@
 import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../../src/core/exchange.ts";
 import type { CompileEnv } from "../../../src/core/policy.ts";
 import type { Reply } from "../../../src/core/reply.ts";
-import { HeaderList } from "../../../src/lib/headers.ts";
-import { type LogFields, type Logger, silentLogger } from "../../../src/lib/logger.ts";
-import { createTasks } from "../../../src/lib/tasks.ts";
+import { HeaderList } from "../../../src/lib/http/headers.ts";
+import { type LogFields, type Logger, silentLogger } from "../../../src/lib/log/logger.ts";
+import { createTasks } from "../../../src/lib/process/tasks.ts";
 import { testEnv } from "../exchange.ts";
 import { type FakeClock, fakeClock } from "../fake-clock.ts";
 import { createFakeFetch, type FakeFetch } from "./fake-fetch.ts";

@@ -9,9 +9,9 @@ import type { Backend, BackendCall, BackendEnv, BackendRun } from "../../../src/
 import { Exchange, type Facts, type McpAccess, NO_BODY } from "../../../src/core/exchange.ts";
 import { tokenPrincipal } from "../../../src/core/principal.ts";
 import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
-import { type Clock, systemClock } from "../../../src/lib/clock.ts";
-import { HeaderList } from "../../../src/lib/headers.ts";
-import { createTasks, type Tasks } from "../../../src/lib/tasks.ts";
+import { HeaderList } from "../../../src/lib/http/headers.ts";
+import { type Clock, systemClock } from "../../../src/lib/process/clock.ts";
+import { createTasks, type Tasks } from "../../../src/lib/process/tasks.ts";
 import { Hub } from "../../../src/mcp/hub.ts";
 import { testEnv } from "../exchange.ts";
 

@@ -5,12 +5,12 @@
 import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, type Facts, NO_BODY } from "../../../src/core/exchange.ts";
 import type { CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
-import type { Clock } from "../../../src/lib/clock.ts";
-import { HeaderList } from "../../../src/lib/headers.ts";
-import { silentLogger } from "../../../src/lib/logger.ts";
-import { createMetrics } from "../../../src/lib/metrics.ts";
-import { createTasks } from "../../../src/lib/tasks.ts";
-import { runAdmission } from "../../../src/pipeline/run-hooks.ts";
+import { HeaderList } from "../../../src/lib/http/headers.ts";
+import { silentLogger } from "../../../src/lib/log/logger.ts";
+import { createMetrics } from "../../../src/lib/log/metrics.ts";
+import type { Clock } from "../../../src/lib/process/clock.ts";
+import { createTasks } from "../../../src/lib/process/tasks.ts";
+import { runAdmission } from "../../../src/pipeline/phases/run-hooks.ts";
 import { createRedaction } from "../../../src/trace/redact.ts";
 import { fakeClock } from "../fake-clock.ts";
 

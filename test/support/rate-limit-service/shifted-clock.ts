@@ -2,7 +2,7 @@
  * The real clock with a hand on it: timers run as they do, but a test can let windows pass. For whole gateways, whose
  * sockets need real timers.
  */
-import { type Clock, systemClock } from "../../../src/lib/clock.ts";
+import { type Clock, systemClock } from "../../../src/lib/process/clock.ts";
 
 export interface ShiftedClock extends Clock {
   advance(ms: number): void;

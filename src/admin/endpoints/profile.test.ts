@@ -1,0 +1,124 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { gunzipSync } from "node:zlib";
+import { Profile } from "pprof-format";
+import { askAdmin, readStream } from "../../../test/support/admin.ts";
+import { silentLogger } from "../../lib/log/logger.ts";
+import { systemClock } from "../../lib/process/clock.ts";
+import type { AdminEndpoint } from "../server/endpoint.ts";
+import { noHeapSampling, startHeapSampling } from "./heap-sampling.ts";
+import { profileEndpoints } from "./profile.ts";
+
+const isLinux = process.platform === "linux";
+
+function endpoints(platform = "linux", heap = noHeapSampling): { cpu: AdminEndpoint | undefined; heap: AdminEndpoint } {
+  const list = profileEndpoints({ clock: systemClock, logger: silentLogger, heap, platform });
+  const heapEndpoint = list.find(({ path }) => path.endsWith("heap"));
+  if (!heapEndpoint) throw new Error("no heap endpoint");
+  return { cpu: list.find(({ path }) => path.endsWith("profile")), heap: heapEndpoint };
+}
+
+function cpuEndpoint(): AdminEndpoint {
+  const { cpu } = endpoints();
+  if (!cpu) throw new Error("no cpu endpoint");
+  return cpu;
+}
+
+/** Names of functions in a profile, and its sample types. */
+function decode(bytes: Buffer): { functions: string[]; types: string[]; samples: number } {
+  const profile = Profile.decode(gunzipSync(bytes));
+  const text = (index: number | bigint): string => profile.stringTable.strings[Number(index)] ?? "";
+  return {
+    functions: profile.function.map(({ name }) => text(name)),
+    types: profile.sampleType.map(({ type, unit }) => `${text(type)}/${text(unit)}`),
+    samples: profile.sample.length,
+  };
+}
+
+for (const query of [
+  "seconds=0",
+  "seconds=301",
+  "seconds=-1",
+  "seconds=1e9",
+  "seconds=abc",
+  "frequency=0",
+  "frequency=1001",
+]) {
+  test(`a cpu profile with ${query} is refused with the range [N3]`, async () => {
+    const { status, text } = await askAdmin(cpuEndpoint(), query);
+    assert.equal(status, 400);
+    assert.match(text, /must be a whole number from 1 to (300|1000)/);
+  });
+}
+
+test("the cpu profile is not registered on other platforms; the heap profile is, without samples", async () => {
+  const { cpu, heap } = endpoints("darwin");
+  assert.equal(cpu, undefined);
+  const { answer } = await askAdmin(heap);
+  assert.equal(answer.status, 200);
+  // The library adds what lies outside of the heap; there are no samples of allocations.
+  assert.deepEqual("body" in answer && decode(answer.body as Buffer).functions, ["(external)"]);
+});
+
+test("a cpu profile shows the functions that were busy; a second one at the same time is 409 [N3]", {
+  skip: !isLinux,
+}, async () => {
+  const endpoint = cpuEndpoint();
+  const read = readStream((await askAdmin(endpoint, "seconds=1&frequency=1000")).answer);
+  const busy = await askAdmin(endpoint, "seconds=1");
+  assert.equal(busy.status, 409);
+  const timer = setInterval(function burnForTheProfile() {
+    const until = process.hrtime.bigint() + 20_000_000n;
+    while (process.hrtime.bigint() < until);
+  }, 25);
+  await read.ended;
+  clearInterval(timer);
+  const { functions, types } = decode(read.bytes());
+  assert.ok(
+    functions.some((name) => name.includes("burnForTheProfile")),
+    functions.join(", "),
+  );
+  assert.ok(types.includes("cpu/nanoseconds"));
+});
+
+test("a reader that leaves ends the profile, and the next one works [R42]", { skip: !isLinux }, async () => {
+  const endpoint = cpuEndpoint();
+  const left = readStream((await askAdmin(endpoint, "seconds=300")).answer);
+  left.leave();
+  const { answer } = await askAdmin(endpoint, "seconds=1");
+  assert.equal(answer.status, 200);
+  readStream(answer).leave();
+});
+
+test("a HEAD takes no profile and keeps nobody from one", { skip: !isLinux }, async () => {
+  const endpoint = cpuEndpoint();
+  const head = await endpoint.GET?.({
+    method: "HEAD",
+    path: endpoint.path,
+    query: new URLSearchParams("seconds=300"),
+    body: () => Promise.resolve(Buffer.alloc(0)),
+  });
+  assert.equal(head?.status, 200);
+  const { answer } = await askAdmin(endpoint, "seconds=1");
+  assert.equal(answer.status, 200);
+  readStream(answer).leave();
+});
+
+test("the heap profile shows what was allocated and still lives", { skip: !isLinux }, async () => {
+  const sampling = startHeapSampling();
+  const kept = keepForTheProfile();
+  const { answer } = await askAdmin(endpoints("linux", sampling).heap);
+  sampling.stop();
+  assert.ok(kept.length > 0);
+  const { functions, types, samples } = decode("body" in answer ? (answer.body as Buffer) : Buffer.alloc(0));
+  assert.ok(samples > 0);
+  assert.ok(
+    functions.some((name) => name.includes("keepForTheProfile")),
+    functions.join(", "),
+  );
+  assert.ok(types.includes("inuse_space/bytes"), types.join(", "));
+});
+
+function keepForTheProfile(): object[] {
+  return Array.from({ length: 200_000 }, (_, i) => ({ i, text: `text ${i}`, list: [i] }));
+}

@@ -1,0 +1,135 @@
+/**
+ * `/debug/pprof/profile` and `/debug/pprof/heap` (spec 4.2, 8): profiles in the pprof format, readable by
+ * `go tool pprof`. The profiler is native code and loaded when it is first asked for; one profile at a time.
+ */
+
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { exportsOf } from "../../lib/text/exports-of.ts";
+import { type AdminAnswer, type AdminEndpoint, type AdminRequest, textAnswer } from "../server/endpoint.ts";
+import { numberParameter } from "../server/parameter.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+import type { HeapSampling } from "./heap-sampling.ts";
+
+const SECONDS = { name: "seconds", min: 1, max: 300, default: 10 };
+const FREQUENCY = { name: "frequency", min: 1, max: 1000, default: 100 };
+const PPROF_TYPE = "application/octet-stream";
+const BUSY = "another profile is being taken; try again when it has ended\n";
+
+type Pprof = typeof import("@datadog/pprof");
+
+export interface ProfileEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly heap: HeapSampling;
+  /** `process.platform`. */
+  readonly platform: string;
+}
+
+export function profileEndpoints(env: ProfileEnv): AdminEndpoint[] {
+  const { clock, logger } = env;
+  let busy = false;
+
+  async function cpu({ query, method }: AdminRequest): Promise<AdminAnswer> {
+    const seconds = numberParameter(query, SECONDS);
+    if (!seconds.ok) return seconds.refusal;
+    const frequency = numberParameter(query, FREQUENCY);
+    if (!frequency.ok) return frequency.refusal;
+    if (busy) return textAnswer(409, BUSY);
+    // Whoever asks for the head alone gets no profile, and must not keep others from theirs.
+    if (method === "HEAD") return { status: 200, type: PPROF_TYPE, body: "" };
+    busy = true;
+    let pprof: Pprof;
+    try {
+      pprof = await loadPprof();
+    } catch (error) {
+      busy = false;
+      return notLoadable(error);
+    }
+    return {
+      status: 200,
+      type: PPROF_TYPE,
+      headers: { "content-disposition": 'attachment; filename="cpu.pb.gz"' },
+      stream(sink) {
+        try {
+          pprof.time.start({
+            durationMillis: seconds.value * 1000,
+            intervalMicros: Math.round(1_000_000 / frequency.value),
+            // Without it the profile is of wall time, and an idle gateway looks busy.
+            withContexts: true,
+            collectCpuTime: true,
+          });
+        } catch (error) {
+          busy = false;
+          throw error;
+        }
+        let profiling = true;
+        const stop = (): ReturnType<Pprof["time"]["stop"]> | undefined => {
+          if (!profiling) return undefined;
+          profiling = false;
+          busy = false;
+          timer.cancel();
+          return pprof.time.stop(false);
+        };
+        const timer = clock.after(seconds.value * 1000, () => {
+          const profile = stop();
+          if (!profile) return;
+          pprof.encode(profile).then(
+            (bytes) => {
+              sink.write(bytes);
+              sink.end();
+            },
+            (error) => {
+              logger.error("the profile could not be encoded", { error: String(error) });
+              sink.end();
+            },
+          );
+        });
+        // A reader that leaves ends the profile: nothing goes on measuring for nobody (R42).
+        sink.onClose(() => void stop());
+      },
+    };
+  }
+
+  async function heap(): Promise<AdminAnswer> {
+    if (busy) return textAnswer(409, BUSY);
+    busy = true;
+    try {
+      const pprof = await loadPprof();
+      const profile = pprof.heap.convertProfile(await env.heap.read());
+      return {
+        status: 200,
+        type: PPROF_TYPE,
+        headers: { "content-disposition": 'attachment; filename="heap.pb.gz"' },
+        body: await pprof.encode(profile),
+      };
+    } catch (error) {
+      return notLoadable(error);
+    } finally {
+      busy = false;
+    }
+  }
+
+  const heapEndpoint: AdminEndpoint = {
+    path: ADMIN_PATHS.heapProfile,
+    doc: "Heap profile (pprof): what was allocated since the start and still lives; samples on Linux only.",
+    GET: heap,
+  };
+  if (env.platform !== "linux") return [heapEndpoint];
+  return [
+    {
+      path: ADMIN_PATHS.cpuProfile,
+      doc: "CPU profile (pprof): ?seconds=1…300 (default 10), ?frequency=1…1000 Hz (default 100).",
+      GET: cpu,
+    },
+    heapEndpoint,
+  ];
+}
+
+async function loadPprof(): Promise<Pprof> {
+  return exportsOf(await import("@datadog/pprof"));
+}
+
+function notLoadable(error: unknown): AdminAnswer {
+  return textAnswer(501, `the profiler does not run here: ${error instanceof Error ? error.message : String(error)}\n`);
+}

@@ -1,0 +1,61 @@
+/**
+ * `/debug/requests`: the last requests, newest first, so that one can look after something happened; `?id=` tells the
+ * story of one, `?follow=true` is a live stream of summaries for the UI.
+ */
+import type { Clock } from "../../lib/process/clock.ts";
+import { RECENT_REQUESTS, type RecentRequests } from "../../pipeline/records/recent-requests.ts";
+import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { eventStreamAnswer } from "../server/event-stream.ts";
+import { numberParameter } from "../server/parameter.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+const LIMIT = { name: "limit", min: 1, max: RECENT_REQUESTS, default: 100 };
+const SINCE = { name: "since", min: 0, max: Number.MAX_SAFE_INTEGER, default: 0 };
+/** Each open page of the UI holds one; more are forgotten tabs or a loop. */
+const MAX_FOLLOWERS = 8;
+
+export function requestsEndpoint(recent: RecentRequests, clock: Clock): AdminEndpoint {
+  let followers = 0;
+
+  function follow(): AdminAnswer {
+    if (followers >= MAX_FOLLOWERS)
+      return textAnswer(429, `${MAX_FOLLOWERS} readers follow already; close one and try again\n`);
+    return eventStreamAnswer(clock, (stream) => {
+      followers += 1;
+      stream.comment("following");
+      const stop = recent.follow((record) => stream.data(record));
+      return () => {
+        stop();
+        followers -= 1;
+      };
+    });
+  }
+
+  function list({ query }: AdminRequest): AdminAnswer {
+    const limit = numberParameter(query, LIMIT);
+    if (!limit.ok) return limit.refusal;
+    const since = numberParameter(query, SINCE);
+    if (!since.ok) return since.refusal;
+    return jsonAnswer({
+      requests: recent.list({ limit: limit.value, ...(query.has("since") ? { since: since.value } : {}) }),
+      inFlight: recent.counts.inFlight,
+      kept: recent.counts.kept,
+      capacity: RECENT_REQUESTS,
+    });
+  }
+
+  return {
+    path: ADMIN_PATHS.requests,
+    doc: "The last requests, newest first: ?limit=, ?since=<seq>; ?id=<x-request-id> tells the story of one; ?follow=true streams.",
+    GET(request) {
+      const id = request.query.get("id");
+      if (id !== null) {
+        const found = recent.find(id);
+        return found.length === 0
+          ? textAnswer(404, `no request ${JSON.stringify(id)} among the last ${RECENT_REQUESTS}\n`)
+          : jsonAnswer({ requests: found });
+      }
+      return request.query.get("follow") === "true" ? follow() : list(request);
+    },
+  };
+}

@@ -1,0 +1,56 @@
+/**
+ * What an admin endpoint is: a path, the methods it takes, and a sentence for the index page. Only server.ts knows
+ * the HTTP server; an endpoint sees a request as data and answers with a value or a stream.
+ */
+import { safeJson } from "../../lib/text/safe-json.ts";
+
+export interface AdminRequest {
+  /** As it was sent: a HEAD comes to the GET handler, and a stream that it answers with is not begun. */
+  readonly method: string;
+  readonly path: string;
+  readonly query: URLSearchParams;
+  /** Up to 1 MiB. */
+  body(): Promise<Buffer>;
+}
+
+export type AdminAnswer =
+  | {
+      readonly status: number;
+      readonly type: string;
+      readonly body: string | Buffer;
+      readonly headers?: Readonly<Record<string, string>>;
+    }
+  | {
+      readonly status: number;
+      readonly type: string;
+      readonly headers?: Readonly<Record<string, string>>;
+      stream(sink: AdminSink): void;
+    };
+
+/** A streamed answer. A reader that is slow loses data rather than slowing the gateway. */
+export interface AdminSink {
+  /** Returns false when the reader is behind; what is written then is still buffered. */
+  write(chunk: string | Buffer): boolean;
+  end(): void;
+  onClose(callback: () => void): void;
+  bufferedBytes(): number;
+}
+
+export type AdminHandler = (request: AdminRequest) => AdminAnswer | Promise<AdminAnswer>;
+
+export interface AdminEndpoint {
+  readonly path: string;
+  /** Also everything below the path. */
+  readonly below?: boolean;
+  readonly doc: string;
+  readonly GET?: AdminHandler;
+  readonly POST?: AdminHandler;
+}
+
+export function textAnswer(status: number, body: string): AdminAnswer {
+  return { status, type: "text/plain; charset=utf-8", body };
+}
+
+export function jsonAnswer(value: unknown, status = 200): AdminAnswer {
+  return { status, type: "application/json", body: `${safeJson(value, 2)}\n` };
+}

@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { readStream } from "../../../test/support/admin.ts";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { type EventStream, eventStreamAnswer } from "./event-stream.ts";
+
+function open() {
+  const clock = fakeClock();
+  let stream: EventStream | undefined;
+  let closed = 0;
+  const read = readStream(
+    eventStreamAnswer(clock, (opened) => {
+      stream = opened;
+      return () => {
+        closed += 1;
+      };
+    }),
+  );
+  if (!stream) throw new Error("not opened");
+  return { clock, read, stream, closed: () => closed };
+}
+
+test("comments and data are lines of their own, followed by an empty one", () => {
+  const { read, stream } = open();
+  stream.comment("armed");
+  stream.data({ text: "a\nb" });
+  assert.equal(read.text(), ': armed\n\ndata: {"text":"a\\nb"}\n\n');
+});
+
+test("a sign of life goes out each second", async () => {
+  const { clock, read } = open();
+  await clock.advance(2_500);
+  assert.equal(read.text(), ": keep-alive\n\n: keep-alive\n\n");
+});
+
+test("a reader that does not read loses events beyond half a megabyte, and nothing is kept for it", () => {
+  const { read, stream } = open();
+  read.stall();
+  const big = "x".repeat(100_000);
+  for (let i = 0; i < 100; i++) stream.data(big);
+  assert.equal(read.text(), "");
+});
+
+test("when the reader leaves, the work behind the stream stops once, and writing is harmless", async () => {
+  const { clock, read, stream, closed } = open();
+  read.leave();
+  read.leave();
+  stream.data("late");
+  stream.end();
+  await clock.advance(5_000);
+  assert.equal(closed(), 1);
+  assert.equal(read.text(), "");
+  assert.equal(clock.pending(), 0);
+});
+
+test("ending the stream stops its timer and its work", async () => {
+  const { clock, read, stream, closed } = open();
+  stream.end();
+  await read.ended;
+  assert.equal(closed(), 1);
+  assert.equal(clock.pending(), 0);
+});

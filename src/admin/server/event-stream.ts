@@ -1,0 +1,70 @@
+/**
+ * One reader of a server-sent event stream: comments and `data:` lines, a sign of life each second. A reader that is
+ * slow or gone loses events, with a count, and never slows what it watches (R41).
+ */
+
+import type { Clock } from "../../lib/process/clock.ts";
+import { safeJson } from "../../lib/text/safe-json.ts";
+import type { AdminAnswer, AdminSink } from "./endpoint.ts";
+
+const KEEP_ALIVE_MS = 1_000;
+/** A trace with two full bodies fits; a reader that never reads costs no more than this. */
+const MAX_BUFFERED_BYTES = 512 * 1024;
+
+export interface EventStream {
+  comment(text: string): void;
+  data(value: unknown): void;
+  end(): void;
+}
+
+/** `open` gets the stream and returns what is to be done when it ends, from whichever side. */
+export function eventStreamAnswer(clock: Clock, open: (stream: EventStream) => () => void): AdminAnswer {
+  return {
+    status: 200,
+    type: "text/event-stream",
+    headers: { "cache-control": "no-cache" },
+    stream: (sink) => serve(clock, sink, open),
+  };
+}
+
+function serve(clock: Clock, sink: AdminSink, open: (stream: EventStream) => () => void): void {
+  let isOpen = true;
+  let dropped = 0;
+  let close: (() => void) | undefined;
+
+  function write(text: string): void {
+    if (!isOpen) return;
+    if (sink.bufferedBytes() + text.length > MAX_BUFFERED_BYTES) {
+      dropped += 1;
+      return;
+    }
+    if (dropped > 0) {
+      sink.write(`: dropped ${dropped} events, the reader was too slow\n\n`);
+      dropped = 0;
+    }
+    sink.write(text);
+  }
+
+  function stop(): void {
+    if (!isOpen) return;
+    isOpen = false;
+    timer.cancel();
+    close?.();
+  }
+
+  const timer = clock.every(KEEP_ALIVE_MS, () => {
+    // A reader that is behind is alive enough, and comments are not worth counting as lost.
+    if (sink.bufferedBytes() === 0) write(": keep-alive\n\n");
+  });
+  sink.onClose(stop);
+  close = open({
+    comment: (text) => write(`: ${text}\n\n`),
+    data: (value) => write(`data: ${safeJson(value)}\n\n`),
+    end() {
+      if (!isOpen) return;
+      stop();
+      sink.end();
+    },
+  });
+  if (!isOpen) close();
+}

@@ -1,0 +1,185 @@
+/**
+ * The admin interface's HTTP server: binds where the configuration says, guards every request, finds the endpoint,
+ * and writes its answer. Unauthenticated by design (spec 5.9), therefore loopback-only by default.
+ */
+import { chmodSync, lstatSync, unlinkSync } from "node:fs";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { type AddressInfo, connect } from "node:net";
+import { readAll } from "../../lib/http/body.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { AdminAddress } from "./address.ts";
+import { type AdminAnswer, type AdminEndpoint, type AdminSink, textAnswer } from "./endpoint.ts";
+import { isLoopbackName, refusalOf } from "./guard.ts";
+
+const MAX_BODY_BYTES = 1024 * 1024;
+/** Pages, scrapers and terminals; more is a loop, and must not take the descriptors of the requests. */
+const MAX_CONNECTIONS = 256;
+const HEADERS_TIMEOUT_MS = 2_000;
+const SECURITY_HEADERS = {
+  "x-content-type-options": "nosniff",
+  "cache-control": "no-store",
+  "referrer-policy": "no-referrer",
+};
+
+export interface AdminServer {
+  /** For log lines: `http://127.0.0.1:15000` or `unix:/path`; undefined when off. */
+  readonly url: string | undefined;
+  readonly port: number | undefined;
+  close(): void;
+}
+
+/** Rejects with the system's error if the address cannot be bound. */
+export async function openAdminServer(
+  address: AdminAddress,
+  endpoints: readonly AdminEndpoint[],
+  logger: Logger,
+  audience: "operators" | "scrapers" = "operators",
+): Promise<AdminServer> {
+  if (address.kind === "off") return { url: undefined, port: undefined, close: () => undefined };
+  // Scrapers come by whatever name the network gives us; on loopback even they have no reason for another one.
+  const isOpen = audience === "scrapers" && address.kind === "tcp" && !address.hosts.every(isLoopbackName);
+  const checksHost = address.kind === "tcp" && !isOpen;
+  const servers: Server[] = [];
+  const open = async (listen: (server: Server, done: () => void) => void): Promise<Server> => {
+    const server = createServer(
+      { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 1_000, maxHeaderSize: 8 * 1024 },
+      (req, res) => {
+        answer(req, res, endpoints, checksHost).catch((error) => {
+          logger.error("admin endpoint failed", { path: req.url, error: (error as Error).stack ?? String(error) });
+          if (!res.headersSent) write(res, textAnswer(500, "internal error\n"), true);
+          else res.destroy();
+        });
+      },
+    );
+    server.maxConnections = MAX_CONNECTIONS;
+    server.on("clientError", (_error, socket) => socket.destroy());
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      listen(server, () => {
+        server.off("error", reject);
+        server.on("error", (error) => logger.error("admin server", { error: error.message }));
+        resolve();
+      });
+    });
+    servers.push(server);
+    return server;
+  };
+  const close = (): void => {
+    for (const server of servers) {
+      server.close();
+      server.closeAllConnections();
+    }
+  };
+
+  if (address.kind === "unix") {
+    await removeStaleSocket(address.path);
+    await open((server, done) => server.listen(address.path, done));
+    chmodSync(address.path, 0o600);
+    return { url: `unix:${address.path}`, port: undefined, close };
+  }
+  let { port } = address;
+  try {
+    for (const [i, host] of address.hosts.entries()) {
+      try {
+        const server = await open((one, done) => one.listen(port, host, done));
+        port = (server.address() as AddressInfo).port;
+      } catch (error) {
+        // A machine without IPv6 still has its first loopback address.
+        const code = (error as NodeJS.ErrnoException).code;
+        if (i === 0 || (code !== "EADDRNOTAVAIL" && code !== "EAFNOSUPPORT")) throw error;
+      }
+    }
+  } catch (error) {
+    close();
+    throw error;
+  }
+  const host = address.hosts[0] as string;
+  return { url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`, port, close };
+}
+
+async function answer(
+  req: IncomingMessage,
+  res: ServerResponse,
+  endpoints: readonly AdminEndpoint[],
+  checksHost: boolean,
+): Promise<void> {
+  const target = req.url ?? "/";
+  const question = target.indexOf("?");
+  const pathname = question < 0 ? target : target.slice(0, question);
+  const refusal = refusalOf({
+    method: req.method ?? "",
+    path: pathname,
+    host: req.headers.host,
+    origin: req.headers.origin,
+    fetchSite: req.headers["sec-fetch-site"] as string | undefined,
+    fetchMode: req.headers["sec-fetch-mode"] as string | undefined,
+    localAddress: checksHost ? (req.socket.localAddress ?? "") : undefined,
+  });
+  if (refusal !== undefined) {
+    write(res, textAnswer(403, `${refusal}\n`), true);
+    return;
+  }
+  const endpoint = endpoints.find(
+    ({ path, below }) => pathname === path || (below === true && pathname.startsWith(`${path}/`)),
+  );
+  if (!endpoint) {
+    write(res, textAnswer(404, "not found; the list of endpoints is at /\n"), true);
+    return;
+  }
+  const method = req.method === "HEAD" ? "GET" : (req.method ?? "");
+  const handler = method === "GET" ? endpoint.GET : method === "POST" ? endpoint.POST : undefined;
+  if (!handler) {
+    const allow = [endpoint.GET && "GET", endpoint.POST && "POST"].filter(Boolean).join(", ");
+    write(res, { ...textAnswer(405, `method not allowed; use ${allow}\n`), headers: { allow } }, true);
+    return;
+  }
+  const result = await handler({
+    method: req.method ?? "",
+    path: pathname,
+    query: new URLSearchParams(question < 0 ? "" : target.slice(question + 1)),
+    body: () => readAll(req, MAX_BODY_BYTES),
+  });
+  write(res, result, req.method !== "HEAD");
+}
+
+function write(res: ServerResponse, result: AdminAnswer, withBody: boolean): void {
+  res.on("error", () => undefined);
+  res.writeHead(result.status, { ...SECURITY_HEADERS, "content-type": result.type, ...result.headers });
+  if (!withBody) res.end();
+  else if ("stream" in result) result.stream(sinkOf(res));
+  else res.end(result.body);
+}
+
+function sinkOf(res: ServerResponse): AdminSink {
+  return {
+    write: (text) => res.write(text),
+    end: () => void res.end(),
+    onClose(callback) {
+      // The reader may have left while the answer was being made.
+      if (res.destroyed) queueMicrotask(callback);
+      else res.on("close", callback);
+    },
+    bufferedBytes: () => res.writableLength,
+  };
+}
+
+/** A socket file that nobody listens on is left over from a crash; a live one belongs to somebody. */
+async function removeStaleSocket(path: string): Promise<void> {
+  let isSocket: boolean;
+  try {
+    isSocket = lstatSync(path).isSocket();
+  } catch {
+    return;
+  }
+  if (!isSocket) throw Object.assign(new Error(`${path} exists and is not a socket`), { code: "EEXIST" });
+  const alive = await new Promise<boolean>((resolve) => {
+    const probe = connect(path);
+    probe.once("connect", () => {
+      probe.destroy();
+      resolve(true);
+    });
+    probe.once("error", () => resolve(false));
+  });
+  if (alive) throw Object.assign(new Error(`${path} is in use by another process`), { code: "EADDRINUSE" });
+  unlinkSync(path);
+}

@@ -1,0 +1,127 @@
+/**
+ * `/ui/api/call`: the playgrounds' way to the gateway's own listeners. The page lives on another port and a listener
+ * owes it no CORS headers, so the request goes through here. Only listeners of this process can be named, never an
+ * address. The answer is one JSON object per line: the head, pieces of the body as they come, the end.
+ */
+import { StringDecoder } from "node:string_decoder";
+import { z } from "zod";
+import { HeaderList, isHeaderName, isHeaderValue } from "../../lib/http/headers.ts";
+import type { HttpCall } from "../../lib/http/http-client.ts";
+import { openHttpPool } from "../../lib/http/http-pool.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { type AdminEndpoint, type AdminSink, textAnswer } from "../server/endpoint.ts";
+
+export interface ListenerAddress {
+  readonly protocol: "http" | "https";
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface CallOptions {
+  readonly clock: Clock;
+  /** Where a listener of this process can be reached; undefined if there is none of that name. */
+  listener(name: string): ListenerAddress | undefined;
+}
+
+/** What the page cannot read as fast as it comes waits in the connection, not in memory. */
+const MAX_BUFFERED_BYTES = 1024 * 1024;
+const RESUME_CHECK_MS = 50;
+
+const callSchema = z.strictObject({
+  listener: z.string(),
+  method: z.enum(["GET", "POST", "DELETE"]),
+  path: z
+    .string()
+    .regex(/^\/[\x21-\x7e]*$/, "expected a path that begins with /")
+    .max(4096),
+  headers: z.record(z.string().refine(isHeaderName), z.string().refine(isHeaderValue)).default({}),
+  body: z.string().optional(),
+});
+
+type CallRequest = z.output<typeof callSchema>;
+
+export function callEndpoint(options: CallOptions): AdminEndpoint {
+  return {
+    path: "/ui/api/call",
+    doc: "POST: sends a request of the playground to one of the gateway's listeners.",
+    async POST(request) {
+      const parsed = callSchema.safeParse(parseJson(await request.body()));
+      if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);
+      const address = options.listener(parsed.data.listener);
+      if (!address) return textAnswer(404, `there is no listener named ${JSON.stringify(parsed.data.listener)}\n`);
+      return {
+        status: 200,
+        type: "application/x-ndjson",
+        stream: (sink) => forward(parsed.data, address, sink, options.clock),
+      };
+    },
+  };
+}
+
+function forward(request: CallRequest, address: ListenerAddress, sink: AdminSink, clock: Clock): void {
+  const headers = HeaderList.of(request.headers);
+  headers.removeHopByHop();
+  if (!headers.has("host")) headers.add("host", `${shownHost(address.host)}:${address.port}`);
+  const body = request.body === undefined ? undefined : Buffer.from(request.body);
+  if (body) headers.set("content-length", String(body.length));
+
+  // Our own listener over loopback: whose certificate it has is known.
+  const pool = openHttpPool({ ...address, ...(address.protocol === "https" ? { tls: { insecure: true } } : {}) });
+  const decoder = new StringDecoder("utf8");
+  const line = (value: unknown): void => void sink.write(`${JSON.stringify(value)}\n`);
+  const finish = (last: unknown): void => {
+    pool.close();
+    line(last);
+    sink.end();
+  };
+  const call = pool.send(
+    { method: request.method, path: request.path, headers, body },
+    {
+      head: (status, answered) => line({ status, headers: pairsOf(answered) }),
+      data(chunk) {
+        const text = decoder.write(chunk);
+        if (text !== "") line({ text });
+        if (sink.bufferedBytes() < MAX_BUFFERED_BYTES) return true;
+        resumeWhenRead(call, sink, clock);
+        return false;
+      },
+      end() {
+        const rest = decoder.end();
+        if (rest !== "") line({ text: rest });
+        finish({ end: true });
+      },
+      error: (error) => finish({ error: error.message }),
+    },
+  );
+  sink.onClose(() => {
+    call.abort();
+    pool.close();
+  });
+}
+
+function resumeWhenRead(call: HttpCall, sink: AdminSink, clock: Clock): void {
+  const timer = clock.every(RESUME_CHECK_MS, () => {
+    if (sink.bufferedBytes() >= MAX_BUFFERED_BYTES) return;
+    timer.cancel();
+    call.resume();
+  });
+  sink.onClose(() => timer.cancel());
+}
+
+function pairsOf(headers: HeaderList): [string, string][] {
+  const pairs: [string, string][] = [];
+  for (let i = 0; i < headers.pairs.length; i += 2) pairs.push([headers.pairs[i] ?? "", headers.pairs[i + 1] ?? ""]);
+  return pairs;
+}
+
+function shownHost(host: string): string {
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}

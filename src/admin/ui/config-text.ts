@@ -1,0 +1,161 @@
+/**
+ * `/ui/api/config-text`, `schema`, `validate` and `save`: the configuration as it is written, the documentation of
+ * its fields, and what an edited text would change. Writing the file is refused unless the operator allowed it.
+ */
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import type { SourceText } from "../../config/load/load.ts";
+import { configSchema } from "../../config/schema/schema.ts";
+import { replaceFile } from "../../lib/text/replace-file.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import { type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { changesBetween, type Preview, type PreviewConfig } from "./preview.ts";
+import { restoreSecrets, type ShownText, shownText } from "./shown-text.ts";
+
+export interface UiConfigOptions {
+  /** The sources as they are now; throws if one cannot be read. */
+  read(): readonly SourceText[];
+  readonly preview: PreviewConfig;
+  readonly redaction: Redaction;
+  /** Whether `config.allowConfigEdit` is set. */
+  readonly mayEdit: boolean;
+}
+
+export interface Problem {
+  readonly file: string | undefined;
+  readonly line: number | undefined;
+  readonly column: number | undefined;
+  readonly message: string;
+}
+
+const editSchema = z.strictObject({
+  file: z.string(),
+  /** The version that was edited: a file that changed meanwhile is not overwritten by an older idea of it. */
+  base: z.string(),
+  text: z.string(),
+});
+
+export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
+  let schema: string | undefined;
+  return [
+    {
+      path: "/ui/api/config-text",
+      doc: "The configuration files with secrets redacted.",
+      GET: () => jsonAnswer({ files: options.read().map((source) => shownFile(source, options.redaction)) }),
+    },
+    {
+      path: "/ui/api/schema",
+      doc: "The configuration's JSON schema.",
+      GET() {
+        schema ??= JSON.stringify(z.toJSONSchema(configSchema, { io: "input", unrepresentable: "any" }));
+        return { status: 200, type: "application/json", body: schema };
+      },
+    },
+    {
+      path: "/ui/api/validate",
+      doc: "POST: what is wrong with an edited text, and what it would change.",
+      async POST(request) {
+        const edit = await readEdit(request, options);
+        return "refusal" in edit ? textAnswer(edit.status, `${edit.refusal}\n`) : jsonAnswer(judge(edit, options));
+      },
+    },
+    {
+      path: "/ui/api/save",
+      doc: "POST: writes an edited text to its file, where `config.allowConfigEdit` allows it.",
+      async POST(request) {
+        if (!options.mayEdit)
+          return textAnswer(
+            403,
+            "writing the configuration is not allowed; set `config.allowConfigEdit: true` to allow it\n",
+          );
+        const edit = await readEdit(request, options);
+        if ("refusal" in edit) return textAnswer(edit.status, `${edit.refusal}\n`);
+        const judged = judge(edit, options);
+        if (judged.problems.length > 0) return jsonAnswer(judged, 422);
+        if (edit.source.file.startsWith("<")) return textAnswer(409, "this configuration did not come from a file\n");
+        try {
+          replaceFile(edit.source.file, edit.restored.text);
+        } catch (error) {
+          const { code, message } = error as NodeJS.ErrnoException;
+          const isFull = code === "ENOSPC" || code === "EDQUOT";
+          return textAnswer(isFull ? 507 : 500, `cannot save ${edit.source.file}: ${message}\n`);
+        }
+        return jsonAnswer({ ...judged, saved: true });
+      },
+    },
+  ];
+}
+
+interface Edit {
+  readonly sources: readonly SourceText[];
+  readonly source: SourceText;
+  readonly restored: ReturnType<typeof restoreSecrets>;
+}
+
+function shownFile(
+  source: SourceText,
+  redaction: Redaction,
+): Omit<ShownText, "secrets"> & { file: string; base: string } {
+  const { secrets: _kept, ...shown } = shownText(source.text, redaction);
+  return { file: source.file, base: versionOf(source), ...shown };
+}
+
+async function readEdit(
+  request: AdminRequest,
+  options: UiConfigOptions,
+): Promise<Edit | { refusal: string; status: number }> {
+  const parsed = editSchema.safeParse(parseJson((await request.body()).toString("utf8")));
+  if (!parsed.success) return { status: 400, refusal: z.prettifyError(parsed.error) };
+  const sources = options.read();
+  const source = sources.find(({ file }) => file === parsed.data.file);
+  if (!source) return { status: 404, refusal: "that file is not part of the configuration" };
+  if (versionOf(source) !== parsed.data.base)
+    return { status: 409, refusal: "the file changed meanwhile; load it again" };
+  const restored = restoreSecrets(parsed.data.text, shownText(source.text, options.redaction).secrets);
+  return { sources, source, restored };
+}
+
+function judge({ sources, source, restored }: Edit, options: UiConfigOptions) {
+  const edited = sources.map((one) => (one === source ? { file: one.file, text: restored.text } : one));
+  const after = options.preview(edited);
+  const before: Preview = options.preview(sources);
+  const shown = (line: string): Problem => {
+    const problem = parseProblem(line, sources);
+    return problem.file === source.file && problem.line !== undefined
+      ? { ...problem, line: restored.lineOf(problem.line) }
+      : problem;
+  };
+  const unknown = restored.unknown.map((id) => ({
+    file: source.file,
+    line: undefined,
+    column: undefined,
+    message: `<redacted:${id}> stands for nothing: write the value, or a \${VARIABLE}`,
+  }));
+  return {
+    problems: [...unknown, ...after.problems.map(shown)],
+    warnings: after.warnings.map(shown),
+    changes: before.dump && after.dump ? changesBetween(before.dump, after.dump) : [],
+  };
+}
+
+/** `file:line:column: path: message`, as every problem of the configuration is written. */
+export function parseProblem(line: string, sources: readonly SourceText[]): Problem {
+  for (const { file } of sources) {
+    if (!line.startsWith(`${file}:`)) continue;
+    const rest = /^(\d+):(\d+): (.*)$/s.exec(line.slice(file.length + 1));
+    if (rest) return { file, line: Number(rest[1]), column: Number(rest[2]), message: rest[3] ?? "" };
+  }
+  return { file: undefined, line: undefined, column: undefined, message: line };
+}
+
+function versionOf({ text }: SourceText): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 16);
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

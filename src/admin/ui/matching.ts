@@ -1,0 +1,44 @@
+/**
+ * `/ui/api/matching`: which of some recent requests a CEL expression is true for. The table's filter asks for many
+ * at once what `/debug/cel` answers for one.
+ */
+import { z } from "zod";
+import { type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+/** Each is an evaluation with all its parts: a page asks again for the rest. */
+const MAX_IDS = 200;
+
+const questionSchema = z.strictObject({ expression: z.string(), ids: z.array(z.string()).max(MAX_IDS) });
+
+export function matchingEndpoint(endpoints: () => readonly AdminEndpoint[]): AdminEndpoint {
+  return {
+    path: "/ui/api/matching",
+    doc: "POST: which of these recent requests an expression is true for.",
+    async POST(request) {
+      const parsed = questionSchema.safeParse(parseJson(await request.body()));
+      if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);
+      const evaluate = endpoints().find(({ path }) => path === ADMIN_PATHS.cel)?.POST;
+      if (!evaluate) return textAnswer(404, "not found\n");
+      const matching: string[] = [];
+      for (const requestId of parsed.data.ids) {
+        const question = Buffer.from(JSON.stringify({ expression: parsed.data.expression, requestId }));
+        const answer = await evaluate({ ...request, path: ADMIN_PATHS.cel, body: async () => question });
+        const body =
+          "body" in answer ? (parseJson(Buffer.from(answer.body)) as { value?: unknown; error?: string }) : {};
+        // The expression itself is wrong, for all of them.
+        if (answer.status === 400) return jsonAnswer({ matching: [], error: body?.error ?? "not a valid expression" });
+        if (answer.status === 200 && body?.value === true) matching.push(requestId);
+      }
+      return jsonAnswer({ matching });
+    },
+  };
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,236 @@
+/**
+ * A configuration text as the UI may show it: as written, comments and order included, with each secret replaced by
+ * a numbered mark, and the way back. What is secret is said by the schema and by header names, as in the dump;
+ * `${VAR}` stays, because it names a secret without telling it.
+ */
+import {
+  type Alias,
+  type Document,
+  isAlias,
+  isMap,
+  isPair,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  type Pair,
+  parseAllDocuments,
+  type Scalar,
+  type YAMLMap,
+} from "yaml";
+import { z } from "zod";
+import { specSchema } from "../../config/resources/parts.ts";
+import { configSchema } from "../../config/schema/schema.ts";
+import { schemaAt, unwrap } from "../../config/schema/schema-walk.ts";
+import { VALUES_BESIDE_NAME } from "../../config/schema/shown-config.ts";
+import { markPlaceholders } from "../../config/text/env.ts";
+import { isSecretSchema } from "../../core/schema.ts";
+import { policies } from "../../policies/index.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import { type Span, secretLines } from "./secret-lines.ts";
+
+export interface ShownText {
+  readonly text: string;
+  /** What the marks `<redacted:0>`, `<redacted:1>`, … stand for, as written. Never leaves the process. */
+  readonly secrets: readonly string[];
+  /** Where gateways, routes and resource documents stand: `route tools` and the like. */
+  readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
+}
+
+const MARK = /<redacted:(\d{1,6})>/g;
+const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
+/** `{ key:abc }` and `{ key=abc }` are names to YAML. */
+const NAME_WITH_VALUE = /^[\w.-]+[:=](?=\S)/;
+/** What may be secret in a URL: who stands before the host, and the values of parameters. */
+const URL_SECRETS =
+  /(?<=^["']?[a-z][a-z0-9+.-]*:\/\/)[^/?#@\s"']+(?=@)|(?<=^["']?[a-z][a-z0-9+.-]*:\/\/\S*[?&][^=&#\s]*=)[^&#\s"']+/gi;
+
+export function shownText(text: string, redaction: Redaction): ShownText {
+  const lines = new LineCounter();
+  const marked = markPlaceholders(text).text;
+  const documents = [parseAllDocuments(marked, { lineCounter: lines, prettyErrors: false })].flat();
+  const parses = documents.every(({ errors, warnings }) => errors.length + warnings.length === 0);
+
+  const spans: Span[] = parses ? [] : secretLines(text);
+  const places: Record<string, { line: number; endLine: number }> = {};
+  const lineOf = (offset: number): number => lines.linePos(offset).line;
+  for (const document of documents) {
+    walk(document, document.contents, schemasOf(document.contents), false);
+    if (parses) Object.assign(places, placesOf(document.contents, lineOf));
+  }
+  return { ...replaceSpans(text, spans), places };
+
+  function walk(document: Document, node: unknown, schemas: readonly z.ZodType[], secret: boolean): void {
+    if (isMap(node)) {
+      const hidesValues = namesSensitiveHeader(node, redaction);
+      for (const pair of node.items) {
+        const key = isScalar(pair.key) ? String(pair.key.value) : "";
+        const fields = schemas.flatMap((schema) => schemaAt(schema, [key]));
+        const hidden =
+          secret ||
+          isSecretField(schemas, key) ||
+          (parses && isUnknownField(schemas, key)) ||
+          (!isMap(pair.value) && redaction.isSensitive(key)) ||
+          (hidesValues && VALUES_BESIDE_NAME.includes(key));
+        hideNameWithValue(pair);
+        walk(document, pair.value, fields, hidden);
+      }
+    } else if (isSeq(node)) {
+      for (const [i, item] of node.items.entries()) {
+        const element = schemas.flatMap((schema) => schemaAt(schema, [i]));
+        walk(document, isPair(item) ? item.value : item, element, secret || element.some(isSecretSchema));
+      }
+    } else if (isAlias(node)) {
+      const meant = secret ? node.resolve(document as Document.Parsed) : undefined;
+      if (isScalar(meant)) hide(meant);
+      else if (secret) hide(node);
+    } else if (isScalar(node) && node.value !== null) {
+      if (secret) hide(node);
+      else hideInUrl(node);
+    }
+  }
+
+  function hide(node: Scalar | Alias): void {
+    if (!node.range) return;
+    const written = text.slice(node.range[0], node.range[1]).trimEnd();
+    // A reference to a variable tells nothing, unless it carries a default.
+    if (!ONLY_REFERENCES.test(written)) spans.push({ start: node.range[0], end: node.range[0] + written.length });
+  }
+
+  function hideInUrl(node: Scalar): void {
+    const start = node.range?.[0] ?? 0;
+    const written = node.range ? text.slice(start, node.range[1]) : "";
+    for (const { 0: found, index } of written.matchAll(URL_SECRETS))
+      if (!ONLY_REFERENCES.test(found)) spans.push({ start: start + index, end: start + index + found.length });
+  }
+
+  function hideNameWithValue({ key, value }: Pair): void {
+    const hasValue = value !== null && !(isScalar(value) && value.value === null);
+    if (hasValue || !isScalar(key) || !key.range) return;
+    const written = text.slice(key.range[0], key.range[1]);
+    const [name] = NAME_WITH_VALUE.exec(written) ?? [];
+    if (name !== undefined) spans.push({ start: key.range[0] + name.length, end: key.range[1] });
+  }
+}
+
+/** Puts the secrets back; `lineOf` translates a line of the result to the line that the editor shows. */
+export function restoreSecrets(
+  text: string,
+  secrets: readonly string[],
+): { text: string; unknown: number[]; lineOf(line: number): number } {
+  const unknown: number[] = [];
+  // Lines that the result has more than the shown text, after each shown line.
+  const extra: { shownLine: number; lines: number }[] = [];
+  const restored = text.replace(MARK, (mark: string, digits: string, offset: number) => {
+    const secret = secrets[Number(digits)];
+    if (secret === undefined) {
+      unknown.push(Number(digits));
+      return mark;
+    }
+    const lines = secret.split("\n").length - 1;
+    if (lines > 0) extra.push({ shownLine: text.slice(0, offset).split("\n").length, lines });
+    return secret;
+  });
+  return {
+    text: restored,
+    unknown,
+    lineOf(line) {
+      let shown = line;
+      for (const one of extra) {
+        if (shown <= one.shownLine) break;
+        shown = Math.max(one.shownLine, shown - one.lines);
+      }
+      return shown;
+    },
+  };
+}
+
+function isSecretField(schemas: readonly z.ZodType[], key: string): boolean {
+  return schemas.flatMap(unwrap).some((schema) => {
+    if (schema instanceof z.ZodRecord) return isMarkedSecret(schema.valueType as z.ZodType);
+    if (!(schema instanceof z.ZodObject)) return false;
+    const field = (schema.shape as Record<string, z.ZodType | undefined>)[key];
+    return field !== undefined && isMarkedSecret(field);
+  });
+}
+
+/** A misspelt field may hold a secret: what no schema knows is not shown. */
+function isUnknownField(schemas: readonly z.ZodType[], key: string): boolean {
+  const objects = schemas.flatMap(unwrap);
+  return objects.length > 0 && objects.every((schema) => isStrictObject(schema) && !(key in schema.shape));
+}
+
+function isStrictObject(schema: z.ZodType): schema is z.ZodObject {
+  return schema instanceof z.ZodObject && schema.def.catchall instanceof z.ZodNever;
+}
+
+function namesSensitiveHeader(map: YAMLMap, redaction: Redaction): boolean {
+  const name = map.get("name");
+  return typeof name === "string" && redaction.isSensitive(name);
+}
+
+/** The mark may sit on the schema or on what it wraps. */
+function isMarkedSecret(schema: z.ZodType): boolean {
+  return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
+}
+
+function schemasOf(root: unknown): z.ZodType[] {
+  const kind = isMap(root) ? root.get("kind") : undefined;
+  if (kind === undefined) return [configSchema];
+  return kind === "GatewayPolicy" ? [z.object({ spec: specSchema(policies) })] : [];
+}
+
+function placesOf(
+  root: unknown,
+  lineOf: (offset: number) => number,
+): Record<string, { line: number; endLine: number }> {
+  const places: Record<string, { line: number; endLine: number }> = {};
+  const put = (name: string, node: unknown, startNode: unknown = node): void => {
+    const start = (startNode as Node | null)?.range?.[0];
+    const end = (node as Node | null)?.range?.[1];
+    if (start !== undefined && end !== undefined) places[name] = { line: lineOf(start), endLine: lineOf(end - 1) };
+  };
+  if (!isMap(root)) return places;
+  const kind = root.get("kind");
+  if (kind !== undefined) {
+    put(`${String(kind)} ${String(root.getIn(["metadata", "name"]) ?? "")}`, root);
+    return places;
+  }
+  for (const pair of root.items) {
+    const section = isScalar(pair.key) ? String(pair.key.value) : "";
+    if (section === "gateways" && isMap(pair.value))
+      for (const gateway of pair.value.items)
+        put(`listener ${isScalar(gateway.key) ? String(gateway.key.value) : ""}`, gateway.value, gateway.key);
+    else if (section === "routes" && isSeq(pair.value))
+      for (const [i, route] of pair.value.items.entries())
+        put(`route ${String((isMap(route) ? route.get("name") : undefined) ?? `route${i}`)}`, route);
+    else if (section !== "config" && section !== "services") {
+      put(`listener ${section}`, pair.value, pair.key);
+      put(`route ${section}`, pair.value, pair.key);
+    }
+  }
+  return places;
+}
+
+function replaceSpans(text: string, spans: readonly Span[]): { text: string; secrets: string[] } {
+  const secrets: string[] = [];
+  let shown = "";
+  let from = 0;
+  for (const { start, end } of merged(spans)) {
+    shown += `${text.slice(from, start)}<redacted:${secrets.length}>`;
+    secrets.push(text.slice(start, end));
+    from = end;
+  }
+  return { text: shown + text.slice(from), secrets };
+}
+
+/** In order, and without overlaps. */
+function merged(spans: readonly Span[]): Span[] {
+  const result: Span[] = [];
+  for (const span of [...spans].sort((a, b) => a.start - b.start)) {
+    const last = result.at(-1);
+    if (last === undefined || span.start >= last.end) result.push(span);
+    else if (span.end > last.end) result.splice(-1, 1, { start: last.start, end: span.end });
+  }
+  return result;
+}

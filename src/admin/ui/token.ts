@@ -1,0 +1,84 @@
+/**
+ * `/ui/api/token`: the last leg of the playground's login. Identity providers rarely allow a page of ours to call
+ * their token endpoint, so the gateway does. The endpoint is never taken from the page: it is the one that the
+ * listener's own authorization-server metadata names, so this cannot be used to reach other addresses.
+ */
+import { z } from "zod";
+import { type Fetch, type FetchResponse, parseHttpUrl } from "../../lib/http/fetch.ts";
+import { type AdminAnswer, type AdminEndpoint, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import type { ListenerAddress } from "./call.ts";
+
+export interface TokenOptions {
+  readonly fetch: Fetch;
+  listener(name: string): ListenerAddress | undefined;
+}
+
+const TIMEOUT_MS = 10_000;
+const MAX_BYTES = 256 * 1024;
+const METADATA = "/.well-known/oauth-authorization-server";
+
+const tokenSchema = z.strictObject({
+  listener: z.string(),
+  /** The path of the protected route: its metadata stands under the suffixed well-known path. */
+  resourcePath: z.string().regex(/^\/[A-Za-z0-9._~/-]*$/, "expected a path"),
+  form: z.record(z.string(), z.string()),
+});
+
+export function tokenEndpoint(options: TokenOptions): AdminEndpoint {
+  return {
+    path: "/ui/api/token",
+    doc: "POST: exchanges an authorization code of the playground's login for a token.",
+    async POST(request) {
+      const parsed = tokenSchema.safeParse(parseJson((await request.body()).toString("utf8")));
+      if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);
+      const { listener, resourcePath, form } = parsed.data;
+      const address = options.listener(listener);
+      if (!address) return textAnswer(404, `there is no listener named ${JSON.stringify(listener)}\n`);
+      const endpoint = await tokenEndpointOf(address, resourcePath, options.fetch);
+      if (endpoint === undefined) return textAnswer(502, "the route's metadata names no token endpoint\n");
+      return exchange(endpoint, form, options.fetch);
+    },
+  };
+}
+
+async function tokenEndpointOf(address: ListenerAddress, path: string, fetch: Fetch): Promise<string | undefined> {
+  const origin = `${address.protocol}://${address.host.includes(":") ? `[${address.host}]` : address.host}:${address.port}`;
+  for (const url of [`${origin}${METADATA}${path === "/" ? "" : path}`, `${origin}${METADATA}`]) {
+    const answer = await fetch({
+      url,
+      timeoutMs: TIMEOUT_MS,
+      maxBytes: MAX_BYTES,
+      ...(address.protocol === "https" ? { tls: { insecure: true } } : {}),
+    }).catch(() => undefined);
+    const metadata = answer?.status === 200 ? parseJson(answer.body.toString("utf8")) : undefined;
+    const endpoint = (metadata as { token_endpoint?: unknown } | undefined)?.token_endpoint;
+    if (typeof endpoint === "string" && parseHttpUrl(endpoint)) return endpoint;
+  }
+  return undefined;
+}
+
+async function exchange(url: string, form: Record<string, string>, fetch: Fetch): Promise<AdminAnswer> {
+  let answer: FetchResponse;
+  try {
+    answer = await fetch({
+      url,
+      method: "POST",
+      headers: { "content-type": "application/x-www-form-urlencoded" },
+      body: Buffer.from(new URLSearchParams(form).toString()),
+      timeoutMs: TIMEOUT_MS,
+      maxBytes: MAX_BYTES,
+    });
+  } catch (error) {
+    return jsonAnswer({ status: 502, endpoint: url, body: { error: (error as Error).message } });
+  }
+  const text = answer.body.toString("utf8");
+  return jsonAnswer({ status: answer.status, endpoint: url, body: parseJson(text) ?? { error: text.slice(0, 1000) } });
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,115 @@
+/**
+ * `/ui` (spec 4.2): the web UI's files, and below `/ui/api/` everything it reads. The page speaks to one base
+ * path, so that the same files work here and, with a part of the API, on a gateway.
+ */
+import { hostname } from "node:os";
+import { cacheControl, UI_HEADERS, type UiFiles } from "../../backends/ui/files.ts";
+import type { UiAnswer, UiSource } from "../../backends/ui/source.ts";
+import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+export interface UiOptions {
+  readonly version: string;
+  readonly files: UiFiles;
+  /** The admin interface's own endpoints: `/ui/api/metrics` is `/metrics`. */
+  readonly endpoints: () => readonly AdminEndpoint[];
+  /** Those that exist for the UI alone; their paths begin with `/ui/api/`. */
+  readonly own: readonly AdminEndpoint[];
+  /** Whether the configuration file may be written from here. */
+  readonly mayEdit: boolean;
+}
+
+const API = `${ADMIN_PATHS.ui}/api`;
+/** Ending the process is no business of a page that is open in some tab. */
+const NOT_OFFERED: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui];
+/** What the copy on a gateway may read: no bodies of requests, nothing that costs CPU, nothing that changes. */
+const READABLE: readonly string[] = [
+  ADMIN_PATHS.configDump,
+  ADMIN_PATHS.metrics,
+  ADMIN_PATHS.ready,
+  ADMIN_PATHS.requests,
+  ADMIN_PATHS.limits,
+  ADMIN_PATHS.memory,
+  ADMIN_PATHS.tasks,
+];
+
+export function uiEndpoint(options: UiOptions): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.ui,
+    below: true,
+    doc: "The web UI.",
+    GET: (request) => (isApi(request) ? callApi(request, "GET", options) : fileAnswer(request, options.files)),
+    POST: (request) =>
+      isApi(request)
+        ? callApi(request, "POST", options)
+        : { ...textAnswer(405, "method not allowed; use GET\n"), headers: { allow: "GET" } },
+  };
+}
+
+/** What the copy of the UI on a gateway sees of this process. */
+export function uiSource(options: Pick<UiOptions, "version" | "files" | "endpoints">): UiSource {
+  return {
+    files: options.files,
+    async read(name, query) {
+      if (name === "about") return wholeAnswer(aboutAnswer({ ...options, mayEdit: false }, true));
+      const path = `/${name}`;
+      // A stream would hold a connection of the gateway open for as long as a tab lives.
+      if (!READABLE.includes(path) || query.has("follow")) return undefined;
+      const endpoint = options.endpoints().find((one) => one.path === path);
+      const answer = await endpoint?.GET?.({ method: "GET", path, query, body: async () => Buffer.alloc(0) });
+      return answer === undefined ? undefined : wholeAnswer(answer);
+    },
+  };
+}
+
+function isApi({ path }: AdminRequest): boolean {
+  return path.startsWith(`${API}/`);
+}
+
+function callApi(
+  request: AdminRequest,
+  method: "GET" | "POST",
+  options: UiOptions,
+): AdminAnswer | Promise<AdminAnswer> {
+  const path = request.path.slice(API.length);
+  if (path === "/about" && method === "GET") return aboutAnswer(options, false);
+  const endpoint =
+    options.own.find((one) => one.path === request.path) ??
+    options.endpoints().find((one) => one.path === path && !NOT_OFFERED.includes(path));
+  if (!endpoint) return textAnswer(404, "not found\n");
+  const handler = endpoint[method];
+  if (handler) return handler({ ...request, path: endpoint.path, body: () => request.body() });
+  const allow = [endpoint.GET && "GET", endpoint.POST && "POST"].filter(Boolean).join(", ");
+  return { ...textAnswer(405, `method not allowed; use ${allow}\n`), headers: { allow } };
+}
+
+function fileAnswer({ path }: AdminRequest, files: UiFiles): AdminAnswer {
+  const below = path.slice(ADMIN_PATHS.ui.length);
+  const file = files.find(below);
+  if (file)
+    return {
+      status: 200,
+      type: file.type,
+      body: file.bytes,
+      headers: { ...UI_HEADERS, "cache-control": cacheControl(file) },
+    };
+  return files.find("") === undefined
+    ? textAnswer(503, "the web UI is not built; run: npm run build\n")
+    : textAnswer(404, "not found\n");
+}
+
+function aboutAnswer(options: Pick<UiOptions, "version" | "mayEdit">, readOnly: boolean): AdminAnswer {
+  return jsonAnswer({
+    version: options.version,
+    host: hostname(),
+    node: process.version,
+    platform: process.platform,
+    readOnly,
+    mayEdit: options.mayEdit,
+  });
+}
+
+function wholeAnswer(answer: AdminAnswer): UiAnswer | undefined {
+  if ("stream" in answer) return undefined;
+  return { status: answer.status, type: answer.type, body: Buffer.from(answer.body) };
+}

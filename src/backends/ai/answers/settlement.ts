@@ -1,0 +1,100 @@
+/**
+ * What a call cost, once, however it ended: the provider's counts, else an estimate of what was asked and delivered,
+ * or nothing at all if the provider refused. Goes into the exchange's facts, where limits, log and CEL find it, and
+ * into metrics.
+ */
+import type { LlmFacts } from "../../../core/exchange.ts";
+import type { Clock } from "../../../lib/process/clock.ts";
+import type { Dialect, Format } from "../../../llm/dialects/dialect.ts";
+import type { LlmMetrics } from "../../../llm/usage/llm-metrics.ts";
+import { costOf, type PriceCatalogue } from "../../../llm/usage/prices.ts";
+import { writeUsage } from "../../../llm/usage/usage.ts";
+import { settleUsage, type TapReport } from "../../../llm/usage/usage-tap.ts";
+
+export interface SettlementEnv {
+  readonly clock: Clock;
+  readonly metrics: LlmMetrics;
+  readonly prices: PriceCatalogue | undefined;
+}
+
+/** `gen_ai.operation.name` of the semantic conventions. */
+const OPERATIONS: Readonly<Partial<Record<Format, string>>> = {
+  chat: "chat",
+  responses: "chat",
+  messages: "chat",
+  converse: "chat",
+  invoke: "chat",
+  embeddings: "embeddings",
+  generateContent: "generate_content",
+};
+
+/** As an answer sees it. */
+export type CallSettlement = Pick<Settlement, "firstByte" | "counted" | "nothing">;
+
+export class Settlement {
+  readonly #env: SettlementEnv;
+  readonly #facts: LlmFacts;
+  /** Counting tokens or listing models costs nothing and is not an operation of a model. */
+  readonly #free: boolean;
+  readonly #operation: string;
+  readonly #startedMs: number;
+  #firstByteMs: number | undefined;
+  /** The model's name as the provider is asked for it. */
+  #asked: string | undefined;
+  #answered = false;
+  #settled = false;
+
+  constructor(env: SettlementEnv, facts: LlmFacts, dialect: Dialect) {
+    this.#env = env;
+    this.#facts = facts;
+    this.#free = dialect.free;
+    this.#operation = OPERATIONS[dialect.format] ?? "other";
+    this.#startedMs = env.clock.monotonicMs();
+  }
+
+  asks(model: string): void {
+    this.#asked = model === "" ? undefined : model;
+  }
+
+  /** The provider knows the model that it was asked for. */
+  answered(): void {
+    this.#answered = true;
+  }
+
+  firstByte(): void {
+    this.#firstByteMs ??= this.#env.clock.monotonicMs();
+  }
+
+  counted(report: TapReport): void {
+    if (this.#settled) return;
+    if (this.#free) this.nothing("");
+    else {
+      settleUsage(this.#facts, report);
+      // Some providers never say their model; it is the one that was asked for.
+      if (this.#answered && this.#asked !== undefined) this.#facts.responseModel ??= this.#asked;
+      this.#finish(undefined);
+    }
+  }
+
+  /** The provider was not reached, or refused: nothing was used. `errorType`: a word or a status. */
+  nothing(errorType: string): void {
+    if (this.#settled) return;
+    writeUsage(this.#facts, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });
+    this.#finish(errorType);
+  }
+
+  #finish(errorType: string | undefined): void {
+    this.#settled = true;
+    const { prices, metrics, clock } = this.#env;
+    const cost = prices ? costOf(prices, this.#facts, this.#asked) : undefined;
+    if (cost !== undefined) this.#facts.cost = cost;
+    if (this.#free) return;
+    const endMs = clock.monotonicMs();
+    metrics.record(this.#facts, {
+      durationMs: endMs - this.#startedMs,
+      firstByteMs: this.#firstByteMs === undefined ? undefined : this.#firstByteMs - this.#startedMs,
+      errorType,
+      operation: this.#operation,
+    });
+  }
+}

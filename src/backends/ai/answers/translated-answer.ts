@@ -1,0 +1,234 @@
+/**
+ * An answer in another dialect than the client's. JSON is held until it is whole; a stream is translated event by
+ * event, each as soon as it has come. Errors keep their status and say the same in the client's shape.
+ */
+import type { BackendCall } from "../../../core/backend.ts";
+import { GatewayError } from "../../../core/errors.ts";
+import type { HeaderList } from "../../../lib/http/headers.ts";
+import { createSseParser, encodeSseEvent } from "../../../lib/http/sse.ts";
+import { errorBody, errorEvent, errorMessage } from "../../../llm/dialects/error-shape.ts";
+import {
+  type OutEvent,
+  type StreamTranslation,
+  type Translation,
+  UpstreamAnswerError,
+} from "../../../llm/translate/translation.ts";
+import { createUsageTap, type UsageTap } from "../../../llm/usage/usage-tap.ts";
+import { createEventStreamReader } from "../../../llm/wire/aws-event-stream.ts";
+import { decodeAnswer, isEncoded } from "../../../llm/wire/decode-answer.ts";
+import { isMembers, type Members, parseMembers } from "../../../llm/wire/json.ts";
+import type { UpstreamPlan } from "../requests/upstream-request.ts";
+import { type Answer, brokenStreamEvent, failAfter, isEventStream } from "./native-answer.ts";
+import type { CallSettlement } from "./settlement.ts";
+
+/** A larger JSON answer would block the process while it is parsed. */
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+const AWS_STREAM = "application/vnd.amazon.eventstream";
+
+export class TranslatedAnswer implements Answer {
+  readonly #call: BackendCall;
+  readonly #plan: UpstreamPlan;
+  readonly #translation: Translation;
+  readonly #settlement: CallSettlement;
+  #tap: UsageTap | undefined;
+  #status = 0;
+  #headers: HeaderList | undefined;
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
+  readonly #source: { stop(): void };
+  #out: string[] = [];
+  #over = false;
+
+  /** `source.stop` ends the provider's answer when it cannot be translated any further. */
+  constructor(
+    call: BackendCall,
+    plan: UpstreamPlan,
+    translation: Translation,
+    settlement: CallSettlement,
+    source: { stop(): void },
+  ) {
+    this.#call = call;
+    this.#plan = plan;
+    this.#translation = translation;
+    this.#settlement = settlement;
+    this.#source = source;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    this.#status = status;
+    this.#headers = headers;
+    const contentType = headers.get("content-type");
+    const encoding = headers.get("content-encoding");
+    if (status < 400) this.#tap = createUsageTap(contentType, encoding, (report) => this.#settlement.counted(report));
+    const isAws = contentType?.startsWith(AWS_STREAM) === true;
+    if (status >= 400 || isEncoded(encoding) || !(isAws || isEventStream(contentType))) return;
+    this.#stream = this.#openStream(isAws);
+    headers.delete("content-length");
+    headers.set("content-type", "text/event-stream; charset=utf-8");
+    if (!headers.has("cache-control")) headers.add("cache-control", "no-cache");
+    this.#call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    this.#settlement.firstByte();
+    this.#tap?.data(chunk);
+    if (this.#stream) return this.#streamData(chunk);
+    if (this.#over) return true;
+    this.#heldBytes += chunk.length;
+    this.#held.push(chunk);
+    if (this.#heldBytes > MAX_ANSWER_BYTES) this.#tooLarge();
+    return true;
+  }
+
+  end(trailers: readonly string[]): void {
+    if (this.#over) return;
+    if (!this.#stream) {
+      this.#settle(true);
+      this.#sendWhole();
+      return;
+    }
+    try {
+      this.#collect(this.#stream.translation.end());
+    } catch (error) {
+      this.#breakStream(error);
+      return;
+    }
+    this.#settle(true);
+    this.#sendCollected();
+    this.#call.end(trailers);
+  }
+
+  fail(error: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#settle(false);
+    if (this.#stream) failAfter(this.#call, brokenStreamEvent(this.#plan.clientFormat), error);
+    else this.#call.fail(error);
+  }
+
+  abort(): void {
+    this.#over = true;
+    this.#settle(false);
+  }
+
+  #openStream(isAws: boolean): { push(chunk: Buffer): void; translation: StreamTranslation } {
+    const translation = this.#translation.stream(this.#plan.context);
+    const take = (type: string, text: string): void => {
+      const data = parseMembers(text);
+      if (data !== undefined) this.#collect(translation.event(type, data));
+      // An event that cannot be read may have been text: leaving it out would change the answer.
+      else if (text !== "" && text.trim() !== "[DONE]") throw new Error("an event of the stream is not a JSON object");
+    };
+    const reader = isAws
+      ? createEventStreamReader(
+          ({ messageType, type, payload }) =>
+            take(messageType === "event" ? type : "exception", payload.toString("utf8")),
+          MAX_EVENT_BYTES,
+        )
+      : createSseParser(({ event, data }) => take(event, data), MAX_EVENT_BYTES);
+    return { push: (chunk) => reader.push(chunk), translation };
+  }
+
+  #streamData(chunk: Buffer): boolean {
+    if (this.#over) return true;
+    try {
+      this.#stream?.push(chunk);
+    } catch (error) {
+      this.#breakStream(error);
+      return true;
+    }
+    return this.#sendCollected();
+  }
+
+  /** What was translated so far goes out, then the error in the client's dialect; there is no clean end. */
+  #breakStream(error: unknown): void {
+    this.#over = true;
+    this.#source.stop();
+    this.#sendCollected();
+    this.#settle(false);
+    const known = error instanceof UpstreamAnswerError;
+    const said = errorEvent(this.#plan.clientFormat, {
+      status: known ? error.status : 502,
+      message: known ? error.message : "the provider's stream could not be read",
+      code: "upstream_error",
+    });
+    failAfter(
+      this.#call,
+      Buffer.from(encodeSseEvent(said)),
+      new GatewayError("backend_response_invalid", { cause: error, detail: String(error) }),
+    );
+  }
+
+  #collect(events: readonly OutEvent[]): void {
+    for (const { event, data } of events) {
+      this.#out.push(
+        encodeSseEvent({
+          ...(event === undefined ? {} : { event }),
+          data: data === "[DONE]" ? data : JSON.stringify(data),
+        }),
+      );
+    }
+  }
+
+  #sendCollected(): boolean {
+    if (this.#out.length === 0) return true;
+    const text = this.#out.join("");
+    this.#out = [];
+    return this.#call.data(Buffer.from(text));
+  }
+
+  /** Nobody waits for the end of an answer that will not be sent. */
+  #tooLarge(): void {
+    this.#over = true;
+    this.#held = [];
+    this.#source.stop();
+    this.#settle(false);
+    const detail = `the provider's answer is larger than ${MAX_ANSWER_BYTES} bytes`;
+    this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
+  }
+
+  #sendWhole(): void {
+    const encoding = this.#headers?.get("content-encoding");
+    const raw = Buffer.concat(this.#held);
+    const bytes = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
+    const text = bytes?.toString("utf8") ?? "";
+    const parsed = parseMembers(text);
+    if (this.#status < 400 && parsed === undefined) {
+      this.#call.fail(
+        new GatewayError("backend_response_invalid", { detail: "the provider's answer is not a JSON object" }),
+      );
+      return;
+    }
+    const { clientFormat, context } = this.#plan;
+    // Some servers answer 200 with an error inside: an empty answer in the client's dialect would hide it.
+    if (this.#status < 400 && isMembers(parsed?.error)) this.#status = 502;
+    let body: Members;
+    try {
+      body =
+        parsed !== undefined && this.#status < 400
+          ? this.#translation.response(parsed, context)
+          : errorBody(clientFormat, { status: this.#status, message: errorMessage(parsed, text), code: undefined });
+    } catch (error) {
+      this.#status = error instanceof UpstreamAnswerError ? error.status : 502;
+      const message = error instanceof UpstreamAnswerError ? error.message : "the provider's answer cannot be read";
+      body = errorBody(clientFormat, { status: this.#status, message, code: "upstream_error" });
+    }
+    const out = Buffer.from(JSON.stringify(body));
+    const headers = this.#headers;
+    if (!headers) return;
+    for (const name of ["content-encoding", "etag", "x-amzn-errortype"]) headers.delete(name);
+    headers.set("content-type", "application/json");
+    headers.set("content-length", String(out.length));
+    this.#call.head(this.#status, headers);
+    this.#call.data(out);
+    this.#call.end();
+  }
+
+  #settle(complete: boolean): void {
+    if (this.#tap === undefined) this.#settlement.nothing(String(this.#status));
+    else if (complete) this.#tap.end();
+    else this.#tap.abort();
+  }
+}

@@ -1,0 +1,70 @@
+/**
+ * What may be written under `auth` (and under `params.apiKey` of the short form): where the credential for a provider
+ * comes from. Exactly one place; without any, the client's own passes.
+ */
+import { z } from "zod";
+import { exactlyOneOf, secret } from "../../../core/schema.ts";
+
+const awsAuth = z
+  .strictObject({
+    accessKeyId: z.string().min(1).optional().describe("The id of the access key."),
+    secretAccessKey: secret().optional().describe("The secret of the access key."),
+    sessionToken: secret().optional().describe("For temporary credentials."),
+    profile: z.string().min(1).optional().describe("A profile of the shared credentials file, instead of keys."),
+  })
+  .refine(
+    ({ accessKeyId, secretAccessKey, sessionToken, profile }) =>
+      profile === undefined ||
+      (accessKeyId === undefined && secretAccessKey === undefined && sessionToken === undefined),
+    "`profile` is instead of keys",
+  )
+  .describe(
+    "Signs requests to Amazon Bedrock (Signature Version 4). `{}`: keys from where AWS's tools look (environment, shared credentials file, web identity, container, instance).",
+  );
+
+const googleAuth = z
+  .strictObject({
+    keyFile: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        "The JSON key of a service account (or what `gcloud auth application-default login` wrote). Default: the file in GOOGLE_APPLICATION_CREDENTIALS, else the machine's metadata server.",
+      ),
+  })
+  .describe("An access token for Google Cloud (Vertex), renewed before it ends.");
+
+export const authSchema = exactlyOneOf(
+  z.strictObject({
+    key: secret().optional().describe("The provider's key, usually from an environment variable."),
+    file: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("A file that holds the key; read again when it changes, so that short-lived tokens work."),
+    passthrough: z
+      .strictObject({})
+      .optional()
+      .describe("The client's own credential goes to the provider, also where the gateway has read it."),
+    aws: awsAuth.optional(),
+    google: googleAuth.optional(),
+  }),
+  ["key", "file", "passthrough", "aws", "google"],
+);
+
+export const apiKeySchema = z
+  .union([
+    secret(),
+    exactlyOneOf(
+      z.strictObject({
+        file: z.string().min(1).optional(),
+        passthrough: z.strictObject({}).optional(),
+        aws: awsAuth.optional(),
+        google: googleAuth.optional(),
+      }),
+      ["file", "passthrough", "aws", "google"],
+    ),
+  ])
+  .optional();
+
+export type AuthConfig = z.output<typeof authSchema>;

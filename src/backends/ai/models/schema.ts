@@ -1,0 +1,266 @@
+/**
+ * What may be written under `ai` (and in the top-level section `llm`): one provider, groups of providers tried in
+ * order, or a list of models each with its provider.
+ */
+import { z } from "zod";
+import { duration, exactlyOneOf, httpUrl, secret } from "../../../core/schema.ts";
+import { parseAddress } from "../../host/address.ts";
+import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
+
+const model = z
+  .string()
+  .min(1)
+  .max(256)
+  .optional()
+  .describe("The model to ask for, whatever the client named. Default: the client's.");
+
+export const PRESETS = {
+  baseten: "https://inference.baseten.co/v1",
+  cerebras: "https://api.cerebras.ai/v1",
+  cohere: "https://api.cohere.ai/compatibility/v1",
+  deepinfra: "https://api.deepinfra.com/v1/openai",
+  deepseek: "https://api.deepseek.com/v1",
+  fireworks: "https://api.fireworks.ai/inference/v1",
+  groq: "https://api.groq.com/openai/v1",
+  huggingface: "https://router.huggingface.co/v1",
+  mistral: "https://api.mistral.ai/v1",
+  ollama: "http://localhost:11434/v1",
+  openrouter: "https://openrouter.ai/api/v1",
+  togetherai: "https://api.together.xyz/v1",
+  xai: "https://api.x.ai/v1",
+} as const;
+
+const region = z.string().regex(/^[a-z0-9-]+$/, "expected a region such as us-east-1");
+
+const PROVIDERS = {
+  openAI: z.strictObject({ model }).optional().describe("OpenAI."),
+  anthropic: z.strictObject({ model }).optional().describe("Anthropic."),
+  gemini: z.strictObject({ model }).optional().describe("Google Gemini."),
+  vertex: z
+    .strictObject({
+      model,
+      projectId: z
+        .string()
+        .regex(/^[a-z0-9.:-]+$/, "expected a Google Cloud project id")
+        .describe("The Google Cloud project."),
+      region: region.default("global").describe("The location. Default: global."),
+    })
+    .optional()
+    .describe("Google Vertex AI: Gemini and Claude models."),
+  bedrock: z
+    .strictObject({ model, region: region.describe("The AWS region.") })
+    .optional()
+    .describe("Amazon Bedrock."),
+  azure: z
+    .strictObject({
+      model,
+      resourceName: z
+        .string()
+        .regex(/^[A-Za-z0-9-]+$/, "expected the name of the resource, not its URL")
+        .describe("The name of the Azure resource."),
+      resourceType: z
+        .enum(["openAI", "foundry"])
+        .default("openAI")
+        .describe("Azure OpenAI or Azure AI Foundry. Default: openAI."),
+      apiVersion: z
+        .string()
+        .min(1)
+        .optional()
+        .describe("A dated version of the older API, which names deployments in its path. Default: v1."),
+    })
+    .optional()
+    .describe("Azure OpenAI."),
+  openAICompatible: z
+    .strictObject({
+      model,
+      baseUrl: httpUrl().describe("Where the server's API begins, for example http://localhost:8000/v1."),
+      name: z
+        .string()
+        .min(1)
+        .optional()
+        .describe("The provider's name in logs, metrics and price catalogues. Default: the host."),
+      streamUsage: z
+        .boolean()
+        .default(true)
+        .describe("Whether the server understands `stream_options.include_usage`. Default: true."),
+    })
+    .optional()
+    .describe("Any server with an OpenAI-compatible API."),
+  demo: z
+    .strictObject({
+      model,
+      delay: duration().optional().describe("The pause between two chunks of a stream. Default: none."),
+    })
+    .optional()
+    .describe("Answers inside the gateway, without network or key; for trying things out."),
+};
+
+export const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
+
+const address = z
+  .string()
+  .refine((text) => parseAddress(text).ok, "expected host:port, or an http:// or https:// URL without a path")
+  .optional();
+
+const overrides = {
+  hostOverride: address.describe("Sends the call to this `host:port` instead; plain HTTP unless `backendTLS` is set."),
+  pathOverride: z.string().startsWith("/").optional().describe("Sends every call to this path."),
+  pathPrefix: z
+    .string()
+    .regex(/^\/.*[^/]$|^$/, "expected a path without a slash at its end")
+    .optional()
+    .describe("Replaces the beginning of the provider's path, for example `/v1`."),
+};
+
+const namedProvider = {
+  provider: providerSchema.describe("Which provider; exactly one."),
+  auth: authSchema
+    .optional()
+    .describe("The credential for the provider. Default: what the client sent passes through."),
+  ...overrides,
+};
+
+export const targetSchema = z.strictObject({
+  name: z.string().min(1).optional().describe("For logs and dumps."),
+  ...namedProvider,
+  weight: z.int().min(1).max(10_000).default(1).describe("The share of calls within its group. Default: 1."),
+});
+
+const providerName = z.enum([
+  "openAI",
+  "openai",
+  "anthropic",
+  "gemini",
+  "vertex",
+  "bedrock",
+  "azure",
+  "demo",
+  ...(Object.keys(PRESETS) as (keyof typeof PRESETS)[]),
+]);
+
+const modelPattern = z
+  .string()
+  .min(1)
+  .max(256)
+  .refine((name) => name.split("*").length <= 2, "at most one * is possible");
+
+export const modelSchema = z.strictObject({
+  name: modelPattern.describe(
+    "What clients ask for: a name, `prefix*`, `*suffix` or `*`. The first that matches is taken.",
+  ),
+  aliases: z.array(modelPattern).optional().describe("Other names of the same model."),
+  visibility: z
+    .enum(["public", "internal"])
+    .default("public")
+    .describe("`internal`: only as a target of virtual models. Default: public."),
+  provider: z
+    .union([providerName, providerSchema])
+    .describe("A provider's name, or the object as under `ai.provider`."),
+  params: z
+    .strictObject({
+      model: z
+        .string()
+        .min(1)
+        .max(256)
+        .optional()
+        .describe("The provider's name of the model; `*` stands for what matched. Default: the requested name."),
+      apiKey: apiKeySchema.describe(
+        "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}` or `{google}` as under `ai.auth`.",
+      ),
+      baseUrl: httpUrl().optional().describe("Where the provider's API begins."),
+      ...overrides,
+      awsRegion: region.optional().describe("For bedrock."),
+      awsAccessKeyId: z.string().min(1).optional().describe("For bedrock."),
+      awsSecretAccessKey: secret().optional().describe("For bedrock."),
+      awsSessionToken: secret().optional().describe("For bedrock, with temporary credentials."),
+      vertexRegion: region.optional().describe("For vertex."),
+      vertexProject: z.string().min(1).optional().describe("For vertex."),
+      azureResourceName: z.string().min(1).optional().describe("For azure."),
+      azureResourceType: z.enum(["openAI", "foundry"]).optional().describe("For azure."),
+      azureApiVersion: z.string().min(1).optional().describe("For azure."),
+    })
+    .default({})
+    .describe("How to reach it."),
+});
+
+const targetModel = z.string().min(1).max(256).describe("The name of one of `models`.");
+
+export const virtualModelSchema = z.strictObject({
+  name: z.string().min(1).max(256).describe("What clients ask for."),
+  routing: exactlyOneOf(
+    z.strictObject({
+      weighted: z
+        .strictObject({
+          targets: z
+            .array(
+              z.strictObject({
+                model: targetModel,
+                weight: z.int().min(0).max(10_000).default(1).describe("Its share. Default: 1."),
+              }),
+            )
+            .min(1),
+        })
+        .optional()
+        .describe("Spreads calls over models."),
+      failover: z
+        .strictObject({
+          targets: z
+            .array(
+              z.strictObject({
+                model: targetModel,
+                priority: z.int().min(0).default(0).describe("Lower comes first; equal ones share. Default: 0."),
+              }),
+            )
+            .min(1),
+        })
+        .optional()
+        .describe("Tries models in order of priority."),
+    }),
+    ["weighted", "failover"],
+  ).describe("How a model is chosen."),
+});
+
+export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
+export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
+
+export const aiSchema = exactlyOneOf(
+  z.strictObject({
+    name: z.string().min(1).optional().describe("For logs and dumps."),
+    provider: providerSchema.optional().describe("Which provider; exactly one."),
+    auth: namedProvider.auth,
+    ...overrides,
+    groups: z
+      .array(z.strictObject({ providers: z.array(targetSchema).min(1).describe("Share the calls by weight.") }))
+      .min(1)
+      .optional()
+      .describe("Groups of providers in order of priority: the next is tried when all of one fail."),
+    models: z.array(modelSchema).min(1).optional().describe("Models by name, each with its provider."),
+    virtualModels: z.array(virtualModelSchema).optional().describe("Names that stand for several of `models`."),
+    modelCatalog: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("A JSON file with prices per model; adds the cost to each call."),
+    maxBodyBytes: z
+      .int()
+      .min(1024)
+      .max(256 * 1024 * 1024)
+      .default(DEFAULT_MAX_BODY_BYTES)
+      .describe("The largest request body. Default: 32 MiB."),
+    maxTreeBytes: z
+      .int()
+      .min(1024)
+      .max(DEFAULT_MAX_BODY_BYTES)
+      .default(DEFAULT_MAX_TREE_BYTES)
+      .describe(
+        "The largest request, encoded images not counted, that is translated or edited; a larger one is refused with 413. Default: 2 MiB.",
+      ),
+  }),
+  ["provider", "groups", "models"],
+);
+
+export type AiConfig = z.output<typeof aiSchema>;
+export type ProviderConfig = z.output<typeof providerSchema>;
+export type TargetConfig = z.output<typeof targetSchema>;
+export type ModelConfig = z.output<typeof modelSchema>;
+export type VirtualModelConfig = z.output<typeof virtualModelSchema>;

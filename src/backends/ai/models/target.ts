@@ -1,0 +1,156 @@
+/**
+ * One place where a model can be asked: a provider at an address, with a credential and perhaps a fixed model.
+ * It remembers how its last calls went, so that a target that fails is asked last for a while.
+ */
+import type { BackendEnv } from "../../../core/backend.ts";
+import type { HttpTarget } from "../../../lib/http/http-client.ts";
+import { openHttpPool } from "../../../lib/http/http-pool.ts";
+import type { Clock } from "../../../lib/process/clock.ts";
+import type { Provider } from "../../../llm/dialects/provider.ts";
+import { anthropic } from "../../../llm/providers/anthropic.ts";
+import { azure } from "../../../llm/providers/azure.ts";
+import { bedrock } from "../../../llm/providers/bedrock.ts";
+import { gemini } from "../../../llm/providers/gemini.ts";
+import { openAi, openAiCompatible } from "../../../llm/providers/openai.ts";
+import { vertex } from "../../../llm/providers/vertex.ts";
+import { parseAddress } from "../../host/address.ts";
+import type { AuthConfig } from "../credentials/auth-schema.ts";
+import { createAwsSigner, type SignedRequest } from "../credentials/aws-signer.ts";
+import { addKey, type Credential, compileCredential } from "../credentials/credential.ts";
+import { createDemoUpstream, demoProvider, type Upstream } from "./demo-upstream.ts";
+import type { ProviderConfig } from "./schema.ts";
+
+export interface Target {
+  readonly name: string;
+  readonly provider: Provider;
+  /** The model to ask for, whatever the client named. */
+  readonly model: string | undefined;
+  readonly upstream: Upstream;
+  /** The value of the Host header. */
+  readonly authority: string;
+  readonly address: HttpTarget;
+  /** For the trace and the log: `host:port` or `internal:demo`. */
+  readonly display: string;
+  readonly basePath: string;
+  readonly pathOverride: string | undefined;
+  readonly credential: Credential;
+  /** Puts a credential that must be obtained or computed on a request; undefined where none is needed. */
+  readonly seal: Seal | undefined;
+  readonly health: Health;
+}
+
+/** May answer at once. Fails with CredentialError. */
+export type Seal = (request: SignedRequest) => Promise<void> | undefined;
+
+export interface TargetOptions {
+  readonly name: string;
+  readonly provider: ProviderConfig;
+  readonly auth: AuthConfig | undefined;
+  readonly hostOverride: string | undefined;
+  readonly pathOverride: string | undefined;
+  readonly pathPrefix: string | undefined;
+  /** Instead of the model in the provider's own settings. */
+  readonly model?: string | undefined;
+}
+
+export function openTarget(options: TargetOptions, env: BackendEnv): Target {
+  const { provider: config } = options;
+  const provider = providerOf(config);
+  const isDemo = config.demo !== undefined;
+  const address = addressOf(provider, options.hostOverride, env);
+  const upstream = isDemo
+    ? createDemoUpstream(env.clock, config.demo?.delay ?? 0)
+    : env.keep(
+        `ai-pool ${options.name} ${address.protocol}://${address.host}:${address.port}`,
+        address,
+        () => openHttpPool(address),
+        (pool) => pool.close(),
+      );
+  const region = config.bedrock?.region ?? "us-east-1";
+  const credential = compileCredential(options.auth, options.name, region, env);
+  if (credential.kind === "aws" && provider.credential !== "aws") throw new Error("`auth.aws` is only for bedrock");
+  if (credential.kind === "token" && !(config.vertex || config.gemini || config.openAICompatible))
+    throw new Error("`auth.google` is only for vertex, gemini and compatible servers");
+  const model = options.model ?? Object.values(config).find((settings) => settings !== undefined)?.model;
+  const defaultPort = address.protocol === "https" ? 443 : 80;
+  const bracketed = address.host.includes(":") ? `[${address.host}]` : address.host;
+  return {
+    name: options.name,
+    provider,
+    model,
+    upstream,
+    authority: address.port === defaultPort ? bracketed : `${bracketed}:${address.port}`,
+    address,
+    display: isDemo ? "internal:demo" : `${bracketed}:${address.port}`,
+    basePath: options.pathPrefix ?? provider.basePath,
+    pathOverride: options.pathOverride,
+    credential,
+    seal: sealOf(credential, region, env.clock),
+    health: new Health(env.clock),
+  };
+}
+
+function sealOf(credential: Credential, region: string, clock: Clock): Seal | undefined {
+  if (credential.kind === "aws") return createAwsSigner(credential.keys, region, clock);
+  if (credential.kind !== "token") return undefined;
+  return ({ headers }) => {
+    const token = credential.token.get();
+    // A bearer token also where the provider's keys have a header of their own.
+    if (typeof token !== "string") return token.then((fresh) => addKey(headers, "bearer", fresh));
+    addKey(headers, "bearer", token);
+    return undefined;
+  };
+}
+
+function providerOf(config: ProviderConfig): Provider {
+  if (config.openAI) return openAi();
+  if (config.anthropic) return anthropic();
+  if (config.gemini) return gemini();
+  if (config.vertex) return vertex(config.vertex);
+  if (config.bedrock) return bedrock(config.bedrock.region);
+  if (config.azure) return azure({ ...config.azure, apiVersion: config.azure.apiVersion });
+  if (config.openAICompatible) {
+    const { baseUrl, name, streamUsage } = config.openAICompatible;
+    return openAiCompatible(name ?? new URL(baseUrl).hostname, baseUrl, streamUsage);
+  }
+  return demoProvider();
+}
+
+function addressOf(provider: Provider, hostOverride: string | undefined, env: BackendEnv): HttpTarget {
+  const parsed = parseAddress(hostOverride ?? provider.origin);
+  if (!parsed.ok) throw new Error(parsed.error);
+  return env.tls ? { ...parsed.target, protocol: "https", tls: env.tls } : parsed.target;
+}
+
+const FIRST_REST_MS = 1_000;
+const LONGEST_REST_MS = 30_000;
+
+/** A target that failed rests: longer each time, or as long as it asked for. Resting targets are tried last, not never. */
+export class Health {
+  readonly #clock: Clock;
+  #failures = 0;
+  #restsUntilMs = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get isResting(): boolean {
+    return this.#failures > 0 && this.#clock.monotonicMs() < this.#restsUntilMs;
+  }
+
+  failed(retryAfterSeconds: number | undefined): void {
+    const restMs =
+      retryAfterSeconds === undefined ? FIRST_REST_MS * 2 ** Math.min(this.#failures, 5) : retryAfterSeconds * 1000;
+    this.#failures += 1;
+    this.#restsUntilMs = this.#clock.monotonicMs() + Math.min(restMs, LONGEST_REST_MS);
+  }
+
+  worked(): void {
+    this.#failures = 0;
+  }
+
+  describe(): Record<string, unknown> {
+    return { failures: this.#failures, resting: this.isResting };
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * The rules of the `ai` policies, applied to a call before a target is chosen: the result is a call like any other,
+ * with other bytes.
+ */
+import { GatewayError } from "../../../core/errors.ts";
+import type { LlmCall, PromptRules } from "../../../llm/dialects/llm-call.ts";
+import { scanRequest } from "../../../llm/dialects/scan-request.ts";
+import { applyRules, editsRequest, GuardRejection, mergeRules } from "../../../llm/guards/prompt-rules.ts";
+import { readSkeleton } from "../../../llm/wire/skeleton.ts";
+import { type PlanEnv, PlanError } from "./upstream-request.ts";
+
+export interface PolicedCall {
+  readonly llm: LlmCall;
+  /** What is asked for, after overrides and aliases. */
+  readonly model: string | undefined;
+  readonly rules: PromptRules;
+}
+
+/** Throws PlanError with what the client is to be told. */
+export function applyPolicies(llm: LlmCall, env: PlanEnv): PolicedCall {
+  const rules = mergeRules(llm.rules);
+  // What is passed on unread (images, speech, older completions) has no place for messages, but its texts are guarded.
+  const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
+  const edited = editsRequest(applicable) ? edit(llm, applicable, env) : llm;
+  const model = edited.dialect.pathModel ?? edited.scan.model;
+  return { llm: edited, model: (model !== undefined && rules.aliases?.(model)) || model, rules };
+}
+
+function edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): LlmCall {
+  const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  if (skeleton === "too large") {
+    throw new PlanError({
+      status: 413,
+      message: `a request of more than ${env.maxTreeBytes} bytes besides images cannot pass the prompt policies`,
+      code: "request_too_large",
+    });
+  }
+  if (skeleton === "not JSON")
+    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+  try {
+    const bytes = Buffer.concat(skeleton.write(applyRules(skeleton.value, llm.dialect.format, rules)));
+    const scanned = scanRequest(bytes);
+    if (!scanned.ok)
+      throw new GatewayError("internal", { detail: `a prompt policy made an invalid request: ${scanned.reason}` });
+    return { ...llm, bytes, scan: scanned.scan };
+  } catch (error) {
+    if (!(error instanceof GuardRejection)) throw error;
+    throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
+  }
+}

@@ -1,0 +1,73 @@
+/**
+ * The targets of one call in the order in which they are tried, each with what it would be sent. A target that cannot
+ * be asked in the client's words is passed over; only if there is no other does the client hear why.
+ */
+import type { LlmError } from "../../../llm/dialects/error-shape.ts";
+import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
+import type { Candidate } from "../models/model-table.ts";
+import { type PlanEnv, PlanError, planRequest, type UpstreamPlan } from "./upstream-request.ts";
+
+export interface Planned {
+  readonly candidate: Candidate;
+  /** Undefined where the gateway answers itself. */
+  readonly plan: UpstreamPlan | undefined;
+}
+
+export class TargetQueue {
+  /** Why the first target that was passed over could not be asked. */
+  refusal: LlmError | undefined = undefined;
+  readonly #llm: LlmCall;
+  readonly #query: string;
+  readonly #candidates: readonly Candidate[];
+  readonly #env: PlanEnv;
+  #next = 0;
+  #planned: Planned | undefined;
+
+  constructor(llm: LlmCall, query: string, candidates: readonly Candidate[], env: PlanEnv) {
+    this.#llm = llm;
+    this.#query = query;
+    this.#candidates = candidates;
+    this.#env = env;
+  }
+
+  /** How many may still be asked at most: some may turn out not to understand the client's words. */
+  get left(): number {
+    return this.#candidates.length - this.#next + (this.#planned === undefined ? 0 : 1);
+  }
+
+  get hasNext(): boolean {
+    return this.#peek() !== undefined;
+  }
+
+  take(): Planned | undefined {
+    const planned = this.#peek();
+    this.#planned = undefined;
+    return planned;
+  }
+
+  #peek(): Planned | undefined {
+    while (this.#planned === undefined) {
+      const candidate = this.#candidates[this.#next];
+      if (!candidate) return undefined;
+      this.#next += 1;
+      this.#planned = this.#plan(candidate);
+    }
+    return this.#planned;
+  }
+
+  #plan(candidate: Candidate): Planned | undefined {
+    const { dialect } = this.#llm;
+    const { provider } = candidate.target;
+    const counts = dialect.free && dialect.format === "messages";
+    // Only the provider of the client's dialect can count; others' prompts are estimated.
+    if (counts && provider.upstreamFormat("messages", candidate.model) !== "messages")
+      return { candidate, plan: undefined };
+    try {
+      return { candidate, plan: planRequest(this.#llm, this.#query, candidate, this.#env) };
+    } catch (error) {
+      if (!(error instanceof PlanError)) throw error;
+      this.refusal ??= error.error;
+      return undefined;
+    }
+  }
+}

@@ -1,0 +1,258 @@
+/**
+ * What one target is sent: the client's request as it came, with only what must change changed (the model's name,
+ * the wish for usage in a stream), or its translation into the provider's dialect.
+ */
+import { Readable } from "node:stream";
+import type { Exchange } from "../../../core/exchange.ts";
+import { HeaderList } from "../../../lib/http/headers.ts";
+import type { OutgoingRequest } from "../../../lib/http/http-client.ts";
+import type { Format } from "../../../llm/dialects/dialect.ts";
+import type { LlmError } from "../../../llm/dialects/error-shape.ts";
+import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
+import { ModelNameError, type UpstreamCall } from "../../../llm/dialects/provider.ts";
+import { withoutCollection } from "../../../llm/dialects/read-request.ts";
+import { translationBetween } from "../../../llm/translate/index.ts";
+import { type Translation, type TranslationContext, TranslationError } from "../../../llm/translate/translation.ts";
+import { applyEdits, type Edit } from "../../../llm/wire/edit-bytes.ts";
+import { isMembers, parseMembers } from "../../../llm/wire/json.ts";
+import { readSkeleton } from "../../../llm/wire/skeleton.ts";
+import { addKey, CREDENTIAL_HEADERS, clientKey } from "../credentials/credential.ts";
+import type { Candidate } from "../models/model-table.ts";
+
+export interface UpstreamPlan {
+  readonly call: UpstreamCall;
+  readonly path: string;
+  readonly body: readonly Buffer[];
+  readonly clientFormat: Format;
+  /** How the answer becomes the client's; undefined when it passes as it is. */
+  readonly translation: Translation | undefined;
+  readonly context: TranslationContext;
+  /** The provider was asked for usage that the client did not ask for. */
+  readonly hidesUsage: boolean;
+}
+
+export interface PlanEnv {
+  readonly maxTreeBytes: number;
+  newId(): string;
+  nowSeconds(): number;
+}
+
+/** The request cannot be sent to this target; the client is told why. */
+export class PlanError extends Error {
+  readonly error: LlmError;
+
+  constructor(error: LlmError) {
+    super(error.message);
+    this.name = "PlanError";
+    this.error = error;
+  }
+}
+
+export function planRequest(llm: LlmCall, query: string, { target, model }: Candidate, env: PlanEnv): UpstreamPlan {
+  const { provider } = target;
+  const clientFormat = llm.dialect.format;
+  const format = provider.upstreamFormat(clientFormat, model);
+  // Where every call goes to one path, a question that costs nothing would be answered as one that does.
+  const isElsewhere = llm.dialect.free && (format !== clientFormat || target.pathOverride !== undefined);
+  if (format === undefined || isElsewhere) throw unsupported(clientFormat, provider.name);
+  const stream = llm.dialect.pathStream ?? llm.scan.stream ?? false;
+  const isNative = format === clientFormat;
+  const call: UpstreamCall = {
+    format,
+    suffix: isNative ? llm.dialect.suffix : suffixOf(format),
+    model,
+    stream,
+    counts: llm.dialect.free && clientFormat !== "opaque",
+    query: isNative ? withoutKey(query) : "",
+  };
+  const options = format === "chat" || clientFormat === "chat" ? streamOptionsOf(llm) : undefined;
+  const asksForUsage = stream && format === "chat" && provider.asksForStreamUsage;
+  const includeUsage = options?.include_usage === true;
+  const context: TranslationContext = {
+    model,
+    stream,
+    maxTokensMember: provider.maxTokensMember,
+    newId: env.newId,
+    createdSeconds: env.nowSeconds(),
+    includeUsage,
+  };
+  const translation = isNative ? undefined : translationBetween(clientFormat, format);
+  if (!isNative && translation === undefined) throw unsupported(clientFormat, provider.name);
+  return {
+    call,
+    path: target.pathOverride ?? pathOf(call, target),
+    body:
+      translation || provider.needsAdapting?.(call)
+        ? treeBody(llm, call, translation, context, asksForUsage, target, env)
+        : nativeBody(llm, call, options, asksForUsage, provider.modelInBody),
+    clientFormat,
+    translation,
+    context,
+    hidesUsage: isNative && asksForUsage && !includeUsage,
+  };
+}
+
+function pathOf(call: UpstreamCall, target: Candidate["target"]): string {
+  try {
+    return target.provider.path(call, target.basePath);
+  } catch (error) {
+    if (!(error instanceof ModelNameError)) throw error;
+    throw new PlanError({ status: 400, message: error.message, code: "invalid_model", param: "model" });
+  }
+}
+
+function nativeBody(
+  llm: LlmCall,
+  call: UpstreamCall,
+  options: Record<string, unknown> | undefined,
+  asksForUsage: boolean,
+  modelInBody: boolean,
+): readonly Buffer[] {
+  const { scan } = llm;
+  const edits: Edit[] = [];
+  const insert = (member: string): void => {
+    edits.push({ start: scan.bodyStart, end: scan.bodyStart, text: scan.isEmpty ? member : `${member},` });
+  };
+  const { model, modelSpan } = scan;
+  if (modelInBody || call.format === "embeddings") {
+    if (modelSpan === undefined) {
+      if (call.model !== "") insert(`"model":${JSON.stringify(call.model)}`);
+    } else if (model !== call.model) edits.push({ ...modelSpan, text: JSON.stringify(call.model) });
+  } else if (modelSpan && model !== undefined && withoutCollection(model) !== call.model) {
+    // The path names the model; a body that repeats it must name the same.
+    const collection = model.slice(0, model.length - withoutCollection(model).length);
+    edits.push({ ...modelSpan, text: JSON.stringify(collection + call.model) });
+  }
+  if (asksForUsage && options?.include_usage !== true) {
+    const wish = JSON.stringify({ ...options, include_usage: true });
+    const { streamOptionsSpan: span } = scan;
+    if (span) {
+      // Something that is no object is the provider's to refuse.
+      if (options || llm.bytes.toString("latin1", span.start, span.end) === "null") edits.push({ ...span, text: wish });
+    } else insert(`"stream_options":${wish}`);
+  }
+  return applyEdits(llm.bytes, edits);
+}
+
+function treeBody(
+  llm: LlmCall,
+  call: UpstreamCall,
+  translation: Translation | undefined,
+  context: TranslationContext,
+  asksForUsage: boolean,
+  target: Candidate["target"],
+  env: PlanEnv,
+): readonly Buffer[] {
+  const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  if (skeleton === "too large")
+    throw new PlanError({
+      status: 413,
+      message: `a request of more than ${env.maxTreeBytes} bytes besides images cannot be translated`,
+      code: "request_too_large",
+    });
+  if (skeleton === "not JSON")
+    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+  try {
+    let body = translation ? translation.request(skeleton.value, context) : { ...skeleton.value };
+    if (asksForUsage) body = { ...body, stream_options: { include_usage: true } };
+    if (target.provider.adaptBody && target.provider.needsAdapting?.(call))
+      body = target.provider.adaptBody(body, call);
+    return skeleton.write(body);
+  } catch (error) {
+    if (!(error instanceof TranslationError)) throw error;
+    throw new PlanError({
+      status: 400,
+      message: `${error.param}: ${error.message}`,
+      param: error.param,
+      code: "unsupported_parameter",
+    });
+  }
+}
+
+/** Headers that are between the client and us, or say something about the client that is not the provider's business. */
+const WITHHELD = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "expect",
+  "host",
+  "content-length",
+  "accept-encoding",
+  "cookie",
+  "forwarded",
+  "origin",
+  "referer",
+  "proxy-authorization",
+  "x-real-ip",
+]);
+
+/** Above this a copy of the pieces costs more than a stream of them. */
+const COPIED_BYTES = 1024 * 1024;
+
+export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target }: Candidate): OutgoingRequest {
+  const headers = new HeaderList();
+  const { pairs } = exchange.request.headers;
+  const listed = exchange.request.headers.get("connection")?.toLowerCase();
+  // A key of ours replaces whatever the client sent; without one the client's goes into the header the provider reads.
+  const key =
+    target.credential.kind === "client"
+      ? clientKey(exchange, target.credential.explicit)
+      : target.credential.kind === "key"
+        ? target.credential.read()
+        : undefined;
+  const replaces = target.credential.kind !== "client" || key !== undefined;
+  headers.add("host", target.authority);
+  for (let i = 0; i < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    if (WITHHELD.has(name) || name.startsWith("x-forwarded-") || (replaces && CREDENTIAL_HEADERS.has(name))) continue;
+    if (listed?.includes(name) && listed.split(",").some((one) => one.trim() === name)) continue;
+    headers.add(name, pairs[i + 1] as string);
+  }
+  if (key !== undefined) addKey(headers, target.provider.credential, key);
+  for (const [name, value] of Object.entries(target.provider.headers)) if (!headers.has(name)) headers.add(name, value);
+  headers.add("accept-encoding", "identity");
+  if (plan.translation) {
+    headers.set("content-type", "application/json");
+    headers.set("accept", "*/*");
+  }
+  const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
+  headers.add("content-length", String(size));
+  return { method: exchange.request.method, path: plan.path, headers, body: bodyOf(plan.body, size) };
+}
+
+function bodyOf(pieces: readonly Buffer[], size: number): Buffer | Readable | undefined {
+  if (pieces.length === 1) return pieces[0];
+  return size <= COPIED_BYTES ? Buffer.concat(pieces, size) : Readable.from(pieces);
+}
+
+function streamOptionsOf(llm: LlmCall): Record<string, unknown> | undefined {
+  const span = llm.scan.streamOptionsSpan;
+  if (span === undefined) return undefined;
+  const value = parseMembers(`{"value":${llm.bytes.toString("utf8", span.start, span.end)}}`)?.value;
+  return isMembers(value) ? { ...value } : undefined;
+}
+
+/** Google's clients may send the key in the query; it is the credential then, not a parameter. */
+export function withoutKey(query: string): string {
+  if (!query.includes("key=")) return query;
+  return query
+    .split("&")
+    .filter((part) => !part.startsWith("key="))
+    .join("&");
+}
+
+function suffixOf(format: Format): string {
+  return format === "chat" ? "/chat/completions" : format === "messages" ? "/messages" : "";
+}
+
+function unsupported(format: Format, provider: string): PlanError {
+  return new PlanError({
+    status: 400,
+    message: `the provider ${provider} cannot be asked in the ${format} format`,
+    code: "unsupported_format",
+  });
+}

@@ -1,0 +1,201 @@
+/**
+ * One walk over a parsed expression at load: which attributes and paths it reads, and whether every name in it exists.
+ * A misspelt attribute or function would otherwise be an evaluation error, that is a refused request per request.
+ */
+
+import { namespacedName, type Signature, signatures } from "../functions/functions.ts";
+import { ExpressionError } from "../syntax/expression-error.ts";
+import {
+  type CallNode,
+  childrenOf,
+  dottedName,
+  INDEX,
+  type Node,
+  type ParsedExpression,
+  stringConstant,
+} from "../syntax/syntax-tree.ts";
+import { ATTRIBUTE_NAMES } from "../values/attributes.ts";
+import { suggestion } from "../values/nearest-name.ts";
+
+/** 16 KiB of source can hold about 8,000 nodes; a rule has fewer than 50. */
+export const MAX_NODES = 4096;
+/** Chains such as `a + b + …` nest without brackets; the planner recurses over them. */
+export const MAX_DEPTH = 256;
+
+const TYPE_NAMES: ReadonlySet<string> = new Set([
+  ...["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"],
+  ...["google.protobuf.Timestamp", "google.protobuf.Duration"],
+]);
+const INT64_LIMIT = 2n ** 63n;
+/** Beyond the longest name that we know, with room for a typo. */
+const LONGEST_NAME = 24;
+
+export interface Analysis {
+  readonly attributes: ReadonlySet<string>;
+  readonly paths: ReadonlySet<string>;
+}
+
+export function analyze(source: string, parsed: ParsedExpression): Analysis {
+  const attributes = new Set<string>();
+  const paths = new Set<string>();
+  let nodes = 0;
+
+  function checkSize(depth: number): void {
+    if (++nodes > MAX_NODES) throw new ExpressionError(source, 0, `the expression has more than ${MAX_NODES} parts`);
+    if (depth > MAX_DEPTH) {
+      throw new ExpressionError(source, 0, `the expression chains more than ${MAX_DEPTH} operations`);
+    }
+  }
+
+  function visit(node: Node, variables: ReadonlySet<string>, depth: number): void {
+    checkSize(depth);
+    const kind = node.exprKind;
+    switch (kind.case) {
+      case "identExpr":
+      case "selectExpr":
+        visitChain(node, variables, depth);
+        return;
+      case "callExpr":
+        if (kind.value.function === INDEX) visitChain(node, variables, depth);
+        else visitCall(node, kind.value, variables, depth);
+        return;
+      case "constExpr":
+        checkRange(node);
+        return;
+      case "structExpr":
+        if (kind.value.messageName !== "") {
+          throw problemAt(node, `"${kind.value.messageName}{…}": protobuf messages are not available`);
+        }
+        break;
+      case "comprehensionExpr": {
+        const { iterRange, accuInit, loopCondition, loopStep, result, iterVar, accuVar } = kind.value;
+        const inner = new Set([...variables, iterVar, accuVar]);
+        for (const outside of [iterRange, accuInit]) if (outside) visit(outside, variables, depth + 1);
+        for (const inside of [loopCondition, loopStep, result]) if (inside) visit(inside, inner, depth + 1);
+        return;
+      }
+      default:
+        break;
+    }
+    for (const child of childrenOf(node)) visit(child, variables, depth + 1);
+  }
+
+  /** `jwt.realm_access["roles"]`: names and literal keys from the root outward, as far as they are fixed. */
+  function visitChain(node: Node, variables: ReadonlySet<string>, depth: number): void {
+    let segments: string[] = [];
+    let current = node;
+    for (let level = depth; ; level++) {
+      const kind = current.exprKind;
+      if (kind.case === "selectExpr" && kind.value.operand !== undefined) {
+        segments.unshift(kind.value.field);
+        current = kind.value.operand;
+      } else if (kind.case === "callExpr" && kind.value.function === INDEX) {
+        const [operand, index] = kind.value.args;
+        if (operand === undefined || index === undefined) return;
+        const key = stringConstant(index);
+        // What lies beyond a computed key is not known, so the path ends before it.
+        segments = key === undefined ? [] : [key, ...segments];
+        if (key === undefined) visit(index, variables, level + 1);
+        current = operand;
+      } else if (kind.case === "identExpr") {
+        visitRoot(current, kind.value.name.replace(/^\./, ""), segments, variables);
+        return;
+      } else {
+        visit(current, variables, level + 1);
+        return;
+      }
+      checkSize(level + 1);
+    }
+  }
+
+  function visitRoot(node: Node, root: string, segments: readonly string[], variables: ReadonlySet<string>): void {
+    if (variables.has(root)) return;
+    if (ATTRIBUTE_NAMES.has(root)) {
+      attributes.add(root);
+      paths.add([root, ...segments].join("."));
+      return;
+    }
+    if (TYPE_NAMES.has([root, ...segments].join("."))) return;
+    const known = [...ATTRIBUTE_NAMES, ...[...variables].filter((name) => !name.startsWith("@"))];
+    throw problemAt(node, `unknown attribute ${quoted(root)}${suggestion(root, known)}`);
+  }
+
+  function visitCall(node: Node, call: CallNode, variables: ReadonlySet<string>, depth: number): void {
+    const namespaced = namespacedName(call);
+    const target = namespaced === undefined ? call.target : undefined;
+    // Operators have names that no source can write.
+    if (/^[A-Za-z_]\w*$/.test(call.function)) checkCall(node, call, namespaced ?? call.function, target !== undefined);
+    if (target !== undefined) visit(target, variables, depth + 1);
+    for (const argument of call.args) visit(argument, variables, depth + 1);
+  }
+
+  function checkCall(node: Node, call: CallNode, name: string, isMethod: boolean): void {
+    const signature = signatures.get(name);
+    if (signature === undefined) throw unknownFunction(node, call);
+    const counts = isMethod ? signature.asMethod : signature.asFunction;
+    if (counts.size === 0 && !(signature.atLeast !== undefined && !isMethod)) {
+      const right = isMethod ? `${name}(x)` : `x.${name}(…)`;
+      throw problemAt(node, `"${name}" is called as ${right}`);
+    }
+    const given = call.args.length;
+    if (counts.has(given) || (signature.atLeast !== undefined && given >= signature.atLeast)) {
+      // The parser has expanded the macros that were written as they should be: this one was not.
+      if (MACRO_HINTS[name] !== undefined) throw problemAt(node, `"${name}" is written as ${MACRO_HINTS[name]}`);
+      return;
+    }
+    throw problemAt(node, `"${name}" takes ${countText(counts, signature)}, not ${given}`);
+  }
+
+  function unknownFunction(node: Node, call: CallNode): ExpressionError {
+    const target = call.target === undefined ? undefined : dottedName(call.target);
+    const isNamespace = [...signatures.keys()].some((name) => name.startsWith(`${target}.`));
+    const written = isNamespace ? `${target}.${call.function}` : call.function;
+    return problemAt(node, `unknown function ${quoted(written)}${suggestion(written, signatures.keys())}`);
+  }
+
+  function checkRange(node: Node): void {
+    if (node.exprKind.case !== "constExpr") return;
+    const { constantKind } = node.exprKind.value;
+    const isInt = constantKind.case === "int64Value";
+    const tooLarge =
+      (isInt && (constantKind.value >= INT64_LIMIT || constantKind.value < -INT64_LIMIT)) ||
+      (constantKind.case === "uint64Value" && constantKind.value >= 2n * INT64_LIMIT);
+    if (tooLarge) throw problemAt(node, "the number does not fit into 64 bits");
+  }
+
+  function problemAt(node: Node, problem: string): ExpressionError {
+    return new ExpressionError(source, offsetOf(source, parsed, node), problem);
+  }
+
+  visit(parsed.expr, new Set(), 0);
+  return { attributes, paths };
+}
+
+/** Where a node stands in the source; the parser gives calls of methods the place of the dot before the name. */
+export function offsetOf(source: string, parsed: ParsedExpression, node: Node): number {
+  const offset = parsed.sourceInfo?.positions[node.id.toString()] ?? 0;
+  return offset + (/^[\s.]*/.exec(source.slice(offset))?.[0].length ?? 0);
+}
+
+const MACRO_HINTS: Readonly<Record<string, string>> = {
+  has: "has(a.b): its argument must end in a field name",
+  all: "list.all(name, condition)",
+  exists: "list.exists(name, condition)",
+  exists_one: "list.exists_one(name, condition)",
+  existsOne: "list.existsOne(name, condition)",
+  filter: "list.filter(name, condition)",
+  map: "list.map(name, expression)",
+};
+
+function countText(counts: ReadonlySet<number>, signature: Signature): string {
+  if (signature.atLeast !== undefined) return `at least ${signature.atLeast} argument`;
+  const sorted = [...counts].sort((a, b) => a - b);
+  const plural = sorted.length === 1 && sorted[0] === 1 ? "argument" : "arguments";
+  return `${sorted.join(" or ")} ${plural}`;
+}
+
+/** Where a key was written without quotes, it is a name to the parser: no message repeats it. */
+function quoted(name: string): string {
+  if (name.length <= LONGEST_NAME) return JSON.stringify(name);
+  return `of ${name.length} characters (a fixed text needs quotes inside the expression)`;
+}

@@ -1,0 +1,239 @@
+/**
+ * Turns a checked tree into the one that is planned. It adds what the library cannot express: `default()` and `coalesce()`
+ * (functions get values, these need errors), patterns compiled at load, and the accounting of budget.ts.
+ * The given tree stays as it is, because explain.ts still prints from it.
+ */
+import type { Budget, Loop } from "../functions/budget.ts";
+import { namespacedName } from "../functions/functions.ts";
+import {
+  APPEND,
+  type BoundRegex,
+  IS_NOTHING,
+  IS_NULL,
+  MATCHES,
+  MATCHES_COMPUTED,
+  PAY_FOR_LOOP,
+  PAY_FOR_VALUE,
+  REGEX_REPLACE,
+  REGEX_REPLACE_COMPUTED,
+} from "../functions/host-functions.ts";
+import { compileRegex, type Regex } from "../functions/regex.ts";
+import {
+  AND,
+  bindNode,
+  type CallNode,
+  CONDITIONAL,
+  type ComprehensionNode,
+  callNode,
+  childrenOf,
+  hostNode,
+  INDEX,
+  identNode,
+  listNode,
+  NOT_STRICTLY_FALSE,
+  type Node,
+  nullNode,
+  OR,
+  stringConstant,
+} from "../syntax/syntax-tree.ts";
+
+/** Takes constant time whatever the operands are, or looks at no more of them than the budget already paid for. */
+const CHEAP: ReadonlySet<string> = new Set([
+  ...[AND, OR, CONDITIONAL, INDEX, NOT_STRICTLY_FALSE, "!_", "type", "dyn"],
+  ...["-_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_"],
+]);
+
+/** The variable in which the parser lets `map` and `filter` gather their result. */
+const RESULT = "@result";
+
+/** Calls that take many times as long as others (measured), in nodes of usual length. */
+const SLOW_CALLS: ReadonlyMap<string, number> = new Map([
+  ["ip", 10],
+  ["cidr", 10],
+  ["containsIP", 20],
+  ["containsCIDR", 20],
+  ["json", 10],
+  ["toJson", 10],
+]);
+/** `getHours("Europe/Berlin")` loads the rules of the zone each time. */
+const ZONE_NODES = 300;
+
+export interface RewriteOptions {
+  readonly budget: Budget;
+  /** Refuses the expression because of this node. */
+  readonly refuse: (node: Node, problem: string) => never;
+}
+
+export function rewrite(root: Node, { budget, refuse }: RewriteOptions): Node {
+  function visit(node: Node, inLoop: boolean): Node {
+    const kind = node.exprKind;
+    switch (kind.case) {
+      case "selectExpr":
+        if (kind.value.operand === undefined) return node;
+        return { ...node, exprKind: { ...kind, value: { ...kind.value, operand: visit(kind.value.operand, inLoop) } } };
+      case "listExpr": {
+        const elements = kind.value.elements.map((element) => visit(element, inLoop));
+        return { ...node, exprKind: { ...kind, value: { ...kind.value, elements } } };
+      }
+      case "structExpr": {
+        const entries = kind.value.entries.map((entry) => visitEntry(entry, inLoop));
+        return { ...node, exprKind: { ...kind, value: { ...kind.value, entries } } };
+      }
+      case "comprehensionExpr":
+        return { ...node, exprKind: { ...kind, value: visitLoop(kind.value, inLoop) } };
+      case "callExpr":
+        return visitCall(node, kind.value, inLoop);
+      default:
+        return node;
+    }
+  }
+
+  function visitEntry(entry: MapEntry, inLoop: boolean): MapEntry {
+    const { keyKind, value } = entry;
+    return {
+      ...entry,
+      keyKind: keyKind.case === "mapKey" ? { case: "mapKey", value: visit(keyKind.value, inLoop) } : keyKind,
+      ...(value === undefined ? {} : { value: visit(value, inLoop) }),
+    };
+  }
+
+  function visitLoop(loop: ComprehensionNode, inLoop: boolean): ComprehensionNode {
+    const { iterRange, loopCondition, loopStep, result } = loop;
+    if (!iterRange || !loopCondition || !loopStep || !result) return loop;
+    const nodesPerRound = countNodes(loopCondition) + countNodes(loopStep);
+    const account = hostNode({ budget, nodesPerRound } satisfies Loop);
+    return {
+      ...loop,
+      iterRange: callNode(PAY_FOR_LOOP, account, visit(iterRange, inLoop)),
+      loopCondition: visit(loopCondition, true),
+      loopStep: visit(loopStep, true),
+      result: visit(result, inLoop),
+    };
+  }
+
+  function visitCall(node: Node, call: CallNode, inLoop: boolean): Node {
+    const args = call.args.map((argument) => visit(argument, inLoop));
+    const [first, second] = args;
+    const namespaced = namespacedName(call);
+    switch (namespaced ?? (call.target === undefined ? call.function : undefined)) {
+      case "default":
+        if (first && second) return fallback(first, second);
+        break;
+      case "coalesce":
+        return coalesce(args, 0);
+      case "math.least":
+      case "math.greatest":
+        // A single argument is the list itself.
+        if (args.length > 1) return withCall(node, call, [listNode(args)], call.target);
+        break;
+      case "_+_":
+        if (isResult(first) && second !== undefined) {
+          const item = onlyElement(second);
+          if (item !== undefined) return callNode(APPEND, identNode(RESULT), item);
+        }
+        break;
+    }
+    if (namespaced !== undefined) return withCall(node, call, inLoop ? args.map(paid) : args, call.target);
+
+    const target = call.target === undefined ? undefined : visit(call.target, inLoop);
+    const operands = target === undefined ? args : [target, ...args];
+    if (call.function === "matches") return withPattern(operands, MATCHES, MATCHES_COMPUTED);
+    if (call.function === "regexReplace") return withPattern(operands, REGEX_REPLACE, REGEX_REPLACE_COMPUTED);
+    if (!inLoop || CHEAP.has(call.function) || isComparisonWithConstant(call))
+      return withCall(node, call, args, target);
+    return withCall(node, call, args.map(paid), target === undefined ? undefined : paid(target));
+  }
+
+  /** `operands` are text, pattern and the rest, whether they were written as a function or as a method. */
+  function withPattern(operands: Node[], bound: string, computed: string): Node {
+    const [text, pattern, ...rest] = operands;
+    if (text === undefined || pattern === undefined) return nullNode();
+    const constant = stringConstant(pattern);
+    if (constant === undefined) return callNode(computed, hostNode(budget), text, pattern, ...rest);
+    return callNode(
+      bound,
+      hostNode({ regex: compileAt(pattern, constant), budget } satisfies BoundRegex),
+      text,
+      ...rest,
+    );
+  }
+
+  function compileAt(node: Node, pattern: string): Regex {
+    try {
+      return compileRegex(pattern);
+    } catch (error) {
+      return refuse(node, error instanceof Error ? error.message : "the pattern is not valid");
+    }
+  }
+
+  function paid(node: Node): Node {
+    return node.exprKind.case === "constExpr" ? node : callNode(PAY_FOR_VALUE, hostNode(budget), node);
+  }
+
+  return visit(root, false);
+}
+
+type MapEntry = Extract<Node["exprKind"], { case: "structExpr" }>["value"]["entries"][number];
+
+/** The first operand, unless it is an error. */
+function fallback(first: Node, second: Node): Node {
+  const isError = callNode(NOT_STRICTLY_FALSE, callNode(IS_NOTHING, identNode("@value")));
+  return bindNode("@value", first, callNode(CONDITIONAL, isError, second, identNode("@value")));
+}
+
+/** The first operand that is neither an error nor null; else null if any was null, else an error. */
+function coalesce(operands: readonly Node[], index: number): Node {
+  const operand = operands[index];
+  if (operand === undefined) return nullNode();
+  const name = `@value${index}`;
+  const isLast = index === operands.length - 1;
+  const otherwise = isLast
+    ? callNode(CONDITIONAL, anyNull(operands.length), nullNode(), identNode(name))
+    : coalesce(operands, index + 1);
+  const isUnusable = callNode(NOT_STRICTLY_FALSE, callNode(IS_NULL, identNode(name)));
+  return bindNode(name, operand, callNode(CONDITIONAL, isUnusable, otherwise, identNode(name)));
+}
+
+/** An error if there was no null, because `||` covers an error only by `true`. */
+function anyNull(count: number): Node {
+  return Array.from({ length: count }, (_, index) => callNode(IS_NULL, identNode(`@value${index}`))).reduce(
+    (left, right) => callNode(OR, left, right),
+  );
+}
+
+function withCall(node: Node, call: CallNode, args: Node[], target: Node | undefined): Node {
+  const { target: _old, ...rest } = call;
+  return {
+    ...node,
+    exprKind: { case: "callExpr", value: { ...rest, args, ...(target === undefined ? {} : { target }) } },
+  };
+}
+
+/** `role == "admin"` reads no more of `role` than the constant is long. */
+function isComparisonWithConstant(call: CallNode): boolean {
+  const isComparison = call.function === "_==_" || call.function === "_!=_";
+  return isComparison && call.args.some((argument) => argument.exprKind.case === "constExpr");
+}
+
+function isResult(node: Node | undefined): boolean {
+  return node?.exprKind.case === "identExpr" && node.exprKind.value.name === RESULT;
+}
+
+function onlyElement(node: Node): Node | undefined {
+  const elements = node.exprKind.case === "listExpr" ? node.exprKind.value.elements : [];
+  return elements.length === 1 ? elements[0] : undefined;
+}
+
+/** Bodies of loops inside are left out: they pay for themselves, per round of their own. */
+function countNodes(node: Node): number {
+  if (node.exprKind.case === "callExpr") {
+    const { function: name, args } = node.exprKind.value;
+    const slow = args.length === 1 && name.startsWith("get") ? ZONE_NODES : (SLOW_CALLS.get(name) ?? 1);
+    return childrenOf(node).reduce((count, child) => count + countNodes(child), slow);
+  }
+  if (node.exprKind.case === "comprehensionExpr") {
+    const { iterRange } = node.exprKind.value;
+    return 1 + (iterRange === undefined ? 0 : countNodes(iterRange));
+  }
+  return childrenOf(node).reduce((count, child) => count + countNodes(child), 1);
+}

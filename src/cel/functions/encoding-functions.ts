@@ -1,0 +1,63 @@
+/**
+ * Functions between texts, bytes and JSON, digests, and the two random ones.
+ * Messages never repeat the input: it may be a token.
+ */
+import { createHash, randomUUID } from "node:crypto";
+import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
+import { fromCel, toCel } from "../values/values.ts";
+
+/** Twice the largest body that expressions can read: parsing that much holds the loop for about 50 ms. */
+const MAX_JSON_TEXT = 4 * 1024 * 1024;
+const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
+
+const { BYTES, DOUBLE, DYN, STRING } = CelScalar;
+
+export const encodingFunctions: CelFunc[] = [
+  celFunc("json", [STRING], DYN, parseJson),
+  celFunc("json", [BYTES], DYN, (bytes) => parseJson(Buffer.from(bytes).toString("utf8"))),
+  celFunc("toJson", [DYN], STRING, (value) => JSON.stringify(fromCel(value))),
+
+  ...onTextAndBytes(["base64.encode", "base64Encode"], (data) => data.toString("base64")),
+  ...["base64.decode", "base64Decode"].map((name) => celFunc(name, [STRING], BYTES, decodeBase64)),
+  ...onTextAndBytes(["sha256.encode"], (data) => createHash("sha256").update(data).digest("hex")),
+  ...onTextAndBytes(["sha1.encode"], (data) => createHash("sha1").update(data).digest("hex")),
+  ...onTextAndBytes(["md5.encode"], (data) => createHash("md5").update(data).digest("hex")),
+
+  celFunc("url.encode", [STRING], STRING, (text) => encodeURIComponent(text)),
+  celFunc("url.decode", [STRING], STRING, decodeUrl),
+
+  celFunc("uuid", [], STRING, () => randomUUID()),
+  celFunc("random", [], DOUBLE, () => Math.random()),
+];
+
+function onTextAndBytes(names: readonly string[], encode: (data: Buffer) => string): CelFunc[] {
+  return names.flatMap((name) => [
+    celFunc(name, [STRING], STRING, (text) => encode(Buffer.from(text))),
+    celFunc(name, [BYTES], STRING, (bytes) => encode(Buffer.from(bytes))),
+  ]);
+}
+
+function parseJson(text: string): CelValue {
+  if (text.length > MAX_JSON_TEXT) throw new Error(`json: the text is longer than ${MAX_JSON_TEXT} characters`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Error("json: the text is not valid JSON");
+  }
+  return toCel(value);
+}
+
+/** Both alphabets and missing padding are accepted; anything else is an error, where Node would skip it. */
+function decodeBase64(text: string): Uint8Array {
+  if (!BASE64.test(text)) throw new Error("base64.decode: the text is not base64");
+  return new Uint8Array(Buffer.from(text, "base64"));
+}
+
+function decodeUrl(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new Error("url.decode: the text has a malformed escape");
+  }
+}

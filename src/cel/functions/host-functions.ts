@@ -1,0 +1,54 @@
+/**
+ * Functions that only rewrite.ts calls: their names begin with `@`, which no CEL source can write.
+ * Where the first argument is one of our own objects (a budget, a loop, a compiled pattern), it stands in the tree
+ * as a constant.
+ */
+import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
+import { GrowingList } from "../values/values.ts";
+import { type Budget, type Loop, payForLoop, payForValue } from "./budget.ts";
+import { compileComputedRegex, type Regex } from "./regex.ts";
+
+export const APPEND = "@append";
+export const IS_NULL = "@isNull";
+export const IS_NOTHING = "@isNothing";
+export const PAY_FOR_LOOP = "@payForLoop";
+export const PAY_FOR_VALUE = "@payForValue";
+export const MATCHES = "@matches";
+export const MATCHES_COMPUTED = "@matchesComputed";
+export const REGEX_REPLACE = "@regexReplace";
+export const REGEX_REPLACE_COMPUTED = "@regexReplaceComputed";
+
+/** A pattern that was compiled at load, with the budget of its expression. */
+export interface BoundRegex {
+  readonly regex: Regex;
+  readonly budget: Budget;
+}
+
+const { BOOL, DYN, STRING } = CelScalar;
+
+export const hostFunctions: CelFunc[] = [
+  celFunc(APPEND, [DYN, DYN], DYN, (list, item) => GrowingList.append(list, item)),
+  celFunc(IS_NULL, [DYN], BOOL, (value) => value === null),
+  // Never true for a value; an error as argument makes the call an error, which is how `default()` tells them apart.
+  celFunc(IS_NOTHING, [DYN], BOOL, () => false),
+  celFunc(PAY_FOR_LOOP, [DYN, DYN], DYN, (loop, range) => payForLoop(host<Loop>(loop), range)),
+  celFunc(PAY_FOR_VALUE, [DYN, DYN], DYN, (budget, value) => payForValue(host<Budget>(budget), value)),
+  celFunc(MATCHES, [DYN, STRING], BOOL, (bound, text) => {
+    const { regex, budget } = host<BoundRegex>(bound);
+    return regex.test(text, budget);
+  }),
+  celFunc(MATCHES_COMPUTED, [DYN, STRING, STRING], BOOL, (budget, text, pattern) =>
+    compileComputedRegex(pattern, host<Budget>(budget)).test(text, host<Budget>(budget)),
+  ),
+  celFunc(REGEX_REPLACE, [DYN, STRING, STRING], STRING, (bound, text, replacement) => {
+    const { regex, budget } = host<BoundRegex>(bound);
+    return regex.replaceAll(text, replacement, budget);
+  }),
+  celFunc(REGEX_REPLACE_COMPUTED, [DYN, STRING, STRING, STRING], STRING, (budget, text, pattern, replacement) =>
+    compileComputedRegex(pattern, host<Budget>(budget)).replaceAll(text, replacement, host<Budget>(budget)),
+  ),
+];
+
+function host<T extends object>(value: CelValue): T {
+  return value as unknown as T;
+}

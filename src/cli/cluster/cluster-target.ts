@@ -1,0 +1,154 @@
+/**
+ * A gateway in a cluster: `gateway/<name>` finds its pods by the label of the Gateway API, `pod/<name>` names one.
+ * Its admin interface, which listens on loopback only, is reached through the API server's port-forward.
+ */
+import { createServer, type Server } from "node:net";
+import type { Duplex } from "node:stream";
+import { openFetcher } from "../../lib/http/fetch.ts";
+import { createAdminClient } from "../instance/admin-client.ts";
+import type { Target, TargetFlags } from "../instance/target.ts";
+import { CliError, usageError } from "../terminal/cli-error.ts";
+import { printable, type Terminal } from "../terminal/terminal.ts";
+import { type Cluster, loadCluster } from "./kubeconfig.ts";
+import { openPortForward, portForwardPath } from "./port-forward.ts";
+
+/** Set on the pods of a Gateway (GEP-1762). */
+const GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name";
+const NAME = /^(?:(gateway|gateways|gtw|pod|pods)\/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)$/;
+const LIST_TIMEOUT_MS = 10_000;
+const MAX_LIST_BYTES = 16 * 1024 * 1024;
+
+export async function openClusterTarget(
+  name: string,
+  adminPort: number,
+  flags: TargetFlags,
+  terminal: Terminal,
+): Promise<Target> {
+  const [, kind = "gateway", resource] = NAME.exec(name) ?? [];
+  if (resource === undefined)
+    throw usageError(`${name} is not gateway/<name> or pod/<name>; for this machine use --local`);
+  const cluster = await loadCluster(flags, terminal);
+  const pod = kind.startsWith("pod") ? resource : await findPod(cluster, resource, terminal);
+  const forward: Forward = (port) =>
+    openPortForward(cluster, pod, port).catch(async (error: Error) => {
+      const why = await whyRefused(cluster, portForwardPath(cluster, pod, port), error, terminal);
+      throw new CliError(`cannot forward to pod ${pod} in ${cluster.namespace}: ${why}`);
+    });
+  const servers: Server[] = [];
+  const admin = createAdminClient({
+    display: `${cluster.namespace}/${pod}`,
+    connect: () => forward(adminPort),
+    close: () => {
+      for (const server of servers) server.close();
+    },
+  });
+  return {
+    admin,
+    async listenerPort(port) {
+      const server = await forwardLocally(() => forward(port));
+      servers.push(server.server);
+      return server.port;
+    },
+  };
+}
+
+async function findPod(cluster: Cluster, gateway: string, terminal: Terminal): Promise<string> {
+  const query = new URLSearchParams({ labelSelector: `${GATEWAY_LABEL}=${gateway}` });
+  const path = `/api/v1/namespaces/${encodeURIComponent(cluster.namespace)}/pods?${query}`;
+  const answer = await ask(cluster, path, terminal);
+  if (answer.status !== 200) throw new CliError(`the cluster answered ${answer.status}: ${reasonOf(answer.body)}`);
+  const running = podsOf(answer.body, cluster)
+    .filter(({ metadata, status }) => status?.phase === "Running" && metadata.deletionTimestamp === undefined)
+    .sort((a, b) => Number(isReady(b)) - Number(isReady(a)) || (a.metadata.name < b.metadata.name ? -1 : 1));
+  const [first] = running;
+  if (first !== undefined) return first.metadata.name;
+  throw new CliError(
+    `no running pod of gateway ${gateway} in namespace ${cluster.namespace} (label ${GATEWAY_LABEL}): use -n <namespace> or pod/<name>`,
+  );
+}
+
+async function ask(cluster: Cluster, path: string, terminal: Terminal): Promise<{ status: number; body: Buffer }> {
+  const fetcher = openFetcher(terminal.clock);
+  try {
+    return await fetcher.fetch({
+      url: `${cluster.server}${path}`,
+      headers: cluster.headers,
+      tls: cluster.tls,
+      timeoutMs: LIST_TIMEOUT_MS,
+      maxBytes: MAX_LIST_BYTES,
+    });
+  } catch (error) {
+    const { HTTPS_PROXY, https_proxy: lowerCase } = terminal.environment;
+    const hint = HTTPS_PROXY || lowerCase ? " (HTTPS_PROXY is set, but gwctl does not use proxies)" : "";
+    throw new CliError(`cannot reach the cluster at ${cluster.server}: ${(error as Error).message}${hint}`);
+  } finally {
+    fetcher.close();
+  }
+}
+
+/** A refused upgrade carries no reason that we could read; the same request without it does. */
+async function whyRefused(cluster: Cluster, path: string, error: Error, terminal: Terminal): Promise<string> {
+  const { status, body } = await ask(cluster, path, terminal);
+  if (status === 401 || status === 404) return `the cluster answered ${status}: ${reasonOf(body)}`;
+  // kubectl may ask with POST, for which another right is needed.
+  if (status === 403)
+    return `the cluster answered 403: ${reasonOf(body)} (the right \`get\` on pods/portforward is needed)`;
+  return `${error.message} (is there a proxy before the cluster that lets no WebSockets through?)`;
+}
+
+type Forward = (port: number) => Promise<Duplex>;
+
+interface Pod {
+  readonly metadata: { readonly name: string; readonly deletionTimestamp?: string };
+  readonly status?: {
+    readonly phase?: string;
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[];
+  };
+}
+
+function podsOf(body: Buffer, cluster: Cluster): Pod[] {
+  try {
+    const { items } = JSON.parse(body.toString()) as { items?: Pod[] };
+    if (Array.isArray(items)) return items;
+  } catch {
+    // Said below.
+  }
+  throw new CliError(`${cluster.server} does not answer like a Kubernetes API server`);
+}
+
+/** Pods without conditions are taken as they are. */
+function isReady({ status }: Pod): boolean {
+  return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is !== "True") !== true;
+}
+
+function reasonOf(body: Buffer): string {
+  try {
+    const { message } = JSON.parse(body.toString()) as { message?: unknown };
+    if (typeof message === "string") return printable(message);
+  } catch {
+    // Not the API server's own words.
+  }
+  return printable(body.toString().slice(0, 200).split("\n", 1)[0] ?? "");
+}
+
+/** A loopback port whose connections go to the pod: for the request that inject mode sends. */
+function forwardLocally(forward: () => Promise<Duplex>): Promise<{ server: Server; port: number }> {
+  const server = createServer((client) => {
+    client.on("error", () => undefined);
+    forward().then(
+      (upstream) => {
+        upstream.on("error", () => client.destroy());
+        client.on("close", () => upstream.destroy());
+        client.pipe(upstream).pipe(client);
+      },
+      () => client.destroy(),
+    );
+  });
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      resolve({ server, port: typeof address === "object" && address ? address.port : 0 });
+    });
+  });
+}

@@ -1,0 +1,80 @@
+/**
+ * `gwctl auth check -f <config>`: tries every login that a configuration asks for, leg by leg, against the real
+ * provider, without a running gateway. The one command that shares code with the gateway, loaded when it is called.
+ */
+import { readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import type { LoginLeg, LoginPolicy } from "../../identity/login/login-leg.ts";
+import { openFetcher } from "../../lib/http/fetch.ts";
+import { CliError } from "../terminal/cli-error.ts";
+import { printable, type Terminal } from "../terminal/terminal.ts";
+
+export interface AuthCheckFlags {
+  readonly file: readonly string[];
+  readonly tokenFile?: string;
+}
+
+const KIND = "mcpAuthentication";
+
+export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Promise<void> {
+  const [{ loadConfig, readSources }, { checkLogin }] = await Promise.all([
+    import("../../config/load/load.ts"),
+    import("../../identity/login/login-check.ts"),
+  ]);
+  const token = flags.tokenFile === undefined ? undefined : readToken(flags.tokenFile, terminal);
+  const loaded = loadConfig(
+    sourcesOf(() => readSources(flags.file, terminal.readStdin)),
+    terminal.environment,
+  );
+  if (!loaded.ok) throw new CliError(loaded.problems.map((problem) => problem.toLine()).join("\n"));
+  const { gateways, routes } = loaded.config;
+  const logins = [...gateways, ...routes].flatMap(({ policies }) => policies.filter(({ kind }) => kind === KIND));
+  if (logins.length === 0)
+    throw new CliError(`no ${KIND} policy in ${flags.file.join(", ")}: there is no login to check`);
+
+  const fetcher = openFetcher(terminal.clock);
+  let failures = 0;
+  try {
+    for (const { owner, config, place } of logins) {
+      terminal.out(`${printable(owner)}\n`);
+      const folder = dirname(place.document.file);
+      const legs = checkLogin({
+        policy: config as LoginPolicy,
+        fetch: fetcher.fetch,
+        clock: terminal.clock,
+        readFile: (path) => readFileSync(resolve(folder, path), "utf8"),
+        token,
+      });
+      for await (const leg of legs) {
+        if (leg.ok === false) failures += 1;
+        terminal.out(lineOf(leg));
+      }
+    }
+  } finally {
+    fetcher.close();
+  }
+  if (failures > 0) throw new CliError(`${failures} of the login's legs failed`);
+}
+
+function lineOf({ leg, ok, message, mend }: LoginLeg): string {
+  const mark = ok === undefined ? "-" : ok ? "✓" : "✗";
+  const line = `  ${mark} ${leg.padEnd(14)} ${message}\n`;
+  return printable(mend === undefined ? line : `${line}    ${" ".repeat(14)} → ${mend}\n`);
+}
+
+/** A path that cannot be read is one line, like every other problem of a configuration. */
+function sourcesOf<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw new CliError((error as Error).message);
+  }
+}
+
+function readToken(path: string, terminal: Terminal): string {
+  try {
+    return (path === "-" ? terminal.readStdin() : readFileSync(path, "utf8")).trim();
+  } catch (error) {
+    throw new CliError(`cannot read the token file ${path}: ${(error as Error).message}`);
+  }
+}

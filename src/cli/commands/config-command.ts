@@ -1,0 +1,127 @@
+/**
+ * `gwctl proxy config`: the configuration of a running gateway, or a saved `/config_dump`, as YAML, JSON or a table.
+ */
+import { readFileSync, statSync } from "node:fs";
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { CliError, usageError } from "../terminal/cli-error.ts";
+import { table } from "../terminal/table.ts";
+import { printable, type Terminal } from "../terminal/terminal.ts";
+import { openTarget } from "./open-target.ts";
+
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
+
+export interface ConfigFlags extends TargetFlags {
+  readonly file?: string;
+  readonly output?: string;
+}
+
+/** The parts of a dump that gwctl reads; everything else is passed on. */
+export interface ConfigDump {
+  readonly listeners?: readonly { name: string; port: number; protocol: string; routes: readonly string[] }[];
+  readonly routes?: readonly {
+    name: string;
+    hostnames?: readonly string[];
+    matches?: readonly unknown[];
+    policies?: Readonly<Record<string, unknown>>;
+    backends?: readonly { name: string; weight: number }[];
+  }[];
+  readonly backends?: readonly { name: string; type: string; protocol: string; [key: string]: unknown }[];
+  readonly policies?: readonly PolicyEntry[];
+  readonly version?: unknown;
+  readonly [key: string]: unknown;
+}
+
+export interface PolicyEntry {
+  readonly kind: string;
+  readonly target?: Readonly<Record<string, string>>;
+  readonly policy?: unknown;
+  readonly [key: string]: unknown;
+}
+
+export async function configAll(name: string | undefined, flags: ConfigFlags, terminal: Terminal): Promise<void> {
+  const format = flags.output ?? "yaml";
+  if (format !== "yaml" && format !== "json") throw usageError(`output format "${format}" is not yaml or json`);
+  terminal.out(await rendered(await loadDump(name, flags, terminal), format));
+}
+
+export async function configTable(
+  part: "listeners" | "routes" | "backends",
+  name: string | undefined,
+  flags: ConfigFlags,
+  terminal: Terminal,
+): Promise<void> {
+  const format = flags.output ?? "short";
+  if (format !== "yaml" && format !== "json" && format !== "short")
+    throw usageError(`output format "${format}" is not short, yaml or json`);
+  const dump = await loadDump(name, flags, terminal);
+  if (format !== "short") terminal.out(await rendered(dump[part] ?? [], format));
+  else terminal.out(table(rowsOf(part, dump)));
+}
+
+export async function loadDump(name: string | undefined, flags: ConfigFlags, terminal: Terminal): Promise<ConfigDump> {
+  if (flags.file === undefined) {
+    const { admin } = await openTarget(name, flags, terminal);
+    try {
+      return await admin.json<ConfigDump>(ADMIN_PATHS.configDump, "routes");
+    } finally {
+      admin.close();
+    }
+  }
+  if (name !== undefined || flags.local) throw usageError("--file reads a saved dump: it takes no target");
+  return readDump(flags.file, terminal);
+}
+
+function readDump(path: string, terminal: Terminal): ConfigDump {
+  let value: unknown;
+  try {
+    if (path !== "-" && statSync(path).size > MAX_FILE_BYTES) throw new CliError("larger than 64 MiB");
+    value = JSON.parse(path === "-" ? terminal.readStdin() : readFileSync(path, "utf8"));
+  } catch (error) {
+    const reason = error instanceof SyntaxError ? `not JSON (${error.message})` : (error as Error).message;
+    throw new CliError(`failed to read config dump file ${path}: ${printable(reason)}`);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new CliError(`${path} is not a config dump: save one with \`curl <admin address>/config_dump\``);
+  return value as ConfigDump;
+}
+
+async function rendered(value: unknown, format: "yaml" | "json"): Promise<string> {
+  if (format === "json") return printable(`${JSON.stringify(value, null, 2)}\n`);
+  const { yamlText } = await import("../terminal/yaml-text.ts");
+  return printable(yamlText(value));
+}
+
+function rowsOf(part: "listeners" | "routes" | "backends", dump: ConfigDump): string[][] {
+  if (part === "listeners")
+    return [
+      ["NAME", "PORT", "PROTOCOL", "ROUTES"],
+      ...(dump.listeners ?? []).map((one) => [one.name, String(one.port), one.protocol, one.routes.join(", ")]),
+    ];
+  if (part === "routes")
+    return [
+      ["NAME", "HOSTNAMES", "MATCHES", "POLICIES", "BACKENDS"],
+      ...(dump.routes ?? []).map((one) => [
+        one.name,
+        one.hostnames?.join(", ") || "*",
+        (one.matches ?? []).map(matchText).join(", "),
+        Object.keys(one.policies ?? {}).join(", ") || "-",
+        (one.backends ?? []).map(({ name }) => name).join(", ") || "-",
+      ]),
+    ];
+  return [
+    ["NAME", "TYPE", "PROTOCOL", "TARGET"],
+    ...(dump.backends ?? []).map(({ name, type, protocol, policies: _policies, connections: _open, ...rest }) => [
+      name,
+      type,
+      protocol,
+      typeof rest.host === "string" ? rest.host : JSON.stringify(rest),
+    ]),
+  ];
+}
+
+function matchText(match: unknown): string {
+  const { path, method } = match as { path?: { exact?: string; pathPrefix?: string; regex?: string }; method?: string };
+  const where = path?.exact ?? (path?.pathPrefix === undefined ? `~${path?.regex ?? ""}` : `${path.pathPrefix}*`);
+  return method === undefined ? where : `${method} ${where}`;
+}

@@ -1,0 +1,189 @@
+/**
+ * The curl arguments of inject mode (spec 4.4). curl runs without a shell, connected to the gateway's listener
+ * whatever the URL says; so only arguments that shape the request are taken, and those that would send it elsewhere,
+ * write files, read a configuration or start a second request are refused.
+ */
+import { usageError } from "../terminal/cli-error.ts";
+
+/** Options of curl that shape a request, and whether they take a value. */
+const LONG: Readonly<Record<string, boolean>> = {
+  "--request": true,
+  "--header": true,
+  "--data": true,
+  "--data-ascii": true,
+  "--data-raw": true,
+  "--data-binary": true,
+  "--data-urlencode": true,
+  "--json": true,
+  "--form": true,
+  "--form-string": true,
+  "--upload-file": true,
+  "--user": true,
+  "--oauth2-bearer": true,
+  "--user-agent": true,
+  "--referer": true,
+  "--cookie": true,
+  "--range": true,
+  "--url-query": true,
+  "--request-target": true,
+  "--max-time": true,
+  "--connect-timeout": true,
+  "--expect100-timeout": true,
+  "--limit-rate": true,
+  "--cacert": true,
+  "--cert": true,
+  "--key": true,
+  "--get": false,
+  "--head": false,
+  "--include": false,
+  "--silent": false,
+  "--show-error": false,
+  "--verbose": false,
+  "--insecure": false,
+  "--no-buffer": false,
+  "--fail": false,
+  "--compressed": false,
+  "--basic": false,
+  "--path-as-is": false,
+  "--raw": false,
+  "--http1.0": false,
+  "--http1.1": false,
+};
+const SHORT: Readonly<Record<string, string>> = {
+  X: "--request",
+  H: "--header",
+  d: "--data",
+  F: "--form",
+  T: "--upload-file",
+  u: "--user",
+  A: "--user-agent",
+  e: "--referer",
+  b: "--cookie",
+  r: "--range",
+  m: "--max-time",
+  E: "--cert",
+  G: "--get",
+  I: "--head",
+  i: "--include",
+  s: "--silent",
+  S: "--show-error",
+  v: "--verbose",
+  k: "--insecure",
+  N: "--no-buffer",
+  f: "--fail",
+  "0": "--http1.0",
+};
+
+export interface InjectedRequest {
+  /** As given: curl itself decides what a path like `/a/../b` becomes. */
+  readonly url: string;
+  /** As given, options and values, without the URL. */
+  readonly args: readonly string[];
+  /** The `x-request-id` that the user chose. */
+  readonly requestId: string | undefined;
+}
+
+export function parseCurlArguments(given: readonly string[]): InjectedRequest {
+  const urls: string[] = [];
+  const args: string[] = [];
+  let requestId: string | undefined;
+
+  const take = (name: string, value: string | undefined): void => {
+    const id = name === "--header" ? /^x-request-id:\s*(\S+)\s*$/i.exec(value ?? "")?.[1] : undefined;
+    requestId = id ?? requestId;
+  };
+  for (let i = 0; i < given.length; i++) {
+    const word = given[i] as string;
+    if (!word.startsWith("-") || word === "-") {
+      urls.push(word);
+      continue;
+    }
+    args.push(word);
+    const option = word.startsWith("--") ? longOption(word) : shortOptions(word);
+    if (option.needsValue) {
+      i += 1;
+      const value = given[i];
+      if (value === undefined) throw usageError(`curl option ${word} needs a value`);
+      args.push(value);
+      take(option.name, value);
+    } else take(option.name, option.attached);
+  }
+  return { url: onlyUrl(urls), args, requestId };
+}
+
+interface ReadOption {
+  readonly name: string;
+  readonly needsValue: boolean;
+  readonly attached: string | undefined;
+}
+
+function longOption(word: string): ReadOption {
+  const takesValue = LONG[word];
+  if (takesValue === undefined) throw refused(word);
+  return { name: word, needsValue: takesValue, attached: undefined };
+}
+
+/** `-sSXPOST`: flags, then perhaps one option with its value attached. */
+function shortOptions(word: string): ReadOption {
+  for (let i = 1; i < word.length; i++) {
+    const name = SHORT[word[i] as string];
+    if (name === undefined) throw refused(`-${word[i]}`);
+    if (!LONG[name]) continue;
+    const attached = word.slice(i + 1);
+    return attached === "" ? { name, needsValue: true, attached: undefined } : { name, needsValue: false, attached };
+  }
+  return { name: word, needsValue: false, attached: undefined };
+}
+
+function onlyUrl(urls: readonly string[]): string {
+  if (urls.length !== 1)
+    throw usageError(
+      urls.length === 0
+        ? "after -- comes a URL, for example -- http://example.test/mcp -X POST"
+        : `one request can be traced at a time; found ${urls.length} URLs: ${urls.join(" ")}`,
+    );
+  const text = urls[0] as string;
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || (url.protocol !== "http:" && url.protocol !== "https:"))
+    throw usageError(`${text} is not an http:// or https:// URL`);
+  return text;
+}
+
+function refused(option: string): Error {
+  return usageError(
+    `curl option ${option} is not taken here: use those that shape the request (method, headers, body, user, cookies)`,
+  );
+}
+
+export interface CurlCall {
+  readonly url: string;
+  readonly args: readonly string[];
+  readonly port: number;
+  readonly requestId: string;
+  /** Whether the user named the id himself. */
+  readonly hasRequestId: boolean;
+}
+
+/** The whole command line: no configuration file, no proxy, no name looked up, the answer's body thrown away. */
+export function curlCommand({ url, args, port, requestId, hasRequestId }: CurlCall): string[] {
+  return [
+    // Must stand first: ~/.curlrc could add anything.
+    "--disable",
+    "--silent",
+    "--show-error",
+    "--noproxy",
+    "*",
+    "--proto",
+    "=http,https",
+    // Every host and port of the URL leads to the listener; its host stays in the Host header (spec 4.4).
+    "--connect-to",
+    `::127.0.0.1:${port}`,
+    "--output",
+    "/dev/null",
+    "--globoff",
+    ...(hasRequestId ? [] : ["--header", `x-request-id: ${requestId}`]),
+    ...args,
+    "--url",
+    url,
+  ];
+}

@@ -1,0 +1,24 @@
+/**
+ * Opens what a command talks to. What a cluster needs is loaded only for a target in one.
+ */
+import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
+import { createAdminClient } from "../instance/admin-client.ts";
+import { portOf, type Target, type TargetFlags } from "../instance/target.ts";
+import { usageError } from "../terminal/cli-error.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+
+export async function openTarget(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<Target> {
+  const adminPort = portOf("--admin-port", flags.adminPort ?? String(DEFAULT_ADMIN_PORT));
+  if (name !== undefined) {
+    if (flags.local) throw usageError("--local does not go with a target; leave out one of them");
+    if (flags.adminSocket !== undefined) throw usageError("--admin-socket does not go with a target in a cluster");
+    const { openClusterTarget } = await import("../cluster/cluster-target.ts");
+    return openClusterTarget(name, adminPort, flags, terminal);
+  }
+  const admin = createAdminClient(
+    flags.adminSocket === undefined
+      ? { display: `127.0.0.1:${adminPort}`, port: adminPort }
+      : { display: `unix:${flags.adminSocket}`, socketPath: flags.adminSocket },
+  );
+  return { admin, listenerPort: (port) => Promise.resolve(port) };
+}

@@ -1,0 +1,87 @@
+/**
+ * `gwctl proxy profile cpu|heap` (spec 4.4): writes a profile for `go tool pprof`.
+ */
+import { accessSync, constants, statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { createFile, replaceFile } from "../../lib/text/replace-file.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { CliError, usageError } from "../terminal/cli-error.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { openTarget } from "./open-target.ts";
+
+export const DEFAULT_SECONDS = 30;
+const MAX_SECONDS = 300;
+/** What encoding and sending may take beyond the profile itself. */
+const SLACK_MS = 15_000;
+/** How every profile begins. */
+const GZIP = Buffer.of(0x1f, 0x8b);
+
+export interface ProfileFlags extends TargetFlags {
+  readonly seconds?: string;
+  readonly output?: string;
+}
+
+export async function profile(
+  kind: "cpu" | "heap",
+  name: string | undefined,
+  flags: ProfileFlags,
+  terminal: Terminal,
+): Promise<void> {
+  const seconds = secondsOf(flags.seconds);
+  checkPlace(flags.output);
+  const { admin } = await openTarget(name, flags, terminal);
+  const path = kind === "cpu" ? `${ADMIN_PATHS.cpuProfile}?seconds=${seconds}` : ADMIN_PATHS.heapProfile;
+  const timeoutMs = (kind === "cpu" ? seconds * 1000 : 0) + SLACK_MS;
+  try {
+    if (kind === "cpu") terminal.err(`profiling ${admin.display} for ${seconds} s\n`);
+    const { body } = await admin.get(path, { timeoutMs, what: `${kind} profile` });
+    if (body.length === 0) throw new CliError(`${kind} profile: the gateway sent nothing; its log says why`);
+    if (!body.subarray(0, 2).equals(GZIP))
+      throw new CliError(`${admin.display} sent something that is no profile: is that a gateway's admin interface?`);
+    const file = flags.output ?? `gwctl-${kind}-${timestamp(terminal.clock.now())}.pb.gz`;
+    write(file, body, flags.output !== undefined);
+    terminal.out(`Wrote ${kind} profile to ${file}\n`);
+    terminal.err(`look at it with: go tool pprof -http=: ${file}\n`);
+  } finally {
+    admin.close();
+  }
+}
+
+function secondsOf(text: string | undefined): number {
+  if (text === undefined) return DEFAULT_SECONDS;
+  const seconds = /^\d{1,4}$/.test(text) ? Number(text) : 0;
+  if (seconds < 1 || seconds > MAX_SECONDS)
+    throw usageError(`invalid --seconds ${text}; must be between 1 and ${MAX_SECONDS}`);
+  return seconds;
+}
+
+/** Before half a minute is spent: a profile that cannot be written is lost. */
+function checkPlace(named: string | undefined): void {
+  const file = named ?? ".";
+  try {
+    const found = statSync(file, { throwIfNoEntry: false });
+    if (named !== undefined && found?.isDirectory()) throw new Error("it is a folder");
+    accessSync(found ? file : dirname(resolve(file)), constants.W_OK);
+  } catch (error) {
+    throw new CliError(`cannot write ${file}: ${(error as Error).message}`);
+  }
+}
+
+function write(file: string, body: Buffer, wasNamed: boolean): void {
+  try {
+    // A name that we made up must not hit somebody's file; one that the user gave is his to overwrite.
+    if (wasNamed) replaceFile(file, body);
+    else createFile(file, body);
+  } catch (error) {
+    throw new CliError(`cannot write ${file}: ${(error as Error).message}`);
+  }
+}
+
+/** `YYYYMMDD-HHMMSS` in local time, as the user's clock shows it. */
+function timestamp(now: number): string {
+  const date = new Date(now);
+  const two = (value: number): string => String(value).padStart(2, "0");
+  const day = `${date.getFullYear()}${two(date.getMonth() + 1)}${two(date.getDate())}`;
+  return `${day}-${two(date.getHours())}${two(date.getMinutes())}${two(date.getSeconds())}`;
+}

@@ -1,0 +1,185 @@
+/**
+ * Talks to one gateway's admin interface: over loopback, a unix socket, or a connection that somebody else opened
+ * (a port-forward). Every failure becomes one line that says what to do.
+ */
+import { type ClientRequest, type IncomingMessage, request } from "node:http";
+import type { Duplex } from "node:stream";
+import { CliError } from "../terminal/cli-error.ts";
+import { printable } from "../terminal/terminal.ts";
+
+/** A dump of 5,000 routes is a few megabytes. */
+const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
+
+export interface AdminAddress {
+  /** For messages: `127.0.0.1:15000`. */
+  readonly display: string;
+  readonly port?: number;
+  readonly socketPath?: string;
+  connect?(): Promise<Duplex>;
+  /** Frees what reaching it needed. */
+  close?(): void;
+}
+
+export interface AdminAnswer {
+  readonly status: number;
+  readonly body: Buffer;
+}
+
+export interface AdminClient {
+  readonly display: string;
+  /** Rejects unless the status is 2xx. */
+  get(path: string, options?: CallOptions): Promise<AdminAnswer>;
+  post(path: string, options?: CallOptions): Promise<AdminAnswer>;
+  /** `field` is one that the answer of a gateway has: whatever else answers there is not taken for one. */
+  json<T>(path: string, field: keyof T & string): Promise<T>;
+  stream(path: string, onChunk: (chunk: Buffer) => void): Promise<AdminStream>;
+  close(): void;
+}
+
+export interface AdminStream {
+  /** Whether the gateway ended it in order. Rejects with what `onChunk` threw. */
+  readonly ended: Promise<boolean>;
+  stop(): void;
+}
+
+export interface CallOptions {
+  readonly body?: string;
+  readonly timeoutMs?: number;
+  /** Named in a failure: `cpu profile`. */
+  readonly what?: string;
+}
+
+const TIMEOUT_MS = 15_000;
+const IS_IT_A_GATEWAY = "is that a gateway's admin interface? (-p <port>, --admin-socket <path>)";
+/** How the admin interface itself says that something is not there. */
+const OWN_NOT_FOUND = /^(?:not found; the list of endpoints|no request )/;
+
+export function createAdminClient(address: AdminAddress): AdminClient {
+  async function open(method: string, path: string, options: CallOptions): Promise<IncomingMessage> {
+    const connection = await address.connect?.();
+    return new Promise((resolve, reject) => {
+      const call: ClientRequest = request({
+        method,
+        path,
+        // The name that the admin interface accepts whatever way leads to it.
+        headers: {
+          host: "localhost",
+          connection: "close",
+          ...(options.body ? { "content-type": "application/json" } : {}),
+        },
+        timeout: options.timeoutMs ?? TIMEOUT_MS,
+        ...(connection
+          ? { createConnection: () => connection }
+          : address.socketPath === undefined
+            ? { host: "127.0.0.1", port: address.port }
+            : { socketPath: address.socketPath }),
+      });
+      call.on("response", resolve);
+      call.on("timeout", () =>
+        call.destroy(new CliError(`${address.display} did not answer in time: ${IS_IT_A_GATEWAY}`)),
+      );
+      call.on("error", (error: NodeJS.ErrnoException) => reject(explain(error, address)));
+      call.end(options.body);
+    });
+  }
+
+  async function call(method: string, path: string, options: CallOptions = {}): Promise<AdminAnswer> {
+    const response = await open(method, path, options);
+    const body = await readWhole(response);
+    const status = response.statusCode ?? 0;
+    if (status < 200 || status > 299) throw refused(options.what ?? path, response, body);
+    return { status, body };
+  }
+
+  const notOurs = (path: string): CliError =>
+    new CliError(`${address.display} answers ${path.split("?", 1)[0]} with something else: ${IS_IT_A_GATEWAY}`);
+
+  return {
+    display: address.display,
+    get: (path, options) => call("GET", path, options),
+    post: (path, options) => call("POST", path, options),
+    async json<T>(path: string, field: keyof T & string) {
+      const { body } = await call("GET", path);
+      let value: unknown;
+      try {
+        value = JSON.parse(body.toString());
+      } catch {
+        throw notOurs(path);
+      }
+      if (typeof value !== "object" || value === null || !(field in value)) throw notOurs(path);
+      return value as T;
+    },
+    async stream(path, onChunk) {
+      const response = await open("GET", path, {});
+      if (response.statusCode !== 200)
+        throw refused(path.split("?", 1)[0] ?? path, response, await readWhole(response));
+      if (!response.headers["content-type"]?.startsWith("text/event-stream")) {
+        response.destroy();
+        throw notOurs(path);
+      }
+      return follow(response, onChunk);
+    },
+    close: () => address.close?.(),
+  };
+}
+
+function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): AdminStream {
+  let failure: unknown;
+  response.on("data", (chunk: Buffer) => {
+    try {
+      if (failure === undefined) onChunk(chunk);
+    } catch (error) {
+      failure = error;
+      response.destroy();
+    }
+  });
+  response.on("error", () => undefined);
+  const ended = new Promise<boolean>((resolve, reject) => {
+    response.once("close", () => (failure === undefined ? resolve(response.complete) : reject(failure)));
+  });
+  return { ended, stop: () => void response.destroy() };
+}
+
+function refused(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
+  const said = printable(body.toString().trim().split("\n", 1)[0] ?? "").slice(0, 300);
+  const isElsewhere = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(said));
+  return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isElsewhere ? IS_IT_A_GATEWAY : said}`);
+}
+
+function readWhole(response: IncomingMessage): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    response.on("data", (chunk: Buffer) => {
+      bytes += chunk.length;
+      chunks.push(chunk);
+      if (bytes > MAX_ANSWER_BYTES) response.destroy(new CliError("the answer is larger than 64 MiB"));
+    });
+    response.on("end", () => resolve(Buffer.concat(chunks)));
+    response.on("error", reject);
+    response.on("aborted", () =>
+      reject(new CliError("the gateway closed the connection before its answer was complete")),
+    );
+  });
+}
+
+function explain(error: NodeJS.ErrnoException, { display }: AdminAddress): Error {
+  if (error instanceof CliError) return error;
+  switch (error.code) {
+    case "ECONNREFUSED":
+    case "ENOENT":
+      return new CliError(
+        `no gateway answers at ${display}: is it running? If its config.adminAddr was moved, use -p <port> or --admin-socket <path>`,
+      );
+    case "EACCES":
+      return new CliError(`${display} belongs to another user: run gwctl as the user that runs the gateway`);
+    case "ECONNRESET":
+      return new CliError(`${display} closed the connection: ${IS_IT_A_GATEWAY}`);
+    default:
+      return new CliError(
+        error.code?.startsWith("HPE_")
+          ? `${display} does not speak HTTP: ${IS_IT_A_GATEWAY}`
+          : `${display}: ${error.message}`,
+      );
+  }
+}

@@ -1,0 +1,40 @@
+/**
+ * Which gateway a command talks to: the one on this machine (`--local`, also when nothing is said), on another port
+ * or socket, or one in a cluster (`gateway/<name>`). The flags are the same for every command.
+ */
+import type { Command } from "commander";
+import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
+import { usageError } from "../terminal/cli-error.ts";
+import type { AdminClient } from "./admin-client.ts";
+
+export interface TargetFlags {
+  readonly local?: boolean;
+  readonly adminPort?: string;
+  readonly adminSocket?: string;
+  readonly namespace?: string;
+  readonly kubeconfig?: string;
+  readonly context?: string;
+}
+
+/** A gateway that can be asked, and a way to reach its listeners. */
+export interface Target {
+  readonly admin: AdminClient;
+  /** A port on 127.0.0.1 that leads to this port of the gateway. */
+  listenerPort(port: number): Promise<number>;
+}
+
+export function withTarget(command: Command): Command {
+  return command
+    .option("--local", "the gateway on this machine (also the default)")
+    .option("-p, --admin-port <port>", `admin port of the gateway (default ${DEFAULT_ADMIN_PORT})`)
+    .option("--admin-socket <path>", "unix socket of the admin interface (config.adminAddr: unix:<path>)")
+    .option("-n, --namespace <name>", "namespace of a target in a cluster")
+    .option("-k, --kubeconfig <file>", "kubeconfig for a target in a cluster")
+    .option("--context <name>", "context of the kubeconfig");
+}
+
+export function portOf(flag: string, text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (port < 1 || port > 65535) throw usageError(`invalid ${flag} ${text}: a port is a number from 1 to 65535`);
+  return port;
+}

@@ -1,0 +1,119 @@
+/**
+ * What the detail pane shows of one event: the event itself with bodies decoded, the snapshot at that moment, or
+ * what changed since the snapshot before. Pure: events in, lines out.
+ */
+import type { JsonObject, TraceEvent } from "../../trace/events.ts";
+import { printable } from "../terminal/terminal.ts";
+
+export interface DetailLine {
+  readonly text: string;
+  readonly change?: "added" | "removed";
+}
+
+export type Format = "yaml" | "json";
+
+export function eventLines(event: TraceEvent, format: Format): DetailLine[] {
+  const { message } = event;
+  if (message.type !== "bodySnapshot") return lines(shown(event, format));
+  const { body, ...rest } = message;
+  return [
+    ...lines(shown({ ...event, message: rest }, format)),
+    { text: "" },
+    ...lines(decodeBody(Buffer.from(body, "base64"))),
+  ];
+}
+
+/** The snapshot that this event is, or the last one before it. */
+export function snapshotLines(events: readonly TraceEvent[], index: number, format: Format): DetailLine[] {
+  const found = snapshotAt(events, index);
+  return found ? lines(shown(found.state, format)) : [{ text: "no snapshot yet" }];
+}
+
+/** What this snapshot has that the one before, of the same side, had not. */
+export function diffLines(events: readonly TraceEvent[], index: number): DetailLine[] {
+  const current = snapshotAt(events, index);
+  if (!current) return [{ text: "no snapshot yet" }];
+  const before = snapshotAt(events, current.index - 1, current.type);
+  if (!before) return [{ text: `the first ${current.type === "requestSnapshot" ? "request" : "response"} snapshot` }];
+  const old = flatten(before.state);
+  const now = flatten(current.state);
+  const changed = [...new Set([...old.keys(), ...now.keys()])].flatMap((path): DetailLine[] => {
+    const was = old.get(path);
+    const is = now.get(path);
+    if (was === is) return [];
+    return [
+      ...(was === undefined ? [] : [{ text: `- ${path}: ${was}`, change: "removed" as const }]),
+      ...(is === undefined ? [] : [{ text: `+ ${path}: ${is}`, change: "added" as const }]),
+    ];
+  });
+  const title = `${before.stage} → ${current.stage}`;
+  return [{ text: title }, ...(changed.length === 0 ? [{ text: "nothing changed" }] : changed)];
+}
+
+interface Snapshot {
+  readonly index: number;
+  readonly type: "requestSnapshot" | "responseSnapshot";
+  readonly stage: string;
+  readonly state: JsonObject;
+}
+
+function snapshotAt(events: readonly TraceEvent[], index: number, type?: Snapshot["type"]): Snapshot | undefined {
+  for (let i = Math.min(index, events.length - 1); i >= 0; i--) {
+    const { message } = events[i] as TraceEvent;
+    if (message.type !== "requestSnapshot" && message.type !== "responseSnapshot") continue;
+    if (type !== undefined && message.type !== type) continue;
+    return { index: i, type: message.type, stage: message.stage, state: message.requestState };
+  }
+  return undefined;
+}
+
+/** `request.headers.x-id` → its value as JSON. Times differ in every snapshot and say nothing here. */
+function flatten(value: unknown, path = "", found = new Map<string, string>()): Map<string, string> {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    for (const [key, item] of Object.entries(value)) {
+      if (!key.endsWith("Duration")) flatten(item, path === "" ? key : `${path}.${key}`, found);
+    }
+  } else found.set(printable(path), oneLine(JSON.stringify(value) ?? ""));
+  return found;
+}
+
+/** JSON is indented, text is shown, everything else is counted. */
+export function decodeBody(bytes: Buffer): string {
+  const text = bytes.toString("utf8");
+  if (text.includes("\ufffd") && bytes.indexOf("\ufffd") < 0) return `(${bytes.length} bytes that are not text)`;
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function shown(value: unknown, format: Format): string {
+  return format === "json" ? JSON.stringify(value, null, 2) : yamlish(value, "").replace(/^\n/, "");
+}
+
+/** Enough of YAML to be read by people: nothing parses it again. */
+function yamlish(value: unknown, indent: string): string {
+  if (Array.isArray(value) && value.length > 0)
+    return value.map((item) => `\n${indent}- ${yamlish(item, `${indent}  `).trimStart()}`).join("");
+  if (typeof value === "object" && value !== null && !Array.isArray(value) && Object.keys(value).length > 0)
+    return Object.entries(value)
+      .map(([key, item]) => {
+        const text = yamlish(item, `${indent}  `);
+        return `\n${indent}${oneLine(key)}:${text.startsWith("\n") ? text : ` ${text}`}`;
+      })
+      .join("");
+  if (typeof value === "string" && /^[^\s"'#:{}[\],&*!|>%@`-][^\n#]*$/.test(value) && !value.includes(": "))
+    return value;
+  return oneLine(JSON.stringify(value) ?? "");
+}
+
+function oneLine(text: string): string {
+  return printable(text.replaceAll("\n", "\\n"));
+}
+
+function lines(text: string): DetailLine[] {
+  return printable(text)
+    .split("\n")
+    .map((line) => ({ text: line.replaceAll("\t", "  ") }));
+}

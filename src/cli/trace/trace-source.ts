@@ -1,0 +1,81 @@
+/**
+ * Where events come from: a gateway's `/debug/trace` stream, or a saved trace (JSON lines, or the stream's own text).
+ * Both are the same lines to whoever shows them.
+ */
+
+import { readFileSync, statSync } from "node:fs";
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { safeJson } from "../../lib/text/safe-json.ts";
+import type { TraceEvent } from "../../trace/events.ts";
+import type { AdminClient, AdminStream } from "../instance/admin-client.ts";
+import { CliError } from "../terminal/cli-error.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+
+const MAX_FILE_BYTES = 64 * 1024 * 1024;
+const DATA = "data:";
+
+export interface TraceListener {
+  /** The gateway waits for a request now. */
+  armed(): void;
+  event(event: TraceEvent): void;
+  /** The gateway could not send everything, because this end was slow. */
+  dropped(note: string): void;
+}
+
+export async function openTrace(
+  admin: AdminClient,
+  options: { readonly expression?: string; readonly count?: number },
+  listener: TraceListener,
+): Promise<AdminStream> {
+  const query = new URLSearchParams();
+  if (options.expression !== undefined) query.set("expression", options.expression);
+  if (options.count !== undefined) query.set("count", String(options.count));
+  const path = query.size === 0 ? ADMIN_PATHS.trace : `${ADMIN_PATHS.trace}?${query}`;
+  const decoder = new TextDecoder();
+  let rest = "";
+  return admin.stream(path, (chunk) => {
+    const parts = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+    rest = parts.pop() ?? "";
+    for (const line of parts) {
+      if (line.startsWith(": armed")) listener.armed();
+      else if (line.startsWith(": dropped")) listener.dropped(line.slice(2));
+      else if (line.startsWith(DATA)) listener.event(parseEvent(line.slice(DATA.length)));
+    }
+  });
+}
+
+export function readTraceFile(path: string, terminal: Terminal): TraceEvent[] {
+  let text: string;
+  try {
+    if (path !== "-" && statSync(path).size > MAX_FILE_BYTES) throw new CliError(`${path} is larger than 64 MiB`);
+    text = path === "-" ? terminal.readStdin() : readFileSync(path, "utf8");
+  } catch (error) {
+    if (error instanceof CliError) throw error;
+    throw new CliError(`cannot read ${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
+  }
+  const events = text
+    .split("\n")
+    .map((line) => (line.startsWith(DATA) ? line.slice(DATA.length) : line).trim())
+    .filter((line) => line !== "" && !line.startsWith(":"))
+    .map(parseEvent);
+  if (events.length === 0) throw new CliError(`${path} has no trace events: save one with \`gwctl proxy trace --raw\``);
+  return events;
+}
+
+function parseEvent(text: string): TraceEvent {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new CliError(`not a trace event: ${text.trim().slice(0, 60)}`);
+  }
+  const { message, eventEnd } = (value ?? {}) as { message?: { type?: unknown }; eventEnd?: unknown };
+  if (typeof message?.type !== "string" || typeof eventEnd !== "number")
+    throw new CliError(`not a trace event: ${text.trim().slice(0, 60)}`);
+  return value as TraceEvent;
+}
+
+/** JSON as one line in which no character can move a terminal's cursor. */
+export function rawLine(event: TraceEvent): string {
+  return `${safeJson(event)}\n`;
+}

@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { TraceEvent } from "../../trace/events.ts";
+import { createTraceStore } from "./trace-store.ts";
+
+const event: TraceEvent = { eventStart: null, eventEnd: 1, severity: "info", message: { type: "requestStarted" } };
+
+test("the state stays the same object until something changes", () => {
+  const store = createTraceStore();
+  const before = store.state();
+  assert.equal(store.state(), before);
+  store.add(event);
+  assert.notEqual(store.state(), before);
+  assert.deepEqual(before.events, []);
+  assert.deepEqual(store.state(), { events: [event], status: "1 event", isComplete: false });
+});
+
+test("many events at once are told once", async () => {
+  const store = createTraceStore();
+  let told = 0;
+  const leave = store.subscribe(() => {
+    told += 1;
+  });
+  for (let i = 0; i < 1000; i++) store.add(event);
+  store.complete();
+  await Promise.resolve();
+  assert.equal(told, 1);
+  assert.equal(store.state().status, "1000 events, complete");
+  leave();
+  store.status("later\nand more");
+  await Promise.resolve();
+  assert.equal(told, 1);
+  assert.equal(store.state().status, "later");
+});

@@ -1,0 +1,113 @@
+/**
+ * Joins resource documents (GatewayPolicy, Gateway, HTTPRoute) to the standalone configuration. A bad document
+ * becomes a status and a warning and never stops the start; an invalid security part closes its targets.
+ */
+import type { z } from "zod";
+import type { ConfigError } from "../../core/errors.ts";
+import { policies } from "../../policies/index.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import type { NormalConfig, NormalGateway, NormalRoute } from "../load/normal-config.ts";
+import { normalRoute } from "../load/normal-route.ts";
+import { DEFAULT_NAMESPACE, type PolicyResource } from "../resources/documents.ts";
+import { translateResources } from "../resources/translate.ts";
+import { routeSchema } from "../schema/schema.ts";
+import { pathText, type SourceDocument } from "../text/yaml-source.ts";
+import type { ResourceFailure } from "./compile.ts";
+
+export interface AttachedResources {
+  readonly resources: readonly PolicyResource[];
+  /** To log; none of them stops the load. */
+  readonly problems: readonly ConfigError[];
+}
+
+export function attachResources(
+  config: NormalConfig,
+  documents: readonly SourceDocument[],
+  nowMs: number,
+  previous: readonly PolicyResource[] | undefined,
+  redaction: Redaction,
+): AttachedResources {
+  if (documents.length === 0) return { resources: [], problems: [] };
+  const result = translateResources({
+    documents,
+    standalone: {
+      gateways: config.gateways.map(({ name, port, policies: placed }) => ({
+        name,
+        port,
+        policyKinds: placed.map(({ kind }) => kind),
+      })),
+      routes: config.routes.map(({ name, gateways, policies: placed }) => ({
+        name,
+        gateways,
+        policyKinds: placed.map(({ kind }) => kind),
+      })),
+      services: config.services,
+    },
+    policies,
+    routeSchema,
+    redaction,
+    nowMs,
+    ...(previous ? { previous } : {}),
+  });
+
+  for (const { name, port, protocol, tls, document, path } of result.gateways) {
+    config.gateways.push({ name, port, address: undefined, protocol, tls, policies: [], place: { document, path } });
+  }
+  for (const { route, closed, document, path } of result.routes) {
+    // Translated routes were held against the schema; parsing again fills in its defaults.
+    const parsed: z.output<typeof routeSchema> = routeSchema.parse(route);
+    const normal = normalRoute(route.name, route.gateways, parsed, { document, path });
+    config.routes.push(closed === undefined ? normal : { ...normal, closed });
+  }
+  for (const { target, kind, config: value, written, owner, document, path } of result.attachments) {
+    targetOf(config, target)?.policies.push({
+      kind,
+      config: value,
+      written,
+      owner,
+      isResource: true,
+      place: { document, path },
+    });
+  }
+  for (const { target, reason } of result.closures) {
+    const found = targetOf(config, target);
+    if (found) found.closed = reason;
+  }
+  return { resources: result.policies, problems: result.problems };
+}
+
+/** A policy that looked right and could not be compiled is no longer accepted; its message says why. */
+export function withFailures(
+  resources: readonly PolicyResource[],
+  failures: readonly ResourceFailure[],
+): PolicyResource[] {
+  return resources.map((resource) => {
+    const own = failures.filter(({ policy }) => isFrom(policy.place.document, resource));
+    if (own.length === 0) return resource;
+    const message = own.map(({ policy, message: reason }) => `${pathText(policy.place.path)}: ${reason}`).join("\n");
+    const ancestors = resource.status.ancestors.map((ancestor) => ({
+      ...ancestor,
+      conditions: ancestor.conditions.map((condition) => ({
+        ...condition,
+        status: "False" as const,
+        reason: "Invalid",
+        message,
+      })),
+    }));
+    return { ...resource, status: { ancestors } };
+  });
+}
+
+function isFrom(document: SourceDocument, { metadata }: PolicyResource): boolean {
+  const found = (document.value as { metadata?: { name?: unknown; namespace?: unknown } }).metadata;
+  return found?.name === metadata.name && (found.namespace ?? DEFAULT_NAMESPACE) === metadata.namespace;
+}
+
+function targetOf(
+  config: NormalConfig,
+  { kind, name }: { kind: "gateway" | "route"; name: string },
+): NormalGateway | NormalRoute | undefined {
+  return kind === "gateway"
+    ? config.gateways.find((one) => one.name === name)
+    : config.routes.find((one) => one.name === name);
+}

@@ -1,0 +1,258 @@
+/**
+ * Config → Topology: compiles every policy and backend once, sorts their hooks into the lists that the pipeline
+ * walks, and hands the gateway's inheritable policies down to its routes. Errors keep their place in the file.
+ */
+import { dirname, resolve } from "node:path";
+import { backends } from "../../backends/index.ts";
+import { compileExpression } from "../../cel/expression.ts";
+import { unknownFields } from "../../cel/values/unknown-fields.ts";
+import type { BackendEnv } from "../../core/backend.ts";
+import { ConfigError } from "../../core/errors.ts";
+import type { CompileEnv, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
+import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
+import { hiddenSources, tracedExpression } from "../../core/traced-expression.ts";
+import { checkCertificates } from "../../lib/http/certificates.ts";
+import type { Fetch } from "../../lib/http/fetch.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Metrics } from "../../lib/log/metrics.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { Tasks } from "../../lib/process/tasks.ts";
+import type { Phase } from "../../trace/events.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import { fieldPlace } from "../load/field-place.ts";
+import type { NormalBackend, NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
+import type { Environment } from "../text/env.ts";
+import { pathText } from "../text/yaml-source.ts";
+import { scopeOf } from "./compiled-scope.ts";
+import { readConfigFile } from "./config-file.ts";
+import { claimExtraMatches } from "./extra-matches.ts";
+import type { Generation } from "./living.ts";
+import { definitionOf } from "./policy-definition.ts";
+import { shownPolicies } from "./shown-policies.ts";
+
+export interface CompileContext {
+  readonly clock: Clock;
+  readonly fetch: Fetch;
+  readonly logger: Logger;
+  readonly tasks: Tasks;
+  readonly metrics: Metrics;
+  readonly limits: LimitRegistry;
+  readonly redaction: Redaction;
+  readonly generation: Generation;
+  readonly environment: Environment;
+  /** What the composition root hands to backends inside the gateway (the web UI) beyond the general environment. */
+  readonly internals?: Readonly<Record<string, unknown>>;
+  /** A file that was read while compiling: the watcher looks at it too. */
+  fileRead(path: string): void;
+}
+
+/** A policy of a resource document that could not be compiled: a status and a warning, never a reason not to start. */
+export interface ResourceFailure {
+  readonly policy: PlacedPolicy;
+  readonly message: string;
+}
+
+export interface Compiled {
+  readonly topology: Topology;
+  readonly problems: readonly ConfigError[];
+  readonly failures: readonly ResourceFailure[];
+  readonly warnings: readonly string[];
+}
+
+export function compileConfig(config: NormalConfig, context: CompileContext): Compiled {
+  const compiler = createCompiler(context);
+  claimExtraMatches(config);
+  const listeners = config.gateways.map((gateway) => compiler.listener(gateway, config.routes));
+  const { problems, failures, warnings } = compiler;
+  return { topology: { listeners }, problems, failures, warnings };
+}
+
+function createCompiler(context: CompileContext) {
+  const problems: ConfigError[] = [];
+  const failures: ResourceFailure[] = [];
+  const warnings: string[] = [];
+  const complained = new Set<string>();
+
+  function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
+    const inherited = gateway.policies.filter((policy) => definitionOf(policy.kind).merge === "innermost");
+    const own = gateway.policies.filter((policy) => definitionOf(policy.kind).merge !== "innermost");
+    const scope = compileScope("gateway", own, [], gateway.closed);
+    return {
+      name: gateway.name,
+      address: gateway.address,
+      port: gateway.port,
+      protocol: gateway.protocol,
+      tls: gateway.tls && readTls(gateway),
+      writtenAt: (field) => fieldPlace(gateway.place, field),
+      policies: scope,
+      routes: routes
+        .filter((route) => route.gateways.includes(gateway.name))
+        .map((route) => compileRoute(route, inherited, own)),
+      unmatched: compileScope("route", inherited, [], undefined),
+    };
+  }
+
+  function compileRoute(
+    route: NormalRoute,
+    inherited: readonly PlacedPolicy[],
+    gatewayPolicies: readonly PlacedPolicy[],
+  ): Route {
+    const kinds = new Set(route.policies.map(({ kind }) => kind));
+    const placed = [...inherited.filter(({ kind }) => !kinds.has(kind)), ...route.policies];
+    const prefixes = route.matches.flatMap(({ path }) =>
+      "pathPrefix" in path ? [path.pathPrefix] : "exact" in path ? [path.exact] : [],
+    );
+    const scope = compileScope("route", placed, prefixes, route.closed);
+    const guards = {
+      trustedHosts: trustedHosts(route),
+      requiresCredential: [...placed, ...gatewayPolicies].some(
+        ({ kind, config }) => definitionOf(kind).requiresCredential?.(config) === true,
+      ),
+    };
+    const list = route.backends
+      .map((backend) => compileBackend(backend, guards, scope.settings, prefixes))
+      .filter((one) => one !== undefined);
+    return {
+      name: route.name,
+      hostnames: route.hostnames,
+      matches: route.matches,
+      policies: scope,
+      backends: list,
+      totalWeight: list.reduce((sum, { weight }) => sum + weight, 0),
+      isProtected:
+        [...placed, ...gatewayPolicies].some(({ kind }) => definitionOf(kind).role === "security") ||
+        route.closed !== undefined,
+    };
+  }
+
+  function compileBackend(
+    backend: NormalBackend,
+    guards: Pick<BackendEnv, "trustedHosts" | "requiresCredential">,
+    routeSettings: Settings,
+    prefixes: readonly string[],
+  ): WeightedBackend | undefined {
+    const definition = backends.find(({ key }) => key === backend.key);
+    if (!definition) return undefined;
+    const scope = compileScope("backend", backend.policies, prefixes, undefined);
+    const settings = { ...routeSettings, ...scope.settings };
+    return guarded(backend, () => {
+      const env: BackendEnv = {
+        ...envFor(backend, `backend ${backend.name}`, prefixes),
+        name: backend.name,
+        ...guards,
+        environment: context.environment,
+        ...context.internals,
+        tls: settings.backendTls,
+      };
+      return {
+        weight: backend.weight,
+        backend: definition.compile(backend.config, env),
+        policies: { ...scope, settings },
+      };
+    });
+  }
+
+  function compileScope(
+    phase: Phase,
+    placed: readonly PlacedPolicy[],
+    prefixes: readonly string[],
+    closed: string | undefined,
+  ): CompiledScope {
+    const compiled = new Map<PlacedPolicy, CompiledPolicy>();
+    let closedBy = closed;
+    for (const policy of placed) {
+      const compile = (): Hooks =>
+        definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes));
+      const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
+      if (hooks?.credentials) context.redaction.hideAlso(hooks.credentials);
+      if (hooks) compiled.set(policy, { kind: policy.kind, hooks });
+      // Left open, a protection that could not be understood would be no protection.
+      else if (policy.isResource && definitionOf(policy.kind).role === "security")
+        closedBy ??= `${policy.owner}: ${policy.kind}`;
+    }
+    return scopeOf(phase, placed, compiled, closedBy, shownPolicies(placed, context.redaction));
+  }
+
+  function envFor(
+    { place, config }: { place: PlacedPolicy["place"]; config: unknown },
+    owner: string,
+    matchedPrefixes: readonly string[],
+  ): CompileEnv {
+    const { file } = place.document;
+    const hidden = hiddenSources(config, context.redaction);
+    const resolvePath = (path: string): string => resolve(dirname(file), path);
+    const warn = (message: string): void => {
+      const at = place.document.position(place.path);
+      warnings.push(`${at.file}:${at.line}:${at.column}: ${pathText(place.path)}: ${message}`);
+    };
+    return {
+      cel(source) {
+        const expression = compileExpression(source);
+        for (const unknown of unknownFields(expression.paths)) warn(`cel: ${unknown}; reading it always fails`);
+        return tracedExpression(expression, context.redaction, hidden.has(source));
+      },
+      clock: context.clock,
+      fetch: context.fetch,
+      logger: context.logger,
+      tasks: context.tasks,
+      metrics: context.metrics,
+      limits: context.limits,
+      owner,
+      matchedPrefixes,
+      resolvePath,
+      readFile: (path) => readConfigFile(resolvePath(path), context.fileRead),
+      keep: (...thing) => context.generation.keep(...thing),
+      serving: (action) => context.generation.serving(action),
+      warn,
+    };
+  }
+
+  function compileResource(policy: PlacedPolicy, compile: () => Hooks): Hooks | undefined {
+    try {
+      return compile();
+    } catch (error) {
+      const { message } = error as Error;
+      if (!failures.some((known) => known.policy === policy)) failures.push({ policy, message });
+      return undefined;
+    }
+  }
+
+  /** Runs a part of the compilation; a failure is reported once, at the place it was written. */
+  function guarded<Result>({ place }: { place: PlacedPolicy["place"] }, compile: () => Result): Result | undefined {
+    try {
+      return compile();
+    } catch (error) {
+      const path = error instanceof ConfigError && error.path !== "" ? [...place.path, error.path] : place.path;
+      const problem = new ConfigError(place.document.position(path), pathText(path), (error as Error).message);
+      // A route on two gateways is compiled twice; its mistake is one.
+      if (!complained.has(problem.toLine())) problems.push(problem);
+      complained.add(problem.toLine());
+      return undefined;
+    }
+  }
+
+  function readTls(gateway: NormalGateway): { cert: string; key: string } | undefined {
+    const { tls, place } = gateway;
+    if (!tls) return undefined;
+    const read = (field: "cert" | "key"): string | undefined =>
+      guarded({ place: { document: place.document, path: [...place.path, "tls", field] } }, () =>
+        readConfigFile(resolve(dirname(place.document.file), tls[field]), context.fileRead),
+      );
+    const cert = read("cert");
+    const key = read("key");
+    if (cert === undefined || key === undefined) return undefined;
+    return guarded({ place: { document: place.document, path: [...place.path, "tls"] } }, () => {
+      checkCertificates({ cert, key });
+      return { cert, key };
+    });
+  }
+
+  return { listener, problems, failures, warnings };
+}
+
+function trustedHosts(route: NormalRoute): string[] {
+  return [
+    ...route.hostnames,
+    ...route.policies.flatMap(({ kind, config }) => definitionOf(kind).trustedHosts?.(config) ?? []),
+  ];
+}

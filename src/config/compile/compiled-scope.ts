@@ -1,0 +1,70 @@
+/**
+ * The compiled policies of one scope, sorted into the lists that the pipeline walks: in running order, on the way in and
+ * on the way out. A scope that is closed lets nothing pass, whatever its other policies say.
+ */
+import { GatewayError } from "../../core/errors.ts";
+import type { PolicyDefinition } from "../../core/policy.ts";
+import type { CompiledPolicy, CompiledScope } from "../../core/topology.ts";
+import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts";
+import type { Phase } from "../../trace/events.ts";
+import type { PlacedPolicy } from "../load/normal-config.ts";
+
+/** `closedBy`: the security policy that could not be understood, if there is one. */
+export function scopeOf(
+  phase: Phase,
+  placed: readonly PlacedPolicy[],
+  compiled: ReadonlyMap<PlacedPolicy, CompiledPolicy>,
+  closedBy: string | undefined,
+  effectivePolicy: Readonly<Record<string, unknown>>,
+): CompiledScope {
+  const inOrder = (list: readonly PolicyDefinition[]): CompiledPolicy[] =>
+    list.flatMap(({ kind }) =>
+      placed.filter((policy) => policy.kind === kind).flatMap((policy) => compiled.get(policy) ?? []),
+    );
+  const all = inOrder(policies);
+  const open = inOrder(accessPolicies).filter(isOnTheWayIn);
+  const access = closedBy === undefined ? open : [closedPolicy(closedBy)];
+  const shape = inOrder(shapePolicies).filter(isOnTheWayIn);
+  const scope: CompiledScope = {
+    phase,
+    access,
+    admit: all.filter(({ hooks }) => hooks.admit),
+    shape,
+    isTransparent: access.length === 0 && shape.length === 0,
+    llmRequest: all.filter(({ hooks }) => hooks.llmRequest),
+    response: all.filter(({ hooks }) => hooks.response).reverse(),
+    settle: all.filter(({ hooks }) => hooks.settle).reverse(),
+    settings: Object.assign({}, ...all.map(({ hooks }) => hooks.settings)),
+    readsResponseBody: all.some(({ hooks }) => hooks.reads?.responseBody),
+    effectivePolicy,
+  };
+  const preface = prefaceOf(scope);
+  return preface ? { ...scope, preface } : scope;
+}
+
+/** The access policies that a route takes over from its gateway: they stand before those that the gateway keeps. */
+function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
+  const access = scope.access.filter(({ kind }) =>
+    policies.some((one) => one.kind === kind && one.merge === "innermost"),
+  );
+  if (access.length === 0) return undefined;
+  const response = scope.response.filter((policy) => access.includes(policy));
+  return { ...scope, access, response, admit: [], shape: [], llmRequest: [], settle: [] };
+}
+
+/** A security policy of the target could not be understood: nothing may pass until it is. */
+function closedPolicy(reason: string): CompiledPolicy {
+  return {
+    kind: "closed",
+    hooks: {
+      request() {
+        throw new GatewayError("policy_invalid", { detail: reason });
+      },
+    },
+  };
+}
+
+/** Also one that only wants the body: its response hook will read it. */
+function isOnTheWayIn({ hooks }: CompiledPolicy): boolean {
+  return hooks.request !== undefined || hooks.reads?.requestBody === true;
+}

@@ -1,0 +1,134 @@
+/**
+ * Reads configuration: files, directories or standard input; the document without `kind` is the standalone
+ * configuration, those with one are resources. Returns everything that is wrong at once, and never a half config.
+ */
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { ConfigError } from "../../core/errors.ts";
+import { homeHint } from "../../lib/text/file-problem.ts";
+import { validate } from "../schema/problems.ts";
+import { configSchema } from "../schema/schema.ts";
+import type { Environment } from "../text/env.ts";
+import { MAX_FILE_BYTES, parseSource, type SourceDocument } from "../text/yaml-source.ts";
+import type { NormalConfig } from "./normal-config.ts";
+import { normalize } from "./normalize.ts";
+
+/** A text and where it came from; what is loaded, and what the watcher compares. */
+export interface SourceText {
+  readonly file: string;
+  readonly text: string;
+}
+
+export const STDIN = "-";
+/** A folder with more is not a configuration: somebody named the wrong one. */
+const MAX_SOURCE_FILES = 1_000;
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+const SYSTEM_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: "no such file or directory",
+  EISDIR: "it is a directory",
+  EACCES: "permission denied",
+};
+
+/** Throws a ConfigError when a path cannot be read. */
+export function readSources(paths: readonly string[], readStdin: () => string): SourceText[] {
+  return paths.flatMap((path) => {
+    if (path === STDIN) return [{ file: "<stdin>", text: readStdin() }];
+    return filesOf(path).map((file) => ({ file, text: readText(file) }));
+  });
+}
+
+/** A directory stands for the YAML and JSON files in it, in the order of their names. */
+export function filesOf(path: string): string[] {
+  let isDirectory: boolean;
+  try {
+    isDirectory = statSync(path).isDirectory();
+  } catch (error) {
+    throw unreadable(path, error);
+  }
+  if (!isDirectory) return [path];
+  const files = readdirSync(path)
+    .filter((name) => /\.(?:ya?ml|json)$/.test(name) && !name.startsWith("."))
+    .sort()
+    .map((name) => join(path, name));
+  if (files.length > MAX_SOURCE_FILES)
+    throw new ConfigError(
+      undefined,
+      "",
+      `${path} has ${files.length} configuration files, at most ${MAX_SOURCE_FILES} are read`,
+    );
+  return files;
+}
+
+export type Loaded =
+  | {
+      readonly ok: true;
+      readonly config: NormalConfig;
+      readonly resources: readonly SourceDocument[];
+      readonly standalone: SourceDocument;
+      /** There is no document at all: nothing but blanks and comments. */
+      readonly isEmpty: boolean;
+    }
+  | { readonly ok: false; readonly problems: readonly ConfigError[] };
+
+export function loadConfig(sources: readonly SourceText[], environment: Environment): Loaded {
+  const problems: ConfigError[] = [];
+  const documents: SourceDocument[] = [];
+  for (const { file, text } of sources) {
+    const parsed = parseSource(file, text, environment);
+    problems.push(...parsed.problems);
+    documents.push(...parsed.documents);
+  }
+  if (problems.length > 0) return { ok: false, problems };
+
+  const isEmpty = (document: SourceDocument): boolean => document.value === null || document.value === undefined;
+  const resources = documents.filter(isResource);
+  const [standalone = emptyDocument(sources[0]?.file ?? ""), ...more] = documents.filter(
+    (document) => !isResource(document) && !isEmpty(document),
+  );
+  for (const other of more)
+    problems.push(
+      new ConfigError(
+        other.position([]),
+        "",
+        `a second standalone configuration: the first is in ${standalone.file}; documents with \`kind\` may be many, this one only once`,
+      ),
+    );
+
+  const validated = validate(configSchema, standalone);
+  if (!validated.ok) return { ok: false, problems: [...problems, ...validated.problems] };
+  const normalized = normalize(validated.value, standalone, configSchema.shape.config.unwrap().parse({}));
+  problems.push(...normalized.problems);
+  if (problems.length > 0) return { ok: false, problems };
+  return { ok: true, config: normalized.config, resources, standalone, isEmpty: documents.every(isEmpty) };
+}
+
+function isResource(document: SourceDocument): boolean {
+  return typeof document.value === "object" && document.value !== null && "kind" in document.value;
+}
+
+function emptyDocument(file: string): SourceDocument {
+  return { file, value: {}, position: () => ({ file, line: 1, column: 1 }), fromEnvironment: () => undefined };
+}
+
+function readText(file: string): string {
+  let bytes: Buffer;
+  try {
+    if (statSync(file).size > MAX_FILE_BYTES) throw new Error("it is larger than 8 MiB");
+    bytes = readFileSync(file);
+  } catch (error) {
+    throw unreadable(file, error);
+  }
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    // Another encoding would change what is not ASCII, a password for example, without a word.
+    throw unreadable(file, new Error("it is not UTF-8 text"));
+  }
+}
+
+function unreadable(path: string, error: unknown): ConfigError {
+  const { code, message } = error as NodeJS.ErrnoException;
+  const reason = code === undefined ? message : (SYSTEM_ERRORS[code] ?? code);
+  return new ConfigError(undefined, "", `cannot read ${path}: ${reason}${homeHint(path, code)}`);
+}

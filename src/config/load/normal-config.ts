@@ -1,0 +1,64 @@
+/**
+ * The one internal form of a configuration, whichever way it was written: what normalising makes and compiling reads.
+ */
+import type { RouteMatch } from "../../core/topology.ts";
+import type { WrittenProcess } from "../schema/schema.ts";
+import type { Path, SourceDocument } from "../text/yaml-source.ts";
+
+/** Where something was written: for messages, and for paths relative to its file. */
+export interface Place {
+  readonly document: SourceDocument;
+  readonly path: Path;
+}
+
+export interface PlacedPolicy {
+  readonly kind: string;
+  readonly config: unknown;
+  /** As it would be written under `policies`, where the place in the file says it otherwise. */
+  readonly written?: unknown;
+  /** It comes from a resource document: a failure becomes that document's status. */
+  readonly isResource?: boolean;
+  /** What it stands on, for example `route tools`: the key of what it keeps across reloads. */
+  readonly owner: string;
+  readonly place: Place;
+}
+
+export interface NormalGateway {
+  readonly name: string;
+  readonly port: number;
+  readonly address: string | undefined;
+  readonly protocol: "HTTP" | "HTTPS";
+  readonly tls: { readonly cert: string; readonly key: string } | undefined;
+  readonly policies: PlacedPolicy[];
+  readonly place: Place;
+  /** Why every request is refused, if it is. */
+  closed?: string;
+}
+
+export interface NormalBackend {
+  readonly key: string;
+  readonly name: string;
+  readonly weight: number;
+  readonly config: unknown;
+  readonly policies: readonly PlacedPolicy[];
+  readonly place: Place;
+}
+
+export interface NormalRoute {
+  readonly name: string;
+  readonly gateways: readonly string[];
+  readonly hostnames: readonly string[];
+  matches: RouteMatch[];
+  readonly policies: PlacedPolicy[];
+  readonly backends: readonly NormalBackend[];
+  readonly place: Place;
+  closed?: string;
+}
+
+export interface NormalConfig {
+  readonly process: WrittenProcess;
+  /** What stands behind references to a Service, as written. */
+  readonly services: Readonly<Record<string, string | Readonly<Record<string, unknown>>>>;
+  readonly gateways: NormalGateway[];
+  readonly routes: NormalRoute[];
+}

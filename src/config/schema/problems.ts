@@ -1,0 +1,188 @@
+/**
+ * Validation errors as lines a person can act on: the exact place, the field, what is wrong, and the nearest valid
+ * name where a typo is likely. All problems of a file at once.
+ */
+import type { z } from "zod";
+import { suggestion } from "../../cel/values/nearest-name.ts";
+import { ConfigError } from "../../core/errors.ts";
+import { isSecretSchema } from "../../core/schema.ts";
+import { byPlace, type Path, pathText, type SourceDocument } from "../text/yaml-source.ts";
+import { withEnvironmentTexts } from "./environment-texts.ts";
+import { fieldHint, quotesHint } from "./field-hints.ts";
+import { knownKeys, schemaAt } from "./schema-walk.ts";
+
+type Issue = z.core.$ZodIssue;
+
+export type Validated<Output> =
+  | { readonly ok: true; readonly value: Output }
+  | { readonly ok: false; readonly problems: readonly ConfigError[] };
+
+export function validate<Schema extends z.ZodType>(
+  schema: Schema,
+  document: SourceDocument,
+  value: unknown = document.value,
+  base: Path = [],
+): Validated<z.output<Schema>> {
+  let parsed = schema.safeParse(value);
+  if (!parsed.success) {
+    const texts = withEnvironmentTexts(value, parsed.error.issues, document, base);
+    if (texts !== undefined) parsed = schema.safeParse(texts);
+  }
+  if (parsed.success) return { ok: true, value: parsed.data };
+  const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, schema, document, base, value));
+  return { ok: false, problems: unique(problems).sort(byPlace) };
+}
+
+function problemsOf(
+  issue: Issue,
+  schema: z.ZodType,
+  document: SourceDocument,
+  base: Path,
+  root: unknown,
+): ConfigError[] {
+  const path = [...base, ...(issue.path as (string | number)[])];
+  if (issue.code === "unrecognized_keys") {
+    const known = knownKeys(schemaAt(schema, issue.path as Path));
+    return issue.keys.map(
+      (key) =>
+        new ConfigError(
+          document.position([...path, key], "key"),
+          pathText([...path, key]),
+          // Known here, but in another form of the same object.
+          known.includes(key)
+            ? `cannot stand beside ${siblingsOf(valueAt(root, issue.path as Path), key)}`
+            : !issue.message.startsWith("Unrecognized key")
+              ? issue.message
+              : `unknown field${suggestion(key, known) || fieldHint(key, schemaAt(schema, issue.path as Path))}`,
+        ),
+    );
+  }
+  if (issue.code === "invalid_union") return unionProblems(issue, schema, document, base, root);
+  if (issue.code === "invalid_key")
+    return [new ConfigError(document.position(path, "key"), pathText(path), issue.issues[0]?.message ?? issue.message)];
+  const environment = document.fromEnvironment(path);
+  if (environment?.text === "") {
+    const [name, ...more] = environment.names;
+    const message =
+      more.length === 0
+        ? `the environment variable ${name} is empty`
+        : `the environment variables ${environment.names.join(", ")} are empty`;
+    return [new ConfigError(document.position(path), pathText(path), message)];
+  }
+  return [
+    new ConfigError(
+      document.position(path),
+      pathText(path),
+      messageOf(issue, valueAt(root, issue.path as Path), isSecretAt(schema, issue.path as Path)),
+    ),
+  ];
+}
+
+function siblingsOf(object: unknown, key: string): string {
+  const others = Object.keys((object ?? {}) as object).filter((other) => other !== key);
+  return others.map((other) => `\`${other}\``).join(", ");
+}
+
+/** Of a union, the branch is reported that the value was most likely meant for: the one of its type with the fewest errors. */
+function unionProblems(
+  issue: Extract<Issue, { code: "invalid_union" }>,
+  schema: z.ZodType,
+  document: SourceDocument,
+  base: Path,
+  root: unknown,
+): ConfigError[] {
+  const path = [...base, ...(issue.path as (string | number)[])];
+  const rightType = issue.errors.filter(
+    (branch) => !branch.some((one) => one.code === "invalid_type" && one.path.length === 0),
+  );
+  const branches = rightType.length > 0 ? rightType : issue.errors;
+  const best = branches.reduce<readonly Issue[] | undefined>(
+    (least, branch) => (least === undefined || branch.length < least.length ? branch : least),
+    undefined,
+  );
+  if (best === undefined || rightType.length === 0) {
+    const expected = issue.errors.flatMap((branch) =>
+      branch.filter((one) => one.code === "invalid_type").map((one) => (one as { expected: string }).expected),
+    );
+    const values = issue.errors.flatMap((branch) =>
+      branch
+        .filter((one) => one.code === "invalid_value")
+        .flatMap((one) => (one as { values: unknown[] }).values.map((value) => JSON.stringify(value))),
+    );
+    const wanted = [...new Set([...expected.map(typeName), ...values])].join(" or ");
+    return [
+      new ConfigError(document.position(path), pathText(path), wanted === "" ? issue.message : `expected ${wanted}`),
+    ];
+  }
+  return best.flatMap((one) =>
+    problemsOf({ ...one, path: [...issue.path, ...one.path] } as Issue, schema, document, base, root),
+  );
+}
+
+/** A key of digits is a number to YAML: its type may be told, not its value. */
+function isSecretAt(schema: z.ZodType, path: Path): boolean {
+  return schemaAt(schema, path).some(isSecretSchema);
+}
+
+function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
+  if (issue.code === "invalid_type") {
+    if (value === undefined) return "required field is missing";
+    // The schema's own words, where it has some: `expected a duration such as 10s`.
+    if (!issue.message.startsWith("Invalid input")) return issue.message;
+    // `${ACCOUNT}` and a key of digits are numbers to YAML.
+    const hint = issue.expected === "string" && isQuotable(value) ? ": put it in quotes" : "";
+    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}${quotesHint(issue.expected, value)}`;
+  }
+  if (issue.code === "invalid_value") {
+    const values = issue.values.map(String);
+    const hint = typeof value === "string" ? suggestion(value, values) : "";
+    if (value === undefined) return "required field is missing";
+    return `expected ${values.map((one) => JSON.stringify(one)).join(" or ")}${hint}`;
+  }
+  if (issue.code === "too_small" && issue.origin === "array") return "must not be empty";
+  if (issue.code === "too_small" && issue.origin === "string") return "must not be empty";
+  if (issue.code === "too_small") return `must be at least ${issue.minimum}`;
+  if (issue.code === "too_big" && (issue.origin === "number" || issue.origin === "int"))
+    return `must be at most ${issue.maximum}`;
+  return issue.message;
+}
+
+function isQuotable(value: unknown): boolean {
+  return typeof value === "number" || typeof value === "boolean";
+}
+
+function typeName(expected: string): string {
+  return (
+    {
+      object: "an object",
+      array: "a list",
+      record: "an object",
+      string: "a text",
+      number: "a number",
+      int: "a whole number",
+      boolean: "true or false",
+    }[expected] ?? expected
+  );
+}
+
+function describeType(value: unknown): string {
+  if (value === null) return "nothing (null)";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object") return "an object";
+  if (typeof value === "string") return "a text";
+  return `${typeof value === "number" ? "the number" : "the value"} ${String(value)}`;
+}
+
+function valueAt(root: unknown, path: Path): unknown {
+  let value = root;
+  for (const key of path) value = (value as Record<string | number, unknown> | null | undefined)?.[key];
+  return value;
+}
+
+function unique(problems: readonly ConfigError[]): ConfigError[] {
+  const seen = new Set<string>();
+  return problems.filter((problem) => {
+    const line = problem.toLine();
+    return !seen.has(line) && seen.add(line);
+  });
+}

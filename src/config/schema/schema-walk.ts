@@ -1,0 +1,46 @@
+/**
+ * What a schema says about a place in a document: the schemas there, several where unions are on the way, and the keys
+ * that they know.
+ */
+import { z } from "zod";
+import type { Path } from "../text/yaml-source.ts";
+
+/** The keys that may stand in an object, of all branches where it is a union. */
+export function knownKeys(schemas: readonly z.ZodType[]): string[] {
+  return schemas.flatMap((schema) => (schema instanceof z.ZodObject ? Object.keys(schema.shape) : []));
+}
+
+/** Walks the schema along a path; several results where unions are on the way. */
+export function schemaAt(schema: z.ZodType, path: Path): z.ZodType[] {
+  return path.reduce<z.ZodType[]>((current, key) => below(current, key), unwrap(schema));
+}
+
+/** One step down: the schemas of a field, an element or an entry. */
+export function below(schemas: readonly z.ZodType[], key: string | number): z.ZodType[] {
+  return schemas.flatMap((one) => {
+    if (one instanceof z.ZodObject) {
+      const shape = one.shape as Record<string, z.ZodType>;
+      const field = Object.hasOwn(shape, key) ? shape[key] : undefined;
+      return field ? unwrap(field) : [];
+    }
+    if (one instanceof z.ZodArray) return unwrap(one.element as z.ZodType);
+    if (one instanceof z.ZodRecord) return unwrap(one.valueType as z.ZodType);
+    return [];
+  });
+}
+
+/** Through optional, default, transform and union down to what holds keys. */
+export function unwrap(schema: z.ZodType): z.ZodType[] {
+  if (
+    schema instanceof z.ZodOptional ||
+    schema instanceof z.ZodNullable ||
+    schema instanceof z.ZodDefault ||
+    schema instanceof z.ZodReadonly
+  ) {
+    return unwrap(schema.unwrap() as z.ZodType);
+  }
+  if (schema instanceof z.ZodPipe) return unwrap(schema.in as z.ZodType);
+  if (schema instanceof z.ZodUnion) return schema.options.flatMap((option) => unwrap(option as z.ZodType));
+  if (schema instanceof z.ZodLazy) return unwrap(schema.unwrap() as z.ZodType);
+  return [schema];
+}

@@ -1,0 +1,240 @@
+/**
+ * The configuration file's schema (spec 2.1), derived from the lists of policies and backends: both layouts, the
+ * process section, and what attaches the UI. Unknown fields are refused everywhere.
+ */
+import { z } from "zod";
+import { backends } from "../../backends/index.ts";
+import type { PolicyDefinition, Scope } from "../../core/policy.ts";
+import { duration, exactlyOneOf, headerName, port } from "../../core/schema.ts";
+import { parseLogFilter } from "../../lib/log/log-filter.ts";
+import { linearRegex } from "../../lib/text/regex.ts";
+import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
+import { policies } from "../../policies/index.ts";
+
+const DEFAULT_DRAIN = "30s";
+/** Longer than any sane ping interval; short enough that forgotten connections do not pile up. */
+const DEFAULT_TUNNEL_IDLE = "1h";
+
+const regex = z.string().superRefine((source, context) => {
+  try {
+    linearRegex(source);
+  } catch (error) {
+    context.addIssue({
+      code: "custom",
+      message: `not a valid regular expression (RE2 syntax): ${(error as Error).message}`,
+    });
+  }
+});
+
+const valueMatch = exactlyOneOf(
+  z.strictObject({
+    name: z.string().min(1).describe("The name of the header or query parameter."),
+    exact: z.string().optional().describe("The whole value."),
+    regex: regex.optional().describe("A regular expression for the whole value (RE2 syntax)."),
+  }),
+  ["exact", "regex"],
+);
+
+const absolutePath = z.string().startsWith("/", "a path begins with /");
+
+const routeMatch = z.strictObject({
+  path: exactlyOneOf(
+    z.strictObject({
+      exact: absolutePath.optional().describe("The whole path."),
+      pathPrefix: absolutePath
+        .optional()
+        .describe("A prefix that ends at a segment: `/a` takes `/a` and `/a/b`, not `/ab`."),
+      regex: regex.optional().describe("A regular expression for the whole path (RE2 syntax)."),
+    }),
+    ["exact", "pathPrefix", "regex"],
+  )
+    .optional()
+    .describe("Default: the prefix `/`."),
+  method: z
+    .string()
+    .regex(/^[A-Z]+$/, "methods are written in capitals")
+    .optional()
+    .describe("The request's method, for example `POST`."),
+  headers: z.array(valueMatch).optional().describe("Headers that must be there, all of them."),
+  query: z.array(valueMatch).optional().describe("Query parameters that must be there, all of them."),
+});
+
+const backend = exactlyOneOf(
+  z.strictObject({
+    ...Object.fromEntries(backends.map(({ key, schema, doc }) => [key, schema.optional().describe(doc)])),
+    weight: z.int().min(0).max(1_000_000).optional().describe("Share of the route's requests. Default: 1."),
+    policies: policiesOf("backend")
+      .optional()
+      .describe("Policies of this backend alone: they run for each attempt at it."),
+  }),
+  backends.map(({ key }) => key),
+);
+
+const tls = z.strictObject({
+  cert: z.string().min(1).describe("A PEM file with the certificate chain."),
+  key: z.string().min(1).describe("A PEM file with the private key."),
+});
+
+const gateway = z
+  .strictObject({
+    port: port().describe("Listener port; 0 takes any free one."),
+    protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` needs `tls`."),
+    address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
+    tls: tls.optional().describe("The listener's certificate; with `protocol: HTTPS`."),
+    policies: policiesOf("gateway")
+      .optional()
+      .describe("Policies of every request of this listener; routes add their own."),
+  })
+  .refine((value) => (value.protocol === "HTTPS") === (value.tls !== undefined), {
+    message: "protocol HTTPS and tls belong together",
+    path: ["tls"],
+  });
+
+const gatewayNames = z.union([z.string().min(1), z.array(z.string().min(1)).min(1)]);
+
+export const routeSchema = z.strictObject({
+  name: z.string().min(1).max(253).optional().describe("Default: `route<index>`."),
+  gateways: gatewayNames
+    .optional()
+    .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
+  hostnames: z.array(z.string().min(1)).optional().describe("Host names, also `*.example.com`. Default: any."),
+  matches: z
+    .array(routeMatch)
+    .min(1)
+    .optional()
+    .describe("Any of these must fit. Default: every path; for MCP backends `/mcp` and `/sse`."),
+  backends: z.array(backend).optional().describe("What answers; several share the requests by weight."),
+  policies: policiesOf("route").optional().describe("Policies of this route."),
+});
+
+const processSection = z.strictObject({
+  adminAddr: z
+    .string()
+    .refine(isAdminAddress, "expected ip:port, localhost:port, unix:/path/to/socket, or off")
+    .optional()
+    .describe(
+      "Admin address: `ip:port`, `unix:/path/to/socket`, or `off`. Default: loopback on port 15000. Read at startup only.",
+    ),
+  statsAddr: z
+    .string()
+    .refine(isAdminAddress, "expected ip:port, localhost:port, unix:/path/to/socket, or off")
+    .optional()
+    .describe("Serves /metrics and /healthz here too. Read at startup only."),
+  sensitiveHeaders: z
+    .array(headerName())
+    .optional()
+    .describe(
+      "Header names redacted in trace and debug output, besides the always redacted ones. Read at startup only.",
+    ),
+  trustedProxies: z
+    .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
+    .optional()
+    .describe("Addresses or CIDR ranges whose `x-forwarded-*` headers are believed. Read at startup only."),
+  allowConfigEdit: z
+    .boolean()
+    .optional()
+    .describe(
+      "Whether the web UI on the admin address may write the configuration file. Default: false. Read at startup only.",
+    ),
+  drainTimeout: duration()
+    .default(durationOf(DEFAULT_DRAIN))
+    .describe("How long a shutdown waits for requests in flight. Default: 30s."),
+  tunnelIdleTimeout: duration()
+    .default(durationOf(DEFAULT_TUNNEL_IDLE))
+    .describe(
+      "How long an upgraded connection (WebSocket) may be silent in both directions before it is closed; 0s: for ever. Default: 1h. Read at startup only.",
+    ),
+  logging: z
+    .strictObject({
+      level: z
+        .string()
+        .superRefine((text, context) => {
+          const parsed = parseLogFilter(text);
+          if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.error });
+        })
+        .optional()
+        .describe(
+          "A log filter, for example `info,mcp=trace`; `access=off` turns the line per request off. Default: info.",
+        ),
+      format: z.enum(["text", "json"]).optional().describe("Default: text."),
+    })
+    .optional()
+    .describe("Read at startup only; the admin interface changes the level at run time."),
+  tracing: z
+    .strictObject({
+      keepFailed: z
+        .strictObject({
+          maxBytes: z
+            .int()
+            .min(64 * 1024)
+            .max(1024 * 1024 * 1024)
+            .default(16 * 1024 * 1024)
+            .describe("Memory for kept traces; the oldest go first. Default: 16777216."),
+        })
+        .optional()
+        .describe("Keeps the full trace of failed and refused requests for `gwctl explain` and the UI."),
+    })
+    .optional()
+    .describe("Read at startup only. Tracing every request costs time: off unless set."),
+});
+
+/** Where a backend reference of an HTTPRoute document to a Service leads. */
+const services = z.record(z.string().min(1), z.union([z.string(), backend]));
+
+/** `mcp`, `llm`: a port of its own and the fields of one backend. */
+const sections = Object.fromEntries(
+  backends.flatMap(({ section, schema, doc }) => {
+    if (!section || !(schema instanceof z.ZodObject)) return [];
+    const fields = schema.safeExtend({
+      port: port().default(section.defaultPort).describe(`Listener port. Default: ${section.defaultPort}.`),
+      address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
+      policies: policiesOf("route").optional(),
+    });
+    return [[section.name, fields.optional().describe(`A listener of its own. ${doc}`)]];
+  }),
+);
+
+const ui = z.strictObject({
+  gateways: gatewayNames
+    .optional()
+    .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
+  policies: policiesOf("route").optional().describe("Without any, only loopback peers are answered."),
+});
+
+export const configSchema = z.strictObject({
+  config: processSection.optional().describe("Settings of the process."),
+  gateways: z.record(z.string().min(1), gateway).optional().describe("Listeners by name."),
+  routes: z.array(routeSchema).optional().describe("What requests are for, and what answers them."),
+  services: services
+    .optional()
+    .describe("What stands behind references to a Service in HTTPRoute documents: `host:port`, or a backend."),
+  ui: ui.optional().describe("Attaches the web UI, read-only, to gateways under `/ui`."),
+  ...sections,
+});
+
+export type WrittenConfig = z.output<typeof configSchema>;
+export type WrittenRoute = z.output<typeof routeSchema>;
+export type WrittenGateway = z.output<typeof gateway>;
+export type WrittenBackend = z.output<typeof backend>;
+export type WrittenProcess = z.output<typeof processSection>;
+
+/** The `policies` object of one scope: every kind that may stand there. */
+export function policiesOf(scope: Scope) {
+  return z.strictObject(
+    Object.fromEntries(policies.filter((policy) => policy.scopes.includes(scope)).map(policyEntry)),
+  );
+}
+
+function policyEntry({ kind, schema, doc }: PolicyDefinition): [string, z.ZodOptional<z.ZodType>] {
+  return [kind, schema.optional().describe(doc)];
+}
+
+function isAdminAddress(text: string): boolean {
+  if (text === "off") return true;
+  if (text.startsWith("unix:")) return text.length > "unix:".length && Buffer.byteLength(text) <= 112;
+  return /^(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+\]|\*):\d{1,5}$/.test(text);
+}
+
+function durationOf(text: string): number {
+  return duration().parse(text);
+}

@@ -1,0 +1,95 @@
+/**
+ * Rules of who may do what, for both authorization policies: all of `require`, none of `deny`, one of `allow` if any is
+ * given. A rule that cannot be evaluated is not true, and a `deny` rule that cannot be evaluated denies: whoever makes
+ * a rule fail must not gain by it.
+ */
+import { z } from "zod";
+import type { Expression } from "../../cel/expression.ts";
+import type { Attributes } from "../../core/attributes.ts";
+import { celSource } from "../../core/schema.ts";
+
+export const accessRule = z.union([
+  celSource(),
+  z.strictObject({ allow: celSource().describe("At least one such rule must be true, if any is given.") }),
+  z.strictObject({ deny: celSource().describe("Must not be true.") }),
+  z.strictObject({ require: celSource().describe("Must be true.") }),
+]);
+
+export type AccessRule = z.output<typeof accessRule>;
+export type RuleKind = "allow" | "deny" | "require";
+
+export interface AccessRules {
+  readonly allow: readonly Expression[];
+  readonly deny: readonly Expression[];
+  readonly require: readonly Expression[];
+}
+
+/** `plainMeans` is what a rule without a key is: the two policies differ in it (decisions). */
+export function compileAccessRules(
+  rules: readonly AccessRule[],
+  plainMeans: RuleKind,
+  cel: (source: string) => Expression,
+): AccessRules {
+  const compiled: Record<RuleKind, Expression[]> = { allow: [], deny: [], require: [] };
+  for (const rule of rules) {
+    const [kind, source] =
+      typeof rule === "string" ? [plainMeans, rule] : (Object.entries(rule)[0] as [RuleKind, string]);
+    compiled[kind].push(cel(source));
+  }
+  return compiled;
+}
+
+/** Why the request is denied, for the operator; undefined when it is admitted. */
+export function denial(rules: AccessRules, attributes: Attributes): string | undefined {
+  for (const rule of rules.deny) {
+    const result = rule.evaluate(attributes);
+    if (!result.ok) return `the deny rule ${explained(rule, attributes, failed(result.error))}`;
+    if (result.value !== false)
+      return `the deny rule ${explained(rule, attributes, result.value === true ? "holds" : "is not false")}`;
+  }
+  for (const rule of rules.require) {
+    const result = rule.evaluate(attributes);
+    if (!result.ok) return `the rule ${explained(rule, attributes, failed(result.error))}`;
+    if (result.value !== true) return `the rule ${explained(rule, attributes)}`;
+  }
+  if (rules.allow.length === 0) return undefined;
+  const admitted = rules.allow.some((rule) => {
+    const result = rule.evaluate(attributes);
+    return result.ok && result.value === true;
+  });
+  if (admitted) return undefined;
+  return `no allow rule holds: ${rules.allow
+    .slice(0, 3)
+    .map((rule) => explained(rule, attributes))
+    .join("; ")}`;
+}
+
+/** Header and body values may be secrets: of a rule that reads them only the source is shown. */
+const NOT_SHOWN = ["request.headers", "request.body", "request.uri", "request.pathAndQuery", "response"];
+const MAX_TEXT = 400;
+const TEXTS_AND_WORDS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\b(?:true|false|null|in)\b|\b\d[\w.]*/g;
+
+function failed(error: string): string {
+  return `cannot be evaluated (${error})`;
+}
+
+function explained(rule: Expression, attributes: Attributes, verdict = "does not hold"): string {
+  const text = `\`${rule.source}\` ${verdict}`;
+  if (NOT_SHOWN.some((path) => rule.reads(path))) return text;
+  const values = rule
+    .explain(attributes)
+    .filter(
+      (clause) => clause.depth > 0 && "value" in clause && clause.source !== rule.source && !isConstant(clause.source),
+    )
+    .map((clause) => `${clause.source} is ${JSON.stringify("value" in clause ? clause.value : undefined, jsonable)}`);
+  return values.length === 0 ? text : `${text}: ${[...new Set(values)].join(", ")}`.slice(0, MAX_TEXT);
+}
+
+/** Without the name of anything: `["a"] is ["a"]` tells nobody a thing. */
+function isConstant(source: string): boolean {
+  return !/[A-Za-z_]/.test(source.replace(TEXTS_AND_WORDS, ""));
+}
+
+function jsonable(_key: string, value: unknown): unknown {
+  return typeof value === "bigint" ? Number(value) : value;
+}

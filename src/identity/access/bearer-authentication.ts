@@ -1,0 +1,86 @@
+/**
+ * Bearer tokens on requests, for every policy that reads them: the three modes, what is set on success, and the two
+ * 401 answers (spec 7, RFC 6750 section 3). The answer to the client stays coarse; the refusal's detail says which
+ * check failed, what was expected, what came, and how to mend it.
+ */
+import { z } from "zod";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { tokenPrincipal } from "../../core/principal.ts";
+import type { TokenVerifier, Verdict } from "../keys/token-verifier.ts";
+import type { ClaimRules } from "../tokens/claims.ts";
+import { failure, readUnverified, type TokenClaims, type TokenProblem } from "../tokens/token.ts";
+import { type CredentialLocation, readCredential, withhold } from "./credential-location.ts";
+
+export const authenticationMode = z
+  .enum(["strict", "optional", "permissive"])
+  .describe(
+    "`strict`: a valid credential is required. `optional`: none passes, a bad one does not. `permissive`: nothing is rejected; a bad one is neither readable nor forwarded.",
+  );
+export type AuthenticationMode = z.output<typeof authenticationMode>;
+
+export interface BearerOptions {
+  readonly mode: AuthenticationMode;
+  readonly location: CredentialLocation;
+  readonly verifier: TokenVerifier;
+  readonly rules: ClaimRules;
+  /** Attributes of `www-authenticate` after the scheme, for example `resource_metadata="…"`. */
+  readonly challenge: string;
+  mend?(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
+}
+
+export type BearerAuthentication = (exchange: Exchange) => undefined | Promise<undefined>;
+
+export function createBearerAuthentication(options: BearerOptions): BearerAuthentication {
+  const { mode, location, verifier, rules, challenge } = options;
+  const missing = { "www-authenticate": challenge === "" ? "Bearer" : `Bearer ${challenge}` };
+
+  function decide(exchange: Exchange, token: string, verdict: Verdict): undefined {
+    if (verdict.kind === "valid") {
+      exchange.facts.jwt = verdict.claims;
+      exchange.authenticated(tokenPrincipal(verdict.claims, token));
+      withhold(exchange, location, true);
+      return undefined;
+    }
+    if (mode === "permissive") {
+      withhold(exchange, location, false);
+      const detail = verdict.kind === "unavailable" ? verdict.detail : verdict.problem.detail;
+      return exchange.skip(`the token is not used: ${detail}`);
+    }
+    if (verdict.kind === "unavailable") {
+      throw new GatewayError("not_ready", {
+        message: "the identity provider's keys are not available yet",
+        detail: verdict.detail,
+        headers: { "retry-after": String(verdict.retryAfterSeconds) },
+      });
+    }
+    throw refusal(verdict.problem, token);
+  }
+
+  function refusal(problem: TokenProblem, token: string): GatewayError {
+    const mend = options.mend?.(problem, readUnverified(token)?.claims);
+    const attributes = [`error="invalid_token"`, `error_description="${problem.reason}"`, challenge].filter(
+      (part) => part !== "",
+    );
+    return new GatewayError("invalid_token", {
+      message: problem.reason,
+      detail: mend === undefined ? problem.detail : `${problem.detail}: ${mend}`,
+      headers: { "www-authenticate": `Bearer ${attributes.join(", ")}` },
+    });
+  }
+
+  return (exchange) => {
+    const found = readCredential(exchange.request, location);
+    if (found.kind === "none") {
+      if (mode !== "strict") return exchange.skip("no token was sent, and none is required");
+      throw new GatewayError("unauthorized", { headers: missing, detail: "no bearer token was sent" });
+    }
+    if (found.kind === "bad") {
+      const problem = failure("form", "the token is malformed", found.detail).problem;
+      return decide(exchange, "", { kind: "invalid", problem });
+    }
+    const verdict = verifier.verify(found.value, rules);
+    if (!(verdict instanceof Promise)) return decide(exchange, found.value, verdict);
+    return verdict.then((late) => decide(exchange, found.value, late));
+  };
+}

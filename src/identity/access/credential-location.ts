@@ -1,0 +1,86 @@
+/**
+ * Where a request carries a credential: a header with an optional scheme, or a query parameter. Two values are never
+ * weighed against each other: which one counts would differ between us and whatever stands behind us.
+ */
+import { z } from "zod";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import { headerName } from "../../core/schema.ts";
+import type { CredentialPlaces } from "../../trace/redact.ts";
+
+export const credentialLocation = z.union([
+  z.strictObject({
+    header: z.strictObject({
+      name: headerName().describe("The header's name."),
+      prefix: z.string().optional().describe("What stands before the credential, for example `Bearer `."),
+    }),
+  }),
+  z.strictObject({ queryParameter: z.strictObject({ name: z.string().regex(/^[A-Za-z0-9._~-]+$/) }) }),
+]);
+
+export type CredentialLocation = z.output<typeof credentialLocation>;
+
+export const BEARER_LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Bearer " } };
+
+/** For whoever shows requests: what stands there is a secret. */
+export function credentialPlaces(location: CredentialLocation): CredentialPlaces {
+  return "header" in location ? { headers: [location.header.name] } : { parameters: [location.queryParameter.name] };
+}
+
+export type FoundCredential =
+  | { readonly kind: "none" }
+  | { readonly kind: "found"; readonly value: string }
+  /** Something is there, but not one credential of the right form. */
+  | { readonly kind: "bad"; readonly detail: string };
+
+const NONE: FoundCredential = { kind: "none" };
+
+export function readCredential(request: GatewayRequest, location: CredentialLocation): FoundCredential {
+  if ("header" in location) return readHeader(request, location.header.name, location.header.prefix ?? "");
+  return readParameter(request, location.queryParameter.name);
+}
+
+/** After this the credential is not sent to backends; with `restorable` a `backendAuth` policy may still pass it on. */
+export function withhold(exchange: Exchange, location: CredentialLocation, restorable: boolean): void {
+  if ("queryParameter" in location) {
+    exchange.credentialQuery ??= [];
+    exchange.credentialQuery.push(location.queryParameter.name);
+    return;
+  }
+  const { name } = location.header;
+  exchange.credentialHeaders ??= [];
+  if (!exchange.credentialHeaders.includes(name)) exchange.credentialHeaders.push(name);
+  const value = exchange.request.headers.get(name);
+  if (restorable && value !== undefined) exchange.credential = { header: name, value };
+}
+
+function readHeader(request: GatewayRequest, name: string, prefix: string): FoundCredential {
+  const { pairs } = request.headers;
+  let line: string | undefined;
+  for (let i = 0; i < pairs.length; i += 2) {
+    if (pairs[i] !== name) continue;
+    if (line !== undefined) return { kind: "bad", detail: `more than one ${name} header` };
+    line = pairs[i + 1] as string;
+  }
+  if (line === undefined) return NONE;
+  if (prefix === "") return line === "" ? NONE : { kind: "found", value: line };
+  // Schemes are case-insensitive (RFC 9110 section 11.1); another scheme is another mechanism's credential.
+  const scheme = prefix.trimEnd();
+  if (line.slice(0, scheme.length).toLowerCase() !== scheme.toLowerCase()) return NONE;
+  const rest = line.slice(scheme.length);
+  if (rest !== "" && prefix !== scheme && rest[0] !== " " && rest[0] !== "\t") return NONE;
+  // `1*SP` may stand between a scheme and its credential (RFC 9110 section 11.4).
+  const value = prefix === scheme ? rest : rest.replace(/^[ \t]+/, "");
+  if (value === "" || /[\s,]/.test(value))
+    return { kind: "bad", detail: `the ${name} header is not \`${prefix}\` and one credential` };
+  return { kind: "found", value };
+}
+
+/** By its plain name only: the pipeline takes the same spelling out of what goes to backends. */
+function readParameter(request: GatewayRequest, name: string): FoundCredential {
+  const values = request.query.split("&").filter((part) => part === name || part.startsWith(`${name}=`));
+  const [first] = values;
+  if (first === undefined) return NONE;
+  if (values.length > 1) return { kind: "bad", detail: `more than one ${name} parameter` };
+  const value = new URLSearchParams(first).get(name) ?? "";
+  return value === "" ? { kind: "bad", detail: `the ${name} parameter is empty` } : { kind: "found", value };
+}

@@ -1,0 +1,142 @@
+/**
+ * The keys that a policy trusts, as a living thing: fixed (inline), read from a watched file, or fetched from the
+ * identity provider (remote-key-set.ts). A key set answers synchronously from what it has; only a key that it does
+ * not know yet is worth waiting for.
+ */
+import { readFileSync, statSync } from "node:fs";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { fileProblem } from "../../lib/text/file-problem.ts";
+import { detailOf } from "../providers/provider-error.ts";
+import { failure, type ParsedToken, show, type TokenProblem } from "../tokens/token.ts";
+import { type ReadKeys, readKeySet, readKeySetObject, type VerificationKey } from "./verification-key.ts";
+
+/** Larger than any real key set, small enough to parse without blocking. */
+export const MAX_KEY_SET_BYTES = 1024 * 1024;
+/** Of a token without a `kid`: how many keys of the fitting type are tried. */
+const MAX_KEYS_TRIED = 8;
+/** A poll sees renames, symlink swaps and bind mounts, which file events miss. */
+const FILE_POLL_MS = 1_000;
+
+export interface KeySet {
+  /** For messages: a URL, a path, or `inline`. */
+  readonly description: string;
+  /** Another number after every change of the keys: verdicts of an earlier one are void. */
+  readonly generation: number;
+  /** The keys, or undefined while there are none that may still be trusted. */
+  current(): KeyTable | undefined;
+  /** A fetch that may bring a key that is not there, or undefined if none is to be made now. */
+  refresh(): Promise<void> | undefined;
+  /** When to ask again after `current()` was undefined. */
+  retryAfterSeconds(): number;
+  report(): Record<string, unknown>;
+  close(): void;
+}
+
+export type KeyTable = ReadonlyMap<string | undefined, readonly VerificationKey[]>;
+
+export function createKeyTable(keys: readonly VerificationKey[]): KeyTable {
+  const table = new Map<string | undefined, VerificationKey[]>();
+  for (const key of keys) {
+    const sameId = table.get(key.kid);
+    if (sameId) sameId.push(key);
+    else table.set(key.kid, [key]);
+  }
+  return table;
+}
+
+/** The keys that may have signed the token; a problem when there are none. */
+export function keysFor(token: ParsedToken, table: KeyTable): readonly VerificationKey[] | TokenProblem {
+  const candidates = token.kid === undefined ? [...table.values()].flat() : (table.get(token.kid) ?? []);
+  const fitting = candidates.filter((key) => key.algorithms.includes(token.algorithm));
+  if (token.kid === undefined) {
+    // Each key that is tried costs a verification: their number bounds what a bad token costs.
+    if (fitting.length > 0) return fitting.slice(0, MAX_KEYS_TRIED);
+    return failure("key", "the token's key is not known", `the token names no kid and no key fits ${token.algorithm}`)
+      .problem;
+  }
+  if (fitting.length > 0) return fitting;
+  if (candidates.length > 0) {
+    const detail = `the key ${show(token.kid)} is not for ${token.algorithm}`;
+    return failure("algorithm", "the token's algorithm is not accepted", detail).problem;
+  }
+  const known = [...table.keys()].filter((kid) => kid !== undefined).slice(0, 10);
+  const detail = `the token's kid is ${show(token.kid)}, the key set has [${known.join(", ")}]`;
+  return failure("key", "the token's key is not known", detail).problem;
+}
+
+/** Throws an Error when there is no usable key in it. */
+export function createInlineKeySet(value: unknown): KeySet {
+  const read = typeof value === "string" ? readKeySet(value) : readKeySetObject(value);
+  const table = createKeyTable(requireKeys(read).keys);
+  return {
+    description: "inline",
+    generation: 1,
+    current: () => table,
+    refresh: () => undefined,
+    retryAfterSeconds: () => 0,
+    report: () => ({ source: "inline", keys: table.size }),
+    close: () => undefined,
+  };
+}
+
+/** Throws an Error when the file cannot be read now; later faults keep the last good keys. */
+export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger }): KeySet {
+  let stamp = fileStamp(path);
+  let table = createKeyTable(readKeyFile(path).keys);
+  let generation = 1;
+
+  const timer = env.clock.every(FILE_POLL_MS, () => {
+    try {
+      const now = fileStamp(path);
+      if (now === stamp) return;
+      stamp = now;
+      table = createKeyTable(readKeyFile(path).keys);
+      generation += 1;
+      env.logger.info("key set file read again", { path, keys: table.size });
+    } catch (error) {
+      if (stamp === "") return;
+      stamp = "";
+      env.logger.warn("key set file cannot be read, the last good keys stay", { path, error: detailOf(error) });
+    }
+  });
+
+  return {
+    description: path,
+    get generation() {
+      return generation;
+    },
+    current: () => table,
+    refresh: () => undefined,
+    retryAfterSeconds: () => 0,
+    report: () => ({ source: path, keys: table.size }),
+    close: () => timer.cancel(),
+  };
+}
+
+/** A set without usable keys would refuse every token: an error where it is loaded, not at each request. */
+export function requireKeys(read: ReadKeys): ReadKeys {
+  if (read.keys.length > 0) return read;
+  const reasons = read.skipped.length > 0 ? `: ${read.skipped.slice(0, 3).join("; ")}` : "";
+  throw new Error(`the key set has no usable key${reasons}`);
+}
+
+function readKeyFile(path: string): ReadKeys {
+  return requireKeys(readKeySet(readable(path, () => readFileSync(path, "utf8"))));
+}
+
+function readable<Value>(path: string, read: () => Value): Value {
+  try {
+    return read();
+  } catch (error) {
+    throw new Error(fileProblem(path, error));
+  }
+}
+
+/** Changes when the content may have; refuses what would block (a FIFO) or is not a key set's size. */
+function fileStamp(path: string): string {
+  const stat = readable(path, () => statSync(path));
+  if (!stat.isFile()) throw new Error(`cannot read ${path}: it is not a regular file`);
+  if (stat.size > MAX_KEY_SET_BYTES) throw new Error(`${path} is larger than ${MAX_KEY_SET_BYTES} bytes`);
+  return `${stat.ino}:${stat.size}:${stat.mtimeMs}`;
+}

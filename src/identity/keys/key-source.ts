@@ -1,0 +1,119 @@
+/**
+ * Where a policy's keys come from, as configured (`jwks`) or derived from the provider, and the living verifier behind
+ * it: shared by all policies with the same source, kept across reloads, closed when nobody names it any more.
+ */
+import { z } from "zod";
+import { ConfigError } from "../../core/errors.ts";
+import type { CompileEnv } from "../../core/policy.ts";
+import { httpUrl } from "../../core/schema.ts";
+import { parseHttpUrl } from "../../lib/http/fetch.ts";
+import { createDiscovery, type Discovery } from "../providers/discovery.ts";
+import type { IdentityProvider } from "../providers/provider.ts";
+import { detailOf, invalidProviderAnswer } from "../providers/provider-error.ts";
+import { createInlineKeySet, type KeySet, openFileKeySet } from "./key-set.ts";
+import { openRemoteKeySet } from "./remote-key-set.ts";
+import { createTokenVerifier, type TokenVerifier } from "./token-verifier.ts";
+
+const keySetObject = z.looseObject({ keys: z.array(z.unknown()) });
+
+export const jwksSetting = z
+  .union([
+    z.string().min(1),
+    z.strictObject({ url: httpUrl() }),
+    z.strictObject({ file: z.string().min(1) }),
+    z.strictObject({ inline: z.union([z.string().min(1), keySetObject]) }),
+    keySetObject,
+  ])
+  .describe(
+    "The key set: an http(s) URL, a file, inline JSON, or `{url}`, `{file}`, `{inline}`. Without it the provider's own.",
+  );
+
+export type KeySource =
+  | { readonly kind: "url"; readonly url: string }
+  | { readonly kind: "file"; readonly path: string }
+  | { readonly kind: "inline"; readonly value: unknown }
+  /** At the `jwks_uri` of the provider's metadata. */
+  | { readonly kind: "discovered"; readonly issuer: string };
+
+export function keySourceOf(jwks: z.output<typeof jwksSetting> | undefined, provider: IdentityProvider): KeySource {
+  if (jwks === undefined) {
+    if (provider.keySetUrl !== undefined) return { kind: "url", url: provider.keySetUrl };
+    return { kind: "discovered", issuer: provider.discoveredIssuer };
+  }
+  if (typeof jwks === "string") return fromText(jwks);
+  if ("url" in jwks) return { kind: "url", url: jwks.url as string };
+  if ("file" in jwks) return { kind: "file", path: jwks.file as string };
+  if ("inline" in jwks) return { kind: "inline", value: jwks.inline };
+  return { kind: "inline", value: jwks };
+}
+
+function fromText(text: string): KeySource {
+  if (text.trimStart().startsWith("{")) return { kind: "inline", value: text };
+  if (/^https?:/i.test(text)) {
+    if (!parseHttpUrl(text))
+      throw new ConfigError(undefined, "jwks", "not a valid http or https URL without credentials");
+    return { kind: "url", url: text };
+  }
+  return { kind: "file", path: text.replace(/^file:\/\//, "") };
+}
+
+/** Throws a ConfigError when a file or inline set is unusable; a remote one may come up later. */
+export function keepVerifier(source: KeySource, discovery: Discovery, env: CompileEnv): TokenVerifier {
+  const definition = source.kind === "file" ? { kind: "file", path: env.resolvePath(source.path) } : source;
+  try {
+    return env.keep(
+      `identity key set ${JSON.stringify(definition)}`,
+      definition,
+      () => openVerifier(source, discovery, env),
+      close,
+    );
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw new ConfigError(undefined, "jwks", detailOf(error));
+  }
+}
+
+export function keepDiscovery(provider: IdentityProvider, env: CompileEnv): Discovery {
+  const definition = { urls: provider.discoveryUrls, issuer: provider.discoveredIssuer };
+  const logger = env.logger.for("identity");
+  return env.keep(`identity metadata ${JSON.stringify(definition)}`, definition, () =>
+    createDiscovery({ ...definition, fetch: env.fetch, clock: env.clock, logger }),
+  );
+}
+
+interface LivingVerifier extends TokenVerifier {
+  end(): void;
+}
+
+function openVerifier(source: KeySource, discovery: Discovery, env: CompileEnv): LivingVerifier {
+  const keySet = openKeySet(source, discovery, env);
+  const task = env.tasks.start("key set", keySet.description, () => keySet.report());
+  return { ...createTokenVerifier(keySet, env.clock), end: () => task.end() };
+}
+
+function close(verifier: LivingVerifier): void {
+  verifier.keySet.close();
+  verifier.end();
+}
+
+function openKeySet(source: KeySource, discovery: Discovery, env: CompileEnv): KeySet {
+  const { fetch, clock } = env;
+  const logger = env.logger.for("identity");
+  switch (source.kind) {
+    case "inline":
+      return createInlineKeySet(source.value);
+    case "file":
+      return openFileKeySet(env.resolvePath(source.path), { clock, logger });
+    case "url":
+      return openRemoteKeySet({ description: source.url, locate: async () => source.url, fetch, clock, logger });
+    case "discovered": {
+      const locate = async (): Promise<string> => {
+        const { jwks_uri } = await discovery.get();
+        if (typeof jwks_uri !== "string")
+          throw invalidProviderAnswer(`the metadata of ${source.issuer} has no jwks_uri: set \`jwks\``);
+        return jwks_uri;
+      };
+      return openRemoteKeySet({ description: `the keys of ${source.issuer}`, locate, fetch, clock, logger });
+    }
+  }
+}

@@ -1,0 +1,151 @@
+/**
+ * A key set at an identity provider: fetched in the background, renewed by its cache headers, kept while the provider
+ * is down, and asked for again when a token names a key that is not there. However many such tokens come, the
+ * provider sees at most one extra fetch in 30 s, counted by attempts, so that it holds while fetches fail too.
+ */
+
+import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import { lifetimeMs, MAX_STALE_MS } from "../providers/freshness.ts";
+import { detailOf } from "../providers/provider-error.ts";
+import { createKeyTable, type KeySet, type KeyTable, MAX_KEY_SET_BYTES, requireKeys } from "./key-set.ts";
+import { readKeySet } from "./verification-key.ts";
+
+export const KEY_FETCH_TIMEOUT_MS = 5_000;
+const UNKNOWN_KEY_COOLDOWN_MS = 30_000;
+const MAX_RETRY_MS = 30_000;
+
+export interface RemoteKeySetOptions {
+  /** For messages; the URL itself where it is known from the start. */
+  readonly description: string;
+  /** Where the keys are; asked before every fetch, because a plain provider's metadata may move them. */
+  readonly locate: () => Promise<string>;
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+export function openRemoteKeySet(options: RemoteKeySetOptions): KeySet {
+  return new RemoteKeySet(options);
+}
+
+class RemoteKeySet implements KeySet {
+  readonly description: string;
+  generation = 0;
+  readonly #options: RemoteKeySetOptions;
+  #table: KeyTable | undefined;
+  #body: Buffer | undefined;
+  #goodMs = 0;
+  #attempts = 0;
+  #failures = 0;
+  #lastError: string | undefined;
+  #unknownKeyMs = Number.NEGATIVE_INFINITY;
+  #inFlight: Promise<void> | undefined;
+  #timer: Timer;
+  #nextMs: number;
+  #closed = false;
+
+  constructor(options: RemoteKeySetOptions) {
+    this.#options = options;
+    this.description = options.description;
+    // Not at once: a configuration that is only validated opens and closes key sets without probing anything.
+    this.#nextMs = options.clock.monotonicMs();
+    this.#timer = options.clock.after(0, () => this.#load());
+  }
+
+  current(): KeyTable | undefined {
+    if (this.#table === undefined) return undefined;
+    return this.#options.clock.monotonicMs() - this.#goodMs > MAX_STALE_MS ? undefined : this.#table;
+  }
+
+  refresh(): Promise<void> | undefined {
+    if (this.#inFlight) return this.#inFlight;
+    if (this.#attempts === 0) return this.#load();
+    const nowMs = this.#options.clock.monotonicMs();
+    if (nowMs - this.#unknownKeyMs < UNKNOWN_KEY_COOLDOWN_MS) return undefined;
+    // Without any keys the background attempts are under way already; a token must not multiply them.
+    if (this.current() === undefined) return undefined;
+    this.#unknownKeyMs = nowMs;
+    return this.#load();
+  }
+
+  retryAfterSeconds(): number {
+    return Math.max(1, Math.ceil((this.#nextMs - this.#options.clock.monotonicMs()) / 1000));
+  }
+
+  report(): Record<string, unknown> {
+    return {
+      source: this.description,
+      keys: this.#table?.size ?? 0,
+      fetches: this.#attempts,
+      ...(this.#lastError === undefined ? {} : { lastError: this.#lastError }),
+    };
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#timer.cancel();
+  }
+
+  /** Single flight. Whoever waits is let go after the time of one fetch, even if finding the place took longer. */
+  #load(): Promise<void> {
+    if (this.#closed) return Promise.resolve();
+    if (this.#inFlight) return this.#inFlight;
+    this.#timer.cancel();
+    this.#attempts += 1;
+    this.#inFlight = new Promise((resolve) => {
+      const limit = this.#options.clock.after(KEY_FETCH_TIMEOUT_MS, resolve);
+      this.#fetch().finally(() => {
+        limit.cancel();
+        this.#inFlight = undefined;
+        resolve();
+      });
+    });
+    return this.#inFlight;
+  }
+
+  async #fetch(): Promise<void> {
+    const { clock, logger } = this.#options;
+    try {
+      const url = await this.#options.locate();
+      const request = { url, timeoutMs: KEY_FETCH_TIMEOUT_MS, maxBytes: MAX_KEY_SET_BYTES };
+      const response = await this.#options.fetch(request);
+      // Redirects are not followed: they end here like any other status.
+      if (response.status !== 200) throw new Error(`${url} answered with status ${response.status}`);
+      if (this.#closed) return;
+      this.#adopt(response);
+      if (this.#failures > 0) logger.info("key set is available again", { source: this.description });
+      this.#failures = 0;
+      this.#lastError = undefined;
+      this.#schedule(lifetimeMs(response, clock.now()));
+    } catch (error) {
+      if (this.#closed) return;
+      this.#failures += 1;
+      this.#lastError = detailOf(error);
+      const fields = { source: this.description, error: this.#lastError, stale: this.#table !== undefined };
+      // Once per outage: the retries would fill the log.
+      if (this.#failures === 1) logger.warn("key set cannot be fetched, trying again in the background", fields);
+      else logger.debug("key set still cannot be fetched", fields);
+      this.#schedule(Math.min(MAX_RETRY_MS, 1000 * 2 ** Math.min(this.#failures - 1, 10)));
+    }
+  }
+
+  #adopt({ body }: FetchResponse): void {
+    const { clock, logger } = this.#options;
+    if (this.#body?.equals(body) !== true) {
+      const { keys, skipped } = requireKeys(readKeySet(body.toString("utf8")));
+      this.#table = createKeyTable(keys);
+      this.#body = body;
+      this.generation += 1;
+      logger.info("key set read", { source: this.description, keys: keys.length, skipped: [...skipped] });
+    }
+    this.#goodMs = clock.monotonicMs();
+  }
+
+  #schedule(delayMs: number): void {
+    const { clock } = this.#options;
+    this.#nextMs = clock.monotonicMs() + delayMs;
+    this.#timer = clock.after(delayMs, () => this.#load());
+  }
+}

@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { type Answer, createFakeFetch, type FakeFetch } from "../../../test/support/identity/fake-fetch.ts";
+import { createSigningKey, keySetOf, START_MS, signToken } from "../../../test/support/identity/tokens.ts";
+import { checkLogin } from "./login-check.ts";
+import type { LoginLeg, LoginPolicy } from "./login-leg.ts";
+
+const REALM = "http://localhost:8080/realms/mcp";
+const TENANT = "https://login.microsoftonline.com/tid";
+const CALLBACK = "http://127.0.0.1:33418/callback";
+const key = createSigningKey("ES256", "k1");
+const REGISTRATION = `${REALM}/clients-registrations/openid-connect`;
+const AUTHORIZE = `${REALM}/protocol/openid-connect/auth`;
+
+const realm: LoginPolicy = {
+  issuer: REALM,
+  audiences: ["gateway"],
+  provider: { idp_realm: {} },
+  resourceMetadata: { resource: "http://localhost:3000/mcp" },
+};
+const tenant: LoginPolicy = {
+  issuer: `${TENANT}/v2.0`,
+  audiences: ["app-1"],
+  provider: { idp_tenant: {} },
+  clientId: "app-1",
+  resourceMetadata: realm.resourceMetadata,
+};
+
+function providers(answers: Record<string, Answer> = {}): FakeFetch {
+  const document = {
+    issuer: REALM,
+    jwks_uri: `${REALM}/protocol/openid-connect/certs`,
+    authorization_endpoint: AUTHORIZE,
+    registration_endpoint: REGISTRATION,
+    code_challenge_methods_supported: ["S256"],
+    authorization_response_iss_parameter_supported: true,
+  };
+  const client = { client_id: "c1", registration_access_token: "rat-1", registration_client_uri: `${REGISTRATION}/c1` };
+  const fake = createFakeFetch({
+    [`${REALM}/.well-known/openid-configuration`]: { body: document },
+    [document.jwks_uri]: { body: keySetOf(key) },
+    [REGISTRATION]: { status: 201, body: client },
+    [`${REALM}/clients-registrations/default/c1`]: { body: { registrationAccessToken: "rat-2" } },
+    [`${REGISTRATION}/c1`]: { status: 204 },
+    [`${TENANT}/v2.0/.well-known/openid-configuration`]: { body: { issuer: `${TENANT}/v2.0` } },
+    [`${TENANT}/discovery/v2.0/keys`]: { body: keySetOf(key) },
+    [`${TENANT}/oauth2/v2.0/token`]: { status: 400, body: { error: "invalid_grant" } },
+    ...answers,
+  });
+  // The authorize URL has a query, so it is answered by its beginning.
+  const plainFetch = fake.fetch;
+  const authorize = answers[AUTHORIZE] ?? { status: 302, headers: { location: `${CALLBACK}?error=login_required` } };
+  return Object.assign(fake, {
+    fetch: (request: Parameters<typeof plainFetch>[0]) => {
+      if (request.url.startsWith(`${AUTHORIZE}?`)) fake.answers.set(request.url, authorize);
+      return plainFetch(request);
+    },
+  });
+}
+
+async function legs(policy: LoginPolicy, fake = providers(), token?: string): Promise<Map<string, LoginLeg>> {
+  const found = new Map<string, LoginLeg>();
+  const options = {
+    policy,
+    fetch: fake.fetch,
+    clock: fakeClock(),
+    readFile: () => JSON.stringify(keySetOf(key)),
+    token,
+  };
+  for await (const leg of checkLogin(options)) found.set(leg.leg, leg);
+  return found;
+}
+
+function tokenOf(claims: Record<string, unknown>): string {
+  return signToken({ key, claims: { iss: REALM, aud: "gateway", sub: "alice", exp: START_MS / 1000 + 60, ...claims } });
+}
+
+test("a realm that is set up passes every leg, and the trial client is taken back with the renewed token", async () => {
+  const fake = providers();
+  const found = await legs(realm, fake, tokenOf({}));
+  assert.deepEqual([...found.keys()], ["metadata", "keys", "pkce", "registration", "authorize", "token"]);
+  for (const leg of found.values()) assert.equal(leg.ok, true, `${leg.leg}: ${leg.message}`);
+  const last = fake.requests.at(-1);
+  assert.equal(last?.method, "DELETE");
+  assert.equal(last?.headers?.authorization, "Bearer rat-2");
+});
+
+test("a tenant that is set up passes every leg", async () => {
+  const found = await legs(tenant);
+  assert.deepEqual([...found.keys()], ["metadata", "keys", "pkce", "registration", "token endpoint", "token"]);
+  const { token, ...others } = Object.fromEntries(found);
+  for (const leg of Object.values(others)) assert.equal(leg.ok, true, `${leg.leg}: ${leg.message}`);
+  assert.equal(token?.ok, undefined, "without a token nothing is known of it");
+  assert.match(token?.message ?? "", /^not checked: give an access token/);
+});
+
+const trusted = "Policy 'Trusted Hosts' rejected request to client-registration service. Details: Host not trusted.";
+const faults: {
+  name: string;
+  policy: LoginPolicy;
+  answers?: Record<string, Answer>;
+  token?: string;
+  leg: string;
+  mend: RegExp;
+}[] = [
+  {
+    name: "trusted hosts are closed",
+    policy: realm,
+    answers: { [REGISTRATION]: { status: 403, body: { error_description: trusted } } },
+    leg: "registration",
+    mend: /Trusted Hosts/,
+  },
+  {
+    name: "the realm requires TLS",
+    policy: realm,
+    answers: { [REGISTRATION]: { status: 403, body: { error_description: "HTTPS required" } } },
+    leg: "registration",
+    mend: /Require SSL/,
+  },
+  {
+    name: "the issuer differs",
+    policy: realm,
+    answers: { [`${REALM}/.well-known/openid-configuration`]: { body: { issuer: "http://other" } } },
+    leg: "metadata",
+    mend: /exactly what the provider calls itself/,
+  },
+  {
+    name: "the realm does not exist",
+    policy: realm,
+    answers: { [`${REALM}/.well-known/openid-configuration`]: { status: 404 } },
+    leg: "metadata",
+    mend: /realm's name/,
+  },
+  {
+    name: "the realm keeps sending iss",
+    policy: realm,
+    answers: { [AUTHORIZE]: { status: 302, headers: { location: `${CALLBACK}?error=login_required&iss=x` } } },
+    leg: "authorize",
+    mend: /Exclude Issuer/,
+  },
+  {
+    name: "there are no keys",
+    policy: realm,
+    answers: { [`${REALM}/protocol/openid-connect/certs`]: { body: { keys: [] } } },
+    leg: "keys",
+    mend: /jwks/,
+  },
+  {
+    name: "the audience mapper is missing",
+    policy: realm,
+    token: tokenOf({ aud: "account" }),
+    leg: "token",
+    mend: /audience mapper/,
+  },
+  {
+    name: "the app registration is confidential",
+    policy: tenant,
+    answers: {
+      [`${TENANT}/oauth2/v2.0/token`]: {
+        status: 401,
+        body: { error: "invalid_client", error_description: "AADSTS7000218: …" },
+      },
+    },
+    leg: "token endpoint",
+    mend: /clientSecret/,
+  },
+  {
+    name: "the redirect URI is on the single-page platform",
+    policy: tenant,
+    answers: {
+      [`${TENANT}/oauth2/v2.0/token`]: {
+        status: 400,
+        body: { error: "invalid_request", error_description: "AADSTS9002327: …" },
+      },
+    },
+    leg: "token endpoint",
+    mend: /Mobile and desktop/,
+  },
+  {
+    name: "v1 tokens meet a v2 issuer",
+    policy: tenant,
+    token: tokenOf({ iss: "https://sts.windows.net/tid/", aud: "app-1" }),
+    leg: "token",
+    mend: /v1 access tokens/,
+  },
+];
+for (const { name, policy, answers, token, leg, mend } of faults) {
+  test(`says how to mend it when ${name}`, async () => {
+    const found = (await legs(policy, providers(answers), token)).get(leg);
+    assert.equal(found?.ok, false);
+    assert.match(found?.mend ?? "", mend);
+  });
+}
+
+test("a provider that cannot be reached fails its legs and does not throw", async () => {
+  const fake = providers();
+  fake.down = true;
+  const found = await legs(realm, fake);
+  assert.match(found.get("metadata")?.mend ?? "", /can reach it/);
+  assert.equal(found.get("keys")?.ok, false);
+});
+
+const plainPolicy: LoginPolicy = { ...realm, provider: undefined };
+
+test("keys whose place only the metadata knows are not checked while it cannot be read, and neither is a signature", async () => {
+  const fake = providers();
+  fake.down = true;
+  const found = await legs(plainPolicy, fake, tokenOf({}));
+  assert.equal(found.get("metadata")?.ok, false);
+  assert.deepEqual(found.get("keys"), {
+    leg: "keys",
+    ok: undefined,
+    message: "not checked: the metadata, which names their place, could not be read",
+  });
+  assert.equal(found.get("token")?.ok, undefined);
+  assert.match(found.get("token")?.message ?? "", /issuer, audience and times fit, but there are no keys/);
+});
+
+test("metadata that was read and names no keys is said to be so", async () => {
+  const answers = { [`${REALM}/.well-known/openid-configuration`]: { body: { issuer: REALM } } };
+  const found = (await legs(plainPolicy, providers(answers))).get("keys");
+  assert.deepEqual([found?.ok, found?.message], [false, "the metadata names no jwks_uri"]);
+});
+
+test("a token with the wrong audience fails even where there are no keys", async () => {
+  const fake = providers();
+  fake.down = true;
+  assert.equal((await legs(plainPolicy, fake, tokenOf({ aud: "other" }))).get("token")?.ok, false);
+});
+
+test("a key set's URL that is none fails its leg", async () => {
+  const found = (await legs({ ...realm, jwks: "http://" })).get("keys");
+  assert.equal(found?.ok, false);
+});
+
+test("keys from a file are read from the file", async () => {
+  const found = await legs({ ...realm, jwks: { file: "keys.json" } });
+  assert.match(found.get("keys")?.message ?? "", /1 usable at keys.json/);
+});

@@ -1,0 +1,127 @@
+/**
+ * `gwctl auth check`: walks the legs of a login against the real provider, without a user and without a running
+ * gateway, and says for each whether it works or what mends it. It registers a client where clients would and takes
+ * it back at once. What only a signed-in user can show (the audience) is checked on a token, if one is given.
+ */
+
+import { createKeyTable, keysFor, requireKeys } from "../keys/key-set.ts";
+import { type KeySource, keySourceOf } from "../keys/key-source.ts";
+import { type ReadKeys, readKeySet, readKeySetObject, verifySignature } from "../keys/verification-key.ts";
+import { createProvider } from "../providers/create-provider.ts";
+import { fetchMetadata } from "../providers/discovery.ts";
+import type { Discovered, IdentityProvider } from "../providers/provider.ts";
+import { detailOf } from "../providers/provider-error.ts";
+import { providerFault } from "../providers/provider-faults.ts";
+import { claimProblem } from "../tokens/claims.ts";
+import { parseToken, type TokenProblem } from "../tokens/token.ts";
+import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, textOf } from "./login-leg.ts";
+import { registrationLegs, tenantLegs } from "./trial-login.ts";
+
+export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<LoginLeg> {
+  const { policy } = options;
+  const provider = createProvider(policy);
+  let discovered: Discovered | undefined;
+  try {
+    const found = await fetchMetadata({ ...options, urls: provider.discoveryUrls, issuer: provider.discoveredIssuer });
+    discovered = found.document;
+    yield { leg: "metadata", ok: true, message: `${found.url} names the issuer ${provider.discoveredIssuer}` };
+  } catch (error) {
+    yield failed("metadata", detailOf(error), metadataMend(provider, detailOf(error)));
+  }
+
+  let keys: ReadKeys | undefined;
+  try {
+    const source = keySourceOf(policy.jwks, provider);
+    if (source.kind === "discovered" && !discovered) {
+      yield notChecked("keys", "the metadata, which names their place, could not be read");
+    } else {
+      const { read, from } = await readKeys(options, source, discovered);
+      keys = requireKeys(read);
+      const skipped = keys.skipped.length === 0 ? "" : `; left out: ${keys.skipped.join("; ")}`;
+      yield { leg: "keys", ok: true, message: `${keys.keys.length} usable at ${from}${skipped}` };
+    }
+  } catch (error) {
+    yield failed("keys", detailOf(error), "compare `issuer` with the provider's own address, or set `jwks`");
+  }
+
+  if (discovered) {
+    yield pkceLeg(provider, discovered);
+    if (provider.login) yield* tenantLegs(options, provider);
+    else yield* registrationLegs(options, provider, discovered);
+  }
+  yield tokenLeg(options, provider, keys);
+}
+
+async function readKeys(
+  options: LoginCheckOptions,
+  source: KeySource,
+  discovered: Discovered | undefined,
+): Promise<{ read: ReadKeys; from: string }> {
+  if (source.kind === "file") return { read: readKeySet(options.readFile(source.path)), from: source.path };
+  if (source.kind === "inline") {
+    const { value } = source;
+    return { read: typeof value === "string" ? readKeySet(value) : readKeySetObject(value), from: "`jwks`" };
+  }
+  const url = source.kind === "url" ? source.url : discovered?.jwks_uri;
+  if (typeof url !== "string") throw new Error("the metadata names no jwks_uri");
+  const response = await options.fetch({ url, ...LEG_LIMITS });
+  if (response.status !== 200) throw new Error(`${url} answered with status ${response.status}: ${textOf(response)}`);
+  return { read: readKeySet(response.body.toString("utf8")), from: url };
+}
+
+function pkceLeg(provider: IdentityProvider, discovered: Discovered): LoginLeg {
+  const methods = discovered.code_challenge_methods_supported;
+  // The tenant provider supports it without saying so; the gateway says it instead.
+  if (provider.login || (Array.isArray(methods) && methods.includes("S256")))
+    return { leg: "pkce", ok: true, message: "S256 is supported" };
+  return failed(
+    "pkce",
+    "the metadata does not name the code challenge method S256",
+    "MCP clients need it: switch PKCE with S256 on at the provider",
+  );
+}
+
+function tokenLeg(
+  { policy, token, clock }: LoginCheckOptions,
+  provider: IdentityProvider,
+  keys: ReadKeys | undefined,
+): LoginLeg {
+  if (token === undefined) {
+    return notChecked("token", "give an access token to see whether issuer and audience fit");
+  }
+  const parsed = parseToken(token);
+  if (!parsed.ok) return problemLeg(parsed.problem, provider);
+  const { claims } = parsed.value;
+  const problem = claimProblem(claims, policy, clock.now());
+  if (problem) return problemLeg(problem, provider, claims);
+  if (!keys) return notChecked("token", "issuer, audience and times fit, but there are no keys for the signature");
+  const found = keysFor(parsed.value, createKeyTable(keys.keys));
+  if (!Array.isArray(found)) return problemLeg(found as TokenProblem, provider, claims);
+  const isSigned = found.some((key) => verifySignature(parsed.value, key));
+  if (!isSigned)
+    return failed(
+      "token",
+      "the signature does not match a key of the provider",
+      "the token is of another provider or realm",
+    );
+  return { leg: "token", ok: true, message: `issuer, audience, times and signature fit; sub is ${String(claims.sub)}` };
+}
+
+function problemLeg(
+  problem: TokenProblem,
+  provider: IdentityProvider,
+  claims?: Parameters<IdentityProvider["mend"]>[1],
+): LoginLeg {
+  return failed("token", problem.detail, provider.mend(problem, claims));
+}
+
+function metadataMend(provider: IdentityProvider, detail: string): string | undefined {
+  if (/names the issuer/.test(detail)) return "set `issuer` to exactly what the provider calls itself";
+  if (/ECONNREFUSED|ENOTFOUND|EAI_AGAIN|no answer within/.test(detail))
+    return "check that the provider runs and that this host can reach it";
+  if (/status 404/.test(detail))
+    return provider.name === "idp_tenant"
+      ? "check the tenant id in `issuer`"
+      : "check the realm's name and path in `issuer`";
+  return providerFault(detail)?.mend;
+}

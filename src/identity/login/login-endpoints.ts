@@ -1,0 +1,275 @@
+/**
+ * What the gateway answers at the login paths of a protected route, without any token: metadata documents, client
+ * registration, and the proxied authorize and token endpoints (spec 2.4, 2.5, 4.1). Requests to the provider carry
+ * only what is named here: no cookies, no forwarding headers, and nothing but the answer's own body comes back.
+ */
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { emptyReply, jsonReply, type Reply } from "../../core/reply.ts";
+import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Discovery } from "../providers/discovery.ts";
+import type { Discovered, IdentityProvider, ProxiedLogin } from "../providers/provider.ts";
+import {
+  detailOf,
+  invalidProviderAnswer,
+  metadataUnavailable,
+  OAuthRequestError,
+  providerError,
+} from "../providers/provider-error.ts";
+import { providerFault } from "../providers/provider-faults.ts";
+import type { LoginLimit } from "./login-limit.ts";
+import { parseRegistration } from "./registration.ts";
+import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
+
+/** Far more than any registration or token request has. */
+export const MAX_LOGIN_BODY_BYTES = 64 * 1024;
+const MAX_ANSWER_BYTES = 1024 * 1024;
+const PROVIDER_TIMEOUT_MS = 10_000;
+
+export interface LoginEndpointsOptions {
+  /** The gateway's origin as clients see it. */
+  readonly base: string;
+  readonly provider: IdentityProvider;
+  readonly discovery: Discovery;
+  readonly resourceDocument: Readonly<Record<string, unknown>>;
+  readonly limit: LoginLimit;
+  readonly fetch: Fetch;
+  readonly logger: Logger;
+}
+
+export interface LoginEndpoints {
+  answer(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply>;
+}
+
+/** Documents are public and clients run in browsers too; a `cors` policy of the route overrides these. */
+const ANY_ORIGIN = { "access-control-allow-origin": "*" };
+/** `*` covers all but `authorization` (which a client may use at the token endpoint). */
+const ANY_HEADERS = "authorization, content-type, mcp-protocol-version, *";
+
+const METHODS: Readonly<Record<LoginEndpoint["kind"], readonly string[]>> = {
+  "protected-resource": ["GET", "HEAD"],
+  "authorization-server": ["GET", "HEAD"],
+  registration: ["POST"],
+  authorize: ["GET", "HEAD"],
+  token: ["POST"],
+};
+
+export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpoints {
+  const { provider, discovery, limit, fetch, logger } = options;
+
+  async function discovered(): Promise<Discovered> {
+    try {
+      return await discovery.get();
+    } catch (error) {
+      throw metadataUnavailable(error);
+    }
+  }
+
+  async function serverMetadata(suffix: string): Promise<Reply> {
+    const document = provider.metadata(await discovered(), gatewayEndpoints(options.base, suffix));
+    return jsonReply(200, document, ANY_ORIGIN);
+  }
+
+  async function register(exchange: Exchange): Promise<Reply> {
+    const registration = parseRegistration(bodyOf(exchange, "application/json", "invalid_client_metadata"));
+    if (provider.register)
+      return jsonReply(201, provider.register(registration), { ...ANY_ORIGIN, "cache-control": "no-store" });
+    const metadata = await discovered();
+    const url = provider.registrationUrl?.(metadata);
+    if (url === undefined)
+      throw new GatewayError("not_found", { detail: "the identity provider takes no client registrations" });
+    // Written anew from what was checked, so that the provider cannot read the text in another way.
+    const body = Buffer.from(JSON.stringify(provider.fitRegistration?.(registration) ?? registration));
+    const authorization = provider.takesInitialAccessToken ? exchange.request.headers.get("authorization") : undefined;
+    const headers = { "content-type": "application/json", ...(authorization === undefined ? {} : { authorization }) };
+    const response = await send(url, headers, body);
+    reportFault("client registration", response);
+    if (response.status !== 201 && response.status !== 200) return passThrough(response);
+    return passThrough({ ...response, body: await completed(response.body, metadata) });
+  }
+
+  /** The provider's answer, changed only where completing the registration changed it. */
+  async function completed(body: Buffer, metadata: Discovered): Promise<Buffer> {
+    const { completion } = provider;
+    const client = parseObject(body);
+    const request = client && completion?.request(metadata, client);
+    if (!completion || !request) return body;
+    try {
+      const headers = { "content-type": "application/json", authorization: `Bearer ${request.token}` };
+      const response = await send(request.url, headers, Buffer.from(JSON.stringify(request.body)), "PUT");
+      if (response.status !== 200) throw new Error(`status ${response.status}`);
+      return Buffer.from(JSON.stringify(completion.merge(client, parseObject(response.body) ?? {})));
+    } catch (error) {
+      // The client is registered all the same, and most clients can log in as it is.
+      logger.warn("a client registration could not be completed", {
+        url: request.url,
+        error: detailOf(error),
+        mend: completion.mend,
+      });
+      return body;
+    }
+  }
+
+  function authorize(login: ProxiedLogin, exchange: Exchange): Reply {
+    const query = login.rewriteAuthorizeQuery(exchange.request.query);
+    const location = query === "" ? login.authorizeUrl : `${login.authorizeUrl}?${query}`;
+    return emptyReply(302, { location, "cache-control": "no-store" });
+  }
+
+  async function token(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
+    const type = "application/x-www-form-urlencoded";
+    // Bytes as characters: what is not changed is sent on exactly as it came.
+    const form = bodyOf(exchange, type, "invalid_request").toString("latin1");
+    const authorization = exchange.request.headers.get("authorization");
+    const body = Buffer.from(login.rewriteTokenRequest(form, authorization !== undefined), "latin1");
+    const headers = { "content-type": type, ...(authorization === undefined ? {} : { authorization }) };
+    const response = await send(login.tokenUrl, headers, body);
+    reportFault("token request", response);
+    return passThrough(response);
+  }
+
+  async function send(
+    url: string,
+    headers: Readonly<Record<string, string>>,
+    body: Buffer,
+    method = "POST",
+  ): Promise<FetchResponse> {
+    const limits = { timeoutMs: PROVIDER_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES };
+    let response: FetchResponse;
+    try {
+      response = await fetch({
+        url,
+        method,
+        headers: { accept: "application/json", ...headers },
+        body,
+        ...limits,
+      });
+    } catch (error) {
+      throw providerError(error, url);
+    }
+    const isRedirect = response.status >= 300 && response.status < 400;
+    if (isRedirect)
+      throw invalidProviderAnswer(`${url} answered with a redirect (${response.status}), which is not followed`);
+    return response;
+  }
+
+  /** The provider's text goes to the client as it is; the operator also reads what it means. */
+  function reportFault(what: string, response: FetchResponse): void {
+    if (response.status < 400) return;
+    const text = response.body.toString("utf8");
+    const fault = providerFault(text);
+    logger.warn(`the identity provider refused a ${what}`, {
+      provider: provider.name,
+      status: response.status,
+      error: errorMember(text),
+      cause: fault?.cause,
+      mend: fault?.mend,
+    });
+  }
+
+  function dispatch(endpoint: LoginEndpoint, exchange: Exchange): Reply | Promise<Reply> {
+    const { method } = exchange.request;
+    const allowed = METHODS[endpoint.kind];
+    if (method === "OPTIONS") return preflight(allowed);
+    if (!allowed.includes(method)) {
+      throw new GatewayError("method_not_allowed", { headers: { allow: [...allowed, "OPTIONS"].join(", ") } });
+    }
+    switch (endpoint.kind) {
+      case "protected-resource":
+        return jsonReply(200, options.resourceDocument, ANY_ORIGIN);
+      case "authorization-server":
+        return serverMetadata(endpoint.suffix);
+      case "registration":
+        limit.take(exchange.listener);
+        return register(exchange);
+      case "authorize":
+        return authorize(loginOf(provider), exchange);
+      case "token":
+        limit.take(exchange.listener);
+        return token(loginOf(provider), exchange);
+    }
+  }
+
+  return {
+    answer(endpoint, exchange) {
+      try {
+        const reply = dispatch(endpoint, exchange);
+        return reply instanceof Promise ? reply.catch(asReply) : reply;
+      } catch (error) {
+        return asReply(error);
+      }
+    },
+  };
+}
+
+/** OAuth mistakes of the client become OAuth answers; everything else is rendered where all errors are. */
+function asReply(error: unknown): Reply {
+  if (error instanceof OAuthRequestError) {
+    return jsonReply(
+      400,
+      { error: error.error, error_description: error.message },
+      { ...ANY_ORIGIN, "cache-control": "no-store" },
+    );
+  }
+  if (!(error instanceof GatewayError)) throw error;
+  // Clients in browsers must be able to read why: a provider that is down would look like a broken network.
+  const { code, message, detail, headers, cause } = error;
+  throw new GatewayError(code, { message, cause, ...(detail && { detail }), headers: { ...ANY_ORIGIN, ...headers } });
+}
+
+function preflight(allowed: readonly string[]): Reply {
+  return emptyReply(204, {
+    ...ANY_ORIGIN,
+    "access-control-allow-methods": [...allowed, "OPTIONS"].join(", "),
+    "access-control-allow-headers": ANY_HEADERS,
+    "access-control-max-age": "86400",
+  });
+}
+
+/** Only what describes the body: no cookies, no connection or policy headers of the provider. */
+function passThrough(response: FetchResponse): Reply {
+  const headers = HeaderList.of(ANY_ORIGIN);
+  for (const name of ["content-type", "cache-control", "pragma", "retry-after", "www-authenticate"]) {
+    const value = response.headers.get(name);
+    if (value !== undefined) headers.add(name, value);
+  }
+  if (!headers.has("cache-control")) headers.add("cache-control", "no-store");
+  // Tokens and registration secrets are in it.
+  return { status: response.status, headers, body: response.body, confidential: true };
+}
+
+/** The pipeline holds it (see `bodyBytes` in the policy): it watches slow clients and asks those that wait to be asked. */
+function bodyOf(exchange: Exchange, type: string, error: "invalid_request" | "invalid_client_metadata"): Buffer {
+  const { body, headers } = exchange.request;
+  const sent = headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (sent !== type) throw new OAuthRequestError(error, `the content type must be ${type}`);
+  if (body.kind !== "bytes") return Buffer.alloc(0);
+  // A body that an outer policy had asked for may be larger.
+  if (body.bytes.length > MAX_LOGIN_BODY_BYTES) throw new GatewayError("body_too_large");
+  return body.bytes;
+}
+
+function parseObject(body: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(body.toString("utf8"));
+    return typeof value === "object" && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function loginOf(provider: IdentityProvider): ProxiedLogin {
+  // The paths exist only where the provider has it (well-known.ts): anything else is a defect.
+  if (!provider.login) throw new Error(`${provider.name} has no proxied login`);
+  return provider.login;
+}
+
+/** The OAuth error word alone: descriptions may quote what the client sent. */
+function errorMember(text: string): string | undefined {
+  const word = /"error"\s*:\s*"([a-z_]{1,60})"/.exec(text)?.[1];
+  return word ?? /\bAADSTS\d{4,9}\b/.exec(text)?.[0];
+}

@@ -1,0 +1,60 @@
+/**
+ * What a check of a login is given, and one leg of the login as `gwctl auth check` tells it: whether it works, and if
+ * not, what mends it.
+ */
+
+import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { keySourceOf } from "../keys/key-source.ts";
+import type { ProviderChoice } from "../providers/create-provider.ts";
+import { type ProviderFault, providerFault } from "../providers/provider-faults.ts";
+
+export interface LoginPolicy extends ProviderChoice {
+  readonly audiences: readonly string[];
+  readonly jwks?: Parameters<typeof keySourceOf>[0];
+  readonly resourceMetadata: {
+    readonly resource: string;
+    readonly authorizationServers?: readonly string[] | undefined;
+  };
+}
+
+export interface LoginCheckOptions {
+  readonly policy: LoginPolicy;
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+  /** The text of a key file that the policy names. */
+  readFile(path: string): string;
+  /** An access token of a real login. */
+  readonly token?: string | undefined;
+}
+
+/** For each question to the provider. */
+export const LEG_LIMITS = { timeoutMs: 10_000, maxBytes: 1024 * 1024 };
+
+export interface LoginLeg {
+  readonly leg: "metadata" | "keys" | "pkce" | "registration" | "authorize" | "token endpoint" | "token";
+  /** Undefined: it was not checked. */
+  readonly ok: boolean | undefined;
+  readonly message: string;
+  readonly mend?: string;
+}
+
+export function failed(leg: LoginLeg["leg"], message: string, mend?: string): LoginLeg {
+  return { leg, ok: false, message, ...(mend === undefined ? {} : { mend }) };
+}
+
+/** What could not be looked at is neither well nor wrong. */
+export function notChecked(leg: LoginLeg["leg"], why: string): LoginLeg {
+  return { leg, ok: undefined, message: `not checked: ${why}` };
+}
+
+export function textOf(response: FetchResponse): string {
+  return response.body.toString("utf8").replace(/\s+/g, " ").slice(0, 300);
+}
+
+/** The provider said no: its words, or what they mean if they are known. */
+export function refusedLeg(leg: LoginLeg["leg"], response: FetchResponse): LoginLeg {
+  const text = `${textOf(response)} ${response.headers.get("location") ?? ""}`.trim();
+  const fault: ProviderFault | undefined = providerFault(text);
+  return failed(leg, `status ${response.status}: ${fault?.cause ?? text}`, fault?.mend);
+}

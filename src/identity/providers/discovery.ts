@@ -1,0 +1,136 @@
+/**
+ * The identity provider's metadata, fetched when somebody needs it and kept while the provider is down.
+ * It is data from outside: the issuer must be the expected one (RFC 8414 section 3.3), every URL in it http or https,
+ * and those that the gateway itself calls must be at the issuer's origin or use TLS, so that a document cannot turn
+ * the gateway against its own network.
+ */
+
+import { type Fetch, parseHttpUrl } from "../../lib/http/fetch.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { show } from "../tokens/token.ts";
+import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";
+import type { Discovered } from "./provider.ts";
+import { detailOf, invalidProviderAnswer, providerError } from "./provider-error.ts";
+
+const TIMEOUT_MS = 5_000;
+const MAX_BYTES = 1024 * 1024;
+/** Metadata needs no token: without a pause after a failure every visitor could make us call the provider. */
+const FAILURE_PAUSE_MS = 2_000;
+
+export interface DiscoveryOptions {
+  readonly urls: readonly string[];
+  readonly issuer: string;
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+export interface Discovery {
+  /** Rejects with a GatewayError whose detail says what is wrong. */
+  get(): Promise<Discovered>;
+}
+
+interface Known {
+  readonly document: Discovered;
+  readonly goodMs: number;
+  readonly renewMs: number;
+}
+
+export function createDiscovery(options: DiscoveryOptions): Discovery {
+  const { clock, logger } = options;
+  let known: Known | undefined;
+  let inFlight: Promise<Discovered> | undefined;
+  let failed: { readonly error: unknown; readonly untilMs: number } | undefined;
+
+  async function load(): Promise<Discovered> {
+    try {
+      const { document, ttlMs } = await fetchMetadata(options);
+      const nowMs = clock.monotonicMs();
+      known = { document, goodMs: nowMs, renewMs: nowMs + ttlMs };
+      failed = undefined;
+      return document;
+    } catch (error) {
+      const nowMs = clock.monotonicMs();
+      if (!failed)
+        logger.warn("identity provider metadata cannot be read", { issuer: options.issuer, error: detailOf(error) });
+      failed = { error, untilMs: nowMs + FAILURE_PAUSE_MS };
+      return fallback(error);
+    } finally {
+      inFlight = undefined;
+    }
+  }
+
+  function fallback(error: unknown): Discovered {
+    if (known && clock.monotonicMs() - known.goodMs <= MAX_STALE_MS) return known.document;
+    throw error;
+  }
+
+  return {
+    async get() {
+      const nowMs = clock.monotonicMs();
+      if (known && nowMs < known.renewMs) return known.document;
+      if (failed && nowMs < failed.untilMs) return fallback(failed.error);
+      inFlight ??= load();
+      return inFlight;
+    },
+  };
+}
+
+/** The first of the URLs that has a valid document; the error of the last one otherwise. */
+export async function fetchMetadata(
+  options: Pick<DiscoveryOptions, "urls" | "issuer" | "fetch" | "clock">,
+): Promise<{ document: Discovered; url: string; ttlMs: number }> {
+  let failure: unknown;
+  for (const url of options.urls) {
+    try {
+      const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
+      if (response.status !== 200) {
+        throw invalidProviderAnswer(
+          `${url} answered with status ${response.status} ${show(response.body.toString("utf8"))}`,
+        );
+      }
+      const document = checkMetadata(response.body.toString("utf8"), options.issuer, url);
+      return { document, url, ttlMs: lifetimeMs(response, options.clock.now()) };
+    } catch (error) {
+      failure = providerError(error, url);
+    }
+  }
+  throw failure;
+}
+
+function checkMetadata(text: string, issuer: string, url: string): Discovered {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw invalidProviderAnswer(`${url} is not JSON`);
+  }
+  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed))
+    throw invalidProviderAnswer(`${url} is not a JSON object`);
+  const document = parsed as Record<string, unknown>;
+  if (document.issuer !== issuer) {
+    throw invalidProviderAnswer(
+      `${url} names the issuer ${show(document.issuer)}, expected ${issuer}: set \`issuer\` to what the provider calls itself`,
+    );
+  }
+  for (const [name, value] of Object.entries(document)) {
+    if (!name.endsWith("_endpoint") && name !== "jwks_uri") continue;
+    if (typeof value !== "string" || !parseHttpUrl(value))
+      throw invalidProviderAnswer(`${url}: ${name} is ${show(value)}, not an http or https URL`);
+  }
+  for (const name of ["jwks_uri", "registration_endpoint"]) {
+    const target = document[name];
+    if (typeof target === "string" && !mayCall(target, issuer)) {
+      throw invalidProviderAnswer(
+        `${url}: ${name} is ${show(target)}; without TLS it must be at the issuer's own origin`,
+      );
+    }
+  }
+  return document;
+}
+
+function mayCall(target: string, issuer: string): boolean {
+  const url = new URL(target);
+  return url.protocol === "https:" || url.origin === new URL(issuer).origin;
+}

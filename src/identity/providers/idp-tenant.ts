@@ -1,0 +1,106 @@
+/**
+ * `idp_tenant`: a cloud identity provider with one issuer per tenant (spec 4.3).
+ * It has no registration endpoint and rejects the RFC 8707 `resource` parameter, so the gateway answers registration
+ * itself and stands in front of authorize and token. Repeated parameters are refused: the provider and the gateway
+ * might each read another one.
+ */
+import { ConfigError } from "../../core/errors.ts";
+import { type FormPair, parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
+import { AUDIENCE_MEND, facadeMetadata, type IdentityProvider, type ProviderOptions } from "./provider.ts";
+
+/** Tokens of the first version name this host as their issuer; its login pages are on the other. */
+const V1_ISSUER_HOST = "sts.windows.net";
+const V1_LOGIN_HOST = "login.microsoftonline.com";
+
+/** Only these grants act for the operator's own app registration and may carry its secret. */
+const GRANTS_WITH_SECRET = new Set(["authorization_code", "refresh_token"]);
+
+export function idpTenant(options: ProviderOptions): IdentityProvider {
+  const { clientId, clientSecret } = options;
+  if (!clientId)
+    throw new ConfigError(
+      undefined,
+      "clientId",
+      "`idp_tenant` has no registration: it needs the `clientId` of an app registration",
+    );
+  const issuer = new URL(options.issuer);
+  const tenantId = issuer.pathname.split("/")[1];
+  if (!tenantId) throw new ConfigError(undefined, "issuer", `no tenant id in ${options.issuer}`);
+  // The issuer's own scheme, host and port, so that national clouds and local stand-ins work alike.
+  const loginOrigin = issuer.hostname === V1_ISSUER_HOST ? `https://${V1_LOGIN_HOST}` : issuer.origin;
+  const tenant = `${loginOrigin}/${tenantId}`;
+
+  return {
+    name: "idp_tenant",
+    keySetUrl: `${tenant}/discovery/v2.0/keys`,
+    discoveryUrls: [`${tenant}/v2.0/.well-known/openid-configuration`],
+    discoveredIssuer: `${tenant}/v2.0`,
+
+    metadata: (discovered, gateway) => ({
+      ...facadeMetadata(discovered, gateway),
+      authorization_endpoint: gateway.authorize,
+      token_endpoint: gateway.token,
+      code_challenge_methods_supported: ["S256"],
+    }),
+
+    // Only the fields of a registration are echoed: anything else a client sends is not ours to vouch for.
+    register: ({ client_name, redirect_uris, grant_types, response_types }) => ({
+      client_id: clientId,
+      token_endpoint_auth_method: "none",
+      ...present({ client_name, redirect_uris, grant_types, response_types }),
+    }),
+
+    login: {
+      authorizeUrl: `${tenant}/oauth2/v2.0/authorize`,
+      tokenUrl: `${tenant}/oauth2/v2.0/token`,
+
+      rewriteAuthorizeQuery: (query) => serialiseForm(withoutResource(parseForm(query))),
+
+      rewriteTokenRequest(form, hasAuthorizationHeader) {
+        const pairs = withoutResource(parseForm(form));
+        // What is sent without a value counts as left out (RFC 6749 section 3.2).
+        const parameter = (name: string): string | undefined =>
+          pairs.find((pair) => pair.name === name && pair.value !== "")?.value;
+        // A client that authenticates by itself keeps its own credentials: ours would be a second, conflicting pair.
+        const authenticatesItself =
+          hasAuthorizationHeader ||
+          parameter("client_secret") !== undefined ||
+          parameter("client_assertion") !== undefined;
+        const isOurClient = parameter("client_id") === clientId;
+        const mayCarrySecret = GRANTS_WITH_SECRET.has(parameter("grant_type") ?? "");
+        if (!clientSecret || authenticatesItself || !isOurClient || !mayCarrySecret) return serialiseForm(pairs);
+        const others = pairs.filter(({ name }) => name !== "client_secret");
+        return serialiseForm([
+          ...others,
+          ...parseForm(new URLSearchParams({ client_secret: clientSecret }).toString()),
+        ]);
+      },
+    },
+
+    mend({ check }, claims) {
+      if (check === "issuer") return issuerMend(claims?.iss, issuer.hostname === V1_ISSUER_HOST);
+      if (check === "audience") return `${AUDIENCE_MEND} (the client id comes as \`api://${clientId}\` or bare)`;
+      return undefined;
+    },
+  };
+}
+
+/** `resource` goes first, whatever its spelling; then no other parameter may stand twice (RFC 6749 section 3.1). */
+function withoutResource(pairs: readonly FormPair[]): readonly FormPair[] {
+  const kept = pairs.filter((pair) => pair.name.toLowerCase() !== "resource");
+  requireUnique(kept);
+  return kept;
+}
+
+function present(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+function issuerMend(iss: unknown, expectsV1: boolean): string | undefined {
+  const isV1 = typeof iss === "string" && iss.includes(`//${V1_ISSUER_HOST}/`);
+  if (isV1 && !expectsV1) {
+    return "the app registration issues v1 access tokens: set `issuer` to the v1 form, or its requestedAccessTokenVersion to 2";
+  }
+  if (!isV1 && expectsV1) return "the app registration issues v2 access tokens: set `issuer` to the v2 form";
+  return undefined;
+}

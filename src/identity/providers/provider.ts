@@ -1,0 +1,106 @@
+/**
+ * What the gateway must know about an identity provider: where its keys and metadata are, how its metadata becomes the
+ * gateway's own, and who answers registration, authorize and token. Adapters are pure: no I/O, no state.
+ */
+import type { TokenClaims, TokenProblem } from "../tokens/token.ts";
+
+export interface ProviderOptions {
+  readonly issuer: string;
+  /** Only for providers that have no registration of their own. */
+  readonly clientId?: string | undefined;
+  readonly clientSecret?: string | undefined;
+}
+
+/** The provider's metadata: RFC 8414 or OpenID Connect discovery, checked in discovery.ts. */
+export type Discovered = Readonly<Record<string, unknown>>;
+
+/** The gateway's own addresses that stand in a metadata document. */
+export interface GatewayEndpoints {
+  /** The URL that the document's well-known path was built from (RFC 8414 section 3.3: clients compare it). */
+  readonly issuer: string;
+  readonly register: string;
+  readonly authorize: string;
+  readonly token: string;
+}
+
+/** RFC 7591, the members that the gateway looks at. */
+export interface ClientRegistration {
+  readonly client_name?: unknown;
+  readonly redirect_uris?: unknown;
+  readonly grant_types?: unknown;
+  readonly response_types?: unknown;
+}
+
+export interface IdentityProvider {
+  readonly name: "idp_realm" | "idp_tenant" | "plain";
+  /** Undefined: at the `jwks_uri` of the metadata. */
+  readonly keySetUrl: string | undefined;
+  /** Tried in this order. */
+  readonly discoveryUrls: readonly string[];
+  /** What the metadata must say of itself; it differs from the tokens' issuer for v1 tenants. */
+  readonly discoveredIssuer: string;
+  metadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown>;
+  /** Where registrations go; undefined if the provider takes none. Absent where `register` answers. */
+  registrationUrl?(discovered: Discovered): string | undefined;
+  /** A registration's `authorization` is an initial access token of the provider (RFC 7591 section 3). */
+  readonly takesInitialAccessToken?: boolean;
+  /** The registration as the provider takes it, where that differs from what clients send. */
+  fitRegistration?(request: ClientRegistration): ClientRegistration;
+  register?(request: ClientRegistration): Record<string, unknown>;
+  /** A request that makes a client just registered fit for the façade, best effort. */
+  readonly completion?: RegistrationCompletion;
+  /** Present where the gateway stands in front of authorize and token. */
+  readonly login?: ProxiedLogin;
+  /** How the operator mends a refused token, where the provider's kind tells it. */
+  mend(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
+}
+
+export type RegisteredClient = Readonly<Record<string, unknown>>;
+
+export interface RegistrationCompletion {
+  /** Undefined when there is nothing to do. */
+  request(
+    discovered: Discovered,
+    client: RegisteredClient,
+  ): { readonly url: string; readonly token: string; readonly body: object } | undefined;
+  /** What the client is told in the end. */
+  merge(client: RegisteredClient, answer: Readonly<Record<string, unknown>>): RegisteredClient;
+  /** For the log when the provider refused: what it means and what the operator can do. */
+  readonly mend: string;
+}
+
+export interface ProxiedLogin {
+  readonly authorizeUrl: string;
+  readonly tokenUrl: string;
+  rewriteAuthorizeQuery(query: string): string;
+  rewriteTokenRequest(form: string, hasAuthorizationHeader: boolean): string;
+}
+
+/** Members that speak about the provider's own URL or would contradict what the gateway says. */
+const NOT_PASSED_ON = [
+  // The callback's `iss` would be the provider's, while clients know the gateway as the issuer (RFC 9207).
+  "authorization_response_iss_parameter_supported",
+  // A signed copy takes precedence over what we change (RFC 8414 section 2.1).
+  "signed_metadata",
+];
+
+/** What all providers have in common: the gateway as the issuer, public clients, registration at the gateway. */
+export function facadeMetadata(discovered: Discovered, gateway: GatewayEndpoints): Record<string, unknown> {
+  const passedOn = Object.entries(discovered).filter(([name]) => !NOT_PASSED_ON.includes(name));
+  const methods = discovered.token_endpoint_auth_methods_supported;
+  const known = Array.isArray(methods) ? methods.filter((method) => method !== "none") : [];
+  return {
+    ...Object.fromEntries(passedOn),
+    issuer: gateway.issuer,
+    registration_endpoint: gateway.register,
+    // MCP clients are public (spec 5.7); providers often accept them without saying so.
+    token_endpoint_auth_methods_supported: ["none", ...known],
+  };
+}
+
+/** An issuer with a path and without its last slash, as well-known URLs are built from it. */
+export function withoutLastSlash(url: string): string {
+  return url.endsWith("/") ? url.slice(0, -1) : url;
+}
+
+export const AUDIENCE_MEND = "let the provider issue one of them, or add what it issues to `audiences`";

@@ -1,0 +1,120 @@
+/**
+ * Our verification of tokens against another's (`jose`): twenty thousand generated tokens, and the same verdict from
+ * both, or a reason from the list below why we are stricter. Nothing is accepted that `jose` refuses.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTVerifyGetKey, jwtVerify } from "jose";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { AUDIENCES, generateTokens, ISSUER, keySets } from "../../../test/support/identity/token-generator.ts";
+import { START_MS } from "../../../test/support/identity/tokens.ts";
+import { createInlineKeySet } from "../keys/key-set.ts";
+import { createTokenVerifier, type Verdict } from "../keys/token-verifier.ts";
+import { LEEWAY_SECONDS } from "./claims.ts";
+import { ALGORITHMS, MAX_TOKEN_BYTES } from "./token.ts";
+
+const COUNT = 20_000;
+const SEED = 20_261_115;
+const RULES = { issuer: ISSUER, audiences: AUDIENCES };
+
+interface Seen {
+  readonly text: string;
+  readonly parts: readonly string[];
+  readonly header: Record<string, unknown>;
+  readonly claims: Record<string, unknown>;
+}
+
+/** Where we refuse what `jose` takes, read from the token itself and not from what we said about it. */
+const STRICTER: Readonly<Record<string, (token: Seen) => boolean>> = {
+  "it is larger than a token may be": ({ text }) => text.length > MAX_TOKEN_BYTES,
+  "base64url has no padding, no spaces and no other alphabet (RFC 7515 section 2)": ({ parts }) =>
+    parts.some((part) => !/^[\w-]+$/.test(part) || part.length % 4 === 1),
+  "an extension of the header that changes what is signed or must be understood": ({ header }) =>
+    ["crit", "b64", "zip", "enc"].some((name) => Object.hasOwn(header, name)),
+  "without a kid, several keys could have signed it": ({ header }) => header.kid === undefined,
+  "its type is that of another kind of token (RFC 8725 section 3.11)": ({ header }) =>
+    /\+jwt$/i.test(String(header.typ)) && !/^(?:application\/)?at\+jwt$/i.test(String(header.typ)),
+  "a time that is infinite": ({ claims }) =>
+    [claims.exp, claims.nbf, claims.iat].some((time) => Math.abs(Number(time)) === Number.POSITIVE_INFINITY),
+  "it was issued in the future": ({ claims }) => Number(claims.iat) > START_MS / 1000 + LEEWAY_SECONDS,
+  "it is an ID token": ({ claims }) =>
+    claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID",
+};
+
+test(`jose gives ${COUNT} generated tokens the same verdict, or we are stricter for a listed reason [A1] [A2] [A3] [A4] [A6] [V15] [V16]`, {
+  timeout: 120_000,
+}, async (t) => {
+  const judges = keySets().map((set) => ({
+    ours: createTokenVerifier(createInlineKeySet(set), fakeClock()),
+    theirs: createLocalJWKSet(set as unknown as JSONWebKeySet),
+  }));
+  const counts = { valid: 0, invalid: 0 };
+  const reasons = new Map<string, number>();
+  const wrong: string[] = [];
+  const judge = async ({ text, ways, set }: { text: string; ways: string; set: number }): Promise<void> => {
+    const { ours, theirs } = judges[set] as (typeof judges)[number];
+    const verdict = ours.verify(text, RULES) as Verdict;
+    const isValid = verdict.kind === "valid";
+    const isTheirs = await joseAccepts(text, theirs);
+    counts[isValid ? "valid" : "invalid"] += 1;
+    if (isValid === isTheirs) return;
+    const reason = isValid ? undefined : Object.keys(STRICTER).find((name) => STRICTER[name]?.(seen(text)));
+    if (reason !== undefined) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
+    else {
+      const detail = verdict.kind === "invalid" ? verdict.problem.detail : "";
+      wrong.push(`set ${set}, ${ways}: ours ${verdict.kind} ${detail}, jose ${isTheirs}: ${text.slice(0, 300)}`);
+    }
+  };
+  let group: Promise<void>[] = [];
+  for (const token of generateTokens(COUNT, SEED)) {
+    group.push(judge(token));
+    if (group.length < 100) continue;
+    await Promise.all(group);
+    group = [];
+  }
+  await Promise.all(group);
+  t.diagnostic(
+    `${counts.valid} valid, ${counts.invalid} invalid; stricter: ${JSON.stringify(Object.fromEntries(reasons))}`,
+  );
+  assert.deepEqual(wrong.slice(0, 10), [], `${wrong.length} verdicts differ`);
+  assert.ok(counts.valid > COUNT / 10 && counts.invalid > COUNT / 10, "both verdicts are tested");
+});
+
+async function joseAccepts(token: string, keys: JWTVerifyGetKey): Promise<boolean> {
+  const options = {
+    issuer: ISSUER,
+    audience: AUDIENCES,
+    algorithms: [...ALGORITHMS],
+    clockTolerance: LEEWAY_SECONDS,
+    currentDate: new Date(START_MS),
+    requiredClaims: ["exp"],
+  };
+  try {
+    await jwtVerify(token, keys, options);
+    return true;
+  } catch (error) {
+    if (!(error instanceof errors.JWKSMultipleMatchingKeys)) return false;
+    // As its documentation says: several keys fit, so each is tried.
+    for await (const key of error) {
+      const accepted = await jwtVerify(token, key, options).then(
+        () => true,
+        () => false,
+      );
+      if (accepted) return true;
+    }
+    return false;
+  }
+}
+
+function seen(text: string): Seen {
+  const parts = text.split(".");
+  const object = (part: string | undefined): Record<string, unknown> => {
+    try {
+      const value: unknown = JSON.parse(Buffer.from(part ?? "", "base64url").toString("utf8"));
+      return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+    } catch {
+      return {};
+    }
+  };
+  return { text, parts, header: object(parts[0]), claims: object(parts[1]) };
+}

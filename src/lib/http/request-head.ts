@@ -1,0 +1,48 @@
+/**
+ * A request head as text. Refuses what would let a value end its line: the last gate before the backend.
+ */
+import type { HeaderList } from "./headers.ts";
+
+export class RequestError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "RequestError";
+  }
+}
+
+const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const PATH = /^[\x21-\x7e\x80-\xff]+$/;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
+const BAD_VALUE = /[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]/;
+
+/** How the body's length is told: not at all, by a length, or by chunks. */
+export type BodyFraming =
+  | { readonly kind: "none" }
+  | { readonly kind: "length"; readonly length: number }
+  | { readonly kind: "chunked" };
+
+export function requestHead(
+  method: string,
+  path: string,
+  headers: HeaderList,
+  framing: BodyFraming,
+  upgrade: string | undefined,
+): string {
+  if (!METHOD.test(method)) throw new RequestError("not a valid method");
+  if (!PATH.test(path)) throw new RequestError("not a valid request target");
+  let head = `${method} ${path} HTTP/1.1\r\n`;
+  const { pairs } = headers;
+  for (let i = 0; i < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    // The framing of this connection is said by us alone.
+    if (name === "content-length" || name === "transfer-encoding" || name === "connection") continue;
+    const value = pairs[i + 1] as string;
+    if (BAD_VALUE.test(value)) throw new RequestError(`the header ${name} has a control character`);
+    head += `${name}: ${value}\r\n`;
+  }
+  if (framing.kind === "length") head += `content-length: ${framing.length}\r\n`;
+  else if (framing.kind === "chunked") head += "transfer-encoding: chunked\r\n";
+  head +=
+    upgrade === undefined ? "connection: keep-alive\r\n\r\n" : `connection: upgrade\r\nupgrade: ${upgrade}\r\n\r\n`;
+  return head;
+}

@@ -1,0 +1,376 @@
+/**
+ * Reads HTTP/1.1 responses strictly: anything that two readers could frame differently (RFC 9112 section 6.3,
+ * section 11) is refused, never guessed: repeated or combined length headers, codings other than chunked, folded
+ * lines, bare line breaks. Body bytes are handed on as slices of what arrived, without a copy.
+ */
+import { HeaderList } from "./headers.ts";
+
+export interface ParsedHead {
+  readonly status: number;
+  readonly headers: HeaderList;
+  /** Whether the connection may serve another request after this response. */
+  readonly keepAlive: boolean;
+}
+
+export interface ParserEvents {
+  head(head: ParsedHead): void;
+  data(chunk: Buffer): void;
+  end(trailers: string[]): void;
+  /** 101: the bytes after the head belong to the new protocol. */
+  upgrade(head: ParsedHead, rest: Buffer): void;
+}
+
+export class ResponseError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "ResponseError";
+  }
+}
+
+const MAX_HEAD_BYTES = 32 * 1024;
+const MAX_TRAILER_BYTES = 8 * 1024;
+const MAX_TRAILER_LINES = 100;
+/** 8 hex digits are 4 GiB in one chunk. */
+const MAX_SIZE_DIGITS = 8;
+/** Over the whole response: a chunk extension costs nothing to send and nothing may be read from it. */
+const MAX_EXTENSION_BYTES = 16 * 1024;
+/** Interim answers before the real one; more is a fault of the backend. */
+const MAX_INTERIM = 16;
+
+const END_OF_HEAD = Buffer.from("\r\n\r\n");
+const CRLF = Buffer.from("\r\n");
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9]{2})(?: .*)?$/;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
+const FORBIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n/;
+const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+
+type State =
+  | "idle"
+  | "head"
+  | "length"
+  | "chunk-size"
+  | "chunk-blanks"
+  | "chunk-extension"
+  | "chunk-size-end"
+  | "chunk-data"
+  | "chunk-end"
+  | "chunk-end-end"
+  | "trailers"
+  | "until-close";
+
+const LF = 10;
+const CR = 13;
+const TAB = 9;
+const SPACE = 32;
+const SEMICOLON = 59;
+
+export class ResponseParser {
+  readonly #events: ParserEvents;
+  #state: State = "idle";
+  #isHead = false;
+  #wantsUpgrade = false;
+  /** What is held of a head, size line or trailer that has not arrived whole. */
+  #partial: Buffer | undefined = undefined;
+  #left = 0;
+  #digits = 0;
+  #extension = 0;
+  #interim = 0;
+  #text = "";
+  #trailers: string[] = [];
+
+  constructor(events: ParserEvents) {
+    this.#events = events;
+  }
+
+  get isIdle(): boolean {
+    return this.#state === "idle";
+  }
+
+  /** Called when a request is sent: a response to it may come. */
+  expect(method: string, wantsUpgrade: boolean): void {
+    this.#state = "head";
+    this.#isHead = method === "HEAD";
+    this.#wantsUpgrade = wantsUpgrade;
+    this.#interim = 0;
+    this.#extension = 0;
+    this.#partial = undefined;
+    this.#trailers = [];
+  }
+
+  /** Throws a ResponseError; the connection is of no use after that. */
+  push(chunk: Buffer): void {
+    let at = 0;
+    while (at < chunk.length) {
+      switch (this.#state) {
+        case "idle":
+          throw new ResponseError("bytes arrived that nobody asked for");
+        case "head":
+          at = this.#readHead(chunk, at);
+          break;
+        case "length":
+        case "chunk-data":
+          at = this.#readData(chunk, at);
+          break;
+        case "chunk-size":
+          at = this.#readChunkSize(chunk, at);
+          break;
+        case "chunk-blanks":
+          at = this.#readChunkBlanks(chunk, at);
+          break;
+        case "chunk-extension":
+          at = this.#readChunkExtension(chunk, at);
+          break;
+        case "chunk-size-end":
+          at = this.#readByte(chunk, at, LF, this.#left === 0 ? "trailers" : "chunk-data");
+          break;
+        case "chunk-end":
+          at = this.#readByte(chunk, at, CR, "chunk-end-end");
+          break;
+        case "chunk-end-end":
+          at = this.#readByte(chunk, at, LF, "chunk-size");
+          break;
+        case "trailers":
+          at = this.#readTrailers(chunk, at);
+          break;
+        case "until-close":
+          this.#events.data(at === 0 ? chunk : chunk.subarray(at));
+          return;
+      }
+    }
+  }
+
+  /** The other side closed. Fine only for a body that ends with the connection; throws otherwise. */
+  eof(): void {
+    if (this.#state === "until-close") this.#end([]);
+    else if (this.#state !== "idle")
+      throw new ResponseError(
+        this.#state === "head"
+          ? "the connection was closed before a response"
+          : "the connection was closed in the middle of the response",
+      );
+  }
+
+  #readHead(chunk: Buffer, at: number): number {
+    const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the response head is larger than 32 KiB");
+    if (next < 0) return chunk.length;
+    const { head, framing } = parseHead(this.#text);
+    if (head.status === 101) {
+      if (!this.#wantsUpgrade) throw new ResponseError("an upgrade that nobody asked for");
+      this.#state = "idle";
+      this.#events.upgrade(head, chunk.subarray(next));
+      return chunk.length;
+    }
+    if (head.status < 200) {
+      this.#interim += 1;
+      if (this.#interim > MAX_INTERIM) throw new ResponseError("too many interim responses");
+      return next;
+    }
+    const hasBody = !this.#isHead && head.status !== 204 && head.status !== 304;
+    if (!hasBody || framing.length === 0) {
+      this.#events.head(head);
+      this.#end([]);
+    } else if (framing.chunked) {
+      this.#nextChunk();
+      this.#events.head(head);
+    } else if (framing.length === undefined) {
+      this.#state = "until-close";
+      this.#events.head({ ...head, keepAlive: false });
+    } else {
+      this.#state = "length";
+      this.#left = framing.length;
+      this.#events.head(head);
+    }
+    return next;
+  }
+
+  #readData(chunk: Buffer, at: number): number {
+    const end = at + this.#left;
+    if (end > chunk.length) {
+      this.#left -= chunk.length - at;
+      this.#events.data(at === 0 ? chunk : chunk.subarray(at));
+      return chunk.length;
+    }
+    const data = at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end);
+    const wasLength = this.#state === "length";
+    if (!wasLength) this.#state = "chunk-end";
+    this.#events.data(data);
+    if (wasLength) this.#end([]);
+    return end;
+  }
+
+  /** Read byte by byte: sizes are short, and streams have one for every few hundred bytes. */
+  #readChunkSize(chunk: Buffer, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      const digit = hexDigit(byte);
+      if (digit >= 0) {
+        this.#left = this.#left * 16 + digit;
+        this.#digits += 1;
+        if (this.#digits > MAX_SIZE_DIGITS) throw new ResponseError("a chunk size is too large");
+        continue;
+      }
+      if (this.#digits === 0) throw new ResponseError("a chunk size is not a number");
+      if (byte === CR) {
+        this.#state = "chunk-size-end";
+        return at + 1;
+      }
+      if (byte !== SEMICOLON && byte !== SPACE && byte !== TAB) throw new ResponseError("a chunk size is not a number");
+      this.#state = byte === SEMICOLON ? "chunk-extension" : "chunk-blanks";
+      return at + 1;
+    }
+    return chunk.length;
+  }
+
+  /** Some servers pad their sizes. Digits after a blank would be a size to one reader and nothing to another. */
+  #readChunkBlanks(chunk: Buffer, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      if (byte === CR || byte === SEMICOLON) {
+        this.#state = byte === CR ? "chunk-size-end" : "chunk-extension";
+        return at + 1;
+      }
+      this.#extension += 1;
+      if (byte !== SPACE && byte !== TAB) throw new ResponseError("a chunk size is not a number");
+      if (this.#extension > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
+    }
+    return chunk.length;
+  }
+
+  /** Extensions mean nothing to us (RFC 9112 section 7.1.1), but they may not hide a line break or grow for ever. */
+  #readChunkExtension(chunk: Buffer, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      if (byte === CR) {
+        this.#state = "chunk-size-end";
+        return at + 1;
+      }
+      this.#extension += 1;
+      if (byte < 0x20 && byte !== TAB) throw new ResponseError("a control character in a chunk extension");
+      if (this.#extension > MAX_EXTENSION_BYTES) throw new ResponseError("the chunk extensions are too long");
+    }
+    return chunk.length;
+  }
+
+  #readByte(chunk: Buffer, at: number, wanted: number, next: State): number {
+    if (chunk[at] !== wanted) throw new ResponseError("a chunk is not framed as it says");
+    if (next === "chunk-size") this.#nextChunk();
+    else this.#state = next;
+    return at + 1;
+  }
+
+  #nextChunk(): void {
+    this.#state = "chunk-size";
+    this.#left = 0;
+    this.#digits = 0;
+  }
+
+  #readTrailers(chunk: Buffer, at: number): number {
+    const next = this.#takeUntil(chunk, at, CRLF, MAX_TRAILER_BYTES, "the trailers are too large");
+    if (next < 0) return chunk.length;
+    if (this.#text !== "") {
+      if (FORBIDDEN.test(this.#text)) throw new ResponseError("a control character in the trailers");
+      const line = parseLine(this.#text);
+      // The body is over: a length that comes now could only be meant for another reader (RFC 9110 section 6.5.1).
+      if (line[0] === "content-length" || line[0] === "transfer-encoding")
+        throw new ResponseError(`a ${line[0]} in the trailers`);
+      this.#trailers.push(...line);
+      if (this.#trailers.length > MAX_TRAILER_LINES * 2) throw new ResponseError("too many trailers");
+      return next;
+    }
+    const trailers = this.#trailers;
+    this.#trailers = [];
+    this.#end(trailers);
+    return next;
+  }
+
+  #end(trailers: string[]): void {
+    this.#state = "idle";
+    this.#events.end(trailers);
+  }
+
+  /** Puts the text before the mark into #text and returns where to go on; -1 while the mark has not arrived. */
+  #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
+    const held = this.#partial;
+    const all = held === undefined ? chunk : Buffer.concat([held, chunk.subarray(at)]);
+    const start = held === undefined ? at : 0;
+    const end = all.indexOf(mark, start);
+    // While the mark has not come, all but its own first bytes are known to stand before it.
+    const before = (end < 0 ? all.length - mark.length + 1 : end) - start;
+    if (before > maxBytes) throw new ResponseError(tooLarge);
+    if (end < 0) {
+      this.#partial = all.subarray(start);
+      return -1;
+    }
+    this.#partial = undefined;
+    this.#text = all.toString("latin1", start, end);
+    const consumed = end + mark.length - start;
+    return held === undefined ? at + consumed : at + consumed - held.length;
+  }
+}
+
+function hexDigit(byte: number): number {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const lower = byte | 0x20;
+  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
+}
+
+interface Framing {
+  readonly chunked: boolean;
+  /** Undefined: until the connection closes. */
+  readonly length: number | undefined;
+}
+
+function parseHead(text: string): { head: ParsedHead; framing: Framing } {
+  if (FORBIDDEN.test(text)) throw new ResponseError("a control character in the response head");
+  let lineEnd = text.indexOf("\r\n");
+  const status = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd));
+  if (!status) throw new ResponseError("the response does not begin with an HTTP/1.1 status line");
+  const isOld = status[1] === "0";
+  // HTTP/1.0 has no interim responses: to its readers this one would be the answer, and what follows its body.
+  if (isOld && (status[2] as string) < "200") throw new ResponseError("an interim response in HTTP/1.0");
+  const pairs: string[] = [];
+  let length: number | undefined;
+  let chunked = false;
+  let connection = "";
+  while (lineEnd >= 0) {
+    const start = lineEnd + 2;
+    lineEnd = text.indexOf("\r\n", start);
+    const [name, value] = parseLine(lineEnd < 0 ? text.slice(start) : text.slice(start, lineEnd));
+    pairs.push(name, value);
+    if (name === "content-length") {
+      if (length !== undefined || !/^[0-9]{1,15}$/.test(value))
+        throw new ResponseError("the content-length is repeated or not a number");
+      length = Number(value);
+    } else if (name === "transfer-encoding") {
+      if (chunked || isOld || value.toLowerCase() !== "chunked")
+        throw new ResponseError("a transfer-encoding other than chunked");
+      chunked = true;
+    } else if (name === "connection") connection += `,${value.toLowerCase()}`;
+  }
+  if (chunked && length !== undefined) throw new ResponseError("both content-length and transfer-encoding");
+  const keepAlive = isOld ? connection.includes("keep-alive") : !connection.includes("close");
+  return {
+    head: { status: Number(status[2]), headers: new HeaderList(pairs), keepAlive },
+    framing: { chunked, length },
+  };
+}
+
+function parseLine(line: string): [name: string, value: string] {
+  const colon = line.indexOf(":");
+  const name = line.slice(0, Math.max(0, colon));
+  if (!NAME.test(name)) throw new ResponseError("a malformed header line");
+  return [name.toLowerCase(), withoutBlanks(line, colon + 1)];
+}
+
+/** Only space and tab may surround a value (RFC 9110 section 5.6.3): to `trim()` the byte 0xA0 is a blank as well. */
+function withoutBlanks(line: string, from: number): string {
+  let start = from;
+  let end = line.length;
+  while (start < end && isBlank(line.charCodeAt(start))) start += 1;
+  while (end > start && isBlank(line.charCodeAt(end - 1))) end -= 1;
+  return line.slice(start, end);
+}
+
+function isBlank(code: number): boolean {
+  return code === SPACE || code === TAB;
+}

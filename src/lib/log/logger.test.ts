@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { type LogFilter, parseLogFilter } from "./log-filter.ts";
+import { createLogging, type LogFormat } from "./logger.ts";
+
+function filter(text: string): LogFilter {
+  const parsed = parseLogFilter(text);
+  if (!parsed.ok) throw new Error(parsed.error);
+  return parsed.filter;
+}
+
+function logging(format: LogFormat, level = "info") {
+  const lines: string[] = [];
+  const output = { write: (line: string) => void lines.push(line), dropped: () => 0, flushSync: () => undefined };
+  return { lines, ...createLogging({ clock: fakeClock(), output, filter: filter(level), format }) };
+}
+
+test("text lines: time, level, module, message, fields", () => {
+  const { lines, logger } = logging("text");
+  logger.for("mcp").warn("it happened", { plain: "a/b", spaced: "a b", number: 1, absent: undefined, list: ["x"] });
+  assert.deepEqual(lines, [
+    '2026-01-01T00:00:00.000Z warn  mcp: it happened plain=a/b spaced="a b" number=1 list=["x"]\n',
+  ]);
+});
+
+test("JSON lines hold the same", () => {
+  const { lines, logger } = logging("json");
+  logger.info("it happened", { a: "x\ny" });
+  assert.deepEqual(JSON.parse(lines[0] ?? ""), {
+    time: "2026-01-01T00:00:00.000Z",
+    level: "info",
+    module: "app",
+    message: "it happened",
+    a: "x\ny",
+  });
+});
+
+test("nothing from outside can begin a new line or move a terminal's cursor [P6] [N4]", () => {
+  for (const format of ["text", "json"] as const) {
+    const { lines, logger } = logging(format);
+    logger.info("message\r\nFAKE", { value: "\x1b[2J\r\nFAKE\u2028\x9b x=y" });
+    const line = (lines[0] ?? "").slice(0, -1);
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
+    assert.doesNotMatch(line, /[\x00-\x1f\x7f]/, format);
+  }
+});
+
+test("the filter works per module and can be changed while running", () => {
+  const { lines, logger, setFilter } = logging("text", "warn,mcp=trace");
+  const mcp = logger.for("mcp");
+  logger.info("no");
+  mcp.trace("yes");
+  assert.equal(mcp.enabled("trace"), true);
+  assert.equal(logger.enabled("info"), false);
+  setFilter(filter("off"));
+  logger.error("no");
+  mcp.error("no");
+  assert.equal(lines.length, 1);
+});
+
+const filters: [text: string, shown: string][] = [
+  ["info", "info"],
+  ["INFO", "info"],
+  ["info,mcp=trace", "info,mcp=trace"],
+  ["mcp=trace", "info,mcp=trace"],
+  [" warn , a = debug ", "warn,a=debug"],
+];
+for (const [text, shown] of filters) {
+  test(`the filter ${JSON.stringify(text)} reads ${shown}`, () => assert.equal(filter(text).text, shown));
+}
+for (const bad of ["", "loud", "info,", "a b=info", "x\ny=info", "=info", "a=b=c", "x".repeat(1025)]) {
+  test(`the filter ${JSON.stringify(bad.slice(0, 20))} is refused`, () => assert.equal(parseLogFilter(bad).ok, false));
+}

@@ -1,0 +1,136 @@
+/**
+ * Log lines, as text for people or as JSON for machines, filtered per module at run time.
+ * Values are escaped, so that nothing from outside can forge a line or reach a terminal as a control sequence.
+ */
+import type { Clock } from "../process/clock.ts";
+import type { LogFilter } from "./log-filter.ts";
+import type { LogOutput } from "./log-output.ts";
+
+export type LogFormat = "text" | "json";
+export type LogFields = Readonly<Record<string, LogValue>>;
+export type LogValue = string | number | boolean | null | undefined | readonly string[];
+
+export interface Logger {
+  error(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  debug(message: string, fields?: LogFields): void;
+  trace(message: string, fields?: LogFields): void;
+  /** For callers whose fields are costly to build. */
+  enabled(level: LogLevel): boolean;
+  /** The logger of another module (a folder under `src`). */
+  for(module: string): Logger;
+}
+
+export type LogLevel = "error" | "warn" | "info" | "debug" | "trace";
+const RANK: Record<LogLevel, number> = { error: 1, warn: 2, info: 3, debug: 4, trace: 5 };
+
+export interface Logging {
+  readonly logger: Logger;
+  readonly filter: LogFilter;
+  setFilter(filter: LogFilter): void;
+  setFormat(format: LogFormat): void;
+}
+
+export function createLogging(options: {
+  clock: Clock;
+  output: LogOutput;
+  filter: LogFilter;
+  format: LogFormat;
+}): Logging {
+  const { clock, output } = options;
+  let { filter, format } = options;
+  const loggers = new Map<string, { logger: Logger; refresh(): void }>();
+
+  function loggerFor(module: string): Logger {
+    const known = loggers.get(module);
+    if (known) return known.logger;
+    let rank = filter.levelOf(module);
+    const write = (level: LogLevel, message: string, fields?: LogFields): void => {
+      if (RANK[level] > rank) return;
+      const time = new Date(clock.now()).toISOString();
+      output.write(
+        format === "json"
+          ? jsonLine(time, level, module, message, fields)
+          : textLine(time, level, module, message, fields),
+      );
+    };
+    const logger: Logger = {
+      error: (message, fields) => write("error", message, fields),
+      warn: (message, fields) => write("warn", message, fields),
+      info: (message, fields) => write("info", message, fields),
+      debug: (message, fields) => write("debug", message, fields),
+      trace: (message, fields) => write("trace", message, fields),
+      enabled: (level) => RANK[level] <= rank,
+      for: loggerFor,
+    };
+    loggers.set(module, {
+      logger,
+      refresh: () => {
+        rank = filter.levelOf(module);
+      },
+    });
+    return logger;
+  }
+
+  return {
+    logger: loggerFor("app"),
+    get filter() {
+      return filter;
+    },
+    setFilter(next) {
+      filter = next;
+      for (const entry of loggers.values()) entry.refresh();
+    },
+    setFormat(next) {
+      format = next;
+    },
+  };
+}
+
+/** A logger that says nothing: for tests and for code that runs before logging is set up. */
+export const silentLogger: Logger = {
+  error: () => undefined,
+  warn: () => undefined,
+  info: () => undefined,
+  debug: () => undefined,
+  trace: () => undefined,
+  enabled: () => false,
+  for: () => silentLogger,
+};
+
+function textLine(time: string, level: string, module: string, message: string, fields?: LogFields): string {
+  let line = `${time} ${level.padEnd(5)} ${module}: ${escapeControls(message)}`;
+  if (fields) for (const key of Object.keys(fields)) line += textField(key, fields[key]);
+  return `${line}\n`;
+}
+
+function textField(key: string, value: LogValue): string {
+  if (value === undefined) return "";
+  if (typeof value === "string") return ` ${key}=${quoteIfNeeded(value)}`;
+  return ` ${key}=${typeof value === "object" ? JSON.stringify(value) : value}`;
+}
+
+function jsonLine(time: string, level: string, module: string, message: string, fields?: LogFields): string {
+  return `${JSON.stringify({ time, level, module, message, ...fields })}\n`;
+}
+
+const PLAIN = /^[!#-<>-~]+$/;
+
+/** A value without spaces, quotes and equals signs stands as it is; all else as a JSON string. */
+export function quoteIfNeeded(value: string): string {
+  return PLAIN.test(value) ? value : escapeControls(JSON.stringify(value));
+}
+
+/** C0, DEL and C1 characters as \xNN: nothing in a log may move a terminal's cursor. */
+export function escapeControls(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
+  return /[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/.test(text)
+    ? // biome-ignore lint/suspicious/noControlCharactersInRegex: as above
+      text.replace(/[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]/g, (char) =>
+        char.charCodeAt(0) > 255
+          ? `\\u${char.charCodeAt(0).toString(16)}`
+          : `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`,
+      )
+    : text;
+}

@@ -1,0 +1,40 @@
+/**
+ * An LLM request as the `ai` backend holds it between reading the body and calling a provider, where the `ai`
+ * policies of all scopes find it (`LlmRequestFacts.callOf`).
+ */
+
+import type { Members } from "../wire/json.ts";
+import type { Dialect } from "./dialect.ts";
+import type { RequestScan } from "./scan-request.ts";
+
+export interface LlmCall {
+  readonly dialect: Dialect;
+  readonly bytes: Buffer;
+  readonly scan: RequestScan;
+  /** The rules of the `ai` policies on the way, outermost scope first. */
+  readonly rules: PromptRules[];
+}
+
+/** What an `ai` policy asks for; each field of an inner scope replaces that of an outer one. */
+export interface PromptRules {
+  readonly defaults?: Members | undefined;
+  readonly overrides?: Members | undefined;
+  readonly prepend?: readonly PromptMessage[] | undefined;
+  readonly append?: readonly PromptMessage[] | undefined;
+  readonly aliases?: ((model: string) => string | undefined) | undefined;
+  readonly requestGuards?: readonly TextGuard[] | undefined;
+  readonly responseGuards?: readonly TextGuard[] | undefined;
+}
+
+export interface PromptMessage {
+  readonly role: string;
+  readonly content: string;
+}
+
+/** Looks at one text: undefined means that nothing was found. */
+export interface TextGuard {
+  readonly action: "mask" | "reject";
+  readonly rejection: { readonly status: number; readonly message: string };
+  matches(text: string): boolean;
+  mask(text: string): string;
+}

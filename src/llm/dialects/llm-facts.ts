@@ -1,0 +1,50 @@
+/**
+ * The facts of one LLM request, one object of one shape for every request. The estimate is made when a limit asks
+ * for it, and only once: most requests are under no token limit. What only backend and policies may see is private.
+ */
+import type { Exchange, LlmFacts } from "../../core/exchange.ts";
+import { estimateRequestTokens } from "../usage/estimate-request.ts";
+import type { LlmCall } from "./llm-call.ts";
+
+export class LlmRequestFacts implements LlmFacts {
+  requestModel?: string;
+  responseModel?: string;
+  provider?: string;
+  streaming?: boolean;
+  inputTokens?: number;
+  outputTokens?: number;
+  totalTokens?: number;
+  cachedInputTokens?: number;
+  cacheCreationInputTokens?: number;
+  reasoningTokens?: number;
+  cost?: number;
+  #unread: Buffer | undefined;
+  #estimate = 0;
+  #call: LlmCall | undefined;
+
+  constructor(requestModel: string | undefined, streaming: boolean, bytes: Buffer, call?: LlmCall) {
+    if (requestModel !== undefined) this.requestModel = requestModel;
+    this.streaming = streaming;
+    this.#unread = bytes;
+    this.#call = call;
+  }
+
+  get estimatedTokens(): number {
+    if (this.#unread !== undefined) {
+      this.#estimate = estimateRequestTokens(this.#unread);
+      this.#unread = undefined;
+    }
+    return this.#estimate;
+  }
+
+  set estimatedTokens(tokens: number) {
+    this.#unread = undefined;
+    this.#estimate = tokens;
+  }
+
+  /** The request as the `ai` backend holds it, where that backend answers. */
+  static callOf(exchange: Exchange): LlmCall | undefined {
+    const { llm } = exchange.facts;
+    return llm instanceof LlmRequestFacts ? llm.#call : undefined;
+  }
+}

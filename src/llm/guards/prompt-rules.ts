@@ -1,0 +1,143 @@
+/**
+ * What `ai` policies do to a request, in the client's own dialect: defaults and overrides of its members, messages
+ * before and after it, guards over its texts. The order is that of this file; the model's name was settled before.
+ */
+import type { Format } from "../dialects/dialect.ts";
+import type { PromptMessage, PromptRules, TextGuard } from "../dialects/llm-call.ts";
+import { isMembers, type Members } from "../wire/json.ts";
+import { mapPromptTexts } from "./map-texts.ts";
+
+/** Each field of an inner scope replaces that of an outer one. */
+export function mergeRules(rules: readonly PromptRules[]): PromptRules {
+  const merged: Record<string, unknown> = {};
+  for (const one of rules)
+    for (const [name, value] of Object.entries(one)) if (value !== undefined) merged[name] = value;
+  return merged;
+}
+
+/** Whether the request's tree must be built for these rules. */
+export function editsRequest(rules: PromptRules): boolean {
+  return [rules.defaults, rules.overrides, rules.prepend, rules.append, rules.requestGuards].some(
+    (rule) => rule !== undefined,
+  );
+}
+
+export class GuardRejection extends Error {
+  readonly status: number;
+
+  constructor(guard: TextGuard) {
+    super(guard.rejection.message);
+    this.name = "GuardRejection";
+    this.status = guard.rejection.status;
+  }
+}
+
+/** Throws GuardRejection when a guard says no. */
+export function applyRules(body: Members, format: Format, rules: PromptRules): Members {
+  let edited: Members = { ...rules.defaults, ...withoutNulls(body), ...rules.overrides };
+  if (rules.prepend) edited = addMessages(edited, format, rules.prepend, "before");
+  if (rules.append) edited = addMessages(edited, format, rules.append, "after");
+  return rules.requestGuards ? mapPromptTexts(edited, (text) => guardText(text, rules.requestGuards ?? [])) : edited;
+}
+
+/** A client that says null leaves the choice open, as if it had said nothing. */
+function withoutNulls(body: Members): Members {
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+}
+
+export function guardText(text: string, guards: readonly TextGuard[]): string {
+  let seen = text;
+  for (const guard of guards) {
+    if (guard.action === "mask") seen = guard.mask(seen);
+    else if (guard.matches(seen)) throw new GuardRejection(guard);
+  }
+  return seen;
+}
+
+function addMessages(
+  body: Members,
+  format: Format,
+  messages: readonly PromptMessage[],
+  where: "before" | "after",
+): Members {
+  const join = (list: readonly unknown[], added: readonly unknown[]): unknown[] =>
+    where === "before" ? [...added, ...list] : [...list, ...added];
+  const system = messages.filter(({ role }) => role === "system" || role === "developer");
+  const turns = messages.filter(({ role }) => role !== "system" && role !== "developer");
+  switch (format) {
+    case "chat":
+      return { ...body, messages: join(asList(body.messages), messages) };
+    case "responses":
+      return {
+        ...body,
+        input: join(
+          typeof body.input === "string" ? [{ role: "user", content: body.input }] : asList(body.input),
+          messages,
+        ),
+      };
+    case "messages":
+      return {
+        ...body,
+        ...(system.length === 0
+          ? {}
+          : {
+              system: join(
+                textBlocks(body.system),
+                system.map(({ content }) => ({ type: "text", text: content })),
+              ),
+            }),
+        messages: join(asList(body.messages), turns),
+      };
+    case "generateContent": {
+      const name = body.system_instruction === undefined ? "systemInstruction" : "system_instruction";
+      const instruction = isMembers(body[name]) ? body[name] : {};
+      return {
+        ...body,
+        ...(system.length === 0
+          ? {}
+          : {
+              [name]: {
+                ...instruction,
+                parts: join(
+                  asList(instruction.parts),
+                  system.map(({ content }) => ({ text: content })),
+                ),
+              },
+            }),
+        contents: join(
+          asList(body.contents),
+          turns.map(({ role, content }) => ({
+            role: role === "assistant" ? "model" : role,
+            parts: [{ text: content }],
+          })),
+        ),
+      };
+    }
+    case "converse":
+      return {
+        ...body,
+        ...(system.length === 0
+          ? {}
+          : {
+              system: join(
+                asList(body.system),
+                system.map(({ content }) => ({ text: content })),
+              ),
+            }),
+        messages: join(
+          asList(body.messages),
+          turns.map(({ role, content }) => ({ role, content: [{ text: content }] })),
+        ),
+      };
+    default:
+      return body;
+  }
+}
+
+function asList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function textBlocks(system: unknown): readonly unknown[] {
+  return typeof system === "string" ? [{ type: "text", text: system }] : asList(system);
+}

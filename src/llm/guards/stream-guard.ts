@@ -1,0 +1,147 @@
+/**
+ * Guards over a stream, where a pattern may begin in one event and end in another: of each text (a choice's, a
+ * block's, a tool's arguments) the last characters are held back until enough has followed, or it ends. A match
+ * longer than what is held can be missed where it crosses events; patterns for secrets and identifiers are shorter.
+ */
+import type { SseEvent } from "../../lib/http/sse.ts";
+import type { TextGuard } from "../dialects/llm-call.ts";
+import { isMembers, type Members, parseMembers } from "../wire/json.ts";
+import { guardText } from "./prompt-rules.ts";
+
+export interface StreamGuard {
+  /** The events that may go out now. Throws GuardRejection. */
+  event(event: SseEvent): SseEvent[];
+  /** What was still held. */
+  end(): SseEvent[];
+}
+
+/** Longer than card numbers, addresses and most keys; about a line of text. */
+const HELD_CHARACTERS = 128;
+
+/** Where a delta's text stands in a parsed event, and how to write another in its place. */
+interface Slot {
+  readonly key: string;
+  readonly text: string;
+  /** The same event says that the text is over: nothing is held back any more. */
+  readonly final?: boolean;
+  put(text: string): Members;
+}
+
+interface Channel {
+  held: string;
+  /** The last event of this text: what is held goes out in its likeness. */
+  last: { event: SseEvent; slot: Slot };
+}
+
+export function createStreamGuard(guards: readonly TextGuard[]): StreamGuard {
+  const channels = new Map<string, Channel>();
+
+  const flush = (): SseEvent[] => {
+    const out: SseEvent[] = [];
+    for (const { held, last } of channels.values()) {
+      if (held !== "") out.push({ ...last.event, data: JSON.stringify(last.slot.put(guardText(held, guards))) });
+    }
+    channels.clear();
+    return out;
+  };
+
+  return {
+    event(event) {
+      const body = parseMembers(event.data);
+      const slot = body && slotOf(body);
+      if (!body || !slot) {
+        // Something else than text: what was said before it goes first, and full texts that repeat deltas are guarded too.
+        const before = flush();
+        return [...before, body ? { ...event, data: JSON.stringify(guardRepeats(body, guards)) } : event];
+      }
+      const before = channels.has(slot.key) ? [] : flush();
+      const channel = channels.get(slot.key) ?? { held: "", last: { event, slot } };
+      channel.last = { event, slot };
+      channels.set(slot.key, channel);
+      const text = guardText(channel.held + slot.text, guards);
+      const cut = slot.final === true ? text.length : Math.max(0, text.length - HELD_CHARACTERS);
+      channel.held = text.slice(cut);
+      return [...before, { ...event, data: JSON.stringify(slot.put(text.slice(0, cut))) }];
+    },
+    end: flush,
+  };
+}
+
+/** The one text of a delta event, in any dialect. */
+function slotOf(event: Members): Slot | undefined {
+  if (typeof event.delta === "string") {
+    return {
+      key: `${event.type} ${event.item_id} ${event.content_index}`,
+      text: event.delta,
+      put: (text) => ({ ...event, delta: text }),
+    };
+  }
+  if (isMembers(event.delta)) {
+    const { delta } = event;
+    const name = ["text", "partial_json", "thinking"].find((one) => typeof delta[one] === "string");
+    if (name === undefined) return undefined;
+    return {
+      key: `${name} ${event.index}`,
+      text: String(delta[name]),
+      put: (text) => ({ ...event, delta: { ...delta, [name]: text } }),
+    };
+  }
+  return chatSlot(event) ?? geminiSlot(event);
+}
+
+function chatSlot(event: Members): Slot | undefined {
+  const choice = onlyItem(event.choices);
+  const delta = isMembers(choice?.delta) ? choice.delta : undefined;
+  if (!choice || !delta) return undefined;
+  const name = ["content", "reasoning_content", "refusal"].find(
+    (one) => typeof delta[one] === "string" && delta[one] !== "",
+  );
+  if (name === undefined) return undefined;
+  return {
+    key: `${name} ${choice.index}`,
+    text: String(delta[name]),
+    final: typeof choice.finish_reason === "string",
+    put: (text) => ({ ...event, choices: [{ ...choice, delta: { ...delta, [name]: text } }] }),
+  };
+}
+
+function geminiSlot(event: Members): Slot | undefined {
+  const candidate = onlyItem(event.candidates);
+  const content = isMembers(candidate?.content) ? candidate.content : undefined;
+  const part = onlyItem(content?.parts);
+  if (!candidate || !content || typeof part?.text !== "string") return undefined;
+  return {
+    key: `text ${candidate.index} ${part.thought === true}`,
+    text: part.text,
+    final: typeof candidate.finishReason === "string",
+    put: (text) => ({ ...event, candidates: [{ ...candidate, content: { ...content, parts: [{ ...part, text }] } }] }),
+  };
+}
+
+function onlyItem(value: unknown): Members | undefined {
+  return Array.isArray(value) && value.length === 1 && isMembers(value[0]) ? value[0] : undefined;
+}
+
+/** Events that carry text outside a plain delta: whole texts (`…done`, `…completed`), last chunks, several choices. */
+function guardRepeats(body: Members, guards: readonly TextGuard[]): Members {
+  return mapAll(body, guards) as Members;
+}
+
+const TEXT_MEMBERS = new Set([
+  "text",
+  "content",
+  "delta",
+  "arguments",
+  "partial_json",
+  "thinking",
+  "reasoning_content",
+  "refusal",
+  "input",
+]);
+
+function mapAll(value: unknown, guards: readonly TextGuard[], key = ""): unknown {
+  if (typeof value === "string") return TEXT_MEMBERS.has(key) ? guardText(value, guards) : value;
+  if (Array.isArray(value)) return value.map((item) => mapAll(item, guards, key));
+  if (!isMembers(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, mapAll(member, guards, name)]));
+}

@@ -1,0 +1,210 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cpuMs } from "../../../test/support/cpu-time.ts";
+import type { SseEvent } from "../../lib/http/sse.ts";
+import type { TextGuard } from "../dialects/llm-call.ts";
+import { applyRules, GuardRejection, mergeRules } from "./prompt-rules.ts";
+import { createStreamGuard } from "./stream-guard.ts";
+import { type BuiltinPattern, compileTextGuard } from "./text-guard.ts";
+
+const REJECTION = { status: 403, message: "no" };
+const mask = (...rules: { builtin?: BuiltinPattern; pattern?: string }[]): TextGuard =>
+  compileTextGuard("mask", rules, REJECTION);
+const reject = (...rules: { builtin?: BuiltinPattern; pattern?: string }[]): TextGuard =>
+  compileTextGuard("reject", rules, REJECTION);
+
+const builtins: [BuiltinPattern, text: string, masked: string][] = [
+  ["email", "write to a.b+c@example.co.uk, please", "write to <EMAIL_ADDRESS>, please"],
+  ["email", "no address @ all", "no address @ all"],
+  ["ssn", "my number is 123-45-6789.", "my number is <SSN>."],
+  ["ssn", "part 1123-45-67890", "part 1123-45-67890"],
+  ["creditCard", "card 4111 1111 1111 1111 ok", "card <CREDIT_CARD> ok"],
+  ["creditCard", "amex 3714-496353-98431", "amex <CREDIT_CARD>"],
+  ["creditCard", "order 41111111111111112", "order 41111111111111112"],
+  ["phoneNumber", "call +1 415-555-2671 now", "call <PHONE_NUMBER> now"],
+  ["phoneNumber", "in 2024 and 2025", "in 2024 and 2025"],
+  ["caSin", "sin 046 454 286", "sin <CA_SIN>"],
+];
+for (const [builtin, text, masked] of builtins) {
+  test(`${builtin}: ${text}`, () => {
+    assert.equal(mask({ builtin }).mask(text), masked);
+    assert.equal(reject({ builtin }).matches(text), text !== masked);
+  });
+}
+
+test("a pattern of one's own is masked wherever it stands", () => {
+  assert.equal(mask({ pattern: "(?i)project-[a-z]+" }).mask("Project-X and project-zeta"), "<masked> and <masked>");
+});
+
+test("look-around and broken patterns fail at load", () => {
+  for (const pattern of ["(?=x)", "(a", "\\1"]) assert.throws(() => mask({ pattern }));
+});
+
+test("hostile texts and patterns stay linear", () => {
+  const before = cpuMs();
+  reject({ pattern: "(a+)+$" }).matches(`${"a".repeat(30_000)}!`);
+  mask({ builtin: "email" }).mask(`${"a".repeat(100_000)}@`);
+  assert.ok(cpuMs() - before < 1500, String(cpuMs() - before));
+});
+
+test("a text that cannot be looked at within its budget counts as a match", () => {
+  assert.equal(reject({ pattern: "(?:a?){900}b" }).matches("a".repeat(16_000)), true);
+});
+
+test("long texts are looked at in pieces, cut between words", () => {
+  const text = `${"word ".repeat(5000)}me@example.com ${"word ".repeat(5000)}`;
+  const masked = mask({ builtin: "email" }).mask(text);
+  assert.ok(masked.includes("<EMAIL_ADDRESS>") && !masked.includes("example.com"));
+  assert.equal(masked.length, text.length - "me@example.com".length + "<EMAIL_ADDRESS>".length);
+});
+
+test("guards see prompts, not ids, images or tool definitions", () => {
+  const guards = [mask({ builtin: "email" })];
+  const body = {
+    model: "a@b.com",
+    messages: [
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "I am a@b.com" },
+          { type: "image_url", image_url: { url: "https://a@b.com/x" } },
+        ],
+      },
+      { role: "tool", tool_call_id: "a@b.com", content: "found a@b.com" },
+    ],
+    tools: [{ function: { description: "mail a@b.com" } }],
+  };
+  const text = JSON.stringify(applyRules(body, "chat", { requestGuards: guards }));
+  assert.equal(text.split("<EMAIL_ADDRESS>").length, 3);
+  assert.equal(text.split("a@b.com").length, 5);
+});
+
+test("a refusing guard says why", () => {
+  const rules = { requestGuards: [reject({ pattern: "secret" })] };
+  assert.throws(() => applyRules({ messages: [{ role: "user", content: "a secret" }] }, "chat", rules), GuardRejection);
+  assert.ok(applyRules({ messages: [{ role: "user", content: "nothing" }] }, "chat", rules));
+});
+
+test("defaults fill gaps, overrides win, an inner scope replaces field by field", () => {
+  const rules = mergeRules([
+    { defaults: { temperature: 1, top_p: 0.5 }, overrides: { user: "outer" } },
+    { overrides: { user: "inner" } },
+  ]);
+  assert.deepEqual(applyRules({ model: "m", temperature: 0.2, top_p: null, user: "me" }, "chat", rules), {
+    model: "m",
+    temperature: 0.2,
+    top_p: 0.5,
+    user: "inner",
+  });
+});
+
+const prompts: [
+  format: "chat" | "responses" | "messages" | "generateContent" | "converse",
+  body: object,
+  expected: object,
+][] = [
+  [
+    "chat",
+    { messages: [{ role: "user", content: "Q" }] },
+    {
+      messages: [
+        { role: "system", content: "S" },
+        { role: "user", content: "Q" },
+        { role: "user", content: "U" },
+      ],
+    },
+  ],
+  [
+    "responses",
+    { input: "Q" },
+    {
+      input: [
+        { role: "system", content: "S" },
+        { role: "user", content: "Q" },
+        { role: "user", content: "U" },
+      ],
+    },
+  ],
+  [
+    "messages",
+    { system: "T", messages: [{ role: "user", content: "Q" }] },
+    {
+      system: [
+        { type: "text", text: "S" },
+        { type: "text", text: "T" },
+      ],
+      messages: [
+        { role: "user", content: "Q" },
+        { role: "user", content: "U" },
+      ],
+    },
+  ],
+  [
+    "generateContent",
+    { contents: [{ role: "user", parts: [{ text: "Q" }] }] },
+    {
+      systemInstruction: { parts: [{ text: "S" }] },
+      contents: [
+        { role: "user", parts: [{ text: "Q" }] },
+        { role: "user", parts: [{ text: "U" }] },
+      ],
+    },
+  ],
+  ["converse", { messages: [] }, { system: [{ text: "S" }], messages: [{ role: "user", content: [{ text: "U" }] }] }],
+];
+for (const [format, body, expected] of prompts) {
+  test(`messages are put around a ${format} prompt where they belong`, () => {
+    const rules = { prepend: [{ role: "system", content: "S" }], append: [{ role: "user", content: "U" }] };
+    assert.deepEqual(applyRules(body as Record<string, unknown>, format, rules), expected);
+  });
+}
+
+function guardStream(events: readonly object[], guards: readonly TextGuard[]): string {
+  const guard = createStreamGuard(guards);
+  const all: SseEvent[] = [];
+  for (const event of events)
+    all.push(...guard.event({ event: "message", data: JSON.stringify(event), id: undefined, retry: undefined }));
+  all.push(...guard.end());
+  return all.map(({ data }) => data).join("\n");
+}
+const chunk = (content: string) => ({ choices: [{ index: 0, delta: { content }, finish_reason: null }] });
+const textOf = (out: string): string =>
+  out
+    .split("\n")
+    .map((line) => (JSON.parse(line) as ReturnType<typeof chunk>).choices[0]?.delta.content ?? "")
+    .join("");
+
+test("a match that is spread over events is masked, and no text is lost", () => {
+  const events = ["Mail ", "me@", "exam", "ple.com", " or call. ", "x".repeat(300), " bye"].map(chunk);
+  const finish = { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] };
+  assert.equal(
+    textOf(guardStream([...events, finish], [mask({ builtin: "email" })])),
+    `Mail <EMAIL_ADDRESS> or call. ${"x".repeat(300)} bye`,
+  );
+});
+
+test("a stream that a guard refuses stops where the match is", () => {
+  assert.throws(
+    () => guardStream([chunk("all "), chunk("sec"), chunk("rets")], [reject({ pattern: "secret" })]),
+    GuardRejection,
+  );
+});
+
+test("texts of other dialects are guarded too, also where they are repeated whole", () => {
+  const guards = [mask({ builtin: "email" })];
+  const anthropic = [
+    { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "a@" } },
+    { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "b.com" } },
+    { type: "content_block_stop", index: 0 },
+  ];
+  const responses = [
+    { type: "response.output_text.delta", item_id: "1", content_index: 0, delta: "a@b.com" },
+    { type: "response.output_text.done", text: "a@b.com" },
+    { type: "response.completed", response: { output: [{ content: [{ text: "a@b.com" }] }] } },
+  ];
+  const gemini = [
+    { candidates: [{ content: { parts: [{ text: "a@" }] } }] },
+    { candidates: [{ content: { parts: [{ text: "b.com" }] }, finishReason: "STOP" }] },
+  ];
+  for (const events of [anthropic, responses, gemini]) assert.ok(!guardStream(events, guards).includes("b.com"));
+});

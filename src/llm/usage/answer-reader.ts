@@ -1,0 +1,217 @@
+/**
+ * Reads answers as they go by: JSON, server-sent events, AWS event streams, encoded or not. One event is held at a
+ * time; what is too large to read is passed by.
+ */
+import { createSseParser, type SseEvent } from "../../lib/http/sse.ts";
+import { createEventStreamReader } from "../wire/aws-event-stream.ts";
+import { decodeAnswer, isEncoded } from "../wire/decode-answer.ts";
+import { isMembers, type Members, parseMembers, parseValue } from "../wire/json.ts";
+import { JsonScanner, jsonKeys } from "../wire/json-scanner.ts";
+import { type AnswerReport, createEventMeter } from "./event-meter.ts";
+import { createLargeEvent, type LargeEvent } from "./large-event.ts";
+import { quickUsage } from "./quick-usage.ts";
+import { bytesMayHoldUsage, endsEvent, modelOf, usageOf } from "./stream-event.ts";
+import { mergeUsage, readUsage } from "./usage.ts";
+
+/** An event larger than this is passed on unread. */
+const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+const MAX_VALUE_BYTES = 64 * 1024;
+/** Encoded answers are decoded at their end, up to this many bytes. */
+const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
+const DECODED_PIECE_BYTES = 64 * 1024;
+/** The first chunks are kept for their text, later ones by sample: reading each would cost a tenth of a stream. */
+const CHUNKS_READ = 8;
+const SAMPLE_EVERY = 16;
+const MAX_SAMPLED_BYTES = 4 * 1024;
+/** Of a JSON answer that broke off nobody knows what is text: syntax and text together make about this. */
+const JSON_BYTES_PER_TOKEN = 5;
+const PARSED_BYTES = 4 * 1024;
+const NO_BYTES = Buffer.alloc(0);
+const BLANK_LINE = Buffer.from("\n\n");
+const ANSWER_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
+
+export interface AnswerReader {
+  data(chunk: Buffer, mayHoldUsage?: boolean): void;
+  /** `complete`: it ended as it should, so that the last usage said counts everything. */
+  finish(complete: boolean): AnswerReport;
+}
+
+export function createAnswerReader(contentType: string | undefined, contentEncoding: string | undefined): AnswerReader {
+  return isEncoded(contentEncoding) ? createEncodedReader(contentType, contentEncoding) : createReader(contentType);
+}
+
+function createReader(contentType = ""): AnswerReader {
+  if (contentType.startsWith("text/event-stream")) return createSseReader();
+  if (contentType.startsWith("application/vnd.amazon.eventstream")) return createAwsReader();
+  return createJsonReader();
+}
+
+function createSseReader(): AnswerReader {
+  const meter = createEventMeter();
+  let atBoundary = true;
+  let chunks = 0;
+  /** Whole events whose text is read only if the stream turns out to have no usage. */
+  let samples: Buffer[] = [];
+  let sampledBytes = 0;
+  const take = (data: string): void => {
+    if (!meter.event(data)) return;
+    // What was put aside is counted now, but it may be all that names the model.
+    if (!meter.knowsModel) readSamples((one) => meter.nameIn(one.data));
+    samples = [];
+    sampledBytes = 0;
+  };
+  let parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);
+  let large: LargeEvent | undefined;
+
+  function readSamples(onEvent: (event: SseEvent) => void): void {
+    const held = createSseParser(onEvent, MAX_EVENT_BYTES);
+    for (const chunk of samples) held.push(chunk);
+  }
+
+  /** Whether a chunk of whole events without usage needs no reading now. */
+  function putAside(chunk: Buffer): boolean {
+    if (chunks > CHUNKS_READ && chunks % SAMPLE_EVERY !== 0) {
+      meter.bytes(chunk.length, false);
+      return true;
+    }
+    // Too much to keep is read at once instead.
+    if (sampledBytes + chunk.length > MAX_SAMPLED_BYTES) return false;
+    samples.push(chunk);
+    sampledBytes += chunk.length;
+    meter.bytes(chunk.length, true);
+    return true;
+  }
+
+  /** Only of an event beyond all measure: its end may hold usage (OpenAI repeats whole images in its last event). */
+  function passLarge(chunk: Buffer): void {
+    if (large === undefined) return;
+    const end = large.push(chunk);
+    if (end < 0) return;
+    const usage = large.usage();
+    large = undefined;
+    parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);
+    if (usage !== undefined) take(usage);
+    if (end < chunk.length) read(chunk.subarray(end));
+  }
+
+  function read(chunk: Buffer): void {
+    meter.bytes(chunk.length, true);
+    try {
+      parser.push(chunk);
+    } catch {
+      large = createLargeEvent();
+      passLarge(chunk);
+    }
+  }
+
+  return {
+    data(chunk, mayHoldUsage) {
+      const endsWhole = endsEvent(chunk);
+      const isWhole = atBoundary && endsWhole;
+      atBoundary = endsWhole;
+      chunks += 1;
+      if (large !== undefined) passLarge(chunk);
+      else if (!isWhole || (mayHoldUsage ?? bytesMayHoldUsage(chunk)) || !putAside(chunk)) read(chunk);
+    },
+    finish(complete) {
+      // Some servers leave out the blank line behind their last event.
+      if (complete && !atBoundary && large === undefined) read(BLANK_LINE);
+      if (!complete || !meter.knowsAll) readSamples((event) => meter.event(event.data));
+      return meter.finish(complete);
+    },
+  };
+}
+
+function createAwsReader(): AnswerReader {
+  const meter = createEventMeter();
+  let readable = true;
+  const reader = createEventStreamReader((message) => meter.event(awsEventText(message.payload)), MAX_EVENT_BYTES);
+  return {
+    data(chunk) {
+      if (!readable) return;
+      meter.bytes(chunk.length, true);
+      try {
+        reader.push(chunk);
+      } catch {
+        readable = false;
+      }
+    },
+    finish: meter.finish,
+  };
+}
+
+/** The payload of `invoke-with-response-stream` wraps the model's own event in base64. */
+function awsEventText(payload: Buffer): string {
+  const text = payload.toString("utf8");
+  if (!text.startsWith('{"bytes"')) return text;
+  const wrapped = parseMembers(text)?.bytes;
+  return typeof wrapped === "string" ? Buffer.from(wrapped, "base64").toString("utf8") : text;
+}
+
+function createJsonReader(): AnswerReader {
+  let usage: Members | undefined;
+  let model: string | undefined;
+  let bytesSeen = 0;
+  let scanner: JsonScanner | undefined;
+  /** Most answers are one chunk: its ends say it, or parsing it is cheaper than looking through it. */
+  let only: Buffer | undefined;
+
+  function scan(chunk: Buffer): void {
+    scanner ??= new JsonScanner({
+      keys: ANSWER_KEYS,
+      maxValueBytes: MAX_VALUE_BYTES,
+      maxDepth: Number.MAX_SAFE_INTEGER,
+      value(key, _span, bytes) {
+        const value = parseValue(bytes);
+        if (key === "model" || key === "modelVersion") {
+          if (typeof value === "string" && value !== "") model ??= value;
+        } else if (isMembers(value)) usage = mergeUsage(usage, value);
+      },
+    });
+    if (only !== undefined) scanner.push(only);
+    only = undefined;
+    scanner.push(chunk);
+  }
+
+  return {
+    data(chunk) {
+      if (bytesSeen === 0) only = chunk;
+      else scan(chunk);
+      bytesSeen += chunk.length;
+    },
+    finish() {
+      const quick = only && quickUsage(only);
+      if (quick) return { usage: readUsage(quick.usage), responseModel: quick.model, uncountedTokens: 0 };
+      const whole = only && only.length <= PARSED_BYTES ? parseMembers(only.toString("utf8")) : undefined;
+      if (whole) return { usage: readUsage(usageOf(whole)), responseModel: modelOf(whole), uncountedTokens: 0 };
+      scan(NO_BYTES);
+      const isWhole = usage !== undefined || scanner?.complete === true;
+      return {
+        usage: readUsage(usage),
+        responseModel: model,
+        uncountedTokens: isWhole ? 0 : Math.ceil(bytesSeen / JSON_BYTES_PER_TOKEN),
+      };
+    },
+  };
+}
+
+/** Keeps the encoded bytes, bounded, and decodes them when the answer ends: the counts must be there when it settles. */
+function createEncodedReader(contentType: string | undefined, contentEncoding: string | undefined): AnswerReader {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  return {
+    data(chunk) {
+      size += chunk.length;
+      if (size <= MAX_ENCODED_BYTES) chunks.push(chunk);
+      else chunks.length = 0;
+    },
+    finish(complete) {
+      const reader = createReader(contentType);
+      const decoded = size <= MAX_ENCODED_BYTES ? decodeAnswer(Buffer.concat(chunks), contentEncoding) : undefined;
+      // In pieces as from a network: the readers hold one event, not all of them.
+      for (let at = 0; decoded !== undefined && at < decoded.length; at += DECODED_PIECE_BYTES)
+        reader.data(decoded.subarray(at, at + DECODED_PIECE_BYTES));
+      return reader.finish(complete);
+    },
+  };
+}

@@ -1,0 +1,77 @@
+/**
+ * Takes the usage chunk out of a chat stream whose client did not ask for it: the last chunk, the one without
+ * choices. Every other byte goes on as it came; only the unfinished tail of an event is held until it is whole.
+ */
+import { endOfEvent } from "../wire/event-end.ts";
+import { isMembers, parseMembers } from "../wire/json.ts";
+import { endsEvent, mayHoldUsage } from "./stream-event.ts";
+
+export interface UsageHider {
+  /** What may go to the client now; undefined if nothing. `mayHoldUsage`: what `bytesMayHoldUsage` says of the chunk. */
+  pass(chunk: Buffer, mayHoldUsage: boolean): Buffer | undefined;
+  /** What is left at the end. */
+  flush(): Buffer | undefined;
+}
+
+/** A usage chunk is never that large: a longer unfinished event is passed on as it comes. */
+const MAX_HELD_BYTES = 16 * 1024;
+
+export function createUsageHider(): UsageHider {
+  let held: Buffer | undefined;
+  let insideLong = false;
+  /** The last bytes of a long event: the blank line that ends it may come in two pieces. */
+  let tail: Buffer = Buffer.alloc(0);
+  return {
+    pass(chunk, chunkMayHoldUsage) {
+      // The usual chunk: whole events, none of them with usage.
+      if (held === undefined && !insideLong && endsEvent(chunk) && !chunkMayHoldUsage) return chunk;
+      const bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
+      held = undefined;
+      let from = 0;
+      if (insideLong) {
+        const end = endOfEvent(Buffer.concat([tail, bytes]), 0);
+        if (end < 0) {
+          tail = Buffer.concat([tail, bytes]).subarray(-2);
+          return bytes;
+        }
+        insideLong = false;
+        from = end - tail.length;
+      }
+      const out: Buffer[] = from > 0 ? [bytes.subarray(0, from)] : [];
+      let kept = from;
+      for (let end = endOfEvent(bytes, from); end >= 0; end = endOfEvent(bytes, from)) {
+        if (isUsageChunk(bytes.toString("utf8", from, end))) {
+          if (from > kept) out.push(bytes.subarray(kept, from));
+          kept = end;
+        }
+        from = end;
+      }
+      if (from > kept) out.push(bytes.subarray(kept, from));
+      if (from < bytes.length) {
+        if (bytes.length - from <= MAX_HELD_BYTES) held = bytes.subarray(from);
+        else {
+          insideLong = true;
+          tail = bytes.subarray(-2);
+          out.push(bytes.subarray(from));
+        }
+      }
+      return out.length === 0 ? undefined : out.length === 1 ? out[0] : Buffer.concat(out);
+    },
+    flush() {
+      const rest = held;
+      held = undefined;
+      // Some servers leave out the blank line behind their last event.
+      return rest !== undefined && isUsageChunk(rest.toString("utf8")) ? undefined : rest;
+    },
+  };
+}
+
+function isUsageChunk(event: string): boolean {
+  if (!mayHoldUsage(event)) return false;
+  const data = event
+    .split(/\r\n|\n|\r/)
+    .flatMap((line) => (line.startsWith("data:") ? [line.slice(5)] : []))
+    .join("\n");
+  const chunk = parseMembers(data);
+  return chunk !== undefined && Array.isArray(chunk.choices) && chunk.choices.length === 0 && isMembers(chunk.usage);
+}

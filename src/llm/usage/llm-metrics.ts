@@ -1,0 +1,101 @@
+/**
+ * Metrics of LLM calls under the names of the OpenTelemetry semantic conventions for generative AI, as Prometheus
+ * writes them. The model is a label only as the provider or the configuration named it; a client that invents
+ * names fills one series, not the memory.
+ */
+import type { LlmFacts } from "../../core/exchange.ts";
+import type { Histogram, Metrics } from "../../lib/log/metrics.ts";
+
+export interface LlmTimes {
+  readonly durationMs: number;
+  readonly firstByteMs: number | undefined;
+  /** A status or a word; undefined if the call was answered. */
+  readonly errorType: string | undefined;
+  /** `chat`, `embeddings`, `generate_content` or `other`. */
+  readonly operation: string;
+}
+
+export interface LlmMetrics {
+  record(facts: LlmFacts, times: LlmTimes): void;
+}
+
+const MAX_KNOWN_SERIES = 1000;
+/** As the conventions advise. */
+const TOKEN_BUCKETS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304];
+const DURATION_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+
+export function createLlmMetrics(metrics: Metrics): LlmMetrics {
+  const labels = ["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_response_model"];
+  const tokens = metrics.histogram("gen_ai_client_token_usage", "Tokens per call, by type.", TOKEN_BUCKETS, [
+    "gen_ai_token_type",
+    ...labels,
+  ]);
+  // A metric of its own: these tokens are part of the input, and a sum over all types must not count them twice.
+  const cacheTokens = metrics.histogram(
+    "gen_ai_client_cache_token_usage",
+    "Input tokens that were read from or written to a provider's prompt cache, per call.",
+    TOKEN_BUCKETS,
+    ["gen_ai_token_type", ...labels],
+  );
+  const duration = metrics.histogram(
+    "gen_ai_client_operation_duration_seconds",
+    "Seconds from the call to the end of its answer.",
+    DURATION_BUCKETS,
+    [...labels, "error_type"],
+  );
+  const firstByte = metrics.histogram(
+    "gen_ai_server_time_to_first_token_seconds",
+    "Seconds from the call to the first byte of its answer.",
+    DURATION_BUCKETS,
+    labels,
+  );
+  const cost = metrics.counter(
+    "gen_ai_client_cost_usd_total",
+    "Cost of calls by the price catalogue, in US dollars.",
+    labels,
+  );
+
+  /** A series is looked up once per provider and model: making its labels anew would cost more than counting. */
+  const known = new Map<string, Series>();
+  const seriesOf = (operation: string, provider: string, model: string): Series => {
+    const key = `${operation} ${provider} ${model}`;
+    const found = known.get(key);
+    if (found) return found;
+    const made: Series = {
+      duration: duration.labels(operation, provider, model, ""),
+      firstByte: firstByte.labels(operation, provider, model),
+      input: tokens.labels("input", operation, provider, model),
+      output: tokens.labels("output", operation, provider, model),
+    };
+    if (known.size < MAX_KNOWN_SERIES) known.set(key, made);
+    return made;
+  };
+
+  return {
+    record(facts, times) {
+      const provider = facts.provider ?? "";
+      const model = facts.responseModel ?? "";
+      const { operation, errorType } = times;
+      if (errorType !== undefined) {
+        duration.labels(operation, provider, model, errorType || "_OTHER").observe(times.durationMs / 1000);
+        return;
+      }
+      const series = seriesOf(operation, provider, model);
+      series.duration.observe(times.durationMs / 1000);
+      if (times.firstByteMs !== undefined) series.firstByte.observe(times.firstByteMs / 1000);
+      if (facts.inputTokens !== undefined) series.input.observe(facts.inputTokens);
+      if (facts.outputTokens !== undefined) series.output.observe(facts.outputTokens);
+      const { cachedInputTokens: cached, cacheCreationInputTokens: written } = facts;
+      if (cached) cacheTokens.labels("cache_read", operation, provider, model).observe(cached);
+      if (written) cacheTokens.labels("cache_write", operation, provider, model).observe(written);
+      if (facts.cost !== undefined) cost.labels(operation, provider, model).add(facts.cost);
+    },
+  };
+}
+
+interface Series {
+  readonly duration: Histogram;
+  readonly firstByte: Histogram;
+  readonly input: Histogram;
+  readonly output: Histogram;
+}

@@ -1,0 +1,92 @@
+/**
+ * What one event of a provider's stream says, in whichever dialect: usage, model, and the text that it adds.
+ * Only members at their proper place count: a `usage` or `[DONE]` inside a model's text is text.
+ */
+import { isMembers, type Members } from "../wire/json.ts";
+
+/** A cheap test before parsing: an event without this holds no usage, one with it may. */
+const MAY_HOLD_USAGE = /"(?:usage|usageMetadata|amazon-bedrock-invocationMetrics)"\s*:\s*\{/;
+
+export function mayHoldUsage(data: string): boolean {
+  return MAY_HOLD_USAGE.test(data);
+}
+
+/** Searched without its quote: the search looks for the first byte, and quotes are everywhere in JSON. */
+const NAME = Buffer.from("usage");
+const QUOTE = 34;
+const OPEN_BRACE = 123;
+/** From the name to the brace: the rest of the longest name, its quote, a colon and some white space. */
+const NAME_TO_BRACE_BYTES = 24;
+
+/** The same test on the bytes of server-sent events, without making a text of them: nearly every chunk fails it. */
+export function bytesMayHoldUsage(bytes: Buffer): boolean {
+  for (let at = bytes.indexOf(NAME); at >= 0; at = bytes.indexOf(NAME, at + NAME.length)) {
+    if (bytes[at - 1] !== QUOTE) continue;
+    const from = at + NAME.length;
+    const stop = Math.min(bytes.length, from + NAME_TO_BRACE_BYTES);
+    for (let i = from; i < stop; i++) if (bytes[i] === OPEN_BRACE) return true;
+  }
+  return false;
+}
+
+const LF = 10;
+const CR = 13;
+
+/** Whether the bytes end with the blank line behind an event. */
+export function endsEvent(bytes: Buffer): boolean {
+  const { length } = bytes;
+  if (bytes[length - 1] !== LF) return false;
+  return bytes[length - 2] === LF || (bytes[length - 2] === CR && bytes[length - 3] === LF);
+}
+
+/** The provider's own usage object. */
+export function usageOf(event: Members): Members | undefined {
+  const usage =
+    event.usage ??
+    event.usageMetadata ??
+    event["amazon-bedrock-invocationMetrics"] ??
+    inner(event.message, "usage") ??
+    inner(event.response, "usage");
+  return isMembers(usage) ? usage : undefined;
+}
+
+export function modelOf(event: Members): string | undefined {
+  const model = event.model ?? event.modelVersion ?? inner(event.message, "model") ?? inner(event.response, "model");
+  return typeof model === "string" && model !== "" ? model : undefined;
+}
+
+/** Everything the model wrote in this event: text, reasoning, arguments of tools. */
+export function textOf(event: Members): string {
+  let text = "";
+  for (const choice of list(event.choices)) {
+    const delta = isMembers(choice.delta) ? choice.delta : isMembers(choice.message) ? choice.message : choice;
+    text += string(delta.content) + string(delta.text) + string(delta.reasoning_content) + string(delta.refusal);
+    for (const call of list(delta.tool_calls))
+      text += string(inner(call.function, "name")) + string(inner(call.function, "arguments"));
+  }
+  for (const candidate of list(event.candidates)) {
+    for (const part of list(inner(candidate.content, "parts"))) {
+      text += string(part.text);
+      if (isMembers(part.functionCall)) text += JSON.stringify(part.functionCall);
+    }
+  }
+  if (typeof event.delta === "string") text += event.delta;
+  else if (isMembers(event.delta)) {
+    const { delta } = event;
+    text += string(delta.text) + string(delta.partial_json) + string(delta.thinking);
+    text += string(inner(delta.toolUse, "input")) + string(inner(delta.reasoningContent, "text"));
+  }
+  return text;
+}
+
+function inner(value: unknown, key: string): unknown {
+  return isMembers(value) ? value[key] : undefined;
+}
+
+function list(value: unknown): readonly Members[] {
+  return Array.isArray(value) ? value.filter(isMembers) : [];
+}
+
+function string(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,186 @@
+/**
+ * Token usage in one form, read from whichever provider's shape it comes in (spec 8).
+ * Cached tokens, read or written, count as input: providers whose own input count leaves them out (Anthropic,
+ * Bedrock) are corrected. Numbers that are not plain counts are treated as absent, so that a lying upstream can
+ * neither raise a budget nor poison a metric. Zero is a count; absent is not.
+ */
+import type { LlmFacts } from "../../core/exchange.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import { isMembers, type Members } from "../wire/json.ts";
+
+export interface Usage {
+  /** With cached tokens. */
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  readonly totalTokens: number;
+  readonly cachedInputTokens?: number;
+  readonly cacheCreationInputTokens?: number;
+  /** Part of the output. */
+  readonly reasoningTokens?: number;
+}
+
+/** More than any model can read or write: a larger number counts as this much. */
+const MAX_TOKENS = 1_000_000_000;
+
+/** The usage in a provider's usage object, or undefined if it holds no count. */
+export function readUsage(value: unknown): Usage | undefined {
+  if (!isMembers(value)) return undefined;
+  if ("prompt_tokens" in value || "completion_tokens" in value) return openAiChat(value);
+  if ("input_tokens" in value || "output_tokens" in value) {
+    return "input_tokens_details" in value || "total_tokens" in value ? openAiResponses(value) : anthropic(value);
+  }
+  if ("promptTokenCount" in value || "candidatesTokenCount" in value || "totalTokenCount" in value)
+    return gemini(value);
+  if ("inputTokens" in value || "outputTokens" in value) return bedrock(value);
+  if ("inputTokenCount" in value || "outputTokenCount" in value) return bedrockInvocation(value);
+  const total = count(value.total_tokens);
+  // Nothing but a sum: all of it counts as input, so that the sum at least is right.
+  return total === undefined ? undefined : { inputTokens: total, outputTokens: 0, totalTokens: total };
+}
+
+/** What Bedrock says of `invoke` beside the answer, whose own shape is the model's and may say nothing. */
+export function readHeaderUsage(headers: HeaderList): Usage | undefined {
+  const value = (name: string): number | undefined => {
+    const text = headers.get(`x-amzn-bedrock-${name}-token-count`);
+    return text !== undefined && /^\d{1,10}$/.test(text) ? Number(text) : undefined;
+  };
+  return readUsage({
+    inputTokenCount: value("input"),
+    outputTokenCount: value("output"),
+    cacheReadInputTokenCount: value("cache-read-input"),
+    cacheWriteInputTokenCount: value("cache-write-input"),
+  });
+}
+
+/** Later counts of a stream replace earlier ones where they are given (Anthropic counts up in `message_delta`). */
+export function mergeUsage(earlier: Members | undefined, later: Members): Members {
+  if (earlier === undefined) return later;
+  const merged: Record<string, unknown> = { ...earlier };
+  for (const [key, value] of Object.entries(later)) if (value !== null && value !== undefined) merged[key] = value;
+  return merged;
+}
+
+export function writeUsage(facts: LlmFacts, usage: Usage): void {
+  facts.inputTokens = usage.inputTokens;
+  facts.outputTokens = usage.outputTokens;
+  facts.totalTokens = usage.totalTokens;
+  if (usage.cachedInputTokens !== undefined) facts.cachedInputTokens = usage.cachedInputTokens;
+  if (usage.cacheCreationInputTokens !== undefined) facts.cacheCreationInputTokens = usage.cacheCreationInputTokens;
+  if (usage.reasoningTokens !== undefined) facts.reasoningTokens = usage.reasoningTokens;
+}
+
+function openAiChat(usage: Members): Usage | undefined {
+  const promptDetails = members(usage.prompt_tokens_details);
+  const completionDetails = members(usage.completion_tokens_details);
+  return sum({
+    input: count(usage.prompt_tokens),
+    output: count(usage.completion_tokens),
+    total: count(usage.total_tokens),
+    cached:
+      count(promptDetails.cached_tokens) ??
+      count(usage.prompt_cache_hit_tokens) ??
+      count(usage.cache_read_input_tokens),
+    written: count(promptDetails.cache_write_tokens) ?? count(usage.cache_creation_input_tokens),
+    reasoning: count(completionDetails.reasoning_tokens),
+  });
+}
+
+function openAiResponses(usage: Members): Usage | undefined {
+  return sum({
+    input: count(usage.input_tokens),
+    output: count(usage.output_tokens),
+    total: count(usage.total_tokens),
+    cached: count(members(usage.input_tokens_details).cached_tokens),
+    written: count(members(usage.input_tokens_details).cache_write_tokens),
+    reasoning: count(members(usage.output_tokens_details).reasoning_tokens),
+  });
+}
+
+function anthropic(usage: Members): Usage | undefined {
+  const cached = count(usage.cache_read_input_tokens);
+  const written = count(usage.cache_creation_input_tokens);
+  return sum({
+    input: withCache(count(usage.input_tokens), cached, written),
+    output: count(usage.output_tokens),
+    cached,
+    written,
+    reasoning: count(members(usage.output_tokens_details).thinking_tokens),
+  });
+}
+
+function gemini(usage: Members): Usage | undefined {
+  const thoughts = count(usage.thoughtsTokenCount);
+  const prompt = count(usage.promptTokenCount);
+  const answer = count(usage.candidatesTokenCount);
+  const tools = count(usage.toolUsePromptTokenCount) ?? 0;
+  return sum({
+    input: prompt === undefined ? undefined : prompt + tools,
+    output: answer === undefined && thoughts === undefined ? undefined : (answer ?? 0) + (thoughts ?? 0),
+    total: count(usage.totalTokenCount),
+    cached: count(usage.cachedContentTokenCount),
+    reasoning: thoughts,
+  });
+}
+
+function bedrock(usage: Members): Usage | undefined {
+  const cached = count(usage.cacheReadInputTokens);
+  const written = count(usage.cacheWriteInputTokens);
+  return sum({
+    input: withCache(count(usage.inputTokens), cached, written),
+    output: count(usage.outputTokens),
+    cached,
+    written,
+  });
+}
+
+function bedrockInvocation(metrics: Members): Usage | undefined {
+  const cached = count(metrics.cacheReadInputTokenCount);
+  const written = count(metrics.cacheWriteInputTokenCount);
+  return sum({
+    input: withCache(count(metrics.inputTokenCount), cached, written),
+    output: count(metrics.outputTokenCount),
+    cached,
+    written,
+  });
+}
+
+function withCache(
+  input: number | undefined,
+  cached: number | undefined,
+  written: number | undefined,
+): number | undefined {
+  return input === undefined && cached === undefined && written === undefined
+    ? undefined
+    : (input ?? 0) + (cached ?? 0) + (written ?? 0);
+}
+
+function sum(counts: {
+  input: number | undefined;
+  output: number | undefined;
+  total?: number | undefined;
+  cached?: number | undefined;
+  written?: number | undefined;
+  reasoning?: number | undefined;
+}): Usage | undefined {
+  if (counts.input === undefined && counts.output === undefined && counts.total === undefined) return undefined;
+  const inputTokens = counts.input ?? Math.max(0, (counts.total ?? 0) - (counts.output ?? 0));
+  const said = counts.output ?? Math.max(0, (counts.total ?? 0) - inputTokens);
+  // Some servers leave reasoning out of the output, which their total then shows; here it is part of the output.
+  const isApart = counts.reasoning !== undefined && counts.total === inputTokens + said + counts.reasoning;
+  const outputTokens = isApart ? said + (counts.reasoning ?? 0) : said;
+  const totalTokens = Math.max(inputTokens + outputTokens, counts.total ?? 0);
+  const usage: { -readonly [Name in keyof Usage]: Usage[Name] } = { inputTokens, outputTokens, totalTokens };
+  if (counts.cached !== undefined) usage.cachedInputTokens = counts.cached;
+  if (counts.written !== undefined) usage.cacheCreationInputTokens = counts.written;
+  if (counts.reasoning !== undefined) usage.reasoningTokens = counts.reasoning;
+  return usage;
+}
+
+/** A whole number from 0 to the limit. A larger one is held to it: dropped, it would cost less than it says. */
+function count(value: unknown): number | undefined {
+  return typeof value === "number" && value >= 0 ? Math.floor(Math.min(value, MAX_TOKENS)) : undefined;
+}
+
+function members(value: unknown): Members {
+  return isMembers(value) ? value : {};
+}

@@ -1,0 +1,32 @@
+/**
+ * The questions of servers that one client has to answer, under ids of our own: several servers may use the same.
+ */
+import type { Question } from "../wire/call.ts";
+import { type ClientResponse, notificationText, withId } from "../wire/json-rpc.ts";
+import { members, slice } from "../wire/json-text.ts";
+import type { EventStream } from "./event-stream.ts";
+
+export class ClientQuestions {
+  readonly #open = new Map<string, Question>();
+  #nextId = 1;
+
+  /** Puts a question on a stream, and takes it back there if the server does. */
+  ask(question: Question, stream: EventStream): void {
+    const id = String(this.#nextId++);
+    this.#open.set(id, question);
+    question.withdrawn = (reason) => {
+      if (!this.#open.delete(id)) return;
+      const params = reason === undefined ? `{"requestId":${id}}` : `{"requestId":${id},"reason":${reason}}`;
+      stream.event(notificationText("notifications/cancelled", params));
+    };
+    stream.event(withId(question.message, id));
+  }
+
+  /** An answer to a question that nobody asked, or a second one, is dropped. */
+  answered(response: ClientResponse): void {
+    const question = this.#open.get(response.id);
+    this.#open.delete(response.id);
+    const outcome = members(response.text, 0).find(({ key }) => key === "result" || key === "error");
+    if (question && outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`);
+  }
+}

@@ -1,0 +1,230 @@
+/**
+ * The HTTP side towards clients: what a request is, whether it may be served, and which session it belongs to.
+ * Reads and refuses only; running what it found is the caller's. Refusals are JSON-RPC errors with the client's
+ * own id wherever one could be read.
+ */
+import { isUtf8 } from "node:buffer";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { Reply } from "../../core/reply.ts";
+import { BodyTooLarge, readAll } from "../../lib/http/body.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import { allowsBatches, isLegacyVersion, isModernVersion, LEGACY_VERSIONS, UNSUPPORTED_VERSION } from "../wire/era.ts";
+import {
+  type ClientMessage,
+  type ClientNotification,
+  type ClientRequest,
+  type ClientResponse,
+  errorText,
+  INVALID_REQUEST,
+  JsonRpcProblem,
+  parseClientMessages,
+} from "../wire/json-rpc.ts";
+import { isNotificationMethod } from "../wire/message-rules.ts";
+import { parseEventId } from "./event-log.ts";
+import type { Session } from "./session.ts";
+
+/** Enough for any real message; parsing more would block everybody else. */
+const MAX_BODY_BYTES = 2 * 1024 * 1024;
+const MAX_BATCH = 100;
+/** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
+const REFUSED = -32000;
+const SESSION_NOT_FOUND = -32001;
+
+export type Demand =
+  | { readonly kind: "initialize"; readonly request: ClientRequest }
+  | {
+      readonly kind: "requests";
+      readonly session: Session;
+      readonly requests: readonly ClientRequest[];
+      readonly notes: readonly Note[];
+    }
+  | { readonly kind: "notes"; readonly session: Session; readonly notes: readonly Note[] }
+  | {
+      readonly kind: "listen";
+      readonly session: Session;
+      readonly after: { stream: number; number: number } | undefined;
+    }
+  | { readonly kind: "delete"; readonly session: Session }
+  /** The old transport: its event stream, and a message for it. */
+  | { readonly kind: "openStream" }
+  | { readonly kind: "streamMessage"; readonly session: Session; readonly message: ClientMessage }
+  | { readonly kind: "modern"; readonly request: ClientRequest }
+  /** Accepted, but there is nobody to tell. */
+  | { readonly kind: "dropped" };
+
+/** A message that wants no answer. */
+export type Note = ClientNotification | ClientResponse;
+
+/** Stops with a whole answer. */
+export class Refused extends Error {
+  readonly reply: Reply;
+
+  constructor(
+    status: number,
+    code: number,
+    message: string,
+    options: { id?: string | undefined; data?: unknown; headers?: readonly string[] } = {},
+  ) {
+    super(message);
+    this.name = "Refused";
+    const body = Buffer.from(errorText(options.id, code, message, options.data));
+    this.reply = {
+      status,
+      headers: new HeaderList(["content-type", "application/json", ...(options.headers ?? [])]),
+      body,
+    };
+  }
+}
+
+export interface SessionFinder {
+  find(id: string): Session | undefined;
+}
+
+/** The body of a POST as text. Throws GatewayError or Refused. */
+export function readBody(exchange: Exchange): string | Promise<string> {
+  const { body } = exchange.request;
+  if (body.kind === "bytes") return asText(body.bytes);
+  if (body.kind === "none") return "";
+  if (body.length !== undefined && body.length > MAX_BODY_BYTES) throw new GatewayError("body_too_large");
+  return readAll(body.stream, MAX_BODY_BYTES).then(
+    (bytes) => {
+      exchange.request.body = { kind: "bytes", bytes };
+      return asText(bytes);
+    },
+    (error) => {
+      throw error instanceof BodyTooLarge ? new GatewayError("body_too_large") : error;
+    },
+  );
+}
+
+/** Before the body is looked at. */
+export function checkPostHead(request: GatewayRequest): void {
+  const accept = request.headers.get("accept") ?? "";
+  if (!accept.includes("*/*") && !(accept.includes("application/json") && accept.includes("text/event-stream"))) {
+    throw new Refused(
+      406,
+      REFUSED,
+      "Not Acceptable: the client must accept both application/json and text/event-stream",
+    );
+  }
+  checkContentType(request);
+}
+
+export function checkContentType(request: GatewayRequest): void {
+  const type = request.headers.get("content-type") ?? "";
+  if (!/^application\/json\s*(?:;|$)/i.test(type)) {
+    throw new Refused(415, REFUSED, "Unsupported Media Type: the content type must be application/json");
+  }
+  const encoding = request.headers.get("content-encoding");
+  if (encoding !== undefined && encoding !== "identity") {
+    throw new Refused(415, REFUSED, "Unsupported Media Type: the body must not be encoded");
+  }
+}
+
+export function parseBody(text: string): ClientMessage | readonly ClientMessage[] {
+  try {
+    return parseClientMessages(text);
+  } catch (error) {
+    if (error instanceof JsonRpcProblem) throw new Refused(400, error.code, error.message, { id: error.id });
+    throw error;
+  }
+}
+
+/** What has no id and is no notification of the protocol is refused where a policy must judge what is called. */
+export function checkNotifications(parsed: ClientMessage | readonly ClientMessage[]): void {
+  for (const message of isBatch(parsed) ? parsed : [parsed])
+    if (message.kind === "notification" && !isNotificationMethod(message.method))
+      throw new Refused(400, INVALID_REQUEST, `Invalid Request: ${message.method.slice(0, 100)} is no notification`);
+}
+
+/** A POST of the legacy era. */
+export function legacyPost(
+  request: GatewayRequest,
+  parsed: ClientMessage | readonly ClientMessage[],
+  sessions: SessionFinder,
+): Demand {
+  if (isBatch(parsed)) return legacyBatch(request, parsed, sessions);
+  const id = parsed.kind === "request" ? parsed.id : undefined;
+  checkVersionHeader(request, id);
+  if (parsed.kind === "request" && parsed.method === "initialize") {
+    if (!request.headers.has("mcp-session-id")) return { kind: "initialize", request: parsed };
+    requireSession(request, sessions, id);
+    throw new Refused(400, INVALID_REQUEST, "Invalid Request: this session is already initialized", { id });
+  }
+  const session = requireSession(request, sessions, id);
+  return parsed.kind === "request"
+    ? { kind: "requests", session, requests: [parsed], notes: [] }
+    : { kind: "notes", session, notes: [parsed] };
+}
+
+function legacyBatch(request: GatewayRequest, messages: readonly ClientMessage[], sessions: SessionFinder): Demand {
+  checkVersionHeader(request, undefined);
+  const session = requireSession(request, sessions, undefined);
+  checkBatch(messages, session);
+  const requests = messages.filter((message) => message.kind === "request");
+  const notes = messages.filter((message) => message.kind !== "request");
+  return requests.length === 0 ? { kind: "notes", session, notes } : { kind: "requests", session, requests, notes };
+}
+
+export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parsed is readonly ClientMessage[] {
+  return Array.isArray(parsed);
+}
+
+/** A GET or DELETE of the legacy era. */
+export function legacyOther(request: GatewayRequest, sessions: SessionFinder): Demand {
+  if (request.method !== "GET" && request.method !== "DELETE") {
+    throw new Refused(405, REFUSED, "Method not allowed", { headers: ["allow", "GET, POST, DELETE"] });
+  }
+  if (request.method === "GET") {
+    const accept = request.headers.get("accept") ?? "";
+    if (!accept.includes("text/event-stream") && !accept.includes("*/*")) {
+      throw new Refused(406, REFUSED, "Not Acceptable: the client must accept text/event-stream");
+    }
+  }
+  checkVersionHeader(request, undefined);
+  const session = requireSession(request, sessions, undefined);
+  if (request.method === "DELETE") return { kind: "delete", session };
+  const lastEventId = request.headers.get("last-event-id");
+  return { kind: "listen", session, after: lastEventId === undefined ? undefined : parseEventId(lastEventId) };
+}
+
+function checkVersionHeader(request: GatewayRequest, id: string | undefined): void {
+  const version = request.headers.get("mcp-protocol-version");
+  if (version === undefined || isLegacyVersion(version) || isModernVersion(version)) return;
+  throw new Refused(400, UNSUPPORTED_VERSION, `Bad Request: unsupported protocol version: ${version.slice(0, 40)}`, {
+    id,
+    data: { supported: LEGACY_VERSIONS, requested: version.slice(0, 40) },
+  });
+}
+
+function requireSession(request: GatewayRequest, sessions: SessionFinder, id: string | undefined): Session {
+  const sessionId = request.headers.get("mcp-session-id");
+  if (sessionId === undefined) {
+    throw new Refused(400, REFUSED, "Bad Request: the mcp-session-id header is required; initialize a session first", {
+      id,
+    });
+  }
+  const session = sessions.find(sessionId);
+  // Unknown, ended, and another's look alike: nobody learns which ids exist.
+  if (session === undefined) throw new Refused(404, SESSION_NOT_FOUND, "Session not found", { id });
+  return session;
+}
+
+function checkBatch(messages: readonly ClientMessage[], session: Session): void {
+  if (messages.length === 0) throw new Refused(400, INVALID_REQUEST, "Invalid Request: the batch is empty");
+  if (messages.length > MAX_BATCH)
+    throw new Refused(400, INVALID_REQUEST, `Invalid Request: a batch has at most ${MAX_BATCH} messages`);
+  if (!allowsBatches(session.version)) {
+    throw new Refused(400, INVALID_REQUEST, `Invalid Request: protocol version ${session.version} has no batches`);
+  }
+  if (messages.some((message) => message.kind === "request" && message.method === "initialize")) {
+    throw new Refused(400, INVALID_REQUEST, "Invalid Request: initialize must not be part of a batch");
+  }
+}
+
+function asText(bytes: Buffer): string {
+  if (bytes.length > MAX_BODY_BYTES) throw new GatewayError("body_too_large");
+  if (!isUtf8(bytes)) throw new Refused(400, -32700, "Parse error: the body is not valid UTF-8");
+  return bytes.toString("utf8");
+}

@@ -1,0 +1,251 @@
+/**
+ * One server-sent event stream of a session: the answer to a POST, or the general stream of a GET. Events are
+ * numbered and logged, so that the stream can go on over another connection; a slow client is waited for in a
+ * queue, and whoever feeds the stream is told.
+ */
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { Beating } from "../servers/tenant.ts";
+import { singleLine } from "../transports/stdio-channel.ts";
+import { type EventLog, eventId } from "./event-log.ts";
+
+/** What a proxy in between may take for dead is kept alive (threats R17). */
+export const KEEP_ALIVE_MS = 15_000;
+/** An answer that takes longer gets its head and an event id first, so that the client can resume. */
+const PRIME_AFTER_MS = 100;
+/** How long a client should wait before it asks again. */
+const RETRY_MS = 1_000;
+/** Queued for a slow client before the server is paused. */
+const PAUSE_BYTES = 1024 * 1024;
+/** Beyond this the client is cut off: the server could not be paused. */
+const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+
+const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
+
+export interface StreamOwner {
+  readonly log: EventLog;
+  readonly nowMs: number;
+  /** Sent with every answer of the session. */
+  readonly sessionHeader: string | undefined;
+  readonly primesStreams: boolean;
+  opened(stream: EventStream): void;
+  /** A client may come back for the rest of it. */
+  resumable(stream: EventStream): void;
+  /** No client is connected to it any more, or it is complete. */
+  closed(stream: EventStream): void;
+  congested(isCongested: boolean): void;
+}
+
+export class EventStream implements BackendRun, Beating {
+  next: Beating | undefined = undefined;
+  previous: Beating | undefined = undefined;
+  /** 0 is the general stream. */
+  readonly number: number;
+  readonly #owner: StreamOwner;
+  readonly #primeAfterMs: number;
+  #sink: BackendCall | undefined = undefined;
+  #hasHead = false;
+  #isComplete = false;
+  /** Whether a client may know an event of it, or one waits for it. */
+  #isResumable = false;
+  #lastEvent = 0;
+  /** The last event that a client got, or that waits for it. */
+  #lastSent = 0;
+  #queue: Buffer[] | undefined = undefined;
+  #queuedBytes = 0;
+  #attachedMs = 0;
+  #lastWriteMs = 0;
+
+  constructor(number: number, owner: StreamOwner, primeAfterMs = PRIME_AFTER_MS) {
+    this.number = number;
+    this.#owner = owner;
+    this.#primeAfterMs = primeAfterMs;
+  }
+
+  get hasHead(): boolean {
+    return this.#hasHead;
+  }
+
+  get isConnected(): boolean {
+    return this.#sink !== undefined;
+  }
+
+  get isComplete(): boolean {
+    return this.#isComplete;
+  }
+
+  /** Connects a client. With `after` it gets what it missed since that event, otherwise what nobody got yet. */
+  attach(sink: BackendCall, after?: number): void {
+    this.disconnect();
+    this.#sink = sink;
+    this.#hasHead = false;
+    this.#attachedMs = this.#owner.nowMs;
+    this.#lastWriteMs = this.#attachedMs;
+    this.#owner.opened(this);
+    const missed = this.#owner.log.after(this.number, after ?? this.#lastSent);
+    for (const event of missed) this.#write(event.bytes);
+    this.#lastSent = this.#lastEvent;
+    if (this.#isComplete) this.#finish();
+  }
+
+  /** Sends the head before there is an event: a client that waits for it sees that the stream is open. */
+  begin(): void {
+    if (this.#hasHead || this.#sink === undefined) return;
+    this.#head();
+    if (!this.#owner.primesStreams) this.#write(Buffer.from(": \n\n"));
+    else {
+      this.#lastEvent += 1;
+      this.#lastSent = this.#lastEvent;
+      this.#isResumable = true;
+      this.#owner.resumable(this);
+      this.#write(Buffer.from(`id: ${eventId(this.number, this.#lastEvent)}\nretry: ${RETRY_MS}\ndata: \n\n`));
+    }
+  }
+
+  /** The first event of the old transport: where its client posts to. */
+  announce(endpoint: string): void {
+    this.#write(Buffer.from(`event: endpoint\ndata: ${endpoint}\n\n`));
+  }
+
+  event(json: string): void {
+    const bytes = this.#encode(json);
+    this.#log(bytes);
+    if (this.#sink === undefined) return;
+    this.#lastSent = this.#lastEvent;
+    this.#write(bytes);
+  }
+
+  /** What follows tells of a failure: the gateway's own records should too. */
+  problem(reason: string): void {
+    this.#sink?.problem(reason);
+  }
+
+  /** The last event. One that is also the first goes out with its head at once, and nobody could ask for it again. */
+  last(json: string): void {
+    this.#isComplete = true;
+    const bytes = this.#encode(json);
+    if (this.#lastEvent > 1 || this.#sink === undefined || this.#hasHead) {
+      this.#log(bytes);
+      this.#lastSent = this.#lastEvent;
+      this.#write(bytes);
+      this.#finish();
+      return;
+    }
+    const sink = this.#detach() as BackendCall;
+    this.#hasHead = true;
+    const headers = eventStreamHeaders(this.#owner.sessionHeader);
+    headers.add("content-length", String(bytes.length));
+    sink.head(200, headers);
+    sink.data(bytes);
+    sink.end();
+  }
+
+  /** Nothing more will come. */
+  complete(): void {
+    this.#isComplete = true;
+    this.#finish();
+  }
+
+  /** The connection's time: primes an answer that takes long, and keeps a silent connection alive. */
+  beat(nowMs: number): void {
+    if (this.#sink === undefined) return;
+    if (!this.#hasHead && nowMs - this.#attachedMs >= this.#primeAfterMs) this.begin();
+    else if (this.#hasHead && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write(KEEP_ALIVE);
+  }
+
+  /** Ends the connection without completing the stream. */
+  disconnect(): void {
+    const sink = this.#detach();
+    if (sink === undefined) return;
+    if (!this.#hasHead) this.#sendHead(sink);
+    sink.end();
+  }
+
+  /** The client left. What comes is kept in the log for it. */
+  abort(): void {
+    this.#detach();
+  }
+
+  resume(): void {
+    const queue = this.#queue;
+    if (queue === undefined) return;
+    this.#queue = undefined;
+    this.#queuedBytes = 0;
+    this.#owner.congested(false);
+    for (const bytes of queue) this.#write(bytes);
+    if (this.#isComplete) this.#finish();
+  }
+
+  #encode(json: string): Buffer {
+    this.#lastEvent += 1;
+    return Buffer.from(`event: message\nid: ${eventId(this.number, this.#lastEvent)}\ndata: ${singleLine(json)}\n\n`);
+  }
+
+  #log(bytes: Buffer): void {
+    this.#owner.log.append({ stream: this.number, number: this.#lastEvent, bytes, atMs: this.#owner.nowMs });
+    if (!this.#isResumable) {
+      this.#isResumable = true;
+      this.#owner.resumable(this);
+    }
+  }
+
+  #write(bytes: Buffer): void {
+    if (this.#sink === undefined) return;
+    if (!this.#hasHead) this.#head();
+    this.#lastWriteMs = this.#owner.nowMs;
+    if (this.#queue !== undefined) {
+      this.#queue.push(bytes);
+      this.#queuedBytes += bytes.length;
+      if (this.#queuedBytes > MAX_QUEUED_BYTES) this.#detach()?.fail(new Error("the client does not read"));
+      else if (this.#queuedBytes > PAUSE_BYTES) this.#owner.congested(true);
+    } else if (!this.#sink.data(bytes)) this.#queue = [];
+  }
+
+  #finish(): void {
+    if (this.#queue !== undefined && this.#queue.length > 0) return;
+    const sink = this.#detach();
+    if (sink === undefined) {
+      // Nobody is there to take it: it lives on in the log only.
+      this.#owner.closed(this);
+      return;
+    }
+    if (!this.#hasHead) this.#sendHead(sink);
+    sink.end();
+  }
+
+  #detach(): BackendCall | undefined {
+    const sink = this.#sink;
+    if (sink === undefined) return undefined;
+    this.#sink = undefined;
+    if (this.#queue !== undefined) {
+      this.#queue = undefined;
+      this.#queuedBytes = 0;
+      this.#owner.congested(false);
+    }
+    this.#owner.closed(this);
+    return sink;
+  }
+
+  #head(): void {
+    if (this.#sink) this.#sendHead(this.#sink);
+  }
+
+  #sendHead(sink: BackendCall): void {
+    this.#hasHead = true;
+    sink.head(200, eventStreamHeaders(this.#owner.sessionHeader));
+  }
+}
+
+export function eventStreamHeaders(sessionId: string | undefined): HeaderList {
+  // `x-accel-buffering` asks reverse proxies not to collect the events first.
+  const headers = new HeaderList([
+    "content-type",
+    "text/event-stream",
+    "cache-control",
+    "no-cache, no-transform",
+    "x-accel-buffering",
+    "no",
+  ]);
+  if (sessionId !== undefined) headers.add("mcp-session-id", sessionId);
+  return headers;
+}

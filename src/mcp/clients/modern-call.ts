@@ -1,0 +1,150 @@
+/**
+ * One request of a modern client while it runs. The answer alone goes out as JSON with the status that its error
+ * calls for; as soon as the server says something before it, or takes long, the answer becomes an event stream.
+ * The client leaving means that it wants no answer: the server is told.
+ */
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import { sendJson } from "../many/router.ts";
+import type { Beating } from "../servers/tenant.ts";
+import { singleLine } from "../transports/stdio-channel.ts";
+import type { Call, Failure, Question, Running } from "../wire/call.ts";
+import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../wire/era.ts";
+import {
+  type ClientRequest,
+  errorText,
+  INTERNAL_ERROR,
+  METHOD_NOT_FOUND,
+  type ServerMessage,
+  withId,
+} from "../wire/json-rpc.ts";
+import { find, slice } from "../wire/json-text.ts";
+import { eventStreamHeaders, KEEP_ALIVE_MS } from "./event-stream.ts";
+
+/** Queued for a client that does not read; then it is cut off. */
+const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
+
+/** Errors that HTTP shows too (2026-07-28, transports and basic). */
+const STATUS: Readonly<Record<number, number>> = {
+  [METHOD_NOT_FOUND]: 404,
+  [HEADER_MISMATCH]: 400,
+  [MISSING_CAPABILITY]: 400,
+  [UNSUPPORTED_VERSION]: 400,
+};
+
+export interface ModernCallEnv {
+  nowMs(): number;
+  ended(call: ModernCall): void;
+}
+
+export class ModernCall implements Call, BackendRun, Beating {
+  next: Beating | undefined = undefined;
+  previous: Beating | undefined = undefined;
+  readonly request: ClientRequest;
+  readonly headers: HeaderList;
+  running: Running | undefined = undefined;
+  readonly #sink: BackendCall;
+  readonly #env: ModernCallEnv;
+  #hasHead = false;
+  #isOver = false;
+  #queue: Buffer[] | undefined = undefined;
+  #queuedBytes = 0;
+  #lastWriteMs: number;
+
+  constructor(request: ClientRequest, headers: HeaderList, sink: BackendCall, env: ModernCallEnv) {
+    this.request = request;
+    this.headers = headers;
+    this.#sink = sink;
+    this.#env = env;
+    this.#lastWriteMs = env.nowMs();
+  }
+
+  notified(message: ServerMessage): void {
+    if (!this.#isOver) this.#event(message.text);
+  }
+
+  asked(question: Question): void {
+    // A modern server does not ask; a legacy one is answered by the conversion before us.
+    question.answer('"error":{"code":-32601,"message":"The client cannot be asked"}');
+  }
+
+  answered(message: ServerMessage): void {
+    this.#end(withId(message, this.request.id), message.kind === "error" ? statusOf(message) : 200);
+  }
+
+  failed(failure: Failure): void {
+    if (failure.code === INTERNAL_ERROR) this.#sink.problem(failure.message);
+    this.#end(errorText(this.request.id, failure.code, failure.message, failure.data), failure.status);
+  }
+
+  abort(): void {
+    if (this.#isOver) return;
+    this.#over();
+    this.running?.cancel("the client closed the connection");
+  }
+
+  /** The gateway stops: a subscription would go on for ever, other calls are waited for. */
+  drain(): void {
+    if (this.#isOver || this.request.method !== "subscriptions/listen" || !this.#hasHead) return;
+    this.#over();
+    this.running?.cancel("the gateway stops");
+    this.#sink.end();
+  }
+
+  resume(): void {
+    const queue = this.#queue;
+    if (queue === undefined) return;
+    this.#queue = undefined;
+    this.#queuedBytes = 0;
+    for (const bytes of queue) this.#write(bytes);
+    if (this.#isOver && this.#queue === undefined) this.#sink.end();
+  }
+
+  beat(nowMs: number): void {
+    if (!this.#isOver && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write(KEEP_ALIVE);
+  }
+
+  #event(json: string): void {
+    this.#write(Buffer.from(`event: message\ndata: ${singleLine(json)}\n\n`));
+  }
+
+  #write(bytes: Buffer): void {
+    if (!this.#hasHead) {
+      this.#hasHead = true;
+      this.#sink.head(200, eventStreamHeaders(undefined));
+    }
+    this.#lastWriteMs = this.#env.nowMs();
+    if (this.#queue === undefined) {
+      if (!this.#sink.data(bytes)) this.#queue = [];
+      return;
+    }
+    this.#queue.push(bytes);
+    this.#queuedBytes += bytes.length;
+    if (this.#queuedBytes <= MAX_QUEUED_BYTES || this.#isOver) return;
+    this.#over();
+    this.running?.cancel("the client does not read");
+    this.#sink.fail(new Error("the client does not read"));
+  }
+
+  #end(text: string, status: number): void {
+    if (this.#isOver) return;
+    this.#over();
+    if (!this.#hasHead) {
+      sendJson(this.#sink, status, text);
+      return;
+    }
+    this.#event(text);
+    if (this.#queue === undefined || this.#queue.length === 0) this.#sink.end();
+  }
+
+  #over(): void {
+    this.#isOver = true;
+    this.#env.ended(this);
+  }
+}
+
+function statusOf(message: ServerMessage): number {
+  const code = find(message.text, 0, "error", "code");
+  return (code && STATUS[Number(slice(message.text, code))]) ?? 200;
+}

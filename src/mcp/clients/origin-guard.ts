@@ -1,0 +1,70 @@
+/**
+ * Stops web pages from reaching MCP servers behind the gateway (DNS rebinding and plain cross-site requests).
+ * A request with an `Origin` passes if the route's `cors` allows it, if it is our own origin, or a loopback one;
+ * a request that arrives over a loopback address must name a loopback host, or one that the configuration names,
+ * unless the route requires a credential: a page cannot attach one, so any host may be asked for.
+ */
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+
+/** Host names without port; `*.example.com` stands for every name below it. */
+export interface TrustedHosts {
+  has(host: string): boolean;
+}
+
+/** For routes that require a credential. */
+export const ANY_HOST: TrustedHosts = { has: () => true };
+
+export function trustedHosts(names: readonly string[]): TrustedHosts {
+  const exact = new Set(names.map(hostNameOf));
+  const suffixes = names.filter((name) => name.startsWith("*.")).map((name) => name.slice(1).toLowerCase());
+  return { has: (host) => exact.has(host) || suffixes.some((suffix) => host.endsWith(suffix)) };
+}
+
+/** Throws `origin_denied`. */
+export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
+  const { request, source } = exchange;
+  const host = hostNameOf(request.host);
+  if (isLoopbackAddress(source.address) && !isLoopbackName(host) && !trusted.has(host)) {
+    throw new GatewayError("origin_denied", {
+      message: `the host "${printable(host)}" is not allowed over a loopback address: name it in the MCP backend's "allowedHosts" or in the route's "hostnames"`,
+    });
+  }
+  const origin = request.headers.get("origin");
+  if (origin === undefined || exchange.originAllowed === true || isOwnOrigin(origin, request.host)) return;
+  throw new GatewayError("origin_denied", {
+    message: `the origin "${printable(origin)}" is not allowed: name it in the route's "cors.allowOrigins"`,
+  });
+}
+
+/** Without port and brackets, in lower case. */
+export function hostNameOf(authority: string): string {
+  const lower = authority.toLowerCase();
+  if (lower.startsWith("[")) return lower.slice(1, Math.max(1, lower.indexOf("]")));
+  const colon = lower.indexOf(":");
+  const name = colon < 0 ? lower : lower.slice(0, colon);
+  return name.endsWith(".") ? name.slice(0, -1) : name;
+}
+
+function isOwnOrigin(origin: string, host: string): boolean {
+  let url: URL;
+  try {
+    url = new URL(origin);
+  } catch {
+    return false;
+  }
+  if (url.protocol !== "http:" && url.protocol !== "https:") return false;
+  return url.host === host.toLowerCase() || isLoopbackName(hostNameOf(url.host));
+}
+
+function isLoopbackName(name: string): boolean {
+  return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
+}
+
+function isLoopbackAddress(address: string): boolean {
+  return address === "::1" || address.startsWith("127.") || address.startsWith("::ffff:127.");
+}
+
+function printable(text: string): string {
+  return text.replace(/[^\x20-\x7e]/g, "?").slice(0, 100);
+}

@@ -1,0 +1,84 @@
+/**
+ * One request of a legacy client while it runs: what the server says about it goes to the stream of the POST it
+ * came with, under the client's own id.
+ */
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { Linked } from "../../lib/text/linked-list.ts";
+import type { Call, Failure, Question, Running } from "../wire/call.ts";
+import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../wire/json-rpc.ts";
+import type { EventStream } from "./event-stream.ts";
+
+/** The session that a request belongs to, as far as the request needs it. */
+export interface CallOwner {
+  ask(question: Question, stream: EventStream): void;
+  finished(call: RequestCall): void;
+}
+
+export class RequestCall implements Call, Linked<RequestCall> {
+  next: RequestCall | undefined = undefined;
+  previous: RequestCall | undefined = undefined;
+  readonly request: ClientRequest;
+  readonly headers: HeaderList | undefined;
+  readonly #session: CallOwner;
+  readonly #stream: EventStream;
+  readonly #group: { left: number };
+  running: Running | undefined = undefined;
+  #isOver = false;
+
+  /** `group` counts the requests of the same POST: the stream ends with the last. */
+  constructor(
+    request: ClientRequest,
+    session: CallOwner,
+    stream: EventStream,
+    group: { left: number },
+    headers: HeaderList | undefined,
+  ) {
+    this.request = request;
+    this.headers = headers;
+    this.#session = session;
+    this.#stream = stream;
+    this.#group = group;
+  }
+
+  notified(message: ServerMessage): void {
+    if (!this.#isOver) this.#stream.event(message.text);
+  }
+
+  asked(question: Question): void {
+    this.#session.ask(question, this.#stream);
+  }
+
+  answered(message: ServerMessage): void {
+    this.#end(withId(message, this.request.id));
+  }
+
+  failed(failure: Failure): void {
+    if (failure.code === INTERNAL_ERROR) this.#stream.problem(failure.message);
+    this.#end(errorText(this.request.id, failure.code, failure.message, failure.data));
+  }
+
+  /** The client wants no answer any more, and gets none (2025-11-25, cancellation). */
+  cancel(reason: string | undefined): void {
+    this.running?.cancel(reason);
+    this.#end(undefined);
+  }
+
+  /** The session ends: the client is told. */
+  abandon(reason: string): void {
+    this.running?.cancel(undefined);
+    this.#end(errorText(this.request.id, INTERNAL_ERROR, reason));
+  }
+
+  #end(text: string | undefined): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#group.left -= 1;
+    const isLast = this.#group.left === 0;
+    if (text === undefined) {
+      if (isLast) this.#stream.complete();
+    } else if (isLast) this.#stream.last(text);
+    else this.#stream.event(text);
+    // Only now: a session that waits for its last answer ends with it.
+    this.#session.finished(this);
+  }
+}

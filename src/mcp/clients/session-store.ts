@@ -1,0 +1,253 @@
+/**
+ * The sessions and lanes of one backend: unguessable ids, a bounded number, an end for those that nobody uses,
+ * and the pulse that keeps their streams alive. It outlives reloads.
+ */
+import { GatewayError } from "../../core/errors.ts";
+import { shownPrincipal } from "../../core/principal.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Task } from "../../lib/process/tasks.ts";
+import type { IdSource } from "../../lib/text/ids.ts";
+import { LinkedList } from "../../lib/text/linked-list.ts";
+import type { Names } from "../many/names.ts";
+import type { TargetChange } from "../many/target-change.ts";
+import type { Retirement } from "../servers/retirement.ts";
+import type { Beating, Tenant } from "../servers/tenant.ts";
+import { Lane } from "./lane.ts";
+import { Session, type SessionEnv } from "./session.ts";
+
+/** Fast enough to prime a stream in time; runs only while streams are open. */
+const BEAT_MS = 100;
+const SWEEP_MS = 1_000;
+/** A session that made room for another was unused at least this long. */
+const MIN_EVICTABLE_MS = 10_000;
+const RETRY_AFTER_SECONDS = "5";
+
+export interface StoreSettings {
+  readonly maxSessions: number;
+  readonly sessionIdleTtlMs: number;
+}
+
+export interface StoreEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly ids: IdSource;
+  readonly task: Task;
+  readonly retirement: Retirement;
+}
+
+export class SessionStore {
+  settings: StoreSettings;
+  readonly #env: StoreEnv;
+  readonly #sessions = new Map<string, Session>();
+  readonly #lanes = new Map<string, Lane>();
+  readonly #tenants = new Map<Tenant, Task>();
+  readonly #beating = new LinkedList<Beating>();
+  readonly #sessionEnv: SessionEnv;
+  #pulse: Timer | undefined = undefined;
+  #sweeper: Timer | undefined = undefined;
+  /** The last one, for sessions that open meanwhile. */
+  #change: TargetChange | undefined = undefined;
+  readonly #retirement: Retirement;
+  /** Connections of ended sessions that are still being closed. */
+  readonly #closing = new Set<Promise<unknown>>();
+
+  constructor(settings: StoreSettings, env: StoreEnv) {
+    this.settings = settings;
+    this.#env = env;
+    this.#retirement = env.retirement;
+    this.#sessionEnv = {
+      nowMs: () => env.clock.monotonicMs(),
+      streamOpened: (stream) => this.beatFor(stream),
+      streamClosed: (stream) => this.#beating.remove(stream),
+      isOpen: (session) => {
+        if (this.#change) this.#changeSession(session, this.#change);
+      },
+      ended: (session, reason) => {
+        this.#sessions.delete(session.id);
+        this.#ended(session, reason);
+      },
+    };
+  }
+
+  get size(): number {
+    return this.#tenants.size;
+  }
+
+  /** A session that is not open yet. Throws `overloaded`. */
+  create(owner: string | undefined): Session {
+    this.#admit();
+    const id = this.#env.ids.hex(16);
+    const session = new Session(id, owner, this.#sessionEnv);
+    this.#sessions.set(id, session);
+    // The whole id is a key to the session: what is shown of it must not be one.
+    this.#settle(session, "mcp session", `${id.slice(0, 8)}…`);
+    return session;
+  }
+
+  lane(key: string): Lane | undefined {
+    return this.#lanes.get(key);
+  }
+
+  /** A lane that is not open yet. Throws `overloaded`. */
+  createLane(key: string, owner: string): Lane {
+    this.#admit();
+    const lane = new Lane(owner, {
+      nowMs: () => this.#env.clock.monotonicMs(),
+      ended: (ended, reason) => {
+        for (const [one, held] of this.#lanes) if (held === ended) this.#lanes.delete(one);
+        this.#ended(ended, reason);
+      },
+    });
+    this.#lanes.set(key, lane);
+    this.#settle(lane, "mcp lane", shownPrincipal(owner));
+    return lane;
+  }
+
+  /** The lane also serves requests with this key, unless another does. */
+  alsoKnownAs(lane: Lane, key: string): void {
+    if (!this.#lanes.has(key)) this.#lanes.set(key, lane);
+  }
+
+  /** A server that sessions share: it ends when nobody has used it for as long as a session may be idle. */
+  addShared(server: Tenant, name: string): void {
+    this.#settle(server, "mcp shared server", name);
+  }
+
+  /** A tenant that the store did not make ended. */
+  sharedEnded(server: Tenant, reason: string): void {
+    this.#ended(server, reason);
+  }
+
+  /** Gives signs of life until it is taken out. */
+  beatFor(one: Beating): void {
+    this.#beating.add(one);
+    this.#pulse ??= this.#env.clock.every(BEAT_MS, this.#beat);
+  }
+
+  noBeatFor(one: Beating): void {
+    this.#beating.remove(one);
+  }
+
+  /** The open session with this id, if it belongs to this owner. */
+  find(id: string, owner: string | undefined): Session | undefined {
+    const session = this.#sessions.get(id);
+    return session?.isOpen === true && session.owner === owner ? session : undefined;
+  }
+
+  /** The session of the old transport with this id; it may not be initialized yet. */
+  findStream(id: string, owner: string | undefined): Session | undefined {
+    const session = this.#sessions.get(id);
+    return session !== undefined && session.owner === owner && session.general.isConnected ? session : undefined;
+  }
+
+  /** Ends the session or lane that nobody has used for the longest time; false if all are in use. */
+  makeRoom(): boolean {
+    let oldest: Tenant | undefined;
+    for (const tenant of this.#tenants.keys()) {
+      if (tenant.isIdle && (oldest === undefined || tenant.lastUsedMs < oldest.lastUsedMs)) oldest = tenant;
+    }
+    if (oldest === undefined || this.#env.clock.monotonicMs() - oldest.lastUsedMs < MIN_EVICTABLE_MS) return false;
+    oldest.end("it made room for another session");
+    return true;
+  }
+
+  /** Other targets: sessions go on with them; lanes, which hold nothing of their clients, are replaced. */
+  change(change: TargetChange): void {
+    this.#change = change;
+    for (const session of [...this.#sessions.values()]) this.#changeSession(session, change);
+    this.#retireLanes();
+  }
+
+  /** Takes nothing new. */
+  retire(): void {
+    for (const session of [...this.#sessions.values()]) session.retire();
+    this.#retireLanes();
+  }
+
+  /** How many of those who hold servers are still at work. */
+  get busy(): number {
+    let busy = 0;
+    for (const tenant of this.#tenants.keys()) if (!tenant.isIdle) busy += 1;
+    return busy;
+  }
+
+  namesOf(id: string | undefined): Names | undefined {
+    return id === undefined ? undefined : this.#sessions.get(id)?.names;
+  }
+
+  /** The gateway stops: streams that wait for something to happen end now, calls in flight go on. */
+  drain(): void {
+    for (const session of this.#sessions.values()) session.drain();
+    this.#beating.each((one) => one.drain?.());
+  }
+
+  /** Ends all sessions. Resolves when their servers are gone. */
+  async close(): Promise<void> {
+    for (const tenant of [...this.#tenants.keys()]) tenant.end("the gateway closed it");
+    this.#pulse?.cancel();
+    this.#sweeper?.cancel();
+    await Promise.all(this.#closing);
+  }
+
+  #changeSession(session: Session, change: TargetChange): void {
+    for (const upstream of session.change(change)) this.#retirement.add(upstream);
+  }
+
+  #retireLanes(): void {
+    const lanes = new Set(this.#lanes.values());
+    this.#lanes.clear();
+    for (const lane of lanes) lane.retire();
+    // Subscriptions would go on for ever; their clients subscribe again.
+    this.#beating.each((one) => one.drain?.());
+  }
+
+  #admit(): void {
+    if (this.#tenants.size < this.settings.maxSessions || this.makeRoom()) return;
+    throw new GatewayError("overloaded", {
+      message: `the limit of ${this.settings.maxSessions} MCP sessions is reached`,
+      headers: { "retry-after": RETRY_AFTER_SECONDS },
+    });
+  }
+
+  #settle(tenant: Tenant, kind: string, name: string): void {
+    this.#tenants.set(
+      tenant,
+      this.#env.task.start(kind, name, () => tenant.detail()),
+    );
+    this.#sweeper ??= this.#env.clock.every(SWEEP_MS, this.#sweep);
+  }
+
+  #ended(tenant: Tenant, reason: string): void {
+    const task = this.#tenants.get(tenant);
+    if (task === undefined) return;
+    this.#tenants.delete(tenant);
+    this.#env.logger.debug("an MCP session ended", { reason });
+    const closing: Promise<unknown> = Promise.all(tenant.upstreams.map((upstream) => upstream.close())).finally(() => {
+      task.end();
+      this.#closing.delete(closing);
+    });
+    this.#closing.add(closing);
+    if (this.#tenants.size > 0) return;
+    this.#sweeper?.cancel();
+    this.#sweeper = undefined;
+  }
+
+  readonly #beat = (): void => {
+    if (this.#beating.size === 0) {
+      this.#pulse?.cancel();
+      this.#pulse = undefined;
+      return;
+    }
+    const nowMs = this.#env.clock.monotonicMs();
+    this.#beating.each((one) => one.beat(nowMs));
+  };
+
+  readonly #sweep = (): void => {
+    const nowMs = this.#env.clock.monotonicMs();
+    for (const tenant of this.#tenants.keys()) {
+      tenant.sweep(nowMs);
+      if (tenant.isIdle && nowMs - tenant.lastUsedMs > this.settings.sessionIdleTtlMs) tenant.end("it was idle");
+    }
+  };
+}

@@ -1,0 +1,372 @@
+/**
+ * One client of the legacy era and everything that belongs to it: its servers, its open streams, the questions
+ * of servers that it has to answer, the events it may have missed. A session ends by DELETE, by being idle, or
+ * when its server cannot be brought back; then every request is answered with 404 and the client starts anew.
+ */
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { McpAccess } from "../../core/exchange.ts";
+import { shownPrincipal } from "../../core/principal.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import { LinkedList } from "../../lib/text/linked-list.ts";
+import type { Names } from "../many/names.ts";
+import type { Router } from "../many/router.ts";
+import type { TargetChange } from "../many/target-change.ts";
+import type { Loss } from "../servers/server-link.ts";
+import type { Tenant } from "../servers/tenant.ts";
+import type { Upstream, UpstreamUser } from "../servers/upstream.ts";
+import type { Question } from "../wire/call.ts";
+import { allowsPrimingEvents } from "../wire/era.ts";
+import {
+  type ClientNotification,
+  type ClientRequest,
+  type ClientResponse,
+  INVALID_REQUEST,
+  notificationText,
+  type ServerMessage,
+  withId,
+} from "../wire/json-rpc.ts";
+import { find, slice } from "../wire/json-text.ts";
+import { ClientQuestions } from "./client-questions.ts";
+import { EventLog } from "./event-log.ts";
+import { EventStream, KEEP_ALIVE_MS, type StreamOwner } from "./event-stream.ts";
+import { RequestCall } from "./request-call.ts";
+
+/** A server that fails so often in a row after a restart will not come back. */
+const MAX_FAILED_STARTS = 3;
+/** Streams whose answer is complete but was not delivered are kept in the log only. */
+const GENERAL_STREAM = 0;
+/** The one stream of the old transport does not end with an answer. */
+const ENDLESS = { left: Number.POSITIVE_INFINITY };
+
+const RETIRED = "its servers are not in the configuration any more";
+
+export interface SessionEnv {
+  readonly nowMs: () => number;
+  streamOpened(stream: EventStream): void;
+  streamClosed(stream: EventStream): void;
+  /** Its servers have answered. */
+  isOpen(session: Session): void;
+  /** The session is over. */
+  ended(session: Session, reason: string): void;
+}
+
+export class Session implements UpstreamUser, StreamOwner, Tenant {
+  readonly id: string;
+  readonly owner: string | undefined;
+  readonly createdMs: number;
+  readonly general: EventStream;
+  readonly log = new EventLog();
+  version = "";
+  lastUsedMs: number;
+  readonly #env: SessionEnv;
+  #router: Router | undefined = undefined;
+  #streams: Map<number, EventStream> | undefined = undefined;
+  #nextStream = 1;
+  #questions: ClientQuestions | undefined = undefined;
+  readonly #inFlight = new LinkedList<RequestCall>();
+  #state: "opening" | "open" | "ended" = "opening";
+  #isDraining = false;
+  #isRetiring = false;
+
+  constructor(id: string, owner: string | undefined, env: SessionEnv) {
+    this.id = id;
+    this.owner = owner;
+    this.#env = env;
+    this.createdMs = env.nowMs();
+    this.lastUsedMs = this.createdMs;
+    this.general = new EventStream(GENERAL_STREAM, this);
+  }
+
+  get isOpen(): boolean {
+    return this.#state === "open" && !this.#isRetiring;
+  }
+
+  /** How its client names things; undefined until there is a server. */
+  get names(): Names | undefined {
+    return this.#router?.names;
+  }
+
+  get upstreams(): readonly Upstream[] {
+    return this.#router?.upstreams ?? [];
+  }
+
+  get pendingCalls(): number {
+    return this.#inFlight.size;
+  }
+
+  /** Nobody is connected and nothing runs. */
+  get isIdle(): boolean {
+    return this.#state === "open" && this.pendingCalls === 0 && !this.general.isConnected;
+  }
+
+  /** Brings up the servers and answers the client's `initialize`. */
+  open(router: Router, request: ClientRequest, sink: BackendCall): BackendRun {
+    this.#router = router;
+    // The head waits for the outcome: only a session that came about has an id to send.
+    const stream = new EventStream(this.#nextStream++, this, KEEP_ALIVE_MS);
+    stream.attach(sink);
+    router.open((outcome) => {
+      if (this.#state !== "opening") return;
+      if (outcome.ok) {
+        this.#state = "open";
+        this.version = outcome.version;
+        this.lastUsedMs = this.#env.nowMs();
+        stream.last(withId(outcome.answer, request.id));
+        this.#nowOpen();
+        return;
+      }
+      sink.problem(outcome.reason);
+      if (stream.hasHead) {
+        stream.last(outcome.text(request.id));
+      } else {
+        stream.abort();
+        outcome.refuse(sink, request.id);
+      }
+      this.end(outcome.reason);
+    });
+    return {
+      abort: () => {
+        stream.abort();
+        // The client never got the id: nobody can ever use this session.
+        if (this.#state === "opening") this.end("the client left before the session was open");
+      },
+      resume: () => stream.resume(),
+    };
+  }
+
+  /** The old transport: everything goes over one event stream, and the session lives as long as it does. */
+  openStream(sink: BackendCall, endpoint: string): BackendRun {
+    this.general.attach(sink);
+    this.general.announce(endpoint);
+    return {
+      abort: () => {
+        this.general.abort();
+        this.end("the client closed its event stream");
+      },
+      resume: () => this.general.resume(),
+    };
+  }
+
+  /** Brings up the servers for a client of the old transport. */
+  openOn(router: Router, request: ClientRequest): void {
+    this.#router = router;
+    router.open((outcome) => {
+      if (this.#state !== "opening") return;
+      if (outcome.ok) {
+        this.#state = "open";
+        this.version = outcome.version;
+      }
+      this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
+      if (outcome.ok) this.#nowOpen();
+      else this.end(outcome.reason);
+    });
+  }
+
+  /** A request whose answer goes over the one event stream. */
+  requestOnStream(request: ClientRequest, access: McpAccess | undefined, headers: HeaderList | undefined): void {
+    this.lastUsedMs = this.#env.nowMs();
+    this.#start(new RequestCall(request, this, this.general, ENDLESS, headers), access);
+  }
+
+  /** Answers the requests of one POST on a stream of their own. */
+  request(
+    requests: readonly ClientRequest[],
+    sink: BackendCall,
+    access: McpAccess | undefined,
+    headers: HeaderList | undefined,
+  ): BackendRun {
+    this.lastUsedMs = this.#env.nowMs();
+    const stream = new EventStream(this.#nextStream++, this);
+    stream.attach(sink);
+    const group = { left: requests.length };
+    for (const request of requests) this.#start(new RequestCall(request, this, stream, group, headers), access);
+    return stream;
+  }
+
+  /** Messages that want no answer. */
+  notify(message: ClientNotification): void {
+    this.lastUsedMs = this.#env.nowMs();
+    if (message.method === "notifications/cancelled") this.#cancel(message);
+    else this.#router?.notify(message);
+  }
+
+  respond(response: ClientResponse): void {
+    this.lastUsedMs = this.#env.nowMs();
+    this.#questions?.answered(response);
+  }
+
+  /** A GET: the general stream, or the rest of an answer that broke off. */
+  listen(sink: BackendCall, after: { stream: number; number: number } | undefined): BackendRun {
+    this.lastUsedMs = this.#env.nowMs();
+    const resumed = after && this.#resume(after.stream);
+    if (after && resumed) {
+      resumed.attach(sink, after.number);
+      resumed.begin();
+      return resumed;
+    }
+    this.general.attach(sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
+    this.general.begin();
+    return this.general;
+  }
+
+  /** Called every now and then. */
+  sweep(nowMs: number): void {
+    this.log.expire(nowMs);
+    for (const upstream of this.upstreams) upstream.sweep(nowMs);
+  }
+
+  end(reason: string): void {
+    if (this.#state === "ended") return;
+    this.#state = "ended";
+    this.#inFlight.each((call) => call.abandon(`the session ended: ${reason}`));
+    this.#questions = undefined;
+    this.general.disconnect();
+    this.#env.ended(this, reason);
+  }
+
+  detail(): Record<string, unknown> {
+    return {
+      protocolVersion: this.version,
+      idleMs: Math.round(this.#env.nowMs() - this.lastUsedMs),
+      pendingCalls: this.pendingCalls,
+      listening: this.general.isConnected,
+      ...(this.owner === undefined ? {} : { owner: shownPrincipal(this.owner) }),
+      targets: this.upstreams.map((upstream) => upstream.detail()),
+    };
+  }
+
+  // A request of this session ended.
+
+  finished(call: RequestCall): void {
+    this.#inFlight.remove(call);
+    this.lastUsedMs = this.#env.nowMs();
+    if (this.pendingCalls > 0) return;
+    if (this.#isDraining) this.general.disconnect();
+    if (this.#isRetiring) this.end(RETIRED);
+  }
+
+  /** Other targets from now on. Returns the servers that are left; without any other the session comes to its end. */
+  change(change: TargetChange): readonly Upstream[] {
+    if (this.#router === undefined || this.#state !== "open") return [];
+    const before = this.#router.upstreams;
+    const left = this.#router.change(change);
+    if (this.#router.upstreams.length === 0) this.retire();
+    else if (this.#router.upstreams !== before)
+      for (const kind of ["tools", "prompts", "resources"])
+        this.general.event(notificationText(`notifications/${kind}/list_changed`, "{}"));
+    return left;
+  }
+
+  /** Takes no more requests, and ends when those that run are answered. */
+  retire(): void {
+    this.#isRetiring = true;
+    if (this.#state === "open" && this.pendingCalls === 0) this.end(RETIRED);
+  }
+
+  /** The gateway stops: the general stream ends when no answer is due any more, which may go over it. */
+  drain(): void {
+    this.#isDraining = true;
+    if (this.pendingCalls === 0) this.general.disconnect();
+  }
+
+  /** A server wants something from the client, on the stream of the call it belongs to or on the general one. */
+  ask(question: Question, stream: EventStream): void {
+    if (this.#state === "ended") {
+      question.answer('"error":{"code":-32603,"message":"The client is gone"}');
+      return;
+    }
+    this.#questions ??= new ClientQuestions();
+    this.#questions.ask(question, stream.isConnected || !this.general.isConnected ? stream : this.general);
+  }
+
+  // What servers report beyond calls.
+
+  notified(upstream: Upstream, message: ServerMessage): void {
+    if (this.#state === "ended") return;
+    const text = this.#router?.notificationText(upstream, message);
+    if (text !== undefined) this.general.event(text);
+  }
+
+  asked(_upstream: Upstream, question: Question): void {
+    this.ask(question, this.general);
+  }
+
+  hearsQuestions(): boolean {
+    return this.general.isConnected;
+  }
+
+  lost(upstream: Upstream, loss: Loss): void {
+    if (this.#state !== "open" || !this.upstreams.includes(upstream)) return;
+    if (loss.failedStarts >= MAX_FAILED_STARTS && this.upstreams.length === 1)
+      this.end(`target "${upstream.target.name}" ${loss.reason}`);
+    // A client that listens hears nothing from a server that is not there.
+    else if (this.general.isConnected) upstream.revive();
+  }
+
+  // What streams need to know.
+
+  get nowMs(): number {
+    return this.#env.nowMs();
+  }
+
+  get sessionHeader(): string | undefined {
+    return this.id;
+  }
+
+  get primesStreams(): boolean {
+    return allowsPrimingEvents(this.version);
+  }
+
+  opened(stream: EventStream): void {
+    this.#env.streamOpened(stream);
+  }
+
+  resumable(stream: EventStream): void {
+    if (stream.number === GENERAL_STREAM || stream.isComplete) return;
+    this.#streams ??= new Map();
+    this.#streams.set(stream.number, stream);
+  }
+
+  closed(stream: EventStream): void {
+    this.#env.streamClosed(stream);
+    this.lastUsedMs = this.#env.nowMs();
+    if (stream.isComplete) this.#streams?.delete(stream.number);
+  }
+
+  congested(isCongested: boolean): void {
+    for (const upstream of this.upstreams) {
+      if (isCongested) upstream.pause();
+      else upstream.resume();
+    }
+  }
+
+  #nowOpen(): void {
+    if (this.#isRetiring) this.retire();
+    else this.#env.isOpen(this);
+  }
+
+  #start(call: RequestCall, access: McpAccess | undefined): void {
+    this.#inFlight.add(call);
+    if (this.#router) call.running = this.#router.run(call, access);
+    else
+      call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
+  }
+
+  #cancel(message: ClientNotification): void {
+    const { reason } = message.params;
+    const span = find(message.text, 0, "params", "requestId");
+    const id = span && slice(message.text, span);
+    this.#inFlight.find(({ request }) => request.id === id)?.cancel(typeof reason === "string" ? reason : undefined);
+  }
+
+  /** The stream of an answer that is still open, or that is complete and only in the log. */
+  #resume(number: number): EventStream | undefined {
+    if (number === GENERAL_STREAM) return undefined;
+    const open = this.#streams?.get(number);
+    if (open) return open;
+    if (this.log.after(number, -1).length === 0) return undefined;
+    const replay = new EventStream(number, this);
+    replay.complete();
+    return replay;
+  }
+}

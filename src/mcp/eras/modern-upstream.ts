@@ -1,0 +1,234 @@
+/**
+ * A target behind clients of the modern era. The server is asked what it is (`server/discover`); if it is modern,
+ * requests pass as they are, otherwise it is initialized once for these clients and spoken to in its own era.
+ */
+
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "../servers/server-link.ts";
+import type { Target } from "../servers/target.ts";
+import {
+  type OpenOutcome,
+  readDiscovered,
+  readInitialized,
+  refusalOf,
+  type ServerAbout,
+  type Upstream,
+  type UpstreamUser,
+} from "../servers/upstream.ts";
+import { withAnswer } from "../wire/access.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running } from "../wire/call.ts";
+import { LATEST_LEGACY, LATEST_MODERN, SERVER_INFO } from "../wire/era.ts";
+import type { ClientNotification, ServerMessage } from "../wire/json-rpc.ts";
+import { ModernOverLegacy } from "./modern-over-legacy.ts";
+
+const NO_HEADERS = new HeaderList();
+
+/** A legacy server may say nothing at all to a request that it does not know. */
+const PROBE_MS = 5_000;
+
+export interface ModernUpstreamEnv {
+  readonly link: LinkEnv;
+  readonly clock: Clock;
+  token(): string;
+}
+
+/** What the client says of itself, as JSON text. */
+export interface ClientIdentity {
+  /** Members of `_meta`. */
+  readonly envelope: string;
+  readonly clientInfo: string;
+  readonly capabilities: string;
+}
+
+export class ModernUpstream implements Upstream, LinkOwner {
+  readonly target: Target;
+  about: ServerAbout | undefined = undefined;
+  readonly #user: UpstreamUser;
+  readonly #env: ModernUpstreamEnv;
+  readonly #client: ClientIdentity;
+  readonly #link: ServerLink;
+  #legacy: ModernOverLegacy | undefined = undefined;
+  #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
+  #skipProbe = false;
+
+  constructor(
+    target: Target,
+    env: ModernUpstreamEnv,
+    client: ClientIdentity,
+    user: UpstreamUser,
+    headers: HeaderList | undefined,
+  ) {
+    this.target = target;
+    this.#env = env;
+    this.#client = client;
+    this.#user = user;
+    this.#link = new ServerLink(env.link, this, headers);
+  }
+
+  get pendingCalls(): number {
+    return this.#link.pendingCalls + (this.#legacy?.parkedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
+  }
+
+  get isResting(): boolean {
+    return this.#link.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.#link.lossReason;
+  }
+
+  open(done: (outcome: OpenOutcome) => void): void {
+    this.#opened = done;
+    this.#link.connect();
+  }
+
+  call(call: Call): Running {
+    const { params } = this.target;
+    const { method } = call.request;
+    // Where the server is not reached over HTTP, we are its HTTP side and check what headers repeat.
+    const problem =
+      method === "tools/call" && this.target.config.mcp === undefined
+        ? params.problem(call.request, call.headers ?? NO_HEADERS)
+        : undefined;
+    if (problem) {
+      call.failed(problem);
+      return NOTHING_RUNS;
+    }
+    const learning =
+      method === "tools/list"
+        ? withAnswer(call, (message) => {
+            params.learn(message);
+            return message;
+          })
+        : call;
+    return this.#legacy ? this.#legacy.call(learning) : this.#link.call(learning);
+  }
+
+  notify(_message: ClientNotification): void {
+    // There is nothing that a modern client tells a server beyond its requests.
+  }
+
+  revive(): void {
+    this.#link.connect();
+  }
+
+  sweep(nowMs: number): void {
+    this.#link.sweep(nowMs);
+    this.#legacy?.sweep(nowMs);
+  }
+
+  pause(): void {
+    this.#link.pause();
+  }
+
+  resume(): void {
+    this.#link.resume();
+  }
+
+  close(): Promise<void> {
+    this.#legacy?.close();
+    return this.#link.close();
+  }
+
+  detail(): Record<string, unknown> {
+    return { ...this.#link.detail(), era: this.#legacy ? "legacy" : "modern" };
+  }
+
+  // What the link reports.
+
+  handshake(io: Handshaking): void {
+    if (this.target.speaksModern === false || this.#skipProbe) this.#initialize(io);
+    else this.#probe(io);
+  }
+
+  notified(message: ServerMessage): void {
+    this.#legacy?.notified(message);
+  }
+
+  asked(question: Question): void {
+    question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
+  }
+
+  hearsQuestions(): boolean {
+    return false;
+  }
+
+  lost(loss: Loss): void {
+    // A legacy server may even end over a request that it does not know: it gets another chance without.
+    if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && loss.status !== 503) {
+      this.#skipProbe = true;
+      this.#link.connect();
+      return;
+    }
+    this.target.failures.add(loss.reason, loss.stderr);
+    this.#legacy?.endSubscriptions();
+    const opened = this.#opened;
+    this.#opened = undefined;
+    if (opened) opened({ ok: false, reason: loss.reason, status: loss.status });
+    else this.#user.lost(this, loss);
+  }
+
+  #probe(io: Handshaking): void {
+    let isDecided = false;
+    const timer = this.#env.clock.after(PROBE_MS, () => {
+      if (isDecided) return;
+      isDecided = true;
+      this.#initialize(io);
+    });
+    io.speak("modern", LATEST_MODERN);
+    io.request("server/discover", `{"_meta":{${this.#client.envelope}}}`, (answer) => {
+      if (isDecided) return;
+      isDecided = true;
+      timer.cancel();
+      const about = answer && readDiscovered(answer);
+      if (!answer || !about) {
+        this.#initialize(io);
+        return;
+      }
+      this.target.speaksModern = true;
+      this.about = { ...about, serverInfo: serverInfoOf(answer) ?? about.serverInfo };
+      io.ready();
+      this.#succeed(answer, this.about);
+    });
+  }
+
+  #initialize(io: Handshaking): void {
+    io.speak("legacy", LATEST_LEGACY);
+    const params = `{"protocolVersion":"${LATEST_LEGACY}","capabilities":${this.#client.capabilities},"clientInfo":${this.#client.clientInfo}}`;
+    io.request("initialize", params, (answer, reason) => {
+      const about = answer && readInitialized(answer);
+      if (!answer || !about) {
+        io.refuse(answer ? refusalOf(answer) : reason);
+        return;
+      }
+      this.target.speaksModern = false;
+      this.target.speaksLegacy = true;
+      this.about = about;
+      io.speak("legacy", about.protocolVersion);
+      io.notify("notifications/initialized", "{}");
+      const known = this.#legacy;
+      this.#legacy =
+        known ??
+        new ModernOverLegacy(about, {
+          call: (call) => this.#link.call(call),
+          nowMs: () => this.#env.clock.monotonicMs(),
+          token: this.#env.token,
+        });
+      io.ready();
+      known?.reopened(about);
+      this.#succeed(answer, about);
+    });
+  }
+
+  #succeed(answer: ServerMessage, about: ServerAbout): void {
+    const opened = this.#opened;
+    this.#opened = undefined;
+    opened?.({ ok: true, answer, about });
+  }
+}
+
+function serverInfoOf(answer: ServerMessage): unknown {
+  const { result } = JSON.parse(answer.text) as { result?: { _meta?: Record<string, unknown> } };
+  return result?._meta?.[SERVER_INFO];
+}

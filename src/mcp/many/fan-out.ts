@@ -1,0 +1,304 @@
+/**
+ * Several targets seen as one server: lists are merged page by page, calls go to the target that the name says,
+ * what concerns all goes to all. One that fails is left out and named (`failOpen`), or fails the whole
+ * (`failClosed`).
+ */
+import type { McpAccess } from "../../core/exchange.ts";
+import { asModernResult } from "../eras/modern-text.ts";
+import type { OpenOutcome, ServerAbout, Upstream } from "../servers/upstream.ts";
+import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "../wire/access.ts";
+import { type Call, type Failure, NOTHING_RUNS, type Running } from "../wire/call.ts";
+import { editedRequest } from "../wire/edited-request.ts";
+import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "../wire/era.ts";
+import {
+  asServerMessage,
+  type ClientNotification,
+  type ClientRequest,
+  errorText,
+  INTERNAL_ERROR,
+  INVALID_PARAMS,
+  METHOD_NOT_FOUND,
+  resultText,
+  type ServerMessage,
+} from "../wire/json-rpc.ts";
+import { find, insertMembers, member, removeMembers, type Span, slice } from "../wire/json-text.ts";
+import { discoverResult, fanOutListen } from "./fan-out-listen.ts";
+import { gather, type Part, type PartOutcome } from "./gather.ts";
+import {
+  decodeCursor,
+  FAILED_TARGETS,
+  GATEWAY_INFO,
+  lowestVersion,
+  mergeCapabilities,
+  mergeInstructions,
+  mergePages,
+  routable,
+} from "./merge.ts";
+import { NameIndex } from "./name-index.ts";
+import type { Names } from "./names.ts";
+import { renamedItem, renamedNotification, renamedRequest, renamedResult } from "./rewrite-names.ts";
+import { type Router, type RouterOutcome, refusal } from "./router.ts";
+import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
+
+export interface FanOutOptions {
+  readonly names: Names;
+  readonly failureMode: () => "failOpen" | "failClosed";
+  /** Of the clients; the targets look to them as if they were of the same. */
+  readonly era: Era;
+  readonly late: LateUpstream;
+}
+
+export class FanOut implements Router {
+  upstreams: readonly Upstream[];
+  names: Names;
+  readonly #options: FanOutOptions;
+  #index: NameIndex;
+
+  constructor(upstreams: readonly Upstream[], options: FanOutOptions) {
+    this.upstreams = upstreams;
+    this.names = options.names;
+    this.#options = options;
+    this.#index = new NameIndex(upstreams);
+  }
+
+  open(done: (outcome: RouterOutcome) => void): void {
+    const outcomes = new Map<Upstream, OpenOutcome>();
+    for (const upstream of this.upstreams) {
+      upstream.open((outcome) => {
+        outcomes.set(upstream, outcome);
+        if (outcomes.size === this.upstreams.length) done(this.#opened(outcomes));
+      });
+    }
+  }
+
+  run(call: Call, access: McpAccess | undefined): Running {
+    const { method } = call.request;
+    if (this.#options.era === "modern") {
+      if (method === "server/discover") return this.#discover(call);
+      if (method === "subscriptions/listen")
+        return fanOutListen(
+          call,
+          this.upstreams,
+          this.names,
+          (uri, target) => access?.allows("resource", uri, target) !== false,
+          (result) => this.#answer(call, result),
+        );
+      if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
+    }
+    if (Object.hasOwn(LISTS, method)) return this.#list(call, access);
+    if (namedIn(call.request)) return this.#named(call, access);
+    if (method === "ping") return this.#answer(call, "{}");
+    if (method === "logging/setLevel") return this.#all(call, (about) => about.capabilities.logging !== undefined);
+    call.failed({
+      code: METHOD_NOT_FOUND,
+      status: 404,
+      message: `Method not found: ${method} cannot be routed to one of several targets`,
+    });
+    return NOTHING_RUNS;
+  }
+
+  notify(message: ClientNotification): void {
+    for (const upstream of this.upstreams) upstream.notify(message);
+  }
+
+  notificationText(upstream: Upstream, message: ServerMessage): string {
+    if (message.method?.endsWith("/list_changed") === true) this.#index.clear();
+    return renamedNotification(message, this.names, upstream.target.name);
+  }
+
+  /** Names that a client has learnt keep their form: where it would change, new targets are for new sessions. */
+  change({ targets, names }: TargetChange): readonly Upstream[] {
+    const takesNew = names.isPrefixed === this.names.isPrefixed;
+    const changed = changedUpstreams(this.upstreams, targets, takesNew, this.#options.late);
+    if (changed === undefined) return [];
+    this.upstreams = changed.next;
+    if (takesNew) this.names = names;
+    this.#index = new NameIndex(changed.next);
+    return changed.left;
+  }
+
+  #opened(outcomes: ReadonlyMap<Upstream, OpenOutcome>): RouterOutcome {
+    const abouts: { target: string; about: ServerAbout }[] = [];
+    const failed = new Map<string, string>();
+    for (const upstream of this.upstreams) {
+      const outcome = outcomes.get(upstream) as OpenOutcome;
+      if (outcome.ok) abouts.push({ target: upstream.target.name, about: outcome.about });
+      else failed.set(upstream.target.name, "reason" in outcome ? outcome.reason : "refused to initialize");
+    }
+    if (abouts.length === 0 || (failed.size > 0 && this.#options.failureMode() === "failClosed")) {
+      const reason = [...failed].map(([target, why]) => `target "${target}" ${why}`).join("; ");
+      return refusal(reason, 502, (id) => errorText(id, INTERNAL_ERROR, reason));
+    }
+    const version = lowestVersion(abouts.map(({ about }) => about.protocolVersion));
+    const instructions = mergeInstructions(abouts, failed);
+    const result = {
+      protocolVersion: version,
+      capabilities: routable(mergeCapabilities(abouts.map(({ about }) => about.capabilities))),
+      serverInfo: GATEWAY_INFO,
+      ...(instructions === undefined ? {} : { instructions }),
+      ...failedMeta(failed),
+    };
+    return { ok: true, version, answer: asServerMessage(resultText("0", JSON.stringify(result))) };
+  }
+
+  #discover(call: Call): Running {
+    const abouts = this.upstreams.flatMap(({ about, target }) => (about ? [{ target: target.name, about }] : []));
+    const failed = new Map(
+      this.upstreams
+        .filter(({ about }) => !about)
+        .map(({ target, lossReason }) => [target.name, lossReason ?? "is not available"]),
+    );
+    const capabilities = routable(mergeCapabilities(abouts.map(({ about }) => about.capabilities)));
+    return this.#answer(call, discoverResult(capabilities, mergeInstructions(abouts, failed), MODERN_VERSIONS));
+  }
+
+  #list(call: Call, access: McpAccess | undefined): Running {
+    const { request } = call;
+    const list = LISTS[request.method] as (typeof LISTS)[string];
+    const cursors = request.params.cursor === undefined ? undefined : decodeCursor(request.params.cursor);
+    if (request.params.cursor !== undefined && cursors === undefined)
+      return this.#fail(call, { code: INVALID_PARAMS, status: 200, message: "Invalid cursor" });
+    const { parts, resting } = this.#parts(request, list.member, cursors);
+    const seen = new Set<string>();
+    return gather(call, parts, (outcomes) => {
+      const page = mergePages(request.method, [...outcomes, ...resting], (text, span, { upstream }) => {
+        const name = nameOf(text, span, list.key);
+        if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
+        // Without prefixes the first target that has a name owns it.
+        if (!this.names.isPrefixed && seen.has(name)) return undefined;
+        seen.add(name);
+        return renamedItem(text, span, request.method, this.names, upstream.target.name);
+      });
+      if (
+        page.failed.size > 0 &&
+        (page.failed.size === this.upstreams.length || this.#options.failureMode() === "failClosed")
+      ) {
+        this.#fail(call, failureOf(page.failed));
+        return;
+      }
+      const next = page.nextCursor === undefined ? "" : `,"nextCursor":${JSON.stringify(page.nextCursor)}`;
+      const meta = page.failed.size === 0 ? "" : `,${JSON.stringify(failedMeta(page.failed)).slice(1, -1)}`;
+      this.#answer(call, `{"${list.member}":[${page.items.join(",")}]${next}${meta}}`);
+    });
+  }
+
+  /** Who is asked for a page, and with which cursor; a target that just failed is not waited for. */
+  #parts(
+    request: ClientRequest,
+    capability: string,
+    cursors: Readonly<Record<string, string>> | undefined,
+  ): { parts: Part[]; resting: PartOutcome[] } {
+    const wanted = this.upstreams.filter((upstream) => {
+      if (cursors) return cursors[upstream.target.name] !== undefined;
+      const key = capability === "resourceTemplates" ? "resources" : capability;
+      return upstream.about === undefined || upstream.about.capabilities[key] !== undefined;
+    });
+    const resting = wanted.filter((upstream) => upstream.isResting && this.#options.failureMode() === "failOpen");
+    const parts = wanted
+      .filter((upstream) => !resting.includes(upstream))
+      .map((upstream) => ({ upstream, request: withCursor(request, cursors?.[upstream.target.name]) }));
+    return {
+      parts,
+      resting: resting.map((upstream) => ({
+        upstream,
+        request,
+        result: undefined,
+        failure: {
+          code: INTERNAL_ERROR,
+          status: 502,
+          message: `target "${upstream.target.name}" ${upstream.lossReason ?? "is not available"}`,
+        },
+      })),
+    };
+  }
+
+  #named(call: Call, access: McpAccess | undefined): Running {
+    const about = namedIn(call.request) as NonNullable<ReturnType<typeof namedIn>>;
+    const { names } = this;
+    if (!names.isPrefixed) return this.#index.run(call, about, (upstream) => this.#allowed(call, access, upstream));
+    const inward = names.inward(about.kind, about.name);
+    const upstream = inward && this.upstreams.find((one) => one.target.name === inward.target);
+    if (!inward || !upstream) return this.#fail(call, unknownName(about.kind, about.name));
+    const request = renamedRequest(call.request, inward.name);
+    const problem = access && accessProblem(request, access, inward.target, about.name);
+    if (problem) return this.#fail(call, problem);
+    const renamed = withAnswer({ ...delegate(call), request }, (message) =>
+      renamedResult(message, request.method, names, inward.target),
+    );
+    return upstream.call(renamed);
+  }
+
+  #allowed(call: Call, access: McpAccess | undefined, upstream: Upstream): boolean {
+    return access === undefined || accessProblem(call.request, access, upstream.target.name) === undefined;
+  }
+
+  /** To everybody whom it concerns; one success is enough. */
+  #all(call: Call, concerns: (about: ServerAbout) => boolean): Running {
+    const parts = this.upstreams
+      .filter((upstream) => upstream.about && concerns(upstream.about))
+      .map((upstream) => ({ upstream, request: call.request }));
+    return gather(call, parts, (outcomes) => {
+      const failed = outcomes.filter(({ result }) => result === undefined);
+      const first = failed[0]?.failure;
+      if (first && failed.length === outcomes.length) call.failed(first);
+      else this.#answer(call, "{}");
+    });
+  }
+
+  #answer(call: Call, result: string): Running {
+    const message = asServerMessage(resultText("0", result));
+    call.answered(
+      this.#options.era === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message,
+    );
+    return NOTHING_RUNS;
+  }
+
+  #fail(call: Call, failure: Failure): Running {
+    call.failed(failure);
+    return NOTHING_RUNS;
+  }
+}
+
+/** A call as a plain object, so that parts of it can be replaced. */
+function delegate(call: Call): Call {
+  return withAnswer(call, (message) => message);
+}
+
+/** The request with a target's own cursor, or without any. */
+function withCursor(request: ClientRequest, cursor: string | undefined): ClientRequest {
+  const params = find(request.text, 0, "params");
+  if (!params) return request;
+  const present = member(request.text, params.start, "cursor");
+  if (cursor !== undefined) {
+    const edit = present
+      ? { start: present.start, end: present.end, text: JSON.stringify(cursor) }
+      : insertMembers(request.text, params.start, `"cursor":${JSON.stringify(cursor)}`);
+    return editedRequest(request, [edit]);
+  }
+  return present
+    ? editedRequest(
+        request,
+        removeMembers(request.text, params.start, (key) => key === "cursor"),
+      )
+    : request;
+}
+
+function nameOf(text: string, item: Span, key: string): string {
+  const span = member(text, item.start, key);
+  const value = span && (JSON.parse(slice(text, span)) as unknown);
+  return typeof value === "string" ? value : "";
+}
+
+function failedMeta(failed: ReadonlyMap<string, string>): object {
+  return failed.size === 0 ? {} : { _meta: { [FAILED_TARGETS]: Object.fromEntries(failed) } };
+}
+
+function failureOf(failed: ReadonlyMap<string, string>): Failure {
+  return {
+    code: INTERNAL_ERROR,
+    status: 502,
+    message: [...failed]
+      .map(([target, why]) => (why.startsWith("target ") ? why : `target "${target}": ${why}`))
+      .join("; "),
+  };
+}

@@ -1,0 +1,108 @@
+/**
+ * A shared server for clients of the modern era: the conversion of `modern-over-legacy.ts` over a seat.
+ */
+import type { Clock } from "../../lib/process/clock.ts";
+import { ModernOverLegacy } from "../eras/modern-over-legacy.ts";
+import type { Target } from "../servers/target.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
+import type { Call, Question, Running } from "../wire/call.ts";
+import { LATEST_LEGACY } from "../wire/era.ts";
+import type { ServerMessage } from "../wire/json-rpc.ts";
+import type { SharedSeat, SharedServer } from "./shared-server.ts";
+
+export class ModernSeat implements Upstream, UpstreamUser {
+  readonly #seat: SharedSeat;
+  readonly #clock: Clock;
+  readonly #token: () => string;
+  #legacy: ModernOverLegacy | undefined = undefined;
+
+  constructor(server: SharedServer, clock: Clock, token: () => string) {
+    this.#seat = server.seat(this, LATEST_LEGACY);
+    this.#clock = clock;
+    this.#token = token;
+  }
+
+  get target(): Target {
+    return this.#seat.target;
+  }
+
+  get about(): ServerAbout | undefined {
+    return this.#seat.about;
+  }
+
+  get pendingCalls(): number {
+    return (this.#legacy?.parkedCalls ?? 0) + (this.#legacy?.hasListeners === true ? 1 : 0);
+  }
+
+  get isResting(): boolean {
+    return this.#seat.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.#seat.lossReason;
+  }
+
+  open(done: (outcome: OpenOutcome) => void): void {
+    this.#seat.open((outcome) => {
+      if (outcome.ok) {
+        this.#legacy ??= new ModernOverLegacy(outcome.about, {
+          call: (call) => this.#seat.call(call),
+          nowMs: () => this.#clock.monotonicMs(),
+          token: this.#token,
+        });
+      }
+      done(outcome);
+    });
+  }
+
+  call(call: Call): Running {
+    if (this.#legacy) return this.#legacy.call(call);
+    call.failed({ code: -32603, status: 503, message: `target "${this.target.name}" is not ready` });
+    return { cancel: () => undefined };
+  }
+
+  notify(): void {
+    // There is nothing that a modern client tells a server beyond its requests.
+  }
+
+  revive(): void {
+    this.#seat.revive();
+  }
+
+  sweep(nowMs: number): void {
+    this.#legacy?.sweep(nowMs);
+  }
+
+  pause(): void {
+    this.#seat.pause();
+  }
+
+  resume(): void {
+    this.#seat.resume();
+  }
+
+  close(): Promise<void> {
+    this.#legacy?.close();
+    return this.#seat.close();
+  }
+
+  detail(): Record<string, unknown> {
+    return this.#seat.detail();
+  }
+
+  notified(_upstream: Upstream, message: ServerMessage): void {
+    this.#legacy?.notified(message);
+  }
+
+  asked(_upstream: Upstream, question: Question): void {
+    this.#legacy?.asked(question);
+  }
+
+  hearsQuestions(): boolean {
+    return false;
+  }
+
+  lost(): void {
+    this.#legacy?.endSubscriptions();
+  }
+}

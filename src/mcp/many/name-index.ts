@@ -1,0 +1,132 @@
+/**
+ * Which target has a name, where names carry no target (`prefixMode: never`). Tools and prompts are looked up in
+ * the targets' lists, which are read once and again after they changed; a resource may match a template that no
+ * list shows, so the targets are asked for it in turn.
+ */
+
+import { envelopeOf } from "../eras/modern-text.ts";
+import type { Upstream } from "../servers/upstream.ts";
+import type { Named } from "../wire/access.ts";
+import { LISTS, unknownName } from "../wire/access.ts";
+import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../wire/call.ts";
+import { asClientRequest } from "../wire/json-rpc.ts";
+import { elements, find, member, slice } from "../wire/json-text.ts";
+import { gather } from "./gather.ts";
+
+/** A list of more pages than this is not read to its end. */
+const MAX_PAGES = 20;
+
+export class NameIndex {
+  readonly #upstreams: readonly Upstream[];
+  readonly #owners = new Map<string, Upstream>();
+  readonly #complete = new Set<string>();
+
+  constructor(upstreams: readonly Upstream[]) {
+    this.#upstreams = upstreams;
+  }
+
+  /** A list changed. */
+  clear(): void {
+    this.#owners.clear();
+    this.#complete.clear();
+  }
+
+  /** Runs the call at the target that has the name, among those that `mayAsk`. */
+  run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean): Running {
+    const only = this.#upstreams.length === 1 ? this.#upstreams[0] : undefined;
+    if (only && mayAsk(only)) return only.call(call);
+    if (about.kind === "resource") return this.#inTurn(call, about, this.#upstreams.filter(mayAsk));
+    const method = about.kind === "tool" ? "tools/list" : "prompts/list";
+    const running: { current: Running } = { current: NOTHING_RUNS };
+    this.#load(
+      call,
+      method,
+      (done) => {
+        running.current = done;
+      },
+      () => {
+        const owner = this.#owners.get(`${method} ${about.name}`);
+        if (owner && mayAsk(owner)) running.current = owner.call(call);
+        else call.failed(unknownName(about.kind, about.name));
+      },
+    );
+    return { cancel: (reason) => running.current.cancel(reason) };
+  }
+
+  #load(call: Call, method: string, started: (running: Running) => void, done: () => void): void {
+    if (this.#complete.has(method)) {
+      done();
+      return;
+    }
+    const list = LISTS[method] as (typeof LISTS)[string];
+    const envelope = envelopeOf(call.request);
+    const readPage = (asked: readonly { upstream: Upstream; cursor: string | undefined }[], page: number): void => {
+      const parts = asked.map(({ upstream, cursor }) => ({
+        upstream,
+        request: asClientRequest(method, JSON.stringify({ ...envelope, ...(cursor === undefined ? {} : { cursor }) })),
+      }));
+      started(
+        gather({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) => {
+          const more: { upstream: Upstream; cursor: string }[] = [];
+          for (const { upstream, result } of outcomes) {
+            if (!result) continue;
+            const items = find(result.text, 0, "result", list.member);
+            for (const item of items ? elements(result.text, items.start) : []) {
+              const name = member(result.text, item.start, list.key);
+              const key = `${method} ${name ? String(JSON.parse(slice(result.text, name))) : ""}`;
+              const known = this.#owners.get(key);
+              if (!known || this.#upstreams.indexOf(upstream) < this.#upstreams.indexOf(known))
+                this.#owners.set(key, upstream);
+            }
+            const cursor = find(result.text, 0, "result", "nextCursor");
+            const value = cursor && (JSON.parse(slice(result.text, cursor)) as unknown);
+            if (typeof value === "string") more.push({ upstream, cursor: value });
+          }
+          if (more.length > 0 && page < MAX_PAGES) readPage(more, page + 1);
+          else {
+            // A target that failed may have the name: it is asked again next time.
+            if (outcomes.every(({ result }) => result)) this.#complete.add(method);
+            done();
+          }
+        }),
+      );
+    };
+    readPage(
+      this.#upstreams.map((upstream) => ({ upstream, cursor: undefined })),
+      1,
+    );
+  }
+
+  /** The first result counts; if there is none, the last error does. */
+  #inTurn(call: Call, about: Named, upstreams: readonly Upstream[]): Running {
+    const [first, ...rest] = upstreams;
+    if (!first) {
+      call.failed(unknownName(about.kind, about.name));
+      return NOTHING_RUNS;
+    }
+    const running: { current: Running } = { current: NOTHING_RUNS };
+    running.current = first.call({
+      request: call.request,
+      headers: call.headers,
+      notified: (message) => call.notified(message),
+      asked: (question) => call.asked(question),
+      answered: (message) => {
+        if (message.kind === "result" || rest.length === 0) call.answered(message);
+        else running.current = this.#inTurn(call, about, rest);
+      },
+      failed: (failure) => {
+        if (rest.length === 0) call.failed(failure);
+        else running.current = this.#inTurn(call, about, rest);
+      },
+    });
+    return { cancel: (reason) => running.current.cancel(reason) };
+  }
+}
+
+/** What servers say while their lists are read concerns nobody. */
+const QUIET = {
+  notified: () => undefined,
+  asked: refuseQuestion,
+  answered: () => undefined,
+  failed: () => undefined,
+};

@@ -1,0 +1,121 @@
+/**
+ * Where the messages of a session go. A session with one target hands everything on as it is; with several, a
+ * fan-out makes them look like one server.
+ */
+import type { BackendCall } from "../../core/backend.ts";
+import type { McpAccess } from "../../core/exchange.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import { permittedSubscription } from "../eras/subscription-filter.ts";
+import type { OpenOutcome, Upstream } from "../servers/upstream.ts";
+import { accessProblem, filteredCall, withAnswer } from "../wire/access.ts";
+import { type Call, NOTHING_RUNS, type Running } from "../wire/call.ts";
+import { type ClientNotification, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../wire/json-rpc.ts";
+import { checkedList } from "../wire/list-check.ts";
+import type { Names } from "./names.ts";
+import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
+
+export type RouterOutcome =
+  | { readonly ok: true; readonly answer: ServerMessage; readonly version: string }
+  | {
+      readonly ok: false;
+      readonly reason: string;
+      readonly status: number;
+      /** The JSON-RPC error for a request with this id. */
+      text(id: string): string;
+      /** The same as a whole HTTP answer. */
+      refuse(sink: BackendCall, id: string): void;
+    };
+
+export interface Router {
+  readonly upstreams: readonly Upstream[];
+  /** Of what its clients see. */
+  readonly names: Names;
+  open(done: (outcome: RouterOutcome) => void): void;
+  run(call: Call, access: McpAccess | undefined): Running;
+  notify(message: ClientNotification): void;
+  /** A server's notification in the client's words; undefined if it is not for the client. */
+  notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
+  /** Goes on with other targets. Returns what it has left. */
+  change(change: TargetChange): readonly Upstream[];
+}
+
+export class SingleRouter implements Router {
+  upstreams: readonly Upstream[];
+  readonly names: Names;
+  readonly #late: LateUpstream;
+  #upstream: Upstream;
+
+  constructor(upstream: Upstream, names: Names, late: LateUpstream) {
+    this.upstreams = [upstream];
+    this.names = names;
+    this.#upstream = upstream;
+    this.#late = late;
+  }
+
+  open(done: (outcome: RouterOutcome) => void): void {
+    const upstream = this.#upstream;
+    upstream.open((outcome) => done(routerOutcome(upstream, outcome)));
+  }
+
+  run(call: Call, access: McpAccess | undefined): Running {
+    const upstream = this.#upstream;
+    if (access === undefined) return upstream.call(checkedList(call, upstream.target.name));
+    const problem = accessProblem(call.request, access, upstream.target.name);
+    if (problem) {
+      call.failed(problem);
+      return NOTHING_RUNS;
+    }
+    const { name } = upstream.target;
+    const request = permittedSubscription(call.request, (uri) => access.allows("resource", uri, name));
+    const permitted = request === call.request ? call : { ...withAnswer(call, (message) => message), request };
+    return upstream.call(checkedList(filteredCall(permitted, access, name), name));
+  }
+
+  notify(message: ClientNotification): void {
+    this.#upstream.notify(message);
+  }
+
+  notificationText(_upstream: Upstream, message: ServerMessage): string {
+    return message.text;
+  }
+
+  change({ targets }: TargetChange): readonly Upstream[] {
+    const changed = changedUpstreams(this.upstreams, targets, false, this.#late);
+    if (changed === undefined) return [];
+    this.upstreams = changed.next;
+    this.#upstream = changed.next[0] ?? this.#upstream;
+    return changed.left;
+  }
+}
+
+export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterOutcome {
+  if (outcome.ok) return { ok: true, answer: outcome.answer, version: outcome.about.protocolVersion };
+  if (outcome.answer) {
+    const { answer } = outcome;
+    // The server's own refusal is passed on as it is.
+    return refusal(`target "${upstream.target.name}" refused to initialize`, 200, (id) => withId(answer, id));
+  }
+  const reason = `target "${upstream.target.name}" ${outcome.reason}`;
+  return refusal(reason, outcome.status, (id) => errorText(id, INTERNAL_ERROR, reason));
+}
+
+export function refusal(reason: string, status: number, text: (id: string) => string): RouterOutcome {
+  return {
+    ok: false,
+    reason,
+    status,
+    text,
+    refuse: (sink, id) => sendJson(sink, status, text(id), status === 503 ? ["retry-after", "5"] : []),
+  };
+}
+
+/** A whole answer with a JSON body. */
+export function sendJson(sink: BackendCall, status: number, json: string, extra: readonly string[] = []): void {
+  const body = Buffer.from(json);
+  sink.head(
+    status,
+    new HeaderList(["content-type", "application/json", "content-length", String(body.length), ...extra]),
+  );
+  sink.data(body);
+  sink.end();
+}

@@ -1,0 +1,44 @@
+/**
+ * What is counted of MCP: requests by method, and how many sessions and children there are. All backends show in
+ * the same families, so they register in one set that outlives reloads.
+ */
+import type { Counter, Metrics } from "../../lib/log/metrics.ts";
+
+/** Methods that have a series of their own; what clients make up shares one. */
+const METHODS = [
+  ...["initialize", "server/discover", "ping", "tools/list", "tools/call", "prompts/list", "prompts/get"],
+  ...["resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe"],
+  ...["completion/complete", "logging/setLevel", "subscriptions/listen"],
+];
+
+/** A backend, as the gauges read it. */
+export interface Counted {
+  readonly name: string;
+  readonly sessions: { readonly size: number };
+  readonly children: number;
+}
+
+export type CountedBackends = Set<Counted>;
+
+export interface McpMetrics {
+  request(method: string): void;
+}
+
+export function createMcpMetrics(metrics: Metrics, backend: string, all: CountedBackends): McpMetrics {
+  const read = (value: (one: Counted) => number) => () =>
+    [...all].map((one) => [{ backend: one.name }, value(one)] as const);
+  metrics.gauge(
+    "gateway_mcp_sessions",
+    "MCP sessions and lanes that are open.",
+    read(({ sessions }) => sessions.size),
+  );
+  metrics.gauge(
+    "gateway_mcp_children",
+    "Child processes of MCP targets.",
+    read(({ children }) => children),
+  );
+  const family = metrics.counter("gateway_mcp_requests_total", "MCP requests, by method.", ["backend", "method"]);
+  const series = new Map<string, Counter>(METHODS.map((method) => [method, family.labels(backend, method)]));
+  const other = family.labels(backend, "other");
+  return { request: (method) => (series.get(method) ?? other).add() };
+}

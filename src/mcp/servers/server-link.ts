@@ -1,0 +1,336 @@
+/**
+ * The gateway as a client of one server: a connection, and what is said over it. When the connection is lost,
+ * every call in flight is answered with an error at once; the next call brings it up again, with growing pauses,
+ * and the owner repeats its handshake, so that whoever stands before us keeps his session.
+ */
+
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Channel, ChannelHandlers, Outgoing } from "../transports/channel.ts";
+import type { Call, Failure, Running } from "../wire/call.ts";
+import type { Era } from "../wire/era.ts";
+import { INTERNAL_ERROR, notificationText, type ServerMessage } from "../wire/json-rpc.ts";
+import { Conversation, type Listener } from "./conversation.ts";
+import { PendingCall, type PendingCallEnv } from "./pending-call.ts";
+
+const FIRST_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 10_000;
+/** A connection that held this long was sound: the next loss counts as the first again. */
+const SOUND_MS = 30_000;
+/** However often a server reports progress, one call does not run longer. */
+const MAX_CALL_MS = 3_600_000;
+/** Calls that wait for a connection. */
+const MAX_WAITING = 1_000;
+
+export interface LinkEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly targetName: string;
+  requestTimeoutMs(): number;
+  /** A handshake succeeded. */
+  up(): void;
+  /** What of a client's HTTP headers goes to the target: name, value, … */
+  forwarded(headers: HeaderList): readonly string[] | undefined;
+  /** Brings up a connection now or soon; `refused` if it cannot be. Returns how to give up waiting. */
+  connect(
+    handlers: ChannelHandlers,
+    opened: (channel: Channel, started: () => void) => void,
+    refused: (reason: string, status: number) => void,
+  ): () => void;
+}
+
+export interface LinkOwner extends Listener {
+  /** Runs on every new connection before calls pass; ends with `ready` or `refuse`. */
+  handshake(io: Handshaking): void;
+  /** The connection ended or did not come about; calls in flight have failed. */
+  lost(loss: Loss): void;
+}
+
+export interface Loss {
+  /** Completes "target x …". */
+  readonly reason: string;
+  /** For an answer that has no other yet. */
+  readonly status: number;
+  /** How often in a row the server could not be brought up. */
+  readonly failedStarts: number;
+  /** The last lines that its process wrote, where it is one. */
+  readonly stderr: readonly string[];
+}
+
+export interface Handshaking {
+  /** What both sides agreed on: it goes into the headers of HTTP. */
+  speak(era: Era, version: string): void;
+  /** `answer` is undefined if there is none; the reason then completes "target x …". */
+  request(method: string, params: string, done: (answer: ServerMessage | undefined, reason: string) => void): void;
+  notify(method: string, params: string): void;
+  ready(): void;
+  /** The server is there but will not do; the reason completes "target x …". */
+  refuse(reason: string): void;
+}
+
+export class ServerLink {
+  readonly #env: LinkEnv;
+  readonly #owner: LinkOwner;
+  readonly #conversation: Conversation;
+  readonly #pendingEnv: PendingCallEnv;
+  #waiting: PendingCall[] = [];
+  #channel: Channel | undefined = undefined;
+  /** The connection in force: what an older one still reports is ignored. */
+  #current: ChannelHandlers | undefined = undefined;
+  #state: "down" | "connecting" | "up" | "closed" = "down";
+  /** Of the last request: handshakes and notifications of ours go with them too. */
+  #headers: readonly string[] | undefined;
+  #losses = 0;
+  #failedStarts = 0;
+  #upSinceMs = 0;
+  #retryAtMs = 0;
+  #timer: Timer | undefined = undefined;
+  #leaveLine: (() => void) | undefined = undefined;
+  #started: (() => void) | undefined = undefined;
+  #loss: Loss | undefined = undefined;
+
+  /** `headers` are those of the client that opens it. */
+  constructor(env: LinkEnv, owner: LinkOwner, headers?: HeaderList) {
+    this.#env = env;
+    this.#owner = owner;
+    this.#headers = headers && env.forwarded(headers);
+    this.#pendingEnv = { cancelled: this.#cancel, broke: this.#broke };
+    const own: PendingCallEnv = { cancelled: () => undefined, broke: this.#broke };
+    this.#conversation = new Conversation({ clock: env.clock, send: this.#send, abandon: this.#abandon, own }, owner);
+  }
+
+  get pendingCalls(): number {
+    return this.#conversation.size + this.#waiting.length;
+  }
+
+  /** Why the last connection ended or did not come about; completes "target x …". */
+  get lossReason(): string | undefined {
+    return this.#loss?.reason;
+  }
+
+  /** It failed a moment ago; the pause before the next attempt is not over. */
+  get isResting(): boolean {
+    return this.#state !== "up" && this.#losses > 0 && this.#env.clock.monotonicMs() < this.#retryAtMs;
+  }
+
+  detail(): Record<string, unknown> {
+    return {
+      target: this.#env.targetName,
+      state: this.#state,
+      pendingCalls: this.pendingCalls,
+      ...(this.#loss && this.#state !== "up" ? { lastError: this.#loss.reason, stderr: this.#loss.stderr } : {}),
+      ...this.#channel?.detail(),
+    };
+  }
+
+  /** Brings the connection up if it is down; calls do it by themselves. */
+  connect(): void {
+    if (this.#state !== "down") return;
+    this.#state = "connecting";
+    const pauseMs = this.#retryAtMs - this.#env.clock.monotonicMs();
+    if (this.#losses > 0 && pauseMs > 0) this.#timer = this.#env.clock.after(pauseMs, () => this.#open());
+    else this.#open();
+  }
+
+  call(call: Call): Running {
+    const pending = new PendingCall(call, this.#env.clock.monotonicMs(), this.#pendingEnv);
+    if (this.#state === "up") this.#begin(pending);
+    else if (this.#state === "closed") pending.fail(this.#failure("is closed"));
+    else if (this.#waiting.length >= MAX_WAITING)
+      pending.fail(this.#failure("is not ready, and too many requests wait for it", 503));
+    else {
+      this.#waiting.push(pending);
+      this.connect();
+    }
+    return pending;
+  }
+
+  /** A notification for the server; lost if there is no connection, since it belongs to one. */
+  notify(text: string, method: string): void {
+    if (this.#state === "up") this.#send({ text, method });
+  }
+
+  /** Ends calls about which the server is silent for too long. Called every now and then. */
+  sweep(nowMs: number): void {
+    const timeoutMs = this.#env.requestTimeoutMs();
+    for (const pending of [...this.#conversation.calls(), ...this.#waiting]) {
+      if (pending.isSubscription) continue;
+      const isSilent = nowMs - pending.activityMs > timeoutMs && !this.#conversation.isAsking;
+      if (!isSilent && nowMs - pending.startedMs < MAX_CALL_MS) continue;
+      pending.cancel("timeout");
+      // What we asked ourselves cannot be cancelled; the connection is of no use without it.
+      if (!pending.isOver) this.#conversation.take(pending.wireId);
+      pending.fail(this.#failure(`did not answer within ${Math.round(timeoutMs / 1000)} s`, 504));
+    }
+  }
+
+  pause(): void {
+    this.#channel?.pause();
+  }
+
+  resume(): void {
+    this.#channel?.resume();
+  }
+
+  close(): Promise<void> {
+    if (this.#state === "closed") return Promise.resolve();
+    const channel = this.#drop(this.#failure("is closed"));
+    this.#state = "closed";
+    return channel?.close() ?? Promise.resolve();
+  }
+
+  #open(): void {
+    this.#timer = undefined;
+    const handlers: ChannelHandlers = {
+      message: (message, about) => {
+        if (!this.#isCurrent(handlers)) return;
+        try {
+          this.#conversation.received(message, about);
+        } catch (error) {
+          this.#broke(error);
+        }
+      },
+      failed: (wireId, reason) => {
+        if (this.#isCurrent(handlers)) this.#conversation.take(wireId)?.fail(this.#failure(reason));
+      },
+      expired: (wireId) => {
+        if (this.#isCurrent(handlers)) this.#renew(wireId);
+      },
+      closed: (reason) => {
+        if (this.#isCurrent(handlers)) this.#lost(reason);
+      },
+    };
+    this.#current = handlers;
+    this.#leaveLine = this.#env.connect(
+      handlers,
+      (channel, started) => {
+        this.#leaveLine = undefined;
+        this.#channel = channel;
+        this.#started = started;
+        this.#owner.handshake(this.#handshaking(handlers));
+      },
+      (reason, status) => this.#lost(reason, status),
+    );
+  }
+
+  #isCurrent(handlers: ChannelHandlers): boolean {
+    return this.#current === handlers && this.#state !== "closed";
+  }
+
+  #handshaking(handlers: ChannelHandlers): Handshaking {
+    const prefix = this.#failure("").message;
+    return {
+      speak: (era, version) => this.#channel?.speak(era, version),
+      request: (method, params, done) => {
+        if (!this.#isCurrent(handlers)) return;
+        this.#conversation.request(method, params, {
+          answered: (message) => done(message, ""),
+          failed: ({ message }) => done(undefined, message.startsWith(prefix) ? message.slice(prefix.length) : message),
+        });
+      },
+      notify: (method, params) => {
+        if (this.#isCurrent(handlers)) this.#send({ text: notificationText(method, params), method });
+      },
+      ready: () => {
+        if (!this.#isCurrent(handlers) || this.#state !== "connecting") return;
+        this.#state = "up";
+        this.#failedStarts = 0;
+        this.#upSinceMs = this.#env.clock.monotonicMs();
+        this.#env.up();
+        this.#started?.();
+        const waiting = this.#waiting;
+        this.#waiting = [];
+        for (const pending of waiting) this.#begin(pending);
+      },
+      refuse: (reason) => {
+        if (this.#isCurrent(handlers)) this.#lost(reason);
+      },
+    };
+  }
+
+  #begin(pending: PendingCall): void {
+    if (this.#channel?.isClogged === true) {
+      pending.fail(this.#failure("does not read its input", 503));
+      return;
+    }
+    const { headers } = pending.call;
+    if (headers) this.#headers = this.#env.forwarded(headers);
+    this.#conversation.begin(pending);
+  }
+
+  readonly #send = (message: Outgoing): void => {
+    this.#channel?.send(this.#headers === undefined ? message : { ...message, headers: this.#headers });
+  };
+
+  readonly #abandon = (wireId: number): void => this.#channel?.abandon(wireId);
+
+  readonly #cancel = (pending: PendingCall, reason: string | undefined): void => {
+    pending.isOver = true;
+    if (pending.wireId !== 0) this.#conversation.abandon(pending, reason);
+    else this.#waiting = this.#waiting.filter((one) => one !== pending);
+  };
+
+  readonly #broke = (error: unknown): void => {
+    const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    this.#env.logger.error("a message of an MCP server could not be handled", {
+      target: this.#env.targetName,
+      reason,
+    });
+  };
+
+  /** Opens the session anew and sends the request again that found it gone: once, lest it go round for ever. */
+  #renew(wireId: number | undefined): void {
+    const found = wireId === undefined ? undefined : this.#conversation.take(wireId);
+    this.#env.logger.info("a target forgot the session", { target: this.#env.targetName });
+    const mayRepeat = found !== undefined && !found.wasRepeated && this.#state === "up";
+    const channel = this.#drop(this.#failure("forgot the session"));
+    this.#state = "down";
+    void channel?.close();
+    if (!found) return;
+    if (!mayRepeat) {
+      found.fail(this.#failure("forgot the session"));
+      return;
+    }
+    found.wireId = 0;
+    found.wasRepeated = true;
+    this.#waiting.push(found);
+    this.connect();
+  }
+
+  #lost(reason: string, status = 502): void {
+    const nowMs = this.#env.clock.monotonicMs();
+    const wasUp = this.#state === "up";
+    this.#losses = wasUp && nowMs - this.#upSinceMs > SOUND_MS ? 1 : this.#losses + 1;
+    if (!wasUp) this.#failedStarts += 1;
+    this.#retryAtMs = nowMs + Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#losses - 1));
+    this.#env.logger.warn("a target was lost", { target: this.#env.targetName, reason });
+    const channel = this.#drop(this.#failure(reason, status));
+    this.#state = "down";
+    const stderr = channel?.lastWords?.() ?? [];
+    void channel?.close();
+    this.#loss = { reason, status, failedStarts: this.#failedStarts, stderr };
+    this.#owner.lost(this.#loss);
+  }
+
+  /** Fails everything that waits on this connection and forgets it. */
+  #drop(failure: Failure): Channel | undefined {
+    this.#current = undefined;
+    this.#timer?.cancel();
+    this.#leaveLine?.();
+    this.#leaveLine = undefined;
+    this.#started?.();
+    this.#started = undefined;
+    const channel = this.#channel;
+    this.#channel = undefined;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    this.#conversation.end(failure);
+    for (const pending of waiting) pending.fail(failure);
+    return channel;
+  }
+
+  #failure(what: string, status = 502): Failure {
+    return { code: INTERNAL_ERROR, status, message: `target "${this.#env.targetName}" ${what}` };
+  }
+}

@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { type Slot, StartGate } from "./start-gate.ts";
+
+function gate(limits: { maxChildren: number; maxConcurrentStarts: number }, makeRoom: () => boolean = () => false) {
+  const clock = fakeClock();
+  const slots: Slot[] = [];
+  const refusals: string[] = [];
+  const it = new StartGate(limits, clock, makeRoom);
+  const enter = (): (() => void) =>
+    it.enter(
+      (slot) => slots.push(slot),
+      (reason) => refusals.push(reason),
+    );
+  return { it, clock, slots, refusals, enter };
+}
+
+test("only so many start at a time, the others follow in order [R47]", () => {
+  const { it, slots, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 2 });
+  for (let i = 0; i < 5; i++) enter();
+  assert.equal(slots.length, 2);
+  assert.equal(it.waiting, 3);
+  slots[0]?.started();
+  assert.equal(slots.length, 3);
+  slots[1]?.released();
+  assert.equal(slots.length, 4);
+  assert.equal(it.living, 3);
+});
+
+test("whoever waits too long is refused [R47]", async () => {
+  const { clock, slots, refusals, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
+  enter();
+  enter();
+  await clock.advance(10_000);
+  assert.deepEqual(refusals, ["too many child processes are starting"]);
+  slots[0]?.started();
+  assert.equal(slots.length, 1);
+});
+
+test("at the limit of children a new one is refused at once if nothing can go", () => {
+  const { refusals, enter } = gate({ maxChildren: 1, maxConcurrentStarts: 5 });
+  enter();
+  enter();
+  assert.deepEqual(refusals, ["the limit of 1 child processes is reached"]);
+});
+
+test("at the limit of children an idle session makes room", () => {
+  const made: Slot[] = [];
+  const { slots, refusals, enter } = gate({ maxChildren: 1, maxConcurrentStarts: 5 }, () => {
+    made.push(slots[0] as Slot);
+    return true;
+  });
+  enter();
+  enter();
+  assert.equal(slots.length, 1);
+  made[0]?.released();
+  assert.equal(slots.length, 2);
+  assert.deepEqual(refusals, []);
+});
+
+test("whoever leaves the line is not started", () => {
+  const { slots, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
+  enter();
+  const leave = enter();
+  leave();
+  slots[0]?.released();
+  assert.equal(slots.length, 1);
+});
+
+test("a slot that is given back twice counts once", () => {
+  const { it, slots, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
+  enter();
+  slots[0]?.released();
+  slots[0]?.released();
+  slots[0]?.started();
+  assert.equal(it.living, 0);
+  enter();
+  assert.equal(it.living, 1);
+});

@@ -1,0 +1,113 @@
+/**
+ * Admission of children: how many may live, and how many may be starting at one time. Starting a process costs
+ * far more than running it, so a burst of sessions waits in line here instead of fighting for the CPU.
+ */
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+
+/** A client gives up before long; it is better told so. */
+const MAX_WAIT_MS = 10_000;
+
+export interface GateLimits {
+  readonly maxChildren: number;
+  readonly maxConcurrentStarts: number;
+}
+
+export interface Slot {
+  /** The child is ready, or will never be: the next one may start. */
+  started(): void;
+  /** The process is gone. */
+  released(): void;
+}
+
+interface Waiting {
+  start(slot: Slot): void;
+  refuse(reason: string): void;
+  timer: Timer;
+}
+
+export class StartGate {
+  limits: GateLimits;
+  readonly #clock: Clock;
+  readonly #makeRoom: () => boolean;
+  readonly #waiting: Waiting[] = [];
+  #living = 0;
+  #starting = 0;
+
+  /** `makeRoom` ends an idle session; false if there is none. */
+  constructor(limits: GateLimits, clock: Clock, makeRoom: () => boolean) {
+    this.limits = limits;
+    this.#clock = clock;
+    this.#makeRoom = makeRoom;
+  }
+
+  get living(): number {
+    return this.#living;
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Calls `start` now or as soon as there is room, or `refuse` if there will be none. Returns how to leave the line. */
+  enter(start: (slot: Slot) => void, refuse: (reason: string) => void): () => void {
+    if (this.#hasRoom()) {
+      start(this.#take());
+      return () => undefined;
+    }
+    if (this.#living >= this.limits.maxChildren && !this.#makeRoom()) {
+      refuse(`the limit of ${this.limits.maxChildren} child processes is reached`);
+      return () => undefined;
+    }
+    const waiting: Waiting = {
+      start,
+      refuse,
+      timer: this.#clock.after(MAX_WAIT_MS, () => {
+        leave();
+        refuse("too many child processes are starting");
+      }),
+    };
+    const leave = (): void => {
+      waiting.timer.cancel();
+      const at = this.#waiting.indexOf(waiting);
+      if (at >= 0) this.#waiting.splice(at, 1);
+    };
+    this.#waiting.push(waiting);
+    return leave;
+  }
+
+  #hasRoom(): boolean {
+    return this.#living < this.limits.maxChildren && this.#starting < this.limits.maxConcurrentStarts;
+  }
+
+  #take(): Slot {
+    this.#living += 1;
+    this.#starting += 1;
+    let isStarting = true;
+    let isLiving = true;
+    const started = (): void => {
+      if (!isStarting) return;
+      isStarting = false;
+      this.#starting -= 1;
+      this.#next();
+    };
+    return {
+      started,
+      released: () => {
+        if (!isLiving) return;
+        isLiving = false;
+        this.#living -= 1;
+        started();
+        this.#next();
+      },
+    };
+  }
+
+  #next(): void {
+    while (this.#hasRoom()) {
+      const next = this.#waiting.shift();
+      if (next === undefined) return;
+      next.timer.cancel();
+      next.start(this.#take());
+    }
+  }
+}

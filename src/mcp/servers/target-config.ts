@@ -1,0 +1,124 @@
+/**
+ * The configuration of MCP targets: the same shape under `backends[].mcp` and in the short `mcp` section.
+ */
+import { z } from "zod";
+import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
+
+/** Names stand in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines and the trace. */
+const TARGET_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+
+const stdio = z.strictObject({
+  cmd: z.string().min(1).describe("The executable: a path, or a name that is looked up in PATH. No shell is involved."),
+  args: z.array(z.string()).default([]).describe("Its arguments, each passed as it stands."),
+  env: z
+    .record(z.string(), z.string().meta({ secret: true }))
+    .default({})
+    .describe("Variables for the child, beyond the safe ones it always gets. Their values are shown nowhere."),
+  cwd: z.string().min(1).optional().describe("Working directory, relative to this file. Default: that of the gateway."),
+  inheritEnv: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Whether the child gets the whole environment of the gateway, secrets included, instead of the safe part.",
+    ),
+});
+
+const remote = z.strictObject({
+  url: httpUrl().describe("The server's MCP endpoint, for example `https://mcp.example.com/mcp`."),
+  headers: z
+    .record(headerName(), headerValue().meta({ secret: true }))
+    .default({})
+    .describe("Headers for every request to the server, for example a key. Their values are shown nowhere."),
+  forwardHeaders: z
+    .array(headerName())
+    .default([])
+    .describe("Headers of the client that are passed on, for example `authorization`. None are by default."),
+});
+
+export const targetSchema = exactlyOneOf(
+  z.strictObject({
+    name: z
+      .string()
+      .regex(TARGET_NAME, "expected letters, digits, dots, dashes and underscores, 63 characters at most")
+      .describe("Names the target in tool names, logs and the trace."),
+    stdio: stdio.optional().describe("A server started as a child process that speaks over its standard streams."),
+    mcp: remote.optional().describe("A remote server that speaks streamable HTTP."),
+    sse: remote
+      .optional()
+      .describe("A remote server of the old HTTP+SSE transport; the URL is that of its event stream."),
+    shared: z
+      .boolean()
+      .default(false)
+      .describe("One process or connection for all sessions. Only for servers that keep nothing per client."),
+  }),
+  ["stdio", "mcp", "sse"],
+);
+
+export type TargetConfig = z.output<typeof targetSchema>;
+
+export const targetsSchema = z
+  .array(targetSchema)
+  .min(1)
+  .superRefine((targets, context) => {
+    const names = targets.map((target) => target.name);
+    targets.forEach(({ shared, mcp, sse }, i) => {
+      // A shared connection has one identity: there is no client whose headers it could carry.
+      if (!shared || ((mcp ?? sse)?.forwardHeaders.length ?? 0) === 0) return;
+      context.addIssue({
+        code: "custom",
+        path: [i, "shared"],
+        message: "a shared target cannot forward headers of clients",
+      });
+    });
+    names.forEach((name, i) => {
+      if (names.indexOf(name) !== i)
+        context.addIssue({ code: "custom", path: [i, "name"], message: `the name "${name}" is used twice` });
+      const longer = names.find((other) => other.startsWith(`${name}_`));
+      if (longer)
+        context.addIssue({
+          code: "custom",
+          path: [i, "name"],
+          message: `"${name}_" begins the name "${longer}": tool names would be ambiguous`,
+        });
+    });
+  })
+  .describe("MCP servers. Several are offered to clients as one.");
+
+/** What stands beside `targets`, in `backends[].mcp` and in the `mcp` section. */
+export const mcpSettingsShape = {
+  prefixMode: z
+    .enum(["conditional", "always", "never"])
+    .default("conditional")
+    .describe("Whether names carry their target's name: only with several targets, always, or never."),
+  failureMode: z
+    .enum(["failOpen", "failClosed"])
+    .default("failOpen")
+    .describe("With several targets: whether one that fails leaves the others working, or fails the request."),
+  sessionIdleTtl: duration()
+    .prefault("30m")
+    .describe("A session without requests and open streams is ended after this time."),
+  requestTimeout: duration()
+    .prefault("300s")
+    .describe("How long a target may be silent about one request; progress starts it anew."),
+  maxSessions: z.int().min(1).default(10_000).describe("Sessions at a time; further ones are answered with 503."),
+  maxChildren: z
+    .int()
+    .min(1)
+    .default(256)
+    .describe("Child processes at a time. The session that was idle longest makes room."),
+  maxConcurrentStarts: z
+    .int()
+    .min(1)
+    .optional()
+    .describe("Children that start at a time; others wait up to 10 s. Default: four per CPU."),
+  allowedHosts: z
+    .array(z.string().min(1))
+    .default([])
+    .describe(
+      "Host names, besides loopback ones and those of the route, that requests over a loopback address may name.",
+    ),
+} as const;
+
+export const mcpSchema = z.strictObject({ targets: targetsSchema, ...mcpSettingsShape });
+
+export type McpConfig = z.output<typeof mcpSchema>;

@@ -1,0 +1,134 @@
+/**
+ * One configured server: how to bring up a connection to it, and what is known of it. Connections belong to
+ * sessions; what a server speaks is remembered here, so that it is found out once.
+ */
+import { cpus } from "node:os";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { TlsOptions } from "../../lib/http/http-client.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { Channel, ChannelHandlers } from "../transports/channel.ts";
+import { childEnvironment, type Environment, secretsOf } from "../transports/child-environment.ts";
+import { HttpChannel } from "../transports/http-channel.ts";
+import { openRemoteServer, type RemoteServer } from "../transports/remote-server.ts";
+import { openSseChannel } from "../transports/sse-channel.ts";
+import { openStdioChannel } from "../transports/stdio-channel.ts";
+import { ParamHeaders } from "./param-headers.ts";
+import type { StartGate } from "./start-gate.ts";
+import type { TargetConfig } from "./target-config.ts";
+import { UpstreamFailures } from "./upstream-failures.ts";
+
+export interface TargetEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly gate: StartGate;
+  /** Of the gateway itself. */
+  readonly environment: Environment;
+  readonly tls: TlsOptions | undefined;
+}
+
+export class Target {
+  readonly config: TargetConfig;
+  readonly #env: TargetEnv;
+  readonly #childEnv: Record<string, string>;
+  readonly #secrets: readonly string[];
+  /** Whether the server answers `initialize`; undefined until it was asked. */
+  speaksLegacy: boolean | undefined = undefined;
+  /** Whether it answers `server/discover`. */
+  speaksModern: boolean | undefined = undefined;
+  /** Parameters of its tools that headers repeat. */
+  readonly params = new ParamHeaders();
+  readonly failures: UpstreamFailures;
+  #server: RemoteServer | undefined = undefined;
+
+  constructor(config: TargetConfig, env: TargetEnv) {
+    this.config = config;
+    this.#env = env;
+    this.failures = new UpstreamFailures(env.clock);
+    this.#childEnv = config.stdio ? childEnvironment(env.environment, config.stdio) : {};
+    this.#secrets = config.stdio ? secretsOf(env.environment, config.stdio) : [];
+  }
+
+  isDefinedBy(config: TargetConfig, tls: TlsOptions | undefined): boolean {
+    const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+    return same(config, this.config) && (config.stdio !== undefined || same(tls, this.#env.tls));
+  }
+
+  get name(): string {
+    return this.config.name;
+  }
+
+  /** For the trace: `stdio:<name>` or `host:port`. */
+  get address(): string {
+    return this.config.stdio ? `stdio:${this.name}` : this.#remote().address;
+  }
+
+  /** Headers of the client that the configuration lets through: name, value, … */
+  forwarded(headers: HeaderList): readonly string[] | undefined {
+    const remote = this.config.mcp ?? this.config.sse;
+    if (!remote) return undefined;
+    const passed = remote.forwardHeaders.flatMap((name) => {
+      const value = headers.get(name);
+      return value === undefined ? [] : [name, value];
+    });
+    // Parameters that a modern server wants mirrored in headers; whoever does not know them passes them on.
+    for (const name of headers.names())
+      if (name.startsWith("mcp-param-")) passed.push(name, headers.get(name) as string);
+    return passed.length === 0 ? undefined : passed;
+  }
+
+  close(): void {
+    this.#server?.close();
+  }
+
+  connect(
+    handlers: ChannelHandlers,
+    opened: (channel: Channel, started: () => void) => void,
+    refused: (reason: string, status: number) => void,
+  ): () => void {
+    const { stdio, sse } = this.config;
+    if (sse)
+      return openSseChannel(
+        this.#remote(),
+        this.#env.clock,
+        handlers,
+        (channel) => opened(channel, () => undefined),
+        (reason) => refused(reason, 502),
+      );
+    if (!stdio) {
+      opened(new HttpChannel(this.#remote(), this.#env.clock, handlers), () => undefined);
+      return () => undefined;
+    }
+    return this.#env.gate.enter(
+      (slot) => {
+        const { clock, logger } = this.#env;
+        const options = {
+          name: this.name,
+          cmd: stdio.cmd,
+          args: stdio.args,
+          cwd: stdio.cwd,
+          env: this.#childEnv,
+          secrets: this.#secrets,
+          clock,
+          logger,
+        };
+        opened(
+          openStdioChannel(options, handlers, () => slot.released()),
+          () => slot.started(),
+        );
+      },
+      (reason) => refused(reason, 503),
+    );
+  }
+
+  #remote(): RemoteServer {
+    const options = this.config.mcp ?? this.config.sse;
+    if (!options) throw new Error(`target ${this.name} is not remote`);
+    this.#server ??= openRemoteServer(options, this.#env.tls);
+    return this.#server;
+  }
+}
+
+export function defaultConcurrentStarts(): number {
+  return Math.max(1, cpus().length) * 4;
+}

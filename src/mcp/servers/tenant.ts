@@ -1,0 +1,23 @@
+/**
+ * Whoever holds servers: a session of the legacy era, or the lane of modern clients that share an identity. The
+ * store counts them together and ends those that nobody uses.
+ */
+import type { Linked } from "../../lib/text/linked-list.ts";
+import type { Upstream } from "./upstream.ts";
+
+export interface Tenant {
+  readonly lastUsedMs: number;
+  /** Nobody is connected and nothing runs. */
+  readonly isIdle: boolean;
+  readonly upstreams: readonly Upstream[];
+  sweep(nowMs: number): void;
+  end(reason: string): void;
+  detail(): Record<string, unknown>;
+}
+
+/** Something whose connection wants a sign of life now and then. */
+export interface Beating extends Linked<Beating> {
+  beat(nowMs: number): void;
+  /** The gateway stops: ends what would stay open for ever. */
+  drain?(): void;
+}

@@ -1,0 +1,91 @@
+/**
+ * One target as one session sees it, in the words of the session's era. Behind it may stand a server of the
+ * other era, or a process that other sessions use too: neither shows.
+ */
+import type { Call, Question, Running } from "../wire/call.ts";
+import { isModernVersion } from "../wire/era.ts";
+import type { ClientNotification, ServerMessage } from "../wire/json-rpc.ts";
+import { find, slice } from "../wire/json-text.ts";
+import type { Loss } from "./server-link.ts";
+import type { Target } from "./target.ts";
+
+/** What a server says of itself in `initialize` or `server/discover`. */
+export interface ServerAbout {
+  readonly protocolVersion: string;
+  readonly capabilities: Readonly<Record<string, unknown>>;
+  readonly serverInfo: unknown;
+  readonly instructions: string | undefined;
+}
+
+export type OpenOutcome =
+  /** `answer` is the server's own, as it came. */
+  | { readonly ok: true; readonly answer: ServerMessage; readonly about: ServerAbout }
+  | { readonly ok: false; readonly answer: ServerMessage }
+  | { readonly ok: false; readonly answer?: undefined; readonly reason: string; readonly status: number };
+
+export interface Upstream {
+  readonly target: Target;
+  /** Undefined until it was opened. */
+  readonly about: ServerAbout | undefined;
+  /** For admission to a session's time to live and the admin interface. */
+  readonly pendingCalls: number;
+  /** It failed a moment ago and is not tried again yet. */
+  readonly isResting: boolean;
+  /** Why it was lost last; completes "target x …". */
+  readonly lossReason: string | undefined;
+  open(done: (outcome: OpenOutcome) => void): void;
+  call(call: Call): Running;
+  notify(message: ClientNotification): void;
+  /** Brings a lost connection up again without waiting for a call. */
+  revive(): void;
+  sweep(nowMs: number): void;
+  pause(): void;
+  resume(): void;
+  close(): Promise<void>;
+  detail(): Record<string, unknown>;
+}
+
+/** Whoever uses an upstream: what comes from the server without belonging to a call goes here. */
+export interface UpstreamUser {
+  notified(upstream: Upstream, message: ServerMessage): void;
+  asked(upstream: Upstream, question: Question): void;
+  hearsQuestions(): boolean;
+  lost(upstream: Upstream, loss: Loss): void;
+}
+
+/** HTTP carries it in a header. */
+const VERSION = /^[\w.-]{1,64}$/;
+
+/** From the result of `initialize`; undefined if it has not its form. */
+export function readInitialized(answer: ServerMessage): ServerAbout | undefined {
+  const about = readAbout(answer);
+  return about && VERSION.test(about.protocolVersion) ? about : undefined;
+}
+
+/** From the result of `server/discover`; undefined if the server does not speak the modern era, whatever it answers. */
+export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
+  const about = readAbout(answer);
+  const span = about && find(answer.text, 0, "result", "supportedVersions");
+  const versions = span && (JSON.parse(slice(answer.text, span)) as unknown);
+  return Array.isArray(versions) && versions.some((one) => typeof one === "string" && isModernVersion(one))
+    ? about
+    : undefined;
+}
+
+/** Why an answer to `initialize` does not open a session; completes "target x …". */
+export function refusalOf(answer: ServerMessage): string {
+  return answer.kind === "error" ? "refused to initialize" : "answered initialize without a protocol version";
+}
+
+function readAbout(answer: ServerMessage): ServerAbout | undefined {
+  if (answer.kind !== "result") return undefined;
+  const { result } = JSON.parse(answer.text) as { result: Record<string, unknown> };
+  const { protocolVersion, capabilities, serverInfo, instructions } = result;
+  return {
+    protocolVersion: typeof protocolVersion === "string" ? protocolVersion : "",
+    capabilities:
+      typeof capabilities === "object" && capabilities !== null ? (capabilities as Record<string, unknown>) : {},
+    serverInfo,
+    instructions: typeof instructions === "string" ? instructions : undefined,
+  };
+}

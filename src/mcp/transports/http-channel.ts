@@ -1,0 +1,341 @@
+/**
+ * A remote server over streamable HTTP, of either era. Each message is a POST; answers come as JSON or as events
+ * on the POST's own stream, which is resumed where the server allows it; the legacy era also has a session and a
+ * general stream. A session that the server has forgotten is reported, so that it can be opened anew.
+ */
+
+import { type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
+import type { HttpCall } from "../../lib/http/http-client.ts";
+import type { SseEvent } from "../../lib/http/sse.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Era } from "../wire/era.ts";
+import { wireIdOf } from "../wire/json-rpc.ts";
+import { find, slice } from "../wire/json-text.ts";
+import { MIRRORED, mirrorHeader } from "../wire/mirror-headers.ts";
+import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
+import { type BrokenMessage, readServerText, reportBroken } from "./incoming.ts";
+import type { RemoteServer } from "./remote-server.ts";
+
+/** Calls under way at one server for one session. */
+const MAX_UNDER_WAY = 1_024;
+const FIRST_RETRY_MS = 1_000;
+/** A server may ask for less; one that ends its streams at once would keep us busy. */
+const MIN_RETRY_MS = 100;
+const MAX_RETRY_MS = 30_000;
+const MAX_RESUMES = 10;
+
+/** A notification or an answer of ours is accepted in this time or given up: nobody waits for it. */
+const ACCEPT_MS = 30_000;
+
+/** How long calls wait for the general stream to stand: what a server asks meanwhile would be lost. */
+const GENERAL_STREAM_MS = 250;
+
+/** One POST or GET whose answer is being read. */
+interface Exchange {
+  call: HttpCall | undefined;
+  readonly wireId: number | undefined;
+  isAnswered: boolean;
+  lastEventId: string | undefined;
+  retryMs: number;
+  resumes: number;
+  timer: Timer | undefined;
+}
+
+export class HttpChannel implements Channel {
+  readonly #server: RemoteServer;
+  readonly #clock: Clock;
+  readonly #handlers: ChannelHandlers;
+  readonly #exchanges = new Set<Exchange>();
+  #era: Era = "legacy";
+  #version: string | undefined = undefined;
+  #sessionId: string | undefined = undefined;
+  #isPaused = false;
+  #isClosed = false;
+  #hasGeneralStream = false;
+  #held: Outgoing[] | undefined = undefined;
+  /** Of the last message: the general stream and the end of the session go with them too. */
+  #headers: readonly string[] = [];
+
+  constructor(server: RemoteServer, clock: Clock, handlers: ChannelHandlers) {
+    this.#server = server;
+    this.#clock = clock;
+    this.#handlers = handlers;
+  }
+
+  get address(): string {
+    return this.#server.address;
+  }
+
+  get isClogged(): boolean {
+    return this.#exchanges.size > MAX_UNDER_WAY;
+  }
+
+  speak(era: Era, version: string): void {
+    this.#era = era;
+    this.#version = version;
+  }
+
+  send(message: Outgoing): void {
+    // In the modern era the end of a stream is the cancellation, and there is nothing else to tell.
+    if (this.#isClosed || (this.#era === "modern" && message.method === "notifications/cancelled")) return;
+    if (this.#held) {
+      this.#held.push(message);
+      return;
+    }
+    if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
+    const exchange: Exchange = {
+      call: undefined,
+      wireId: message.wireId,
+      isAnswered: message.wireId === undefined,
+      lastEventId: undefined,
+      retryMs: FIRST_RETRY_MS,
+      resumes: 0,
+      timer: undefined,
+    };
+    // Calls are refused before it comes to this; what nobody waits for is left out.
+    if (message.wireId === undefined) {
+      if (this.isClogged) return;
+      exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
+    }
+    this.#exchanges.add(exchange);
+    if (message.headers) this.#headers = message.headers;
+    const headers = [
+      "content-type",
+      "application/json",
+      "accept",
+      "application/json, text/event-stream",
+      ...this.#protocolHeaders(message),
+    ];
+    exchange.call = this.#server.send({ method: "POST", headers, body: message.text }, this.#reader(exchange, message));
+  }
+
+  abandon(wireId: number): void {
+    for (const exchange of this.#exchanges) if (exchange.wireId === wireId) this.#drop(exchange);
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    for (const { call } of this.#exchanges) call?.resume();
+  }
+
+  close(): Promise<void> {
+    if (this.#isClosed) return Promise.resolve();
+    this.#isClosed = true;
+    for (const exchange of [...this.#exchanges]) this.#drop(exchange);
+    if (this.#sessionId === undefined) return Promise.resolve();
+    return new Promise((resolve) => {
+      // The server may free its session; whether it does is not waited for long.
+      const timer = this.#clock.after(FIRST_RETRY_MS, resolve);
+      const done = (): void => {
+        timer.cancel();
+        resolve();
+      };
+      this.#server.send(
+        { method: "DELETE", headers: this.#protocolHeaders({ text: "" }) },
+        {
+          head: () => undefined,
+          event: () => undefined,
+          body: () => undefined,
+          mayRead: () => true,
+          end: done,
+          error: done,
+        },
+      );
+    });
+  }
+
+  detail(): Record<string, unknown> {
+    return { address: this.address, era: this.#era, underWay: this.#exchanges.size };
+  }
+
+  #protocolHeaders(message: Outgoing): string[] {
+    const headers: string[] = [...this.#headers];
+    if (this.#version !== undefined) headers.push("mcp-protocol-version", this.#version);
+    if (this.#era === "legacy") {
+      if (this.#sessionId !== undefined) headers.push("mcp-session-id", this.#sessionId);
+      return headers;
+    }
+    if (message.method !== undefined) headers.push("mcp-method", message.method);
+    const member = message.method === undefined ? undefined : MIRRORED.get(message.method);
+    const name = member && find(message.text, 0, "params", member);
+    const value = name && (JSON.parse(slice(message.text, name)) as unknown);
+    if (typeof value === "string") headers.push("mcp-name", mirrorHeader(value));
+    return headers;
+  }
+
+  #reader(exchange: Exchange, message: Outgoing) {
+    let status = 0;
+    return {
+      head: (code: number, headers: HeaderList) => {
+        status = code;
+        const session = headers.get("mcp-session-id");
+        if (message.method === "initialize" && session !== undefined) this.#sessionId = session;
+        if (message.method !== "notifications/initialized") return;
+        if (code < 300) this.#openGeneralStream();
+        else this.#release();
+      },
+      event: (event: SseEvent) => this.#event(exchange, event),
+      body: (text: string) => this.#body(exchange, status, text),
+      mayRead: () => !this.#isPaused,
+      end: () => this.#ended(exchange),
+      error: (reason: string) => {
+        if (exchange.lastEventId === undefined || exchange.isAnswered) this.#fail(exchange, reason);
+        else this.#ended(exchange);
+      },
+    };
+  }
+
+  #event(exchange: Exchange, event: SseEvent): void {
+    // It goes back in a header.
+    if (event.id !== undefined && isHeaderValue(event.id)) exchange.lastEventId = event.id;
+    if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
+    if (event.event === "message" && event.data !== "") this.#message(exchange, event.data);
+  }
+
+  /** Returns why there is no answer in it; undefined where nothing is wrong. */
+  #message(exchange: Exchange, text: string): string | undefined {
+    const messages = readServerText(text);
+    let problem = messages.length === 0 ? "answered with something that is no JSON-RPC message" : undefined;
+    for (const message of messages) {
+      if (message.kind === "broken") {
+        problem = message.reason;
+        this.#broken(exchange, message);
+      } else if (message.kind === "request" || message.kind === "notification")
+        this.#handlers.message(message, exchange.wireId);
+      // Its own answer is all that the stream of a request may bring; other calls have theirs.
+      else if (exchange.wireId !== undefined && wireIdOf(message) !== exchange.wireId)
+        problem = "answered under an id that is not the request's";
+      else {
+        exchange.isAnswered = true;
+        this.#handlers.message(message, exchange.wireId);
+      }
+    }
+    return problem;
+  }
+
+  #broken(exchange: Exchange, message: BrokenMessage): void {
+    if (message.wireId > 0 && message.wireId === exchange.wireId) {
+      this.#fail(exchange, message.reason);
+      exchange.call?.abort();
+    } else if (exchange.wireId === undefined || message.wireId === 0)
+      reportBroken(message, this.#handlers, (answer) => this.send(answer));
+  }
+
+  #body(exchange: Exchange, status: number, text: string): void {
+    if (status === 404 && this.#era === "legacy" && this.#sessionId !== undefined) {
+      this.#expired(exchange);
+      return;
+    }
+    const problem = text.trim() === "" ? undefined : this.#message(exchange, text);
+    if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
+    const said = this.#server.shown(text.trim()).slice(0, 200);
+    this.#fail(
+      exchange,
+      status < 300 ? (problem ?? "gave no answer") : `answered with status ${status}${said === "" ? "" : `: ${said}`}`,
+    );
+  }
+
+  /** An answer may be cut off on purpose and asked for again (2025-11-25, transports). */
+  #ended(exchange: Exchange): void {
+    if (exchange.isAnswered || exchange.wireId === undefined) {
+      this.#forget(exchange);
+      return;
+    }
+    if (exchange.lastEventId === undefined || this.#era === "modern" || exchange.resumes >= MAX_RESUMES)
+      this.#fail(exchange, "ended its answer early");
+    else {
+      exchange.resumes += 1;
+      exchange.timer = this.#clock.after(exchange.retryMs, () => this.#get(exchange));
+    }
+  }
+
+  #hold(): void {
+    this.#held = [];
+    this.#clock.after(GENERAL_STREAM_MS, () => this.#release());
+  }
+
+  #release(): void {
+    const held = this.#held ?? [];
+    this.#held = undefined;
+    for (const message of held) this.send(message);
+  }
+
+  #openGeneralStream(): void {
+    if (this.#hasGeneralStream || this.#isClosed || this.#era === "modern") return;
+    this.#hasGeneralStream = true;
+    const exchange: Exchange = {
+      call: undefined,
+      wireId: undefined,
+      isAnswered: true,
+      lastEventId: undefined,
+      retryMs: FIRST_RETRY_MS,
+      resumes: 0,
+      timer: undefined,
+    };
+    this.#exchanges.add(exchange);
+    this.#get(exchange);
+  }
+
+  #get(exchange: Exchange): void {
+    if (this.#isClosed || !this.#exchanges.has(exchange)) return;
+    const isGeneral = exchange.wireId === undefined;
+    let isOpen = false;
+    const headers = ["accept", "text/event-stream", ...this.#protocolHeaders({ text: "" })];
+    if (exchange.lastEventId !== undefined) headers.push("last-event-id", exchange.lastEventId);
+    const again = (): void => {
+      if (!isGeneral) {
+        this.#ended(exchange);
+        return;
+      }
+      // Many servers have no general stream and say so; one that had it is asked again.
+      this.#release();
+      if (!isOpen || this.#isClosed) this.#exchanges.delete(exchange);
+      else exchange.timer = this.#clock.after(exchange.retryMs, () => this.#get(exchange));
+    };
+    exchange.call = this.#server.send(
+      { method: "GET", headers },
+      {
+        head: (status) => {
+          if (isGeneral) this.#release();
+          isOpen = status === 200;
+          if (!isOpen && !isGeneral) exchange.resumes = MAX_RESUMES;
+        },
+        event: (event) => this.#event(exchange, event),
+        body: () => undefined,
+        mayRead: () => !this.#isPaused,
+        end: again,
+        error: again,
+      },
+    );
+  }
+
+  /** The server forgot the session: the request was not looked at and may be sent again. */
+  #expired(exchange: Exchange): void {
+    this.#sessionId = undefined;
+    this.#exchanges.delete(exchange);
+    // The end of this body is not a failure of the request.
+    exchange.isAnswered = true;
+    this.#handlers.expired(exchange.wireId);
+  }
+
+  #fail(exchange: Exchange, reason: string): void {
+    this.#forget(exchange);
+    if (this.#isClosed || exchange.wireId === undefined || exchange.isAnswered) return;
+    exchange.isAnswered = true;
+    this.#handlers.failed(exchange.wireId, reason);
+  }
+
+  #forget(exchange: Exchange): void {
+    this.#exchanges.delete(exchange);
+    exchange.timer?.cancel();
+  }
+
+  #drop(exchange: Exchange): void {
+    this.#forget(exchange);
+    exchange.call?.abort();
+  }
+}

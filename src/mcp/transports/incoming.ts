@@ -1,0 +1,116 @@
+/**
+ * The one place where the text of a server becomes messages. A message that passes is valid JSON with no repeated
+ * keys and has the form of JSON-RPC, so that whatever reads parts of it later cannot fail. What does not pass keeps
+ * its reason and, where it can be read, the call that it answers: that call fails, nothing waits for it in vain.
+ */
+
+import { jsonProblem } from "../wire/json-check.ts";
+import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../wire/json-rpc.ts";
+import { elements, keyOf, type Member, members, skipSpace, slice } from "../wire/json-text.ts";
+import type { ChannelHandlers, Outgoing } from "./channel.ts";
+
+const QUOTE = 34;
+const MINUS = 45;
+const ZERO = 48;
+const NINE = 57;
+const OPEN_ARRAY = 91;
+const OPEN_OBJECT = 123;
+
+/** Ids of a server's questions are kept and echoed. */
+const MAX_ID_CHARS = 1024;
+
+export interface BrokenMessage {
+  readonly kind: "broken";
+  /** The call that it is meant to answer; 0 if that is unknown. */
+  readonly wireId: number;
+  /** The id of a question that waits for an answer, as text. */
+  readonly questionId: string | undefined;
+  /** Completes "target x …". */
+  readonly reason: string;
+}
+
+/** Each message of a line, an event or a body. None if it is no JSON at all, as a line that a program logs. */
+export function readServerText(text: string): readonly (ServerMessage | BrokenMessage)[] {
+  const start = skipSpace(text, 0);
+  const first = text.charCodeAt(start);
+  if (first !== OPEN_OBJECT && first !== OPEN_ARRAY) return [];
+  const problem = jsonProblem(text);
+  const reason = problem === undefined ? undefined : `answered with invalid JSON: ${problem}`;
+  if (first === OPEN_OBJECT) return [readOne(text, reason)];
+  // Servers of the 2025-03-26 revision may send batches; a line of a log may begin with a bracket, too.
+  const spans = elements(text, start).filter((span) => reason === undefined || text[span.start] === "{");
+  return spans.map((span) => readOne(slice(text, span), reason));
+}
+
+/** Fails the call that a broken message answers, or tells the server that its question cannot be read. */
+export function reportBroken(
+  broken: BrokenMessage,
+  handlers: Pick<ChannelHandlers, "failed">,
+  send: (message: Outgoing) => void,
+): void {
+  if (broken.wireId > 0) handlers.failed(broken.wireId, broken.reason);
+  else if (broken.questionId !== undefined)
+    send({ text: errorText(broken.questionId, INVALID_REQUEST, "Invalid Request: the message cannot be read") });
+}
+
+interface Parts {
+  id?: Member;
+  method?: Member;
+  params?: Member;
+  result?: Member;
+  error?: Member;
+}
+
+function readOne(text: string, invalid: string | undefined): ServerMessage | BrokenMessage {
+  const parts: Parts = {};
+  for (const one of members(text, 0)) if (isPart(one.key)) parts[one.key] = one;
+  const reason = invalid ?? formProblem(text, parts);
+  if (reason !== undefined) return broken(text, parts, reason);
+  const { id, method, result } = parts;
+  const idStart = id?.start ?? 0;
+  const idEnd = id?.end ?? 0;
+  if (method === undefined)
+    return { kind: result === undefined ? "error" : "result", text, idStart, idEnd, method: undefined };
+  const name = keyOf(text, method.start, method.end);
+  return { kind: id === undefined ? "notification" : "request", text, idStart, idEnd, method: name };
+}
+
+function isPart(key: string): key is keyof Parts {
+  return key === "id" || key === "method" || key === "params" || key === "result" || key === "error";
+}
+
+/** What keeps valid JSON from being a message. */
+function formProblem(text: string, { id, method, params, result, error }: Parts): string | undefined {
+  if (method !== undefined) {
+    if (result !== undefined || error !== undefined) return "sent a message that is both a request and an answer";
+    if (text.charCodeAt(method.start) !== QUOTE) return "sent a message whose method is not a string";
+    if (id !== undefined && !isId(text, id)) return "sent a request whose id is neither a string nor a number";
+    return params === undefined || isObject(text, params) ? undefined : "sent parameters that are not an object";
+  }
+  if (result !== undefined && error !== undefined) return "answered with both a result and an error";
+  if (result !== undefined) return isObject(text, result) ? undefined : "answered with a result that is not an object";
+  if (error === undefined) return "answered with neither a result nor an error";
+  return isErrorObject(text, error) ? undefined : "answered with an error that has no code or no message";
+}
+
+function broken(text: string, { id, method, result, error }: Parts, reason: string): BrokenMessage {
+  const isAnswer = result !== undefined || error !== undefined || method === undefined;
+  const wireId = id && isAnswer ? wireIdOf({ text, idStart: id.start, idEnd: id.end }) : 0;
+  const isQuestion = id !== undefined && !isAnswer && isId(text, id) && jsonProblem(slice(text, id)) === undefined;
+  return { kind: "broken", wireId, questionId: isQuestion ? slice(text, id) : undefined, reason };
+}
+
+function isObject(text: string, part: Member): boolean {
+  return text.charCodeAt(part.start) === OPEN_OBJECT;
+}
+
+function isId(text: string, id: Member): boolean {
+  const first = text.charCodeAt(id.start);
+  return (first === QUOTE || first === MINUS || (first >= ZERO && first <= NINE)) && id.end - id.start <= MAX_ID_CHARS;
+}
+
+function isErrorObject(text: string, error: Member): boolean {
+  if (!isObject(text, error)) return false;
+  const { code, message } = JSON.parse(slice(text, error)) as { code?: unknown; message?: unknown };
+  return typeof code === "number" && typeof message === "string";
+}

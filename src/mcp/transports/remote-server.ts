@@ -1,0 +1,148 @@
+/**
+ * A remote MCP server as HTTP sees it: its address, its connections, and the headers that every request carries.
+ * Nothing of the client's request is among them unless the configuration names it.
+ */
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { HttpCall, HttpClientError, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
+import { openHttpPool } from "../../lib/http/http-pool.ts";
+import { createSseParser, type SseEvent, type SseParser } from "../../lib/http/sse.ts";
+import { withoutSecrets } from "../../trace/redact.ts";
+
+/** As large as a line of a child may be. */
+export const MAX_MESSAGE_BYTES = 10 * 1024 * 1024;
+
+export interface RemoteOptions {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface RemoteServer {
+  readonly url: URL;
+  /** `host:port`. */
+  readonly address: string;
+  /** A text of the server without the keys that it was sent, should it repeat them. */
+  shown(text: string): string;
+  send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
+  close(): void;
+}
+
+export interface RemoteRequest {
+  readonly method: "GET" | "POST" | "DELETE";
+  /** Default: the configured URL's. */
+  readonly path?: string;
+  /** name, value, …; they win over the configured ones of the same name. */
+  readonly headers: readonly string[];
+  readonly body?: string;
+}
+
+export interface RemoteHandler {
+  head(status: number, headers: HeaderList): void;
+  /** An event of an event stream; returns false to pause. */
+  event(event: SseEvent): void;
+  /** The whole body of any other answer, up to the limit. */
+  body(text: string): void;
+  /** Whether reading goes on. */
+  mayRead(): boolean;
+  end(): void;
+  error(reason: string): void;
+}
+
+export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undefined): RemoteServer {
+  const url = new URL(options.url);
+  const isTls = url.protocol === "https:";
+  const port = url.port === "" ? (isTls ? 443 : 80) : Number(url.port);
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const pool: HttpPool = openHttpPool({
+    protocol: isTls ? "https" : "http",
+    host,
+    port,
+    ...(isTls && tls ? { tls } : {}),
+  });
+  const secrets = [...Object.values(options.headers), ...url.searchParams.values(), ...rawValues(url.search)];
+  return {
+    url,
+    shown: (text) => withoutSecrets(text, secrets),
+    address: `${url.hostname}:${port}`,
+    send(request, handler) {
+      const headers = HeaderList.of({ host: url.host, "accept-encoding": "identity", ...options.headers });
+      for (let i = 0; i + 1 < request.headers.length; i += 2)
+        headers.set(request.headers[i] as string, request.headers[i + 1] as string);
+      const body = request.body === undefined ? undefined : Buffer.from(request.body);
+      return new Reading(
+        pool,
+        { method: request.method, path: request.path ?? url.pathname + url.search, headers, body },
+        handler,
+      ).call;
+    },
+    close: () => pool.close(),
+  };
+}
+
+/** As they stand in the URL, without decoding. */
+function rawValues(search: string): string[] {
+  return search.split("&").map((part) => part.slice(part.indexOf("=") + 1));
+}
+
+/** One answer while it arrives. */
+class Reading {
+  readonly call: HttpCall;
+  readonly #handler: RemoteHandler;
+  #status = 0;
+  #parser: SseParser | undefined = undefined;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+
+  constructor(
+    pool: HttpPool,
+    request: { method: string; path: string; headers: HeaderList; body: Buffer | undefined },
+    handler: RemoteHandler,
+  ) {
+    this.#handler = handler;
+    this.call = pool.send(request, {
+      head: (status, headers) => this.#head(status, headers),
+      data: (chunk) => this.#data(chunk),
+      end: () => this.#end(),
+      error: (error) => this.#error(error),
+    });
+  }
+
+  #head(status: number, headers: HeaderList): void {
+    this.#status = status;
+    const isEvents = headers.get("content-type")?.toLowerCase().startsWith("text/event-stream") === true;
+    if (isEvents && status === 200)
+      // An event may end the call while others wait behind it in the same chunk.
+      this.#parser = createSseParser((event) => {
+        if (!this.call.isOver) this.#handler.event(event);
+      }, MAX_MESSAGE_BYTES);
+    this.#handler.head(status, headers);
+  }
+
+  #data(chunk: Buffer): boolean {
+    try {
+      if (this.#parser) this.#parser.push(chunk);
+      else {
+        this.#bytes += chunk.length;
+        if (this.#bytes > MAX_MESSAGE_BYTES) throw new Error(`its answer is larger than ${MAX_MESSAGE_BYTES} bytes`);
+        this.#chunks.push(chunk);
+      }
+    } catch (error) {
+      // Who has left needs no reason.
+      if (this.call.isOver) throw error;
+      this.call.abort();
+      this.#handler.error((error as Error).message);
+      return true;
+    }
+    return this.#handler.mayRead();
+  }
+
+  #end(): void {
+    if (this.#parser === undefined) this.#handler.body(Buffer.concat(this.#chunks).toString());
+    this.#handler.end();
+  }
+
+  #error(error: HttpClientError): void {
+    this.#handler.error(
+      this.#status === 0 ? `could not be reached: ${error.message}` : `broke off its answer: ${error.message}`,
+    );
+  }
+}

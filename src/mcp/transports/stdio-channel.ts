@@ -1,0 +1,71 @@
+/**
+ * A child process as a channel: one message per line. Lines that are no messages are counted and left out, since
+ * many programs print a greeting to stdout before they speak the protocol.
+ */
+import type { Logger } from "../../lib/log/logger.ts";
+import { withoutSecrets } from "../../trace/redact.ts";
+import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
+import { StdioProcess, type StdioProcessOptions } from "./child-process.ts";
+import { readServerText, reportBroken } from "./incoming.ts";
+
+export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, gone: () => void): Channel {
+  const logger: Logger = options.logger;
+  const shown = (text: string): string => withoutSecrets(text, options.secrets);
+  let isClosed = false;
+  let ignoredLines = 0;
+  const ignore = (reason: string, text: string): void => {
+    ignoredLines += 1;
+    if (ignoredLines > 10) return;
+    const fields = { target: options.name, reason, line: shown(text).slice(0, 200) };
+    // Once for people: a server that logs to stdout, or does not speak MCP at all, is silent otherwise.
+    if (ignoredLines === 1) logger.info("ignored a line on stdout: MCP servers log to stderr", fields);
+    else logger.debug("ignored a line on stdout", fields);
+  };
+  const send = (message: Outgoing): void => child.write(singleLine(message.text));
+  const child = new StdioProcess(options, {
+    line(text) {
+      if (isClosed) return;
+      const messages = readServerText(text);
+      if (messages.length === 0) ignore("a line on stdout is no JSON-RPC message", text);
+      for (const message of messages) {
+        if (message.kind !== "broken") handlers.message(message, undefined);
+        else {
+          ignore(message.reason, text);
+          reportBroken(message, handlers, send);
+        }
+      }
+    },
+    exited(reason) {
+      void stop();
+      if (!isClosed) handlers.closed(reason);
+    },
+  });
+  const stop = (): Promise<void> => child.stop().then(gone);
+  return {
+    address: `stdio:${options.name}`,
+    get isClogged() {
+      return child.isClogged;
+    },
+    speak: () => undefined,
+    send,
+    abandon: () => undefined,
+    pause: () => child.pause(),
+    resume: () => child.resume(),
+    close() {
+      isClosed = true;
+      return stop();
+    },
+    lastWords: () => child.stderrLines(),
+    detail: () => ({
+      pid: child.pid,
+      memoryBytes: child.memoryBytes(),
+      stderr: child.stderrLines(),
+      ...(ignoredLines > 0 ? { ignoredLines } : {}),
+    }),
+  };
+}
+
+/** Line breaks between the tokens of JSON are mere space; inside strings they cannot stand. */
+export function singleLine(text: string): string {
+  return text.includes("\n") || text.includes("\r") ? text.replace(/[\r\n]/g, " ") : text;
+}

@@ -1,0 +1,108 @@
+/**
+ * What an MCP authorization policy leaves of a request: lists without what may not be used, and calls of it
+ * answered as if it did not exist, so that nobody learns the names of what he may not see.
+ */
+import type { McpAccess } from "../../core/exchange.ts";
+import type { Call, Failure } from "./call.ts";
+import { type ClientRequest, edited, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
+import { elements, find, member, slice } from "./json-text.ts";
+import { isRequestMethod } from "./message-rules.ts";
+
+export type NamedKind = "tool" | "prompt" | "resource";
+
+export interface Named {
+  readonly kind: NamedKind;
+  /** A tool's or prompt's name, or a resource's URI. */
+  readonly name: string;
+}
+
+/** The lists of each method: the member of the result, and the member of an item that names it. */
+export const LISTS: Readonly<
+  Record<string, { readonly member: string; readonly key: string; readonly kind: NamedKind }>
+> = {
+  "tools/list": { member: "tools", key: "name", kind: "tool" },
+  "prompts/list": { member: "prompts", key: "name", kind: "prompt" },
+  "resources/list": { member: "resources", key: "uri", kind: "resource" },
+  "resources/templates/list": { member: "resourceTemplates", key: "uriTemplate", kind: "resource" },
+};
+
+/** What a request is about, as the client named it. */
+export function namedIn(request: ClientRequest): Named | undefined {
+  const { params } = request;
+  switch (request.method) {
+    case "tools/call":
+      return named("tool", params.name);
+    case "prompts/get":
+      return named("prompt", params.name);
+    case "resources/read":
+    case "resources/subscribe":
+    case "resources/unsubscribe":
+      return named("resource", params.uri);
+    case "completion/complete": {
+      const ref = params.ref as { type?: unknown; name?: unknown; uri?: unknown } | undefined;
+      return ref?.type === "ref/prompt" ? named("prompt", ref.name) : named("resource", ref?.uri);
+    }
+    default:
+      return undefined;
+  }
+}
+
+const TITLES: Readonly<Record<NamedKind, string>> = { tool: "tool", prompt: "prompt", resource: "resource" };
+
+/** The answer for a name that does not exist or may not be used; `shown` is the name as the client sent it. */
+export function unknownName(kind: NamedKind, shown: string): Failure {
+  return { code: INVALID_PARAMS, status: 200, message: `Unknown ${TITLES[kind]}: ${shown}` };
+}
+
+/** A method that the protocol does not know could do anything: rules about names say nothing about it. */
+export function unknownMethod(method: string): Failure {
+  return { code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` };
+}
+
+export function accessProblem(
+  request: ClientRequest,
+  access: McpAccess,
+  target: string,
+  shown?: string,
+): Failure | undefined {
+  if (!isRequestMethod(request.method)) return unknownMethod(request.method);
+  const about = namedIn(request);
+  if (about === undefined || access.allows(about.kind, about.name, target)) return undefined;
+  return unknownName(about.kind, shown ?? about.name);
+}
+
+/** The call, with what may not be used taken out of the answer if it is a list. */
+export function filteredCall(call: Call, access: McpAccess, target: string): Call {
+  const list = LISTS[call.request.method];
+  if (list === undefined) return call;
+  return withAnswer(call, (message) =>
+    filterList(message, call.request.method, (name) => access.allows(list.kind, name, target)),
+  );
+}
+
+export function filterList(message: ServerMessage, method: string, isKept: (name: string) => boolean): ServerMessage {
+  const list = LISTS[method];
+  const span = list && message.kind === "result" ? find(message.text, 0, "result", list.member) : undefined;
+  if (!list || !span) return message;
+  const kept = elements(message.text, span.start).filter((item) => {
+    const name = member(message.text, item.start, list.key);
+    return name !== undefined && isKept(String(JSON.parse(slice(message.text, name))));
+  });
+  return edited(message, [{ ...span, text: `[${kept.map((item) => slice(message.text, item)).join(",")}]` }]);
+}
+
+/** The same call with its answer changed on the way back. */
+export function withAnswer(call: Call, change: (message: ServerMessage) => ServerMessage): Call {
+  return {
+    request: call.request,
+    headers: call.headers,
+    notified: (message) => call.notified(message),
+    asked: (question) => call.asked(question),
+    answered: (message) => call.answered(message.kind === "result" ? change(message) : message),
+    failed: (failure) => call.failed(failure),
+  };
+}
+
+function named(kind: NamedKind, name: unknown): Named | undefined {
+  return typeof name === "string" ? { kind, name } : undefined;
+}

@@ -1,0 +1,193 @@
+/**
+ * The safe edge: turns Node's request head into ours, or refuses it. Node's parser already answers the grossest
+ * smuggling attempts; this refuses what it lets through and what two readers could understand differently
+ * (RFC 9112 section 11). One pass over the header lines, because it runs for every request.
+ */
+import type { IncomingMessage } from "node:http";
+import { GatewayError } from "../../core/errors.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+
+/** More lines than this are refused; fewer are never silently dropped (16 KiB bound their size). */
+const MAX_HEADER_LINES = 100;
+const MAX_TARGET_CHARS = 8 * 1024;
+
+/** Headers of which a second line would let two readers choose differently; each has a bit of its own. */
+const SINGLETONS = new Map(
+  [
+    "host",
+    "authorization",
+    "proxy-authorization",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "origin",
+    "expect",
+    "upgrade",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+    "last-event-id",
+    "x-request-id",
+    "x-api-key",
+  ].map((name, i) => [name, 1 << i] as const),
+);
+
+/** Names that we or a backend decide by; with underscores some servers read them as the same header (CVE-2025-64484). */
+const OURS =
+  /^(?:x-forwarded-|x-real-ip$|x-request-id$|x-ratelimit-|x-gateway-|x-api-key$|mcp-|forwarded$|host$|authorization$|proxy-|content-|transfer-encoding$|origin$|cookie$|connection$)/;
+
+const HOST = /^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$/;
+
+const PLAIN_CONNECTION = /^(?:keep-alive|close|upgrade)$/i;
+
+/** A client may not use `connection` to take these out: they say who asks for what, or frame the message. */
+const NEVER_HOP_BY_HOP = new Set([
+  "authorization",
+  "content-length",
+  "content-type",
+  "cookie",
+  "host",
+  "transfer-encoding",
+  "upgrade",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-proto",
+]);
+
+export interface Head {
+  readonly method: string;
+  readonly host: string;
+  readonly path: string;
+  readonly query: string;
+  readonly version: "1.0" | "1.1";
+  readonly headers: HeaderList;
+  readonly hasBody: boolean;
+  readonly contentLength: number | undefined;
+}
+
+/** Throws a GatewayError; after one the connection must be closed, because where the body ends is in doubt. */
+export function readHead(req: IncomingMessage, peerIsTrusted: boolean, isUpgrade: boolean): Head {
+  const version = readVersion(req);
+  const method = req.method as string;
+  if (method === "TRACE" || method === "CONNECT")
+    throw new GatewayError("method_not_allowed", {
+      headers: { allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS" },
+    });
+
+  const raw = req.rawHeaders;
+  if (raw.length > MAX_HEADER_LINES * 2) throw new GatewayError("too_many_headers");
+  const pairs: string[] = [];
+  let host: string | undefined;
+  let contentLength: number | undefined;
+  let chunked = false;
+  let listed = "";
+  let seen = 0;
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = (raw[i] as string).toLowerCase();
+    const value = raw[i + 1] as string;
+    const bit = SINGLETONS.get(name);
+    if (bit !== undefined) {
+      if ((seen & bit) !== 0) throw refuse(`more than one ${name} header`);
+      seen |= bit;
+      if (name === "host") host = value;
+      else if (name === "content-length") contentLength = Number(value);
+      else if (name === "transfer-encoding") {
+        if (version === "1.0" || value.toLowerCase() !== "chunked")
+          throw refuse("transfer-encoding other than chunked");
+        chunked = true;
+      }
+    } else if (name.includes("_") && OURS.test(name.replaceAll("_", "-"))) {
+      throw refuse(`the header ${name} could be taken for ${name.replaceAll("_", "-")}`);
+    }
+    // What a client says about where it comes from counts only from a proxy that the operator trusts.
+    if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "forwarded" || name === "x-real-ip")) continue;
+    // Budgets are what we say about ourselves: a backend that reads them must not read a client's.
+    if (name.startsWith("x-ratelimit-")) continue;
+    // An offer that is not taken is not made to the backend either (RFC 9110 section 7.8).
+    if (!isUpgrade && (name === "upgrade" || name === "http2-settings")) continue;
+    if (name === "connection" && !PLAIN_CONNECTION.test(value)) listed = `${listed}${value},`;
+    // Expectations are between the client and us (RFC 9110 section 10.1.1).
+    if (name !== "expect") pairs.push(name, value);
+  }
+  if (version === "1.1" && host === undefined) throw refuse("no Host header");
+
+  const target = readTarget(req.url as string, method, host);
+  return {
+    method,
+    host: target.host,
+    path: target.path,
+    query: target.query,
+    version,
+    headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed)),
+    hasBody: chunked || (contentLength !== undefined && contentLength > 0),
+    contentLength,
+  };
+}
+
+/**
+ * The headers that `connection` names belong to this hop. They go now, before any policy runs: later the client
+ * could name one that a policy has added (CVE-2025-48865).
+ */
+function withoutListed(pairs: readonly string[], listed: string): string[] {
+  const names = new Set(listed.split(",").map((name) => name.trim().toLowerCase()));
+  const kept: string[] = [];
+  for (let i = 0; i < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    if (name === "connection" || (names.has(name) && !NEVER_HOP_BY_HOP.has(name))) continue;
+    kept.push(name, pairs[i + 1] as string);
+  }
+  return kept;
+}
+
+function readVersion(req: IncomingMessage): "1.0" | "1.1" {
+  if (req.httpVersion === "1.1" || req.httpVersion === "1.0") return req.httpVersion;
+  throw new GatewayError("http_version");
+}
+
+function readTarget(
+  url: string,
+  method: string,
+  hostHeader: string | undefined,
+): { host: string; path: string; query: string } {
+  if (url.length > MAX_TARGET_CHARS) throw refuse("the request target is longer than 8 KiB");
+  let host = hostHeader ?? "";
+  let target = url;
+  if (hostHeader !== undefined && !HOST.test(host)) throw refuse("the Host header is not a host name");
+  if (target.charCodeAt(0) !== 47 /* / */) {
+    if (target === "*" && method === "OPTIONS") return { host, path: "*", query: "" };
+    const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target);
+    if (!absolute) throw refuse("the request target is neither a path nor an http URL");
+    // RFC 9112 section 3.2.2 lets the target win; we refuse a disagreement instead of choosing.
+    if (hostHeader !== undefined && (absolute[1] as string).toLowerCase() !== host.toLowerCase())
+      throw refuse("the request target and the Host header disagree");
+    host = absolute[1] as string;
+    if (!HOST.test(host)) throw refuse("the request target has no valid host");
+    target = (absolute[2] as string).startsWith("/") ? (absolute[2] as string) : `/${absolute[2]}`;
+  }
+  const question = target.indexOf("?");
+  const path = question < 0 ? target : target.slice(0, question);
+  const query = question < 0 ? "" : target.slice(question + 1);
+  if (path.includes("#") || query.includes("#")) throw refuse("a fragment in the request target");
+  checkPath(path);
+  return { host, path, query };
+}
+
+const SUSPICIOUS = /%|\.\.|\\|\/\.(?:\/|;|$)/;
+/**
+ * One dot or two, also between encoded separators and before a path parameter, where some servers see a segment. One
+ * dot is no less than two: `/.%2fadmin` is `/admin` to a server that decodes, and to no route of ours.
+ */
+const DOT_SEGMENT = /(?:\/|%2f|%5c)(?:\.|%2e){1,2}(?=\/|%2f|%5c|;|$)/i;
+
+function checkPath(path: string): void {
+  if (!SUSPICIOUS.test(path)) return;
+  if (path.includes("\\")) throw refuse("a backslash in the path");
+  if (path.includes("%00")) throw refuse("a NUL character in the path");
+  if (DOT_SEGMENT.test(path)) throw refuse("a dot segment in the path");
+  if (/%(?![0-9A-Fa-f]{2})/.test(path)) throw refuse("an incomplete percent encoding in the path");
+}
+
+function refuse(reason: string): GatewayError {
+  return new GatewayError("bad_request", { message: `bad request: ${reason}` });
+}

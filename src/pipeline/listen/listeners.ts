@@ -1,0 +1,161 @@
+/**
+ * All open listeners. Applying a configuration opens what is new, hands the rest their new routes at once, and
+ * lets what is gone finish its requests. A port that cannot be bound leaves everything as it was.
+ */
+import type { Listener, Topology } from "../../core/topology.ts";
+import { wait } from "../../lib/process/clock.ts";
+import type { Task, Tasks } from "../../lib/process/tasks.ts";
+import type { Served } from "../phases/pipeline.ts";
+import { createRouteTable } from "../route/match-route.ts";
+import { type ListenerEnv, type OpenListener, openListener } from "./listener.ts";
+
+export interface Listeners {
+  /** Rejects with one line that names the address and the field. */
+  apply(topology: Topology): Promise<void>;
+  ports(): ReadonlyMap<string, number>;
+  active(): { connections: number; requests: number };
+  /** Names of listeners that should serve and do not. */
+  notServing(): string[];
+  /** Stops accepting, waits for requests up to the limit, then cuts the rest. */
+  close(limitMs: number): Promise<void>;
+}
+
+interface Entry {
+  readonly open: OpenListener;
+  readonly isTls: boolean;
+  readonly task: Task;
+  names: string[];
+}
+
+const ADDRESS_ERRORS = new Set(["EADDRNOTAVAIL", "ENOTFOUND", "EAI_AGAIN", "EINVAL"]);
+
+export interface ListenersEnv extends ListenerEnv {
+  readonly tasks: Tasks;
+}
+
+export function createListeners(env: ListenersEnv): Listeners {
+  const entries = new Map<string, Entry>();
+  const leaving = new Set<OpenListener>();
+  let wanted: readonly Listener[] = [];
+
+  async function openOne(listener: Listener): Promise<Entry> {
+    try {
+      const open = await openListener(listener, servedOf(listener), env);
+      const task = env.tasks.start("listener", listener.name, () => ({ port: open.port, ...open.active() }));
+      return { open, isTls: listener.tls !== undefined, task, names: [listener.name] };
+    } catch (error) {
+      const { code = "" } = error as NodeJS.ErrnoException;
+      const field = listener.address !== undefined && ADDRESS_ERRORS.has(code) ? "address" : "port";
+      const at = `${listener.address ?? "*"}:${listener.port}`;
+      throw new Error(`${listener.writtenAt(field)}: cannot listen on ${at}: ${explainBindError(error)}`);
+    }
+  }
+
+  function retire(key: string, entry: Entry): void {
+    entries.delete(key);
+    entry.task.end();
+    leaving.add(entry.open);
+    void entry.open.drain().then(() => {
+      leaving.delete(entry.open);
+      entry.open.destroy();
+    });
+  }
+
+  /** The new configuration is not used: what was given up for it listens again. */
+  async function takeBack(keys: ReadonlySet<string>): Promise<void> {
+    for (const listener of wanted.filter((one) => keys.has(keyOf(one)))) {
+      try {
+        entries.set(keyOf(listener), await openOne(listener));
+      } catch (error) {
+        env.logger.error("no longer listening", { gateway: listener.name, error: (error as Error).message });
+      }
+    }
+  }
+
+  return {
+    async apply(topology) {
+      const opened = new Map<string, Entry>();
+      const released = new Set<string>();
+      const next = new Map(topology.listeners.map((listener) => [keyOf(listener), listener] as const));
+      try {
+        for (const [key, listener] of next) {
+          if (entries.get(key)?.isTls === (listener.tls !== undefined)) continue;
+          // The same port at another address, or with TLS or without: the old socket must let go of it first.
+          for (const [oldKey, old] of [...entries]) {
+            if (oldKey !== key && (listener.port === 0 || old.open.port !== listener.port)) continue;
+            retire(oldKey, old);
+            released.add(oldKey);
+          }
+          opened.set(key, await openOne(listener));
+        }
+      } catch (error) {
+        for (const { open, task } of opened.values()) {
+          task.end();
+          open.destroy();
+        }
+        await takeBack(released);
+        throw error;
+      }
+      wanted = topology.listeners;
+      for (const [key, entry] of opened) {
+        entries.set(key, entry);
+        env.logger.info("listening", {
+          gateway: entry.names[0],
+          url: urlOf(next.get(key) as Listener, entry.open.port),
+        });
+      }
+      for (const [key, entry] of [...entries]) {
+        const listener = next.get(key);
+        if (!listener) {
+          env.logger.info("no longer listening", { port: entry.open.port });
+          retire(key, entry);
+          continue;
+        }
+        entry.names = [listener.name];
+        entry.open.serve(servedOf(listener));
+        if (listener.tls) entry.open.setTls(listener.tls);
+      }
+    },
+    ports: () =>
+      new Map([...entries.values()].flatMap(({ open, names }) => names.map((name) => [name, open.port] as const))),
+    active: () =>
+      [...entries.values()]
+        .map(({ open }) => open.active())
+        .reduce(
+          (sum, one) => ({ connections: sum.connections + one.connections, requests: sum.requests + one.requests }),
+          { connections: 0, requests: 0 },
+        ),
+    notServing: () => wanted.filter((listener) => !entries.has(keyOf(listener))).map(({ name }) => name),
+    async close(limitMs) {
+      const all = [...[...entries.values()].map(({ open }) => open), ...leaving];
+      const drained = Promise.all(all.map((open) => open.drain()));
+      if (limitMs > 0) await Promise.race([drained, wait(env.clock, limitMs)]);
+      for (const { task } of entries.values()) task.end();
+      for (const open of all) open.destroy();
+      entries.clear();
+    },
+  };
+}
+
+function servedOf(listener: Listener): Served {
+  return { listener, table: createRouteTable(listener.routes) };
+}
+
+/** Two configurations mean the same socket if address and port agree; port 0 belongs to its name. */
+function keyOf(listener: Listener): string {
+  return `${listener.address ?? "*"}:${listener.port === 0 ? `0/${listener.name}` : listener.port}`;
+}
+
+function urlOf(listener: Listener, port: number): string {
+  const host = listener.address ?? "localhost";
+  return `${listener.tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+export function explainBindError(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === "EADDRINUSE")
+    return "the address is already in use: stop the program that listens there (another gateway?) or choose another one";
+  if (code === "EACCES") return "permission denied (ports below 1024 need privileges)";
+  if (code === "EADDRNOTAVAIL") return "the address does not exist on this machine";
+  return message;
+}

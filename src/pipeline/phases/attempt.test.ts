@@ -1,0 +1,147 @@
+/**
+ * Every order of what a backend reports, a client does and time brings, up to a depth, each as much as possible inside the
+ * backend's call and inside each other: what reaches the client is one answer or one failure, and a run that is given up is
+ * told so once.
+ */
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import { anExchange } from "../../../test/support/exchange.ts";
+import type { Backend, BackendCall } from "../../core/backend.ts";
+import type { WeightedBackend } from "../../core/topology.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import { createRedaction } from "../../trace/redact.ts";
+import { Attempt, type AttemptDelivery, type AttemptOwner } from "./attempt.ts";
+
+const EVENTS = ["head", "503", "data", "end", "fail", "upgraded", "abort", "resume", "timeout"] as const;
+type Event = (typeof EVENTS)[number];
+/** What the pipeline does when it hears of something. */
+const INSIDE = ["nothing", "abort", "throw", "end"] as const;
+type Inside = (typeof INSIDE)[number];
+
+/** What makes an attempt over, in words of the pipeline. */
+const LAST = new Set(["end", "breakOff", "failed", "upgraded", "defect", "abort"]);
+
+function run(events: readonly Event[], early: number, inside: Inside, isLast: boolean): string[] {
+  const heard: string[] = [];
+  const timers = new Set<() => void>();
+  let pending: Inside = inside;
+  const hear = (name: string): void => {
+    heard.push(name);
+    const now = pending;
+    pending = "nothing";
+    if (now === "abort") giveUp();
+    if (now === "end") attempt.end();
+    if (now === "throw") throw new Error("a defect");
+  };
+  const giveUp = (): void => {
+    heard.push("abort");
+    attempt.abort();
+  };
+  const delivery: AttemptDelivery = {
+    run: undefined,
+    canReplace: false,
+    isDone: false,
+    head: () => hear("head"),
+    data: () => {
+      hear("data");
+      return true;
+    },
+    end: () => hear("end"),
+    breakOff: () => hear("breakOff"),
+  };
+  const owner: AttemptOwner = {
+    clock: {
+      now: () => 0,
+      monotonicMs: () => 0,
+      every: () => ({ cancel: () => undefined }),
+      after: (_delayMs, callback) => {
+        timers.add(callback);
+        return { cancel: () => void timers.delete(callback) };
+      },
+    },
+    redaction: createRedaction(),
+    upgraded: () => hear("upgraded"),
+    attemptFailed: () => hear("failed"),
+    broke: () => void heard.push("defect"),
+    isUploading: () => false,
+  };
+  const play = (event: Event, call: BackendCall): void => {
+    if (event === "head") call.head(200, new HeaderList());
+    else if (event === "503") call.head(503, new HeaderList());
+    else if (event === "data") call.data(Buffer.from("x"));
+    else if (event === "end") call.end();
+    else if (event === "fail") call.fail(new Error("broke"));
+    else if (event === "upgraded") call.upgraded(101, new HeaderList(), new PassThrough());
+    else if (event === "abort") giveUp();
+    else if (event === "resume") attempt.resume();
+    else for (const callback of [...timers]) callback();
+  };
+  const backend: Backend = {
+    facts: { name: "b", type: "static", protocol: "http" },
+    defaultTimeoutMs: 1_000,
+    describe: () => ({}),
+    call(_exchange, call) {
+      for (const event of events.slice(0, early)) play(event, call);
+      return { abort: () => void heard.push("run.abort"), resume: () => void heard.push("run.resume") };
+    },
+  };
+  const settings = { retry: { attempts: 1, backoffMs: 0, codes: new Set([503]) } };
+  const chosen = { backend, weight: 1, policies: { settings } } as unknown as WeightedBackend;
+  const attempt = new Attempt(owner, anExchange(), delivery, chosen, isLast);
+  attempt.start(backend);
+  for (const event of events.slice(early)) play(event, attempt);
+  return heard;
+}
+
+function check(heard: readonly string[]): void {
+  const toClient = heard.filter((name) => !name.startsWith("run.") && name !== "abort");
+  const last = toClient.findIndex((name) => LAST.has(name));
+  // A defect is reported after whatever met it, and is the only thing that may follow.
+  const rest = last < 0 ? [] : toClient.slice(last + 1);
+  assert.ok(rest.length === 0 || (rest.length === 1 && rest[0] === "defect"));
+  assert.ok(toClient.filter((name) => name === "head").length <= 1);
+  assert.ok(!toClient.includes("data") || toClient.includes("head"));
+  const given = heard.indexOf("abort");
+  // After it was given up nothing but a defect of who gave up is heard of, and a retry's own report.
+  if (given >= 0) {
+    const after = heard
+      .slice(given + 1)
+      .filter((name) => name !== "run.abort" && name !== "abort" && name !== "defect");
+    assert.deepEqual(after, []);
+  }
+  assert.ok(heard.filter((name) => name === "run.abort").length <= 1);
+  const isOverByItself = toClient.some((name) => name === "end" || name === "breakOff" || name === "upgraded");
+  // Given up while it ran: the backend hears of it, also if it had not even returned its run.
+  if (given >= 0 && !isOverByItself && !toClient.includes("failed")) assert.ok(heard.includes("run.abort"));
+  if (!isOverByItself && given < 0 && !LAST.has(toClient.at(-1) ?? "")) assert.ok(!heard.includes("run.abort"));
+  // Once its run was aborted it is not resumed.
+  const aborted = heard.indexOf("run.abort");
+  if (aborted >= 0) assert.ok(!heard.slice(aborted).includes("run.resume"));
+}
+
+const DEPTH = 4;
+for (const inside of INSIDE) {
+  for (const isLast of [true, false]) {
+    test(`every order of ${DEPTH} events, ${inside} inside the first, ${isLast ? "last try" : "may be tried again"}`, () => {
+      const walk = (events: readonly Event[]): void => {
+        for (let early = 0; early <= events.length; early++) {
+          const heard = run(events, early, inside, isLast);
+          try {
+            check(heard);
+          } catch (cause) {
+            throw new Error(`${events} (${early} early) gave ${heard}`, { cause });
+          }
+        }
+        if (events.length < DEPTH) for (const event of EVENTS) walk([...events, event]);
+      };
+      walk([]);
+    });
+  }
+}
+
+test("a run that answers with a status that is tried again, before it is held, is aborted once it is", () => {
+  assert.deepEqual(run(["503"], 1, "nothing", false), ["failed", "run.abort"]);
+  assert.deepEqual(run(["503"], 0, "nothing", false), ["run.abort", "failed"]);
+  assert.deepEqual(run(["503"], 1, "nothing", true), ["head"]);
+});

@@ -1,0 +1,288 @@
+/**
+ * One attempt at one backend: the request as it left the route phase, the backend's own policies, the call with
+ * its time limit. A failed attempt says whether another may follow: never after bytes reached the client, and
+ * never with a body that was already sent.
+ */
+import type { Duplex } from "node:stream";
+import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Settings } from "../../core/policy.ts";
+import { requestState } from "../../core/snapshot.ts";
+import type { WeightedBackend } from "../../core/topology.ts";
+import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../lib/http/attempt-state.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import { HttpClientError } from "../../lib/http/http-client.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import { captureRequestBody } from "../records/body-capture.ts";
+import { backendError } from "./backend-error.ts";
+import type { Delivery } from "./delivery.ts";
+import { deadlineOf, headLimitMs, UNLIMITED } from "./head-limit.ts";
+
+/** Safe to send twice (RFC 9110 section 9.2.2). */
+const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+
+/** A reason may quote what a server wrote. */
+const MAX_PROBLEM_CHARS = 500;
+
+/** What runs the attempt: it is told how the attempt ended when no response head came of it. */
+export interface AttemptOwner {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void;
+  attemptFailed(error: GatewayError, mayRetry: boolean): void;
+  /** Handing the answer on threw: a defect, whatever state the answer is in. */
+  broke(error: unknown): void;
+  /** The client's body is still arriving. */
+  isUploading(): boolean;
+}
+
+/** What an attempt needs of the way to the client. */
+export type AttemptDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
+
+export class Attempt implements BackendCall, BackendRun {
+  readonly #owner: AttemptOwner;
+  readonly #exchange: Exchange;
+  readonly #delivery: AttemptDelivery;
+  readonly #settings: Settings;
+  readonly #defaultTimeoutMs: number;
+  readonly #isLast: boolean;
+  readonly #startedMs: number;
+  #targets = 0;
+  #timer: Timer | undefined;
+  #run: BackendRun | undefined;
+  #state: AttemptState = "asked";
+
+  constructor(
+    owner: AttemptOwner,
+    exchange: Exchange,
+    delivery: AttemptDelivery,
+    chosen: WeightedBackend,
+    isLast: boolean,
+  ) {
+    this.#owner = owner;
+    this.#exchange = exchange;
+    this.#delivery = delivery;
+    // Compiled with those of gateway and route: the innermost value of each is here.
+    this.#settings = chosen.policies.settings;
+    this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
+    this.#isLast = isLast;
+    this.#startedMs = owner.clock.monotonicMs();
+  }
+
+  start(backend: Backend): void {
+    this.#exchange.upstreamStartedMs = this.#startedMs;
+    const { requestTimeoutMs, backendTimeoutMs } = this.#settings;
+    // A limit that nobody chose does not count while the client's body is still arriving.
+    const isDefault = requestTimeoutMs === undefined && backendTimeoutMs === undefined;
+    const isUploading = isDefault && this.#exchange.request.body.kind === "stream";
+    const run = backend.call(this.#exchange, this);
+    // A backend may have answered while it was called; then there is nothing left to hold on to.
+    if (isOver(this.#state)) {
+      if (this.#state === "abandoned") run.abort();
+      return;
+    }
+    this.#run = run;
+    this.#delivery.run = this;
+    // The client may have left meanwhile, or got another answer.
+    if (this.#delivery.isDone) this.abort();
+    else if (this.#state === "asked") this.#arm(isUploading);
+  }
+
+  /** The pipeline's way to give up: what follows must not report back. */
+  abort(): void {
+    if (!this.#goes("abort")) return;
+    this.#timer?.cancel();
+    this.#run?.abort();
+  }
+
+  resume(): void {
+    if (!isOver(this.#state)) this.#run?.resume();
+  }
+
+  attempt(target: string): void {
+    const { trace } = this.#exchange;
+    this.#targets += 1;
+    const isFirst = this.#targets === 1;
+    // Each target has its own time.
+    if (!isFirst && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
+    if (trace === undefined) return;
+    // Now the backend has made of the request what it sends; a second target of the same attempt gets the same.
+    if (isFirst) {
+      trace.point({
+        type: "requestSnapshot",
+        stage: "final request",
+        requestState: requestState(this.#exchange, this.#owner.redaction),
+      });
+    }
+    trace.point({ type: "backendCallStart", target });
+    if (isFirst) captureRequestBody(this.#exchange);
+  }
+
+  head(status: number, headers: HeaderList): void {
+    if (this.#state !== "asked") return;
+    try {
+      if (!this.#isLast && this.#settings.retry?.codes.has(status) === true && this.#mayRepeat(true)) {
+        this.abort();
+        this.#result(status, null);
+        this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
+        return;
+      }
+      this.#goes("head");
+      this.#timer?.cancel();
+      this.#exchange.upstreamHeadMs = this.#owner.clock.monotonicMs();
+      this.#result(status, null);
+      this.#delivery.head(status, headers);
+    } catch (thrown) {
+      this.#threw(thrown);
+    }
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#state !== "answering") return true;
+    try {
+      return this.#delivery.data(chunk);
+    } catch (thrown) {
+      this.#threw(thrown);
+      return true;
+    }
+  }
+
+  end(trailers?: readonly string[]): void {
+    if (!this.#goes("end")) return;
+    try {
+      this.#delivery.end(trailers);
+    } catch (thrown) {
+      this.#threw(thrown);
+    }
+  }
+
+  problem(reason: string): void {
+    this.#exchange.failure ??= {
+      code: "backend_unavailable",
+      source: "upstream",
+      message: reason.slice(0, MAX_PROBLEM_CHARS),
+      detail: undefined,
+    };
+  }
+
+  fail(error: unknown): void {
+    const wasAnswering = this.#state === "answering";
+    if (!this.#goes("error")) return;
+    this.#timer?.cancel();
+    try {
+      this.#failed(error, wasAnswering);
+    } catch (thrown) {
+      this.#threw(thrown);
+    }
+  }
+
+  #failed(error: unknown, wasAnswering: boolean): void {
+    const failure = backendError(error);
+    // The head may still be held back for an expression that reads the body: then the client can be told.
+    if (wasAnswering && this.#delivery.canReplace) {
+      this.#owner.attemptFailed(failure, false);
+      return;
+    }
+    if (wasAnswering) {
+      this.#exchange.failure ??= {
+        code: failure.code,
+        source: failure.source,
+        message: failure.message,
+        detail: failure.detail,
+      };
+      this.#delivery.breakOff();
+      return;
+    }
+    this.#result(null, failure.detail ?? failure.message);
+    this.#owner.attemptFailed(
+      failure,
+      this.#mayRepeat(error instanceof HttpClientError && error.kind === "connect", error),
+    );
+  }
+
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    if (!this.#goes("upgrade")) {
+      socket.destroy();
+      return;
+    }
+    this.#timer?.cancel();
+    try {
+      this.#result(status, null);
+      this.#owner.upgraded(status, headers, socket);
+    } catch (thrown) {
+      socket.destroy();
+      this.#threw(thrown);
+    }
+  }
+
+  /**
+   * By default only what certainly did nothing is repeated: a connection that was never made, or a kept one that
+   * turned out to be closed under an idempotent request (RFC 9110 section 9.2.2). A retry policy widens that.
+   */
+  #mayRepeat(nothingSent: boolean, error?: unknown): boolean {
+    const { request } = this.#exchange;
+    if (request.body.kind === "stream" && request.body.taken) return false;
+    if (IDEMPOTENT.has(request.method)) return true;
+    const connectFailed =
+      error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
+    // The operator named the status: the backend refused the request, it did not lose it.
+    return connectFailed || (nothingSent && error === undefined);
+  }
+
+  #arm(wasUploading: boolean): void {
+    this.#timer?.cancel();
+    const { clock } = this.#owner;
+    const deadlineMs = deadlineOf(this.#settings, this.#exchange.startedMs);
+    const spares = this.#run?.spareTargets ?? 0;
+    const limitMs = headLimitMs(this.#settings, this.#defaultTimeoutMs, deadlineMs, clock.monotonicMs(), spares);
+    if (limitMs === UNLIMITED) return;
+    this.#timer = clock.after(limitMs, () => {
+      // After an upload the backend gets the whole time, counted from the first look that finds it done.
+      if (wasUploading) this.#arm(this.#owner.isUploading());
+      else if (this.#state === "asked") this.#timeIsUp(limitMs, deadlineMs);
+    });
+  }
+
+  #timeIsUp(limitMs: number, deadlineMs: number | undefined): void {
+    try {
+      this.#timedOut(limitMs, deadlineMs);
+    } catch (thrown) {
+      this.#threw(thrown);
+    }
+  }
+
+  #timedOut(limitMs: number, deadlineMs: number | undefined): void {
+    const detail = `no response head within ${Math.round(limitMs)} ms`;
+    const hasTime = deadlineMs === undefined || this.#owner.clock.monotonicMs() < deadlineMs;
+    if (hasTime && this.#run?.tryNext?.(detail) === true) {
+      // The next target may need a credential first: that takes of its time.
+      if (this.#state === "asked") this.#arm(false);
+      return;
+    }
+    this.abort();
+    const error = new GatewayError("backend_timeout", { detail });
+    this.#result(null, detail);
+    this.#owner.attemptFailed(error, IDEMPOTENT.has(this.#exchange.request.method) && this.#mayRepeat(false));
+  }
+
+  /** False if the event means nothing any more. */
+  #goes(event: AttemptEvent): boolean {
+    const next = afterEvent(this.#state, event);
+    if (next === undefined) return false;
+    this.#state = next;
+    return true;
+  }
+
+  /** A defect of ours costs this exchange, and not the backend's connection that it was found on. */
+  #threw(thrown: unknown): void {
+    this.abort();
+    this.#owner.broke(thrown);
+  }
+
+  #result(status: number | null, error: string | null): void {
+    const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
+    this.#exchange.trace?.span(this.#startedMs, { type: "backendCallResult", status, error }, severity);
+  }
+}

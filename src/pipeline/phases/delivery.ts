@@ -1,0 +1,306 @@
+/**
+ * The response half of the pipeline: response hooks of the scopes that were entered (inner → outer), the head,
+ * the body with back-pressure, and the settle phase, which runs exactly once however the exchange ends.
+ */
+import type { BackendRun } from "../../core/backend.ts";
+import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import type { Reply } from "../../core/reply.ts";
+import type { ClientSink } from "../../core/sink.ts";
+import { responseState } from "../../core/snapshot.ts";
+import type { CompiledPolicy, CompiledScope } from "../../core/topology.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import { BodyCapture } from "../records/body-capture.ts";
+import { runResponseHooks } from "./run-hooks.ts";
+
+/** A response is held whole for an expression only up to this; event streams never are (design 2). */
+const MAX_HELD_BYTES = 2 * 1024 * 1024;
+
+export interface DeliveryEnv {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+  /** After the settle hooks: access log, metrics, recent requests. */
+  settled(exchange: Exchange, outcome: Outcome): void;
+  /** A hook threw while settling or answering: the log takes it. */
+  defect(exchange: Exchange, error: unknown): void;
+}
+
+export class Delivery {
+  /** The scopes whose policies saw the request, outermost first. */
+  readonly entered: CompiledScope[] = [];
+  /** The backend that is answering; undefined once it has ended or for an answer of our own. */
+  run: BackendRun | undefined = undefined;
+  readonly #env: DeliveryEnv;
+  readonly #exchange: Exchange;
+  readonly #sink: ClientSink;
+  readonly #onError: (error: unknown) => void;
+  /** Chunks that arrived while hooks were still running or the body is held for one. */
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  #state: "waiting" | "holding" | "hooks" | "streaming" | "done" = "waiting";
+  #bodyEnded = false;
+  #trailers: readonly string[] | undefined = undefined;
+  #replyBody: Buffer | undefined = undefined;
+  #confidential = false;
+  #paused = false;
+  #bytes = 0;
+  /** Body bytes still to come, where the head says how many. */
+  #remaining = -1;
+  #capture: BodyCapture | undefined = undefined;
+  #settled = false;
+
+  constructor(env: DeliveryEnv, exchange: Exchange, sink: ClientSink, onError: (error: unknown) => void) {
+    this.#env = env;
+    this.#exchange = exchange;
+    this.#sink = sink;
+    this.#onError = onError;
+  }
+
+  /** Nothing was sent to the client yet: an error can still become an answer. */
+  get canReplace(): boolean {
+    return this.#state !== "streaming" && this.#state !== "done";
+  }
+
+  get isDone(): boolean {
+    return this.#state === "done";
+  }
+
+  /** An answer of the gateway itself; without response hooks where one of them failed. */
+  reply(reply: Reply, withHooks = true): void {
+    this.#held = [];
+    this.#heldBytes = 0;
+    this.#bodyEnded = true;
+    this.#replyBody = reply.body;
+    this.#confidential = reply.confidential === true;
+    // RFC 9110 section 8.6: a 204 has no length, a 304 that of what is not sent.
+    const hasLength = reply.status !== 204 && reply.status !== 304;
+    if (hasLength) reply.headers.set("content-length", String(reply.body?.length ?? 0));
+    const response: GatewayResponse = { status: reply.status, headers: reply.headers, source: "gateway" };
+    if (withHooks) {
+      this.#respond(response, reply.body);
+      return;
+    }
+    this.#state = "hooks";
+    this.#exchange.response = response;
+    this.#sendHead(response);
+  }
+
+  /** The head of a backend's answer; `data` and `end` follow. */
+  head(status: number, headers: HeaderList): void {
+    headers.removeHopByHop();
+    // Only we say that we answered.
+    headers.delete("x-gateway-error");
+    const response: GatewayResponse = { status, headers, source: "upstream" };
+    this.#exchange.response = response;
+    this.#exchange.observeResponse?.(response);
+    this.#exchange.trace?.point({
+      type: "responseSnapshot",
+      stage: "raw response",
+      requestState: responseState(this.#exchange, this.#env.redaction, this.#env.clock),
+    });
+    if (this.#mustHold(headers)) this.#state = "holding";
+    else this.#respond(response, undefined);
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#state === "streaming") return this.#write(chunk);
+    if (this.#state === "done") return true;
+    this.#held.push(chunk);
+    this.#heldBytes += chunk.length;
+    if (this.#state === "hooks") {
+      this.#paused = true;
+      return false;
+    }
+    // Too large to hold: the expression that wanted it finds no body, and the bytes go on.
+    if (this.#heldBytes > MAX_HELD_BYTES && this.#exchange.response) this.#respond(this.#exchange.response, undefined);
+    return true;
+  }
+
+  end(trailers: readonly string[] | undefined): void {
+    this.run = undefined;
+    if (this.#state === "done") return;
+    this.#bodyEnded = true;
+    this.#trailers = trailers;
+    if (this.#state === "streaming") this.#finish();
+    else if (this.#state === "holding" && this.#exchange.response)
+      this.#respond(this.#exchange.response, Buffer.concat(this.#held));
+  }
+
+  /** The backend's answer broke off after its head went out. */
+  breakOff(): void {
+    this.run = undefined;
+    if (this.#state === "done") return;
+    this.#state = "done";
+    this.#sink.destroy();
+    this.settle("failed");
+  }
+
+  /** The client's connection ended; `complete` if everything had been handed over. */
+  clientClosed(complete: boolean): void {
+    const run = this.run;
+    this.run = undefined;
+    this.#state = "done";
+    run?.abort();
+    this.settle(complete ? "complete" : "aborted");
+  }
+
+  settle(end: Outcome["end"]): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    const outcome: Outcome = { status: this.#exchange.response?.status, end, responseBytes: this.#bytes };
+    const observers = this.#exchange.response?.observers;
+    if (observers) for (const observer of observers) this.#guard(() => observer.end(end === "complete"));
+    for (let i = this.entered.length - 1; i >= 0; i--) {
+      for (const policy of (this.entered[i] as CompiledScope).settle) {
+        this.#guard(() => policy.hooks.settle?.(this.#exchange, outcome));
+      }
+    }
+    this.#capture?.emit(this.#exchange, "response");
+    this.#guard(() => this.#env.settled(this.#exchange, outcome));
+  }
+
+  #mustHold(headers: HeaderList): boolean {
+    if (!this.entered.some((scope) => scope.readsResponseBody)) return false;
+    // Bytes of a coding are no text to an expression: it finds no body rather than nonsense.
+    const isEncoded = headers.has("content-encoding") && headers.get("content-encoding") !== "identity";
+    return !isEncoded && headers.get("content-type")?.startsWith("text/event-stream") !== true;
+  }
+
+  #respond(response: GatewayResponse, body: Buffer | undefined): void {
+    this.#state = "hooks";
+    if (body) response.body = body;
+    this.#exchange.response = response;
+    if (this.#exchange.trace === undefined && this.entered.every(hasNoResponseHooks)) {
+      this.#sendHead(response);
+      return;
+    }
+    const run = {
+      exchange: this.#exchange,
+      clock: this.#env.clock,
+      redaction: this.#env.redaction,
+      fail: this.#onError,
+    };
+    const [gateway, route, backend] = this.entered;
+    runResponseHooks(run, "backend", backend?.response ?? NONE, () => {
+      if (response.source === "upstream") this.#snapshot("backend response ready");
+      runResponseHooks(run, "route", route?.response ?? NONE, () => {
+        runResponseHooks(run, "gateway", gateway?.response ?? NONE, () => this.#sendHead(response));
+      });
+    });
+  }
+
+  #sendHead(response: GatewayResponse): void {
+    // Hooks that waited may come back after the response was replaced.
+    if (this.#state !== "hooks" || response !== this.#exchange.response) return;
+    const { headers } = response;
+    if (response.replacement !== undefined) {
+      headers.set("content-length", String(response.replacement.length));
+      headers.delete("content-encoding");
+      headers.delete("etag");
+    }
+    headers.set("x-request-id", this.#exchange.id);
+    this.#snapshot("final response");
+    if (this.#exchange.trace !== undefined && !this.#confidential) this.#capture = new BodyCapture();
+    this.#remaining = lengthOf(headers);
+    this.#sink.head(response.status, headers);
+    this.#state = "streaming";
+    if (response.replacement !== undefined) this.#sendReplacement(response.replacement);
+    else if (this.#replyBody !== undefined) this.#end(this.#replyBody);
+    else this.#flushHeld();
+  }
+
+  /** A policy wrote its own body: what the backend still sends is read and thrown away. */
+  #sendReplacement(body: Buffer): void {
+    this.#held = [];
+    const { run } = this;
+    this.run = undefined;
+    run?.abort();
+    this.#end(body);
+  }
+
+  #flushHeld(): void {
+    const held = this.#held;
+    this.#held = [];
+    for (const chunk of held) this.#write(chunk);
+    if (this.#state !== "streaming") return;
+    if (this.#bodyEnded) this.#finish();
+    else if (this.#paused) {
+      this.#paused = false;
+      this.run?.resume();
+    }
+  }
+
+  #write(chunk: Buffer): boolean {
+    this.#bytes += chunk.length;
+    this.#capture?.add(chunk);
+    const observers = this.#exchange.response?.observers;
+    if (observers) for (const observer of observers) this.#guard(() => observer.data(chunk));
+    if (this.#remaining === chunk.length) {
+      // The last of a known length goes out in one write with the end, and usually with the head.
+      this.#state = "done";
+      this.#endSink(chunk, undefined);
+      return true;
+    }
+    this.#remaining -= chunk.length;
+    if (this.#sink.write(chunk)) return true;
+    this.#sink.onDrain ??= () => {
+      this.#sink.onDrain = undefined;
+      this.run?.resume();
+    };
+    return false;
+  }
+
+  #finish(): void {
+    this.#end(undefined);
+  }
+
+  #end(lastChunk: Buffer | undefined): void {
+    this.#state = "done";
+    if (lastChunk) {
+      this.#bytes += lastChunk.length;
+      this.#capture?.add(lastChunk);
+    }
+    this.#endSink(lastChunk, this.#trailers);
+  }
+
+  /** What counts as handed over and was not must not be waited for. */
+  #endSink(lastChunk: Buffer | undefined, trailers: readonly string[] | undefined): void {
+    try {
+      this.#sink.end(lastChunk, trailers);
+    } catch (error) {
+      this.#sink.destroy();
+      throw error;
+    }
+  }
+
+  #snapshot(stage: "backend response ready" | "final response"): void {
+    if (this.#exchange.trace === undefined) return;
+    this.#exchange.trace.point({
+      type: "responseSnapshot",
+      stage,
+      requestState: responseState(this.#exchange, this.#env.redaction, this.#env.clock),
+    });
+  }
+
+  #guard(action: () => void): void {
+    try {
+      action();
+    } catch (error) {
+      this.#env.defect(this.#exchange, error);
+    }
+  }
+}
+
+function hasNoResponseHooks(scope: CompiledScope): boolean {
+  return scope.response.length === 0;
+}
+
+/** -1 if the head does not say, or says it of a body that is not sent. */
+function lengthOf(headers: HeaderList): number {
+  const length = headers.get("content-length");
+  return length === undefined ? -1 : Number(length);
+}
+
+const NONE: readonly CompiledPolicy[] = [];

@@ -1,0 +1,233 @@
+/**
+ * Runs hooks one after another: synchronously as long as they answer at once, because most do and a promise per
+ * hook would be paid by every request. Each hook's verdict and time go into the exchange's step list.
+ */
+import type { Exchange, Step } from "../../core/exchange.ts";
+import type { Charge } from "../../core/policy.ts";
+import type { Reply } from "../../core/reply.ts";
+import type { CompiledPolicy } from "../../core/topology.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { Phase, PolicyMoment } from "../../trace/events.ts";
+import type { Redaction } from "../../trace/redact.ts";
+
+export interface HookRun {
+  readonly exchange: Exchange;
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+  /** Anything thrown, by a hook or by what follows it. */
+  fail(error: unknown): void;
+}
+
+export interface RequestRun extends HookRun {
+  /** Reads the request's body whole, so that `next` finds it in memory; throws a 413 when it is larger. */
+  holdBody(maxBytes: number, next: () => void): void;
+}
+
+/** A body that an expression reads is held up to this. */
+const MAX_HELD_BODY_BYTES = 2 * 1024 * 1024;
+
+/** `done` gets the first Reply that a hook returned, or undefined when all let the request pass. */
+export function runRequestHooks(
+  run: RequestRun,
+  phase: Phase,
+  policies: readonly CompiledPolicy[],
+  done: (reply: Reply | undefined) => void,
+  from = 0,
+): void {
+  for (let i = from; i < policies.length; i++) {
+    const policy = policies[i] as CompiledPolicy;
+    // Only now, when the policies before it let the request pass: nobody uploads for a refusal.
+    if (run.exchange.request.body.kind === "stream") {
+      const maxBytes = wantedBytes(policy, run.exchange);
+      if (maxBytes !== undefined) {
+        run.holdBody(maxBytes, () => runRequestHooks(run, phase, policies, done, i));
+        return;
+      }
+    }
+    const startedMs = run.clock.monotonicMs();
+    let result: ReturnType<NonNullable<CompiledPolicy["hooks"]["request"]>>;
+    try {
+      result = policy.hooks.request?.(run.exchange);
+    } catch (error) {
+      refuse(run, phase, policy.kind, "request", startedMs, error);
+      return;
+    }
+    if (result instanceof Promise) {
+      result
+        .then(
+          (reply) => {
+            note(run, phase, policy.kind, "request", startedMs, reply ? "answered" : "passed");
+            if (reply) done(reply);
+            else runRequestHooks(run, phase, policies, done, i + 1);
+          },
+          (error) => refuse(run, phase, policy.kind, "request", startedMs, error),
+        )
+        .catch(run.fail);
+      return;
+    }
+    note(run, phase, policy.kind, "request", startedMs, result ? "answered" : "passed");
+    if (result) {
+      done(result);
+      return;
+    }
+  }
+  done(undefined);
+}
+
+function wantedBytes({ hooks }: CompiledPolicy, exchange: Exchange): number | undefined {
+  return hooks.reads?.requestBody ? MAX_HELD_BODY_BYTES : hooks.bodyBytes?.(exchange);
+}
+
+export interface ScopedPolicy {
+  readonly phase: Phase;
+  readonly policy: CompiledPolicy;
+}
+
+interface Admitted extends ScopedPolicy {
+  readonly charge: Charge;
+}
+
+/**
+ * Admission in three steps, so that a refusal costs nothing anywhere: every hook is asked, then everything that is
+ * counted here is taken (without a pause, so that concurrent requests never get more than there is), then outside
+ * services are asked, which count with their answer. What a refusal comes after is given back.
+ */
+export function runAdmission(
+  run: HookRun,
+  hook: "admit" | "llmRequest",
+  policies: readonly ScopedPolicy[],
+  done: () => void,
+): void {
+  const admitted: Admitted[] = [];
+  for (const { phase, policy } of policies) {
+    const startedMs = run.clock.monotonicMs();
+    try {
+      const charge = policy.hooks[hook]?.(run.exchange);
+      if (charge) admitted.push({ phase, policy, charge });
+    } catch (error) {
+      refuse(run, phase, policy.kind, hook, startedMs, error);
+      return;
+    }
+    note(run, phase, policy.kind, hook, startedMs, "passed");
+  }
+  const { exchange } = run;
+  for (const { charge } of admitted) {
+    charge.take();
+    if (exchange.charges === undefined) exchange.charges = [charge];
+    else exchange.charges.push(charge);
+  }
+  confirm(run, hook, admitted, 0, done);
+}
+
+function confirm(
+  run: HookRun,
+  hook: "admit" | "llmRequest",
+  admitted: readonly Admitted[],
+  from: number,
+  done: () => void,
+): void {
+  const next = admitted.findIndex(({ charge }, i) => i >= from && charge.confirm !== undefined);
+  const { phase, policy, charge } = admitted[next] ?? {};
+  const asked = charge?.confirm?.();
+  if (phase === undefined || policy === undefined || asked === undefined) {
+    done();
+    return;
+  }
+  const startedMs = run.clock.monotonicMs();
+  asked
+    .then(
+      () => confirm(run, hook, admitted, next + 1, done),
+      (error) => refuse(run, phase, policy.kind, hook, startedMs, error),
+    )
+    .catch(run.fail);
+}
+
+/** Response hooks change headers in place; `done` runs after the last. */
+export function runResponseHooks(
+  run: HookRun,
+  phase: Phase,
+  policies: readonly CompiledPolicy[],
+  done: () => void,
+  from = 0,
+): void {
+  for (let i = from; i < policies.length; i++) {
+    const { kind, hooks } = policies[i] as CompiledPolicy;
+    const startedMs = run.exchange.trace === undefined ? 0 : run.clock.monotonicMs();
+    let result: void | Promise<void>;
+    try {
+      result = hooks.response?.(run.exchange);
+    } catch (error) {
+      show(run, phase, kind, "response", startedMs, "refused", error);
+      run.fail(error);
+      return;
+    }
+    if (result instanceof Promise) {
+      result
+        .then(() => {
+          show(run, phase, kind, "response", startedMs, "passed");
+          runResponseHooks(run, phase, policies, done, i + 1);
+        })
+        .catch(run.fail);
+      return;
+    }
+    show(run, phase, kind, "response", startedMs, "passed");
+  }
+  done();
+}
+
+/** A policy does not let the request pass: what limits took for it goes back. */
+function refuse(
+  run: HookRun,
+  phase: Phase,
+  kind: string,
+  moment: PolicyMoment,
+  startedMs: number,
+  error: unknown,
+): void {
+  const { charges } = run.exchange;
+  run.exchange.charges = undefined;
+  if (charges) for (const charge of charges) charge.giveBack();
+  note(run, phase, kind, moment, startedMs, "refused", error);
+  run.fail(error);
+}
+
+function note(
+  run: HookRun,
+  phase: Phase,
+  kind: string,
+  moment: PolicyMoment,
+  startedMs: number,
+  verdict: Step["verdict"],
+  error?: unknown,
+): void {
+  const micros = Math.round((run.clock.monotonicMs() - startedMs) * 1000);
+  run.exchange.steps.push({ phase, policy: kind, verdict, micros });
+  show(run, phase, kind, moment, startedMs, verdict, error);
+}
+
+function show(
+  run: HookRun,
+  phase: Phase,
+  kind: string,
+  moment: PolicyMoment,
+  startedMs: number,
+  verdict: Step["verdict"],
+  error?: unknown,
+): void {
+  if (run.exchange.trace === undefined) return;
+  const { skipped } = run.exchange;
+  run.exchange.skipped = undefined;
+  const result = verdict !== "passed" ? verdict : skipped === undefined ? "applied" : "skipped";
+  const why = error instanceof Error ? detailOf(error) : skipped;
+  const { pairs } = run.exchange.request.headers;
+  const details = why === undefined ? {} : { details: run.redaction.scrub(why, pairs) };
+  run.exchange.trace.span(
+    startedMs,
+    { type: "policy", phase, kind, moment, result, ...details },
+    verdict === "refused" ? "warn" : "info",
+  );
+}
+
+function detailOf(error: Error & { detail?: string }): string {
+  return error.detail ?? error.message;
+}

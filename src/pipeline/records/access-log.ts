@@ -1,0 +1,60 @@
+/**
+ * One line per request: who asked for what, who answered, how long it took, and why not. The query string is left
+ * out, because keys and codes travel there. Turned off with the log filter `access=off`.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import type { LogFields, Logger, LogValue } from "../../lib/log/logger.ts";
+
+export type AccessLog = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
+
+export function createAccessLog(logger: Logger): AccessLog {
+  return (exchange, outcome, durationMs) => {
+    if (!logger.enabled("info")) return;
+    logger.info("request", accessFields(exchange, outcome, durationMs));
+  };
+}
+
+export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: number): LogFields {
+  const { request, facts, failure } = exchange;
+  const fields: Record<string, LogValue> = {
+    id: exchange.id,
+    gateway: exchange.listener,
+    route: exchange.route,
+    backend: facts.backend?.name,
+    src: `${exchange.source.address}:${exchange.source.port}`,
+    method: request.method,
+    host: exchange.originalHost,
+    path: exchange.originalPath,
+    status: outcome.status,
+    durationMs: Math.round(durationMs * 1000) / 1000,
+    bytes: outcome.responseBytes,
+  };
+  if (outcome.end !== "complete") fields.end = outcome.end;
+  if (facts.jwt !== undefined) fields["jwt.sub"] = textOf(facts.jwt.sub);
+  if (facts.apiKey !== undefined) fields["apiKey.user_id"] = textOf(facts.apiKey.user_id);
+  if (facts.mcp !== undefined) {
+    fields["mcp.method"] = facts.mcp.methodName;
+    fields["mcp.target"] = facts.mcp.tool?.target ?? facts.mcp.target;
+    fields["mcp.tool"] = facts.mcp.tool?.name;
+  }
+  if (facts.llm !== undefined) {
+    fields["gen_ai.provider.name"] = facts.llm.provider;
+    fields["gen_ai.request.model"] = facts.llm.requestModel;
+    fields["gen_ai.response.model"] = facts.llm.responseModel;
+    fields["gen_ai.usage.input_tokens"] = facts.llm.inputTokens;
+    fields["gen_ai.usage.output_tokens"] = facts.llm.outputTokens;
+    fields["gen_ai.usage.cache_read.input_tokens"] = facts.llm.cachedInputTokens;
+    fields["llm.cost"] = facts.llm.cost;
+  }
+  if (failure !== undefined) {
+    fields.error = failure.code;
+    fields.source = failure.source;
+    fields.reason = failure.detail ?? failure.message;
+  }
+  return fields;
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}

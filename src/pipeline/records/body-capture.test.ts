@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import { anExchange } from "../../../test/support/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { TraceMessage } from "../../trace/events.ts";
+import { BodyCapture, captureRequestBody } from "./body-capture.ts";
+
+function traced(exchange: Exchange): TraceMessage[] {
+  const messages: TraceMessage[] = [];
+  exchange.trace = { point: (message) => messages.push(message), span: () => undefined, finish: () => undefined };
+  return messages;
+}
+
+const textOf = (message: TraceMessage | undefined): string =>
+  message?.type === "bodySnapshot" ? Buffer.from(message.body, "base64").toString() : "no snapshot";
+
+test("a whole body is shown at once, and an empty one not at all", () => {
+  const exchange = anExchange({ body: "hello" });
+  const messages = traced(exchange);
+  captureRequestBody(exchange);
+  assert.equal(textOf(messages[0]), "hello");
+  const empty = anExchange({ body: "" });
+  const none = traced(empty);
+  captureRequestBody(empty);
+  assert.deepEqual(none, []);
+});
+
+test("more than 64 KiB is cut, and says so", () => {
+  const exchange = anExchange({ body: "x".repeat(64 * 1024 + 1) });
+  const messages = traced(exchange);
+  captureRequestBody(exchange);
+  const [message] = messages;
+  assert.equal(message?.type === "bodySnapshot" && message.truncated, true);
+  assert.equal(textOf(message).length, 64 * 1024);
+});
+
+test("a streamed body is seen while its reader reads, without being started or changed", async () => {
+  const exchange = anExchange();
+  const stream = new PassThrough();
+  exchange.request.body = { kind: "stream", stream, length: undefined, taken: true };
+  const messages = traced(exchange);
+  captureRequestBody(exchange);
+  stream.write("one ");
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(stream.readableFlowing, null, "nothing flows before the reader wants it");
+  const got: string[] = [];
+  stream.on("data", (chunk: Buffer) => got.push(chunk.toString()));
+  stream.end("two");
+  await once(stream, "end");
+  assert.equal(got.join(""), "one two");
+  assert.equal(textOf(messages[0]), "one two");
+  assert.equal(messages.length, 1);
+});
+
+test("a body that breaks off shows what had come", async () => {
+  const exchange = anExchange();
+  const stream = new PassThrough();
+  exchange.request.body = { kind: "stream", stream, length: undefined, taken: true };
+  const messages = traced(exchange);
+  captureRequestBody(exchange);
+  stream.on("data", () => undefined);
+  stream.write("half");
+  await new Promise((resolve) => setImmediate(resolve));
+  stream.destroy();
+  await once(stream, "close");
+  assert.equal(textOf(messages[0]), "half");
+});
+
+test("a capture is shown once", () => {
+  const exchange = anExchange();
+  const messages = traced(exchange);
+  const capture = new BodyCapture();
+  capture.add(Buffer.from("a"));
+  capture.emit(exchange, "response");
+  capture.emit(exchange, "response");
+  assert.equal(messages.length, 1);
+});

@@ -1,0 +1,163 @@
+/**
+ * A request that has ended, as it is remembered: references to what the exchange already had, without its bodies. What
+ * is shown of it is built when somebody asks.
+ */
+import type { Exchange, Facts } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import type { SnapshotSource } from "../../core/snapshot.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { RequestRecord } from "../../trace/request-record.ts";
+
+export interface FinishedRequest {
+  readonly seq: number;
+  readonly exchange: Pick<
+    Exchange,
+    "id" | "listener" | "source" | "route" | "facts" | "steps" | "failure" | "startedAt" | "originalHost"
+  >;
+  /** Its headers are dropped after a while, where nothing went wrong. */
+  readonly request: SnapshotSource["request"] & { headers: HeaderList };
+  readonly credentialQuery: readonly string[] | undefined;
+  readonly outcome: Outcome;
+  readonly answeredBy: "upstream" | "gateway" | null;
+  readonly upstreamMs: number | null;
+  readonly durationMs: number;
+}
+
+export function finishedRequest(
+  seq: number,
+  exchange: Exchange,
+  outcome: Outcome,
+  durationMs: number,
+): FinishedRequest {
+  const { arrived, originalPath, originalQuery } = exchange;
+  const { id, listener, source, route, facts, steps, failure, startedAt, originalHost } = exchange;
+  const { upstreamStartedMs, upstreamHeadMs } = exchange;
+  return {
+    seq,
+    exchange: { id, listener, source, route, facts: withoutBody(facts), steps, failure, startedAt, originalHost },
+    // Not the request itself: it may hold a whole body.
+    request: {
+      method: arrived.method,
+      scheme: arrived.scheme,
+      host: originalHost,
+      path: originalPath,
+      query: originalQuery,
+      version: arrived.version,
+      headers: arrived.headers,
+    },
+    credentialQuery: exchange.credentialQuery,
+    outcome,
+    answeredBy: outcome.status === undefined ? null : (exchange.response?.source ?? null),
+    upstreamMs:
+      upstreamStartedMs === undefined || upstreamHeadMs === undefined ? null : upstreamHeadMs - upstreamStartedMs,
+    durationMs,
+  };
+}
+
+/** The facts of an LLM call may hold on to its whole body; what can be shown of them is a copy. */
+function withoutBody(facts: Facts): Facts {
+  return facts.llm === undefined ? facts : { ...facts, llm: { ...facts.llm } };
+}
+
+export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome): boolean {
+  return exchange.failure !== undefined || outcome.end !== "complete" || (outcome.status ?? 0) >= 400;
+}
+
+/** What a snapshot of the request is made of. */
+export function snapshotSource({ exchange, request, credentialQuery }: FinishedRequest): SnapshotSource {
+  return {
+    request,
+    source: exchange.source,
+    facts: exchange.facts,
+    startedAt: exchange.startedAt,
+    credentialQuery,
+  };
+}
+
+export function recordOf(one: FinishedRequest): RequestRecord {
+  const { exchange, request, outcome } = one;
+  const { facts, failure } = exchange;
+  return {
+    seq: one.seq,
+    id: exchange.id,
+    time: new Date(exchange.startedAt).toISOString(),
+    durationMs: round(one.durationMs),
+    listener: exchange.listener,
+    route: exchange.route ?? null,
+    backend: facts.backend?.name ?? null,
+    method: request.method,
+    host: request.host,
+    path: request.path,
+    source: exchange.source,
+    status: outcome.status ?? null,
+    answeredBy: one.answeredBy,
+    end: outcome.end,
+    responseBytes: outcome.responseBytes,
+    upstreamMs: one.upstreamMs === null ? null : round(one.upstreamMs),
+    subject: subjectOf(facts),
+    ...(facts.mcp ? { mcp: mcpOf(facts.mcp) } : {}),
+    ...(facts.llm ? { llm: llmOf(facts.llm) } : {}),
+    steps: exchange.steps,
+    ...(failure
+      ? {
+          failure: {
+            code: failure.code,
+            source: failure.source,
+            message: failure.message,
+            ...(failure.detail === undefined ? {} : { detail: failure.detail }),
+          },
+        }
+      : {}),
+  };
+}
+
+/** The same order as MCP sessions use to bind to somebody (decisions). */
+function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
+  const names = [
+    jwt?.sub,
+    jwt?.azp,
+    jwt?.client_id,
+    jwt?.appid,
+    apiKey?.user_id,
+    apiKey?.name,
+    basicAuth?.username,
+  ].filter((name) => typeof name === "string");
+  return names[0] ?? null;
+}
+
+function mcpOf(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestRecord["mcp"]> {
+  const named = mcp.tool ?? mcp.prompt;
+  return defined({
+    method: mcp.methodName,
+    target: named?.target ?? mcp.resource?.target ?? mcp.target,
+    name: named?.name ?? mcp.resource?.uri,
+  });
+}
+
+function llmOf(llm: NonNullable<Exchange["facts"]["llm"]>): NonNullable<RequestRecord["llm"]> {
+  return defined({
+    provider: llm.provider,
+    model: llm.responseModel ?? llm.requestModel,
+    inputTokens: llm.inputTokens,
+    outputTokens: llm.outputTokens,
+    cachedTokens: llm.cachedInputTokens,
+    cost: llm.cost,
+  });
+}
+
+type Defined<T> = { [K in keyof T]?: Exclude<T[K], undefined> };
+
+function defined<T extends Record<string, unknown>>(fields: T): Defined<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Defined<T>;
+}
+
+function round(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}
+
+const NO_HEADERS = new HeaderList();
+
+/** Most of a record is its headers: without them it is small enough to keep hundreds at no cost to the collector. */
+export function dropHeaders(one: FinishedRequest): void {
+  if (!hasFailed(one.exchange, one.outcome)) one.request.headers = NO_HEADERS;
+}

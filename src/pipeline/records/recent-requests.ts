@@ -1,0 +1,171 @@
+/**
+ * The last requests and those in flight, so that one can look after something happened. A finished request costs
+ * one object with references to what the exchange already had; what is shown is built when somebody asks.
+ * Bodies are never kept.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import { requestState } from "../../core/snapshot.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { LinkedList } from "../../lib/text/linked-list.ts";
+import { explainRequest } from "../../trace/explain.ts";
+import type { KeptTraces, TraceRecording } from "../../trace/kept-traces.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
+import { bothWatchers, createTrace, type Trace, type TraceWatcher } from "../../trace/trace.ts";
+import {
+  dropHeaders,
+  type FinishedRequest,
+  finishedRequest,
+  hasFailed,
+  recordOf,
+  snapshotSource,
+} from "./finished-request.ts";
+
+/** With request heads of 16 KiB at most this is bounded by about 10 MB, and in practice far below one. */
+export const RECENT_REQUESTS = 500;
+/** Of these, the newest keep their headers, and all that failed; the rest die young, before they burden the collector. */
+const WITH_HEADERS = 64;
+
+export interface RecentRequestsOptions {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+  /** Who waits for a request like this one. */
+  watcher(exchange: Exchange): TraceWatcher | undefined;
+  /** Where the operator wants full traces of failed requests. */
+  readonly kept: KeptTraces | undefined;
+}
+
+export interface RecentRequests {
+  /** Every request begins here; the trace if somebody watches it. */
+  begin(exchange: Exchange): Trace | undefined;
+  settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
+  /** Newest first. */
+  list(options: { readonly limit: number; readonly since?: number }): RequestRecord[];
+  /** All of that id, newest first. */
+  find(id: string): RequestDetail[];
+  /** Called for each request that ends; the returned function withdraws. */
+  follow(listener: (record: RequestRecord) => void): () => void;
+  inFlight(limit: number): InFlightReport[];
+  readonly counts: { readonly inFlight: number; readonly kept: number };
+}
+
+export interface InFlightReport {
+  readonly id: string;
+  readonly listener: string;
+  readonly route: string | null;
+  readonly backend: string | null;
+  readonly method: string;
+  readonly path: string;
+  readonly ageMs: number;
+  readonly status: number | null;
+}
+
+export function createRecentRequests(options: RecentRequestsOptions): RecentRequests {
+  const { clock, redaction, kept } = options;
+  const ring: FinishedRequest[] = [];
+  const inFlight = new LinkedList<Exchange>();
+  const recordings = new Map<Exchange, TraceRecording>();
+  const followers = new Set<(record: RequestRecord) => void>();
+  let seq = 0;
+
+  /** Newest first. */
+  function* finished(): Generator<FinishedRequest> {
+    for (let i = 0; i < ring.length; i++) yield ring[(seq - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
+  }
+
+  function keepIfFailed(exchange: Exchange, outcome: Outcome): void {
+    const recording = recordings.get(exchange);
+    recordings.delete(exchange);
+    if (hasFailed(exchange, outcome)) recording?.keep(exchange.id);
+  }
+
+  return {
+    begin(exchange) {
+      inFlight.add(exchange);
+      const recording = kept?.record();
+      if (recording) recordings.set(exchange, recording);
+      const watcher = options.watcher(exchange);
+      if (watcher === undefined) return recording && createTrace(clock, recording);
+      return createTrace(clock, recording ? bothWatchers(watcher, recording) : watcher);
+    },
+
+    settled(exchange, outcome, durationMs) {
+      inFlight.remove(exchange);
+      const one = finishedRequest(seq, exchange, outcome, durationMs);
+      ring[seq % RECENT_REQUESTS] = one;
+      const old = ring[(seq - WITH_HEADERS) % RECENT_REQUESTS];
+      if (seq >= WITH_HEADERS && old !== undefined) dropHeaders(old);
+      seq += 1;
+      if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
+      if (kept) keepIfFailed(exchange, outcome);
+      if (followers.size > 0) {
+        const record = recordOf(one);
+        for (const follower of followers) follower(record);
+      }
+    },
+
+    list({ limit, since }) {
+      const records: RequestRecord[] = [];
+      for (const one of finished()) {
+        if (records.length >= limit || (since !== undefined && one.seq <= since)) break;
+        records.push(recordOf(one));
+      }
+      return records;
+    },
+
+    find(id) {
+      const details: RequestDetail[] = [];
+      for (const one of finished()) {
+        if (one.exchange.id !== id) continue;
+        const record = recordOf(one);
+        // The kept trace is the newest of that id.
+        const trace = details.length === 0 && hasFailed(one.exchange, one.outcome) ? kept?.find(id) : undefined;
+        details.push({
+          ...record,
+          story: explainRequest(record),
+          requestState: requestState(snapshotSource(one), redaction),
+          ...(trace ? { trace } : {}),
+        });
+      }
+      return details;
+    },
+
+    follow(listener) {
+      followers.add(listener);
+      return () => void followers.delete(listener);
+    },
+
+    inFlight(limit) {
+      const reports: InFlightReport[] = [];
+      for (let exchange = inFlight.first; exchange && reports.length < limit; exchange = exchange.next) {
+        reports.push({
+          id: exchange.id,
+          listener: exchange.listener,
+          route: exchange.route ?? null,
+          backend: exchange.facts.backend?.name ?? null,
+          method: exchange.request.method,
+          path: exchange.originalPath,
+          ageMs: Math.round(clock.monotonicMs() - exchange.startedMs),
+          status: exchange.response?.status ?? null,
+        });
+      }
+      return reports;
+    },
+
+    get counts() {
+      return { inFlight: inFlight.size, kept: ring.length };
+    },
+  };
+}
+
+function endTrace(exchange: Exchange, trace: Trace, outcome: Outcome): void {
+  const { failure, facts } = exchange;
+  if (facts.llm !== undefined) trace.point({ type: "policyEvent", kind: "llmUsage", details: { ...facts.llm } });
+  const error = failure?.message ?? (outcome.end === "complete" ? null : outcome.end);
+  const status = outcome.status ?? null;
+  const failed = outcome.end !== "complete" || (status ?? 0) >= 500;
+  const severity = failed ? "error" : error !== null || (status ?? 0) >= 400 ? "warn" : "info";
+  trace.point({ type: "requestFinished", status, error }, severity);
+  trace.finish();
+}

@@ -1,0 +1,48 @@
+/**
+ * Counts requests and their durations per gateway, route, backend, method and status. A series is looked up by one
+ * key that is built from strings the request already has.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import { type Counter, DURATION_BUCKETS_SECONDS, type Histogram, type Metrics } from "../../lib/log/metrics.ts";
+
+const LABELS = ["gateway", "route", "backend", "method", "status", "error"] as const;
+/** Statuses and methods come from outside: a flood of odd ones must not grow this without end. */
+const MAX_KNOWN = 10_000;
+
+export type RequestMetrics = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
+
+export function createRequestMetrics(metrics: Metrics): RequestMetrics {
+  const requests = metrics.counter("gateway_requests_total", "Requests that ended, by who answered and how.", LABELS);
+  const durations = metrics.histogram(
+    "gateway_request_duration_seconds",
+    "From the request's arrival to the end of its response.",
+    DURATION_BUCKETS_SECONDS,
+    ["gateway", "route"],
+  );
+  const bytes = metrics.counter("gateway_response_bytes_total", "Body bytes that were sent to clients.", [
+    "gateway",
+    "route",
+  ]);
+  const known = new Map<string, { count: Counter; duration: Histogram; bytes: Counter }>();
+
+  return (exchange, outcome, durationMs) => {
+    const { listener, route = "", facts, request, failure } = exchange;
+    const backend = facts.backend?.name ?? "";
+    const status = outcome.status === undefined ? "" : String(outcome.status);
+    const error = failure?.code ?? "";
+    const key = `${listener}|${route}|${backend}|${request.method}|${status}|${error}`;
+    let series = known.get(key);
+    if (!series) {
+      series = {
+        count: requests.labels(listener, route, backend, request.method, status, error),
+        duration: durations.labels(listener, route),
+        bytes: bytes.labels(listener, route),
+      };
+      if (known.size < MAX_KNOWN) known.set(key, series);
+    }
+    series.count.add();
+    series.duration.observe(durationMs / 1000);
+    series.bytes.add(outcome.responseBytes);
+  };
+}

@@ -1,0 +1,30 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Route, WeightedBackend } from "../../core/topology.ts";
+import { chooseBackend } from "./choose-backend.ts";
+
+function weighted(...weights: number[]): Route {
+  const backends = weights.map(
+    (weight, i) => ({ weight, backend: { facts: { name: String(i) } } }) as unknown as WeightedBackend,
+  );
+  return { backends, totalWeight: weights.reduce((sum, weight) => sum + weight, 0) } as unknown as Route;
+}
+
+const cases: [weights: number[], random: number, chosen: string | undefined][] = [
+  [[1], 0.5, "0"],
+  [[1, 1], 0, "0"],
+  [[1, 1], 0.4999, "0"],
+  [[1, 1], 0.5, "1"],
+  [[9, 1], 0.89, "0"],
+  [[9, 1], 0.9, "1"],
+  [[0, 1], 0, "1"],
+  [[1, 0], 0.9999999, "0"],
+  [[0, 0], 0.5, undefined],
+  [[0], 0.5, undefined],
+  [[], 0.5, undefined],
+];
+for (const [weights, random, chosen] of cases) {
+  test(`of the weights [${weights}], ${random} chooses ${chosen ?? "none"}`, () => {
+    assert.equal(chooseBackend(weighted(...weights), () => random)?.backend.facts.name, chosen);
+  });
+}

@@ -1,0 +1,165 @@
+/**
+ * Chooses the route of a request. Pure: the routes of a listener are sorted once, at configuration load, by the
+ * precedence of decisions.md (hostname, exact path, longest prefix, regex, method, headers, query, order), and a
+ * request takes the first that matches. Exact paths are looked up, not scanned.
+ */
+import type { GatewayRequest } from "../../core/exchange.ts";
+import type { Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
+import { linearRegex } from "../../lib/text/regex.ts";
+
+export interface RouteTable {
+  /** The route, and the names of those whose host and path fitted (for the trace). */
+  match(request: GatewayRequest, path: string): Route | undefined;
+  /** The same with the names of all routes that were looked at; only for a traced request. */
+  evaluated(request: GatewayRequest): string[];
+}
+
+interface Candidate {
+  readonly route: Route;
+  readonly host: string;
+  readonly path: PathTest;
+  readonly method: string | undefined;
+  readonly headers: readonly ValueTest[];
+  readonly query: readonly ValueTest[];
+  readonly order: number;
+}
+
+interface PathTest {
+  readonly rank: 0 | 1 | 2;
+  readonly length: number;
+  test(path: string): boolean;
+}
+
+interface ValueTest {
+  readonly name: string;
+  test(value: string): boolean;
+}
+
+export function createRouteTable(routes: readonly Route[]): RouteTable {
+  const candidates: Candidate[] = [];
+  for (const route of routes) {
+    for (const host of route.hostnames.length === 0 ? ["*"] : route.hostnames) {
+      for (const match of route.matches)
+        candidates.push(candidate(route, host.toLowerCase(), match, candidates.length));
+    }
+  }
+  candidates.sort(byPrecedence);
+
+  // Most listeners have one route that takes everything: nothing to look at then.
+  const only =
+    candidates.length === 1 && isCatchAll(candidates[0] as Candidate) ? (candidates[0] as Candidate).route : undefined;
+
+  return {
+    match(request, path) {
+      if (only) return only;
+      const host = hostnameOf(request.host);
+      for (const one of candidates)
+        if (hostMatches(one.host, host) && one.path.test(path) && restMatches(one, request)) return one.route;
+      return undefined;
+    },
+    evaluated(request) {
+      const host = hostnameOf(request.host);
+      return [...new Set(candidates.filter((one) => hostMatches(one.host, host)).map((one) => one.route.name))];
+    },
+  };
+}
+
+function candidate(route: Route, host: string, match: RouteMatch, order: number): Candidate {
+  return {
+    route,
+    host,
+    path: pathTest(match),
+    method: match.method,
+    headers: (match.headers ?? []).map(valueTest),
+    query: (match.query ?? []).map(valueTest),
+    order,
+  };
+}
+
+function pathTest({ path }: RouteMatch): PathTest {
+  if ("exact" in path) return { rank: 0, length: path.exact.length, test: (value) => value === path.exact };
+  if ("regex" in path) {
+    const regex = linearRegex(`^(?:${path.regex})$`);
+    return { rank: 2, length: path.regex.length, test: (value) => regex.test(value) };
+  }
+  // A prefix ends at a segment: `/mcp` takes `/mcp` and `/mcp/x`, not `/mcpx`.
+  const prefix = path.pathPrefix.replace(/\/+$/, "");
+  const withSlash = `${prefix}/`;
+  return {
+    rank: 1,
+    length: prefix.length,
+    test: (value) => value === prefix || value.startsWith(withSlash) || (prefix === "" && value === "*"),
+  };
+}
+
+function valueTest(match: ValueMatch): ValueTest {
+  if (match.exact !== undefined) return { name: match.name, test: (value) => value === match.exact };
+  const regex = linearRegex(`^(?:${match.regex ?? ".*"})$`);
+  return { name: match.name, test: (value) => regex.test(value) };
+}
+
+function byPrecedence(a: Candidate, b: Candidate): number {
+  return (
+    hostRank(b.host) - hostRank(a.host) ||
+    a.path.rank - b.path.rank ||
+    b.path.length - a.path.length ||
+    Number(b.method !== undefined) - Number(a.method !== undefined) ||
+    b.headers.length - a.headers.length ||
+    b.query.length - a.query.length ||
+    a.order - b.order
+  );
+}
+
+/** Exact names first, then wildcards, the longer the more specific, then any host. */
+function hostRank(host: string): number {
+  if (host === "*") return 0;
+  return host.startsWith("*.") ? host.length : 10_000 + host.length;
+}
+
+function hostMatches(pattern: string, host: string): boolean {
+  if (pattern === "*") return true;
+  if (pattern.startsWith("*.")) return host.length > pattern.length - 1 && host.endsWith(pattern.slice(1));
+  return host === pattern;
+}
+
+/** Lower case, without port and without the dot that a fully qualified name may end in. */
+function hostnameOf(authority: string): string {
+  const port = authority.lastIndexOf(":");
+  const name = port > authority.lastIndexOf("]") ? authority.slice(0, port) : authority;
+  return (name.endsWith(".") ? name.slice(0, -1) : name).toLowerCase();
+}
+
+function restMatches(one: Candidate, request: GatewayRequest): boolean {
+  return (
+    (one.method === undefined || one.method === methodForMatching(request)) &&
+    (one.headers.length === 0 ||
+      one.headers.every((test) => valueMatches(test, request.headers.get(test.name.toLowerCase())))) &&
+    (one.query.length === 0 || queryMatches(one.query, request.query))
+  );
+}
+
+/** A preflight asks on behalf of another method: it belongs to the route of that one. */
+function methodForMatching(request: GatewayRequest): string {
+  if (request.method !== "OPTIONS") return request.method;
+  return request.headers.get("access-control-request-method") ?? request.method;
+}
+
+function valueMatches(test: ValueTest, value: string | undefined): boolean {
+  return value !== undefined && test.test(value);
+}
+
+function queryMatches(tests: readonly ValueTest[], query: string): boolean {
+  const parameters = new URLSearchParams(query);
+  return tests.every((test) => valueMatches(test, parameters.get(test.name) ?? undefined));
+}
+
+function isCatchAll(one: Candidate): boolean {
+  return (
+    one.host === "*" &&
+    one.path.rank === 1 &&
+    one.path.length === 0 &&
+    one.method === undefined &&
+    one.headers.length === 0 &&
+    one.query.length === 0
+  );
+}
