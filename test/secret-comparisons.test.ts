@@ -69,7 +69,7 @@ test("what looks like a comparison of secrets and is none still stands there", (
 });
 
 /** Who decides by a secret, and does so with `timingSafeEqual`. */
-const KEEPERS = ["src/identity/api-keys.ts", "src/identity/htpasswd.ts"];
+const KEEPERS = ["src/identity/passwords/api-keys.ts", "src/identity/passwords/htpasswd.ts"];
 for (const file of KEEPERS) {
   test(`${file} decides with timingSafeEqual [V26]`, () => {
     assert.match(readFileSync(join(root, file), "utf8"), /\btimingSafeEqual\(/);

@@ -14,9 +14,9 @@ const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const SCRIPT = `
 import { Exchange } from "./src/core/exchange.ts";
 import { compileExpression } from "./src/cel/expression.ts";
-import { HeaderList } from "./src/lib/headers.ts";
-import { systemClock } from "./src/lib/clock.ts";
-import { createRecentRequests } from "./src/pipeline/recent-requests.ts";
+import { HeaderList } from "./src/lib/http/headers.ts";
+import { systemClock } from "./src/lib/process/clock.ts";
+import { createRecentRequests } from "./src/pipeline/records/recent-requests.ts";
 import { createTraceHub } from "./src/trace/hub.ts";
 import { createRedaction } from "./src/trace/redact.ts";
 

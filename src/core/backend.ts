@@ -10,7 +10,7 @@ import type { BackendFacts, Exchange } from "./exchange.ts";
 import type { CompileEnv, HookResult, PathMatch } from "./policy.ts";
 
 /**
- * What a backend reports to while it answers one attempt. The pipeline's side (`pipeline/attempt.ts`) holds these rules
+ * What a backend reports to while it answers one attempt. The pipeline's side (`pipeline/phases/attempt.ts`) holds these rules
  * for every backend: what comes after `end`, `fail` or `BackendRun.abort` is dropped; all may be called before
  * `Backend.call` has returned; none throws.
  */

@@ -1,7 +1,7 @@
 /**
  * The calls in flight by their wire ids: a table that is used again and again. Ids rise by one, as servers expect
  * (some keep them in 32 bits); an id whose place is still taken by an old call is left out. (See
- * `lib/linked-list.ts` for why it is no Map.)
+ * `lib/text/linked-list.ts` for why it is no Map.)
  */
 import type { PendingCall } from "./pending-call.ts";
 
