@@ -2,10 +2,10 @@
  * The import rule, the doors and the form of files, held against the code; and the checker itself, against wrong code.
  */
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { test } from "node:test";
-import { brokenRules, type SourceFile } from "./support/architecture.ts";
+import { brokenRules, ROOMS, type SourceFile } from "./support/architecture.ts";
 
 const root = process.cwd();
 
@@ -20,6 +20,22 @@ test("the code keeps the rules", () => {
   const files = sourceFiles();
   assert.ok(files.length > 100, "the sources were found");
   assert.deepEqual(brokenRules(files), []);
+});
+
+test("the rooms and their order are those of ARCHITECTURE.md", () => {
+  const page = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
+  for (const [folder, rooms] of Object.entries(ROOMS))
+    assert.ok(page.includes(`| \`${folder}\` | ${rooms.join(" < ")} |`), `${folder}: ${rooms.join(" < ")}`);
+});
+
+test("every path that ARCHITECTURE.md names exists", () => {
+  const page = readFileSync(join(root, "ARCHITECTURE.md"), "utf8");
+  const named = [...page.matchAll(/`(src\/[\w./-]+)`/g)].map(([, path]) => path as string);
+  assert.ok(named.length > 20, "the paths were found");
+  assert.deepEqual(
+    named.filter((path) => !existsSync(join(root, path))),
+    [],
+  );
 });
 
 const HEADER = "/**\n * What it is.\n */\n";
@@ -41,6 +57,11 @@ const wrong: [name: string, path: string, text: string][] = [
   ["a timer elsewhere", "src/core/a.ts", "setTimeout(() => undefined, 1);\n"],
   ["a file named after nothing", "src/core/utils.ts", ""],
   ["a file in camelCase", "src/core/myFile.ts", ""],
+  ["a room that imports one above it", "src/mcp/wire/a.ts", 'import { b } from "../clients/b.ts";\n'],
+  ["a type that comes from a room above", "src/lib/text/a.ts", 'import type { B } from "../http/b.ts";\n'],
+  ["a room that imports what puts the rooms together", "src/mcp/eras/a.ts", 'import { b } from "../hub.ts";\n'],
+  ["an inner room that imports one above it", "src/backends/ai/models/a.ts", 'import { b } from "../answers/b.ts";\n'],
+  ["a room that is in no order", "src/mcp/somewhere/a.ts", ""],
   ["a default export", "src/core/a.ts", "export default 1;\n"],
 ];
 for (const [name, path, text] of wrong) {
@@ -48,6 +69,14 @@ for (const [name, path, text] of wrong) {
     assert.equal(brokenRules([{ path, text: HEADER + text }]).length, 1);
   });
 }
+
+test("the checker finds a folder with more than 20 files; tests are not counted", () => {
+  const files = Array.from({ length: 20 }, (_, index) => ({ path: `src/core/a${index}.ts`, text: HEADER }));
+  const more = (path: string) => brokenRules([...files, { path, text: HEADER }]);
+  assert.deepEqual(more("src/core/b.test.ts"), []);
+  assert.deepEqual(more("src/trace/b.ts"), []);
+  assert.deepEqual(more("src/core/b.ts"), ["src/core: 21 files are more than 20; give them rooms"]);
+});
 
 test("the checker finds a file without a header", () => {
   assert.deepEqual(brokenRules([{ path: "src/core/a.ts", text: "export const a = 1;\n" }]), [
@@ -83,11 +112,15 @@ test("the checker finds a circle of three once, and not the file that leads to i
 
 const right: [name: string, path: string, text: string][] = [
   ["an import from below", "src/pipeline/a.ts", 'import { b } from "../core/b.ts";\n'],
+  ["an import from a room below", "src/mcp/clients/a.ts", 'import { b } from "../wire/b.ts";\n'],
+  ["an import of the own room", "src/mcp/clients/a.ts", 'import { b } from "./b.ts";\n'],
+  ["what puts rooms together", "src/mcp/hub.ts", 'import { b } from "./clients/b.ts";\n'],
+  ["a room of a folder below", "src/mcp/wire/a.ts", 'import { b } from "../../lib/http/b.ts";\n'],
   ["an import of a neighbour", "src/core/a.ts", 'import { b } from "./b.ts";\n'],
   [
     "gwctl's words",
     "src/cli/a.ts",
-    'import { p } from "../admin/paths.ts";\nimport type { E } from "../trace/events.ts";\n',
+    'import { p } from "../admin/server/paths.ts";\nimport type { E } from "../trace/events.ts";\n',
   ],
   ["gwctl's login check", "src/cli/a.ts", 'const b = await import("../config/b.ts");\n'],
   ["a door in a comment", "src/core/a.ts", "// never process.env, never Date.now()\n"],

@@ -1,6 +1,7 @@
 /**
- * The rules of docs/design section 4 as data and one checker: which folder may import which, who keeps which door,
- * and how a file must look. The checker takes files as texts, so that it can be tried on wrong ones.
+ * The rules of ARCHITECTURE.md as data and one checker: which folder and which room may import which, how large a folder
+ * may be, who keeps which door, and how a file must look. The checker takes files as texts, so that it can be tried on
+ * wrong ones.
  */
 
 export interface SourceFile {
@@ -24,8 +25,28 @@ const LAYERS: readonly (readonly string[])[] = [
   ["bin"],
 ];
 
+/**
+ * The rooms of a large folder, lower ones first: a room imports itself and the rooms before it. Files that stand in the
+ * folder itself put its rooms together: they import every room, and no room imports them.
+ */
+export const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  lib: ["text", "process", "log", "http"],
+  cel: ["syntax", "values", "functions", "analysis"],
+  identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
+  llm: ["wire", "usage", "dialects", "translate", "providers", "guards"],
+  mcp: ["wire", "transports", "servers", "eras", "many", "clients"],
+  "backends/ai": ["credentials", "models", "requests", "answers"],
+  pipeline: ["records", "route", "phases", "listen"],
+  config: ["text", "schema", "load", "resources", "compile"],
+  admin: ["server", "endpoints", "ui"],
+  cli: ["terminal", "instance", "cluster", "trace", "commands"],
+};
+
+/** What one can still look over; tests are not counted. */
+const MAX_FILES_PER_FOLDER = 20;
+
 /** gwctl shares words with the gateway, not code; the login check alone loads more, and only when it runs. */
-const CLI_MAY_IMPORT = /^(?:lib\/.*|cli\/.*|trace\/(?:events|request-record)\.ts|admin\/paths\.ts)$/;
+const CLI_MAY_IMPORT = /^(?:lib\/.*|cli\/.*|trace\/(?:events|request-record)\.ts|admin\/server\/paths\.ts)$/;
 const CLI_MAY_LOAD_LAZILY = /^(?:config|identity)\//;
 
 interface Door {
@@ -38,25 +59,25 @@ const DOORS: readonly Door[] = [
   {
     what: "an HTTP server",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:https?"/,
-    keepers: /^src\/(?:pipeline\/listener|admin\/server)\.ts$/,
+    keepers: /^src\/(?:pipeline\/listen\/listener|admin\/server\/server)\.ts$/,
   },
   {
     what: "child processes",
     pattern: /from "node:child_process"|import\("node:child_process"\)/,
-    keepers: /^src\/(?:mcp\/stdio-process|cli\/run-program)\.ts$/,
+    keepers: /^src\/(?:mcp\/transports\/child-process|cli\/terminal\/run-program)\.ts$/,
   },
-  { what: "process.env", pattern: /\bprocess\.env\b/, keepers: /^src\/config\/env\.ts$/ },
+  { what: "process.env", pattern: /\bprocess\.env\b/, keepers: /^src\/config\/text\/env\.ts$/ },
   {
     what: "the HTTP client library",
     pattern: /from "undici"|import\("undici"\)/,
-    keepers: /^src\/lib\/(?:http-client|websocket)\.ts$/,
+    keepers: /^src\/lib\/http\/websocket\.ts$/,
   },
   {
     what: "time",
     pattern:
       /\bDate\.now\(|\bperformance\.now\(|(?<!socket\.)\bset(?:Timeout|Interval)\(|from "node:timers|\bnew Date\(\)/,
     // The demo server is a program of its own that stands in for somebody else's.
-    keepers: /^src\/(?:lib\/clock\.ts|demo\/|cli\/)/,
+    keepers: /^src\/(?:lib\/process\/clock\.ts|demo\/|cli\/)/,
   },
 ];
 
@@ -68,6 +89,7 @@ export function brokenRules(files: readonly SourceFile[]): string[] {
   return [
     ...files.flatMap((file) => [...importRules(file), ...doorRules(file), ...formRules(file)]),
     ...circles(files),
+    ...sizeRules(files),
   ];
 }
 
@@ -112,6 +134,7 @@ function importRules({ path, text }: SourceFile): string[] {
     const inside = target.slice("src/".length);
     if (!mayImport(folderOf(path), folderOf(target), inside, isLazy))
       problems.push(`${path}: may not import ${inside}${isLazy ? "" : " (the import rule)"}`);
+    if (isUpwards(path, target)) problems.push(`${path}: its room may not import ${inside} (the order of rooms)`);
     if (isOtherPolicy(path, target)) problems.push(`${path}: a policy never imports another policy`);
   }
   return problems;
@@ -123,6 +146,34 @@ function mayImport(from: string, to: string, inside: string, isLazy: boolean): b
   if (to === "cli") return from === "bin";
   const [own, other] = [layerOf(from), layerOf(to)];
   return own >= 0 && other >= 0 && other < own;
+}
+
+/** Within one folder, into a room above the own one, or into what puts the rooms together. */
+function isUpwards(path: string, target: string): boolean {
+  return Object.keys(ROOMS).some((folder) => {
+    const [own, other] = [roomOf(folder, path), roomOf(folder, target)];
+    return own !== undefined && other !== undefined && other > own;
+  });
+}
+
+/** The room's place in the order of its folder; the files of the folder itself come last. Undefined outside of it. */
+function roomOf(folder: string, path: string): number | undefined {
+  const prefix = `src/${folder}/`;
+  if (!path.startsWith(prefix)) return undefined;
+  const [room = "", file] = path.slice(prefix.length).split("/");
+  const rooms = ROOMS[folder] ?? [];
+  return file === undefined ? rooms.length : rooms.indexOf(room);
+}
+
+function sizeRules(files: readonly SourceFile[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { path } of files) {
+    const folder = path.split("/").slice(0, -1).join("/");
+    if (!isTest(path)) counts.set(folder, (counts.get(folder) ?? 0) + 1);
+  }
+  return [...counts]
+    .filter(([, count]) => count > MAX_FILES_PER_FOLDER)
+    .map(([folder, count]) => `${folder}: ${count} files are more than ${MAX_FILES_PER_FOLDER}; give them rooms`);
 }
 
 function isOtherPolicy(path: string, target: string): boolean {
@@ -170,6 +221,8 @@ function doorRules({ path, text }: SourceFile): string[] {
 
 function formRules({ path, text }: SourceFile): string[] {
   const problems: string[] = [];
+  for (const folder of Object.keys(ROOMS))
+    if (roomOf(folder, path) === -1) problems.push(`${path}: is in no room of ${folder}`);
   const name = path.split("/").at(-1) ?? "";
   if (FORBIDDEN_NAMES.test(path)) problems.push(`${path}: the name says nothing about what is in it`);
   if (!KEBAB.test(name)) problems.push(`${path}: file names are kebab-case`);
