@@ -22,6 +22,7 @@ await build({
     gateway: "src/bin/gateway.ts",
     gwctl: "src/bin/gwctl.ts",
     "demo-mcp-server": "src/demo/mcp-server.ts",
+    "bcrypt-worker": "src/identity/passwords/bcrypt-worker.ts",
   },
   outdir: out,
   bundle: true,

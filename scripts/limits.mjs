@@ -322,7 +322,6 @@ const LIMITS = {
       "the least recently used is computed again",
     ],
     ["MAX_COST", "identity/passwords/bcrypt.ts", "the cost of a password hash", "the configuration is rejected"],
-    ["MAX_PASSWORD_BYTES", "identity/passwords/bcrypt.ts", "a password", "the algorithm reads no more"],
     ["MAX_TEXT", "identity/access/access-rules.ts", "the explanation of a refusal", "cut"],
   ],
   Expressions: [

@@ -6,9 +6,8 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { GatewayError } from "../../core/errors.ts";
-import { type Clock, wait } from "../../lib/process/clock.ts";
-import { type BcryptHash, computeBcrypt, MAX_COST, parseBcrypt } from "./bcrypt.ts";
-import { blowfishWords } from "./blowfish-tables.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { bcryptProblem, createBcrypt } from "./bcrypt.ts";
 
 const MAX_REMEMBERED = 10_000;
 const MAX_WAITING = 100;
@@ -18,7 +17,7 @@ const SHA1 = /^\{SHA\}([A-Za-z0-9+/]{27}=)$/;
 type PasswordHash = { readonly line: string } & ParsedHash;
 
 type ParsedHash =
-  | { readonly kind: "bcrypt"; readonly parsed: BcryptHash }
+  | { readonly kind: "bcrypt"; readonly hash: string }
   | { readonly kind: "apr1"; readonly salt: string; readonly hash: string }
   | { readonly kind: "sha1"; readonly hash: string };
 
@@ -32,10 +31,9 @@ export interface Htpasswd {
 /** Throws an Error that names the line. */
 export function createHtpasswd(text: string, clock: Clock): Htpasswd {
   const users = parseUsers(text);
-  const words = [...users.values()].some(({ kind }) => kind === "bcrypt") ? blowfishWords() : new Uint32Array();
+  const bcrypt = createBcrypt(clock);
   const secret = randomBytes(32);
   const remembered = new LRUCache<string, true>({ max: MAX_REMEMBERED });
-  const yieldLoop = (): Promise<void> => wait(clock, 0);
   let waiting = 0;
   let last: Promise<unknown> = Promise.resolve();
 
@@ -50,7 +48,7 @@ export function createHtpasswd(text: string, clock: Clock): Htpasswd {
   async function matchesHash(password: string, hash: ParsedHash): Promise<boolean> {
     switch (hash.kind) {
       case "bcrypt":
-        return timingSafeEqual(await computeBcrypt(password, hash.parsed, words, yieldLoop), hash.parsed.hash);
+        return bcrypt.matches(password, hash.hash);
       case "apr1":
         return isSame(apr1(password, hash.salt), hash.hash);
       case "sha1":
@@ -101,11 +99,8 @@ function parseUsers(text: string): Map<string, PasswordHash> {
 }
 
 function parseHash(text: string): ParsedHash | string {
-  const bcrypt = parseBcrypt(text);
-  if (bcrypt)
-    return bcrypt.cost > MAX_COST || bcrypt.cost < 4
-      ? `a bcrypt cost of ${bcrypt.cost} is not between 4 and ${MAX_COST}`
-      : { kind: "bcrypt", parsed: bcrypt };
+  const problem = bcryptProblem(text);
+  if (problem !== undefined) return problem === "none" ? { kind: "bcrypt", hash: text } : problem;
   const [, salt, md5] = APR1.exec(text) ?? [];
   if (salt !== undefined && md5 !== undefined) return { kind: "apr1", salt, hash: md5 };
   const sha1 = SHA1.exec(text)?.[1];
