@@ -142,6 +142,12 @@ export interface PathMatch {
   readonly pathPrefix?: string;
 }
 
+export interface ExtraMatch {
+  readonly exact: string;
+  /** The path does not name the route's resource: a route whose resource it names takes it. */
+  readonly isShared?: boolean;
+}
+
 export interface PolicyDefinition<Kind extends string = string, Schema extends z.ZodType = z.ZodType> {
   readonly kind: Kind;
   readonly doc: string;
@@ -156,7 +162,7 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   /** Host names in its configuration by which clients may call the gateway, for example that of the resource URL. */
   trustedHosts?(config: z.output<Schema>): readonly string[];
   /** Paths that the policy answers besides the route's own matches, for example well-known documents. */
-  extraMatches?(config: z.output<Schema>): readonly PathMatch[];
+  extraMatches?(config: z.output<Schema>): readonly ExtraMatch[];
   compile(config: z.output<Schema>, env: CompileEnv): Hooks;
 }
 

@@ -144,6 +144,36 @@ routes:${route(origin, "/first")}${route(origin, "/mcp")}${route(origin, "/other
   );
 });
 
+const RESOURCES = ["/first", "/mcp", "/"];
+for (const order of RESOURCES.flatMap((a) => RESOURCES.map((b) => [a, b])).filter(([a, b]) => a !== b)) {
+  const paths = [...order, RESOURCES.find((path) => !order.includes(path)) ?? ""];
+  test(`each resource has its own documents, whatever the order of the routes: ${paths.join(" ")}`, async (context) => {
+    const routes = (origin: string): string =>
+      paths
+        .map(
+          (path, i) => `
+  - name: route-${i}
+    matches: [{ path: { pathPrefix: ${path} } }]
+    backends: [{ host: "127.0.0.1:1" }]
+    policies: { mcpAuthentication: { issuer: "${ISSUER}", audiences: [gateway], jwks: ./jwks.json, resourceMetadata: { resource: "${origin}${path}" } } }`,
+        )
+        .join("");
+    const { base, request } = kept(
+      context,
+      await startProtectedGateway(
+        (origin) => `gateways: { default: { port: 0, protocol: HTTP } }\nroutes:${routes(origin)}\n`,
+        { files: KEYS_FILE },
+      ),
+    );
+    for (const path of paths) {
+      const refused = await request(path, { method: "POST" });
+      const [, address = ""] = /resource_metadata="([^"]+)"/.exec(refused.headers.get("www-authenticate") ?? "") ?? [];
+      const { resource } = (await (await request(new URL(address).pathname)).json()) as { resource: string };
+      assert.equal(resource, `${base}${path}`);
+    }
+  });
+}
+
 const GUARDED: [name: string, policy: (origin: string) => string, host: string, status: number][] = [
   ["a route that requires a token", (origin) => tokenPolicy(origin), "gw.example.com", 200],
   [

@@ -209,7 +209,7 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       R41: "A trace reader that does not read slows nothing.",
       R42: "A profile whose reader leaves is ended, and the next one works.",
       R43: "Large dumps do not hold the loop.",
-      R44: "A defect in a request is its own 500; one outside of any request is said, and what is in flight ends well.",
+      R44: "A defect in a request is its own 500; one outside of any request is logged and counted, and the gateway goes on.",
       R48: "The map of buckets stays in its bounds with constant costs.",
     },
   },

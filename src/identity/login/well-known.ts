@@ -8,6 +8,8 @@ export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token";
   /** The resource's path, or empty where the request came without it. */
   readonly suffix: string;
+  /** The address does not name the resource; the documents of another resource may stand there. */
+  readonly isShared: boolean;
 }
 
 const PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource";
@@ -42,7 +44,7 @@ export function loginEndpoints(resource: string, proxiesLogin: boolean): Readonl
   // Without suffix last and only where it is free: a resource at `/token` keeps its own document.
   for (const suffix of own === "" ? [""] : [own, ""]) {
     const add = (path: string, kind: LoginEndpoint["kind"]): void => {
-      if (!endpoints.has(path)) endpoints.set(path, { kind, suffix });
+      if (!endpoints.has(path)) endpoints.set(path, { kind, suffix, isShared: suffix !== own });
     };
     add(`${PROTECTED_RESOURCE}${suffix}`, "protected-resource");
     add(`${AUTHORIZATION_SERVER}${suffix}`, "authorization-server");
@@ -56,6 +58,7 @@ export function loginEndpoints(resource: string, proxiesLogin: boolean): Readonl
     }
   }
   // The address that the gateway promises for every protected MCP route, also where the resource has another path.
-  if (!endpoints.has(LITERAL_RESOURCE)) endpoints.set(LITERAL_RESOURCE, { kind: "protected-resource", suffix: own });
+  if (!endpoints.has(LITERAL_RESOURCE))
+    endpoints.set(LITERAL_RESOURCE, { kind: "protected-resource", suffix: own, isShared: true });
   return endpoints;
 }

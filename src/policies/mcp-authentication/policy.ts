@@ -107,7 +107,7 @@ export const mcpAuthentication = definePolicy({
   trustedHosts: ({ resourceMetadata: { resource } }) => [new URL(resource).hostname],
 
   extraMatches(config) {
-    return [...endpointsOf(config).keys()].map((exact) => ({ exact }));
+    return [...endpointsOf(config)].map(([exact, { isShared }]) => ({ exact, isShared }));
   },
 
   compile(config, env) {
