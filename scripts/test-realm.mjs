@@ -52,7 +52,7 @@ mcp:
     authorization:
       rules: ['"mcp-user" in jwt.realm_access.roles']
 `;
-  guide("1. The realm and a user");
+  guide("1. Create the realm and a user");
   const facade = await startProtectedGateway(configuration(""));
   const direct = await startProtectedGateway(configuration(`, authorizationServers: [${issuer}]`));
   const attempt = (generation, gateway = facade) => logIn(generation, `${gateway.base}/mcp`, { user: ALICE });
@@ -65,7 +65,7 @@ mcp:
       /trusted-hosts policy/,
     );
     assert.equal((await loginCheck(issuer)).registration.ok, false, "the login check sees it too");
-    guide("2. Let clients register");
+    guide("2. Allow client registration");
     await refused(
       "a token without audience mapper",
       attempt("1.x"),
@@ -73,7 +73,7 @@ mcp:
       facade,
       /audience is \[?.*expected one of \[gateway\]: add an audience mapper/,
     );
-    guide("3. The audience");
+    guide("3. Add the audience");
     await refused(
       "a token without the role",
       attempt("1.x"),
@@ -81,7 +81,7 @@ mcp:
       facade,
       /the rule .*mcp-user.* (cannot be evaluated|does not hold)/,
     );
-    guide("4. The role", "3. The audience");
+    guide("4. Add the role");
 
     for (const generation of ["1.x", "2.x"]) {
       for (const [name, gateway] of [

@@ -140,7 +140,7 @@ test("client 2.x refuses such a realm, and the log says what to do", async (cont
   const provider = kept(context, await openRealm({ sendsIss: true }));
   const { base, gateway } = kept(context, await protectedBy(provider.issuer, REALM));
   await assert.rejects(logIn("2.x", `${base}/mcp`), /iss/i);
-  assert.match(gateway.log().join("\n"), /a client registration could not be completed.*Exclude Issuer/);
+  assert.match(gateway.log().join("\n"), /client registration could not be completed.*Exclude Issuer/);
 });
 
 for (const generation of generations) {

@@ -103,7 +103,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
       return Buffer.from(JSON.stringify(completion.merge(client, parseObject(response.body) ?? {})));
     } catch (error) {
       // The client is registered all the same, and most clients can log in as it is.
-      logger.warn("a client registration could not be completed", {
+      logger.warn("client registration could not be completed", {
         url: request.url,
         error: detailOf(error),
         mend: completion.mend,

@@ -488,7 +488,7 @@ test("a realm that will not leave iss out has registered the client all the same
     [EXCLUSION]: { status: 403 },
   });
   assert.deepEqual(bodyOf(await reply(registrationOf(REGISTRATION))), client);
-  const line = env.logged.find(({ message }) => message === "a client registration could not be completed");
+  const line = env.logged.find(({ message }) => message === "client registration could not be completed");
   assert.match(String(line?.fields.mend), /Exclude Issuer From Authentication Response/);
   assert.ok(!JSON.stringify(env.logged).includes("rat-1"));
 });
