@@ -12,7 +12,7 @@ for (const method of ["GET", "HEAD"]) {
 }
 
 for (const method of ["POST", "DELETE", "get"]) {
-  test(`${method} is refused with what is allowed`, () => {
+  test(`${method} is rejected with the list of allowed methods`, () => {
     assert.throws(() => hooks.request?.(anExchange({ method })), { status: 405, headers: { allow: "GET, HEAD" } });
   });
 }

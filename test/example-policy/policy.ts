@@ -1,6 +1,6 @@
 /**
- * `allowMethods`: only the listed methods pass; others get 405 with `allow`. Runs before authentication would be
- * asked for anything, because the answer is the same for everybody.
+ * `allowMethods`: allows only the listed methods; others get 405 with `allow`. Runs before authentication, because the
+ * response does not depend on the user.
  */
 import { z } from "zod";
 import { GatewayError } from "../../src/core/errors.ts";
@@ -8,13 +8,13 @@ import { definePolicy } from "../../src/core/policy.ts";
 
 export const allowMethods = definePolicy({
   kind: "allowMethods",
-  doc: "Refuses methods that are not listed.",
+  doc: "Rejects methods that are not listed.",
   scopes: ["gateway", "route"],
   schema: z.strictObject({
     methods: z
-      .array(z.string().regex(/^[A-Z]+$/, "methods are written in capitals"))
+      .array(z.string().regex(/^[A-Z]+$/, "write methods in upper case"))
       .min(1)
-      .describe("The methods that may pass, for example `[GET, HEAD]`."),
+      .describe("The allowed methods, for example `[GET, HEAD]`."),
   }),
 
   compile(config) {
