@@ -6,7 +6,6 @@
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { tokenPrincipal } from "../../core/principal.ts";
 import type { TokenVerifier, Verdict } from "../keys/token-verifier.ts";
 import type { ClaimRules } from "../tokens/claims.ts";
 import { failure, readUnverified, type TokenClaims, type TokenProblem } from "../tokens/token.ts";
@@ -38,7 +37,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   function decide(exchange: Exchange, token: string, verdict: Verdict): undefined {
     if (verdict.kind === "valid") {
       exchange.facts.jwt = verdict.claims;
-      exchange.authenticated(tokenPrincipal(verdict.claims, token));
+      exchange.authenticated(verdict.principal);
       withhold(exchange, location, true);
       return undefined;
     }

@@ -6,6 +6,7 @@
  */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import { tokenPrincipal } from "../../core/principal.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { type ClaimRules, claimProblem } from "../tokens/claims.ts";
 import {
@@ -23,7 +24,7 @@ import { type VerificationKey, verifySignature } from "./verification-key.ts";
 const MAX_CACHED_TOKENS = 8_192;
 
 export type Verdict =
-  | { readonly kind: "valid"; readonly claims: TokenClaims }
+  | { readonly kind: "valid"; readonly claims: TokenClaims; readonly principal: string }
   | { readonly kind: "invalid"; readonly problem: TokenProblem }
   /** There are no keys to decide with: neither the token's nor the client's fault. */
   | { readonly kind: "unavailable"; readonly retryAfterSeconds: number; readonly detail: string };
@@ -52,7 +53,7 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
 
     const parsed = parseToken(token);
     if (!parsed.ok) return { kind: "invalid", problem: parsed.problem };
-    const verdict = checkSignature(parsed.value);
+    const verdict = checkSignature(parsed.value, token);
     if (verdict.kind === "valid") return remember(digest, verdict, rules);
     if (verdict.kind === "invalid" && verdict.problem.check !== "key") return verdict;
 
@@ -60,12 +61,12 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
     const fetching = keySet.refresh();
     if (fetching === undefined) return verdict;
     return fetching.then(() => {
-      const second = checkSignature(parsed.value);
+      const second = checkSignature(parsed.value, token);
       return second.kind === "valid" ? remember(digest, second, rules) : second;
     });
   }
 
-  function checkSignature(token: ParsedToken): Verdict {
+  function checkSignature(token: ParsedToken, text: string): Verdict {
     const table = keySet.current();
     if (table === undefined) {
       const detail = `no keys from ${keySet.description} yet`;
@@ -73,7 +74,11 @@ export function createTokenVerifier(keySet: KeySet, clock: Clock): TokenVerifier
     }
     const keys = keysFor(token, table);
     if (!isKeys(keys)) return { kind: "invalid", problem: keys };
-    if (keys.some((key) => verifySignature(token, key))) return { kind: "valid", claims: freezeClaims(token.claims) };
+    if (keys.some((key) => verifySignature(token, key))) {
+      const claims = freezeClaims(token.claims);
+      // Once per token, not once per request.
+      return { kind: "valid", claims, principal: tokenPrincipal(claims, text) };
+    }
     const detail = `the signature does not match ${keysTried(token, keys.length)} of ${keySet.description}`;
     // Without a kid nothing says that the right key was among them: it may have been published since.
     if (token.kid === undefined)

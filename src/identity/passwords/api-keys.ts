@@ -8,6 +8,8 @@ import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 export interface ApiKeyEntry {
   /** SHA-256 of the key. */
   readonly digest: Buffer;
+  /** Whom the key stands for (`core/principal.ts`). */
+  readonly principal: string;
   /** What CEL may read as `apiKey.<field>`. */
   readonly metadata: Readonly<Record<string, unknown>>;
 }

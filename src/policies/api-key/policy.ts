@@ -70,7 +70,7 @@ export const apiKey = definePolicy({
       const hex = digest.toString("hex");
       if (seen.has(hex)) throw new ConfigError(undefined, "keys", `the key at index ${index} stands twice`);
       seen.add(hex);
-      return { digest, metadata: Object.freeze({ ...metadata }) };
+      return { digest, principal: keyPrincipal(digest), metadata: Object.freeze({ ...metadata }) };
     });
     const keys = createApiKeys(entries);
 
@@ -100,7 +100,7 @@ export const apiKey = definePolicy({
         }
         if (known !== undefined) {
           exchange.facts.apiKey = known.metadata;
-          exchange.authenticated(keyPrincipal(known.digest));
+          exchange.authenticated(known.principal);
           return undefined;
         }
         if (bad.length > 0) return refuse(bad.join("; "));
