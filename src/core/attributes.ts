@@ -35,6 +35,7 @@ export interface ReadableExchange {
   readonly listener: string;
   readonly route: string | undefined;
   readonly trace: Trace | undefined;
+  readonly secrets: readonly string[] | undefined;
 }
 
 export class Attributes {
@@ -47,6 +48,11 @@ export class Attributes {
   /** The trace of the request that these attributes belong to; undefined for any other object. */
   static traceOf(attributes: object): Trace | undefined {
     return #exchange in attributes ? attributes.#exchange.trace : undefined;
+  }
+
+  /** What the trace must not show of that request's headers, whatever name it stands under. */
+  static secretsOf(attributes: object): readonly string[] {
+    return (#exchange in attributes ? attributes.#exchange.secrets : undefined) ?? [];
   }
 
   get request(): Record<string, unknown> {

@@ -8,15 +8,14 @@ import type { HeaderList } from "../lib/http/headers.ts";
 import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { BackendFacts, Exchange } from "./exchange.ts";
 import type { CompileEnv, HookResult, PathMatch } from "./policy.ts";
+import type { WireTap } from "./wire.ts";
 
 /**
  * What a backend reports to while it answers one attempt. The pipeline's side (`pipeline/phases/attempt.ts`) holds these rules
  * for every backend: what comes after `end`, `fail` or `BackendRun.abort` is dropped; all may be called before
  * `Backend.call` has returned; none throws.
  */
-export interface BackendCall {
-  /** I/O begins: `host:port`, `stdio:<name>` or `internal:<name>`. */
-  attempt(target: string): void;
+export interface BackendCall extends WireTap {
   head(status: number, headers: HeaderList): void;
   /** Returns false when the client is slower: wait for `BackendRun.resume`. */
   data(chunk: Buffer): boolean;

@@ -177,6 +177,8 @@ export class Exchange implements Linked<Exchange> {
   credentialHeaders: string[] | undefined = undefined;
   /** The credential itself, for a backend that is to get it all the same. Never shown anywhere. */
   credential: { readonly header: string; readonly value: string } | undefined = undefined;
+  /** Values of sensitive headers that may be gone when something is shown: copies of them are hidden all the same. */
+  secrets: string[] | undefined = undefined;
   /** Whom authentication policies let in; undefined for a client that none has identified. */
   principal: string | undefined = undefined;
   /** What the limits of all scopes said at admission; the smallest share left is what the client is told. */

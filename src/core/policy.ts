@@ -50,6 +50,8 @@ export interface Hooks {
   bodyBytes?(exchange: Exchange): number | undefined;
   /** Where it reads or adds credentials, beyond the usual headers: hidden wherever requests are shown. */
   readonly credentials?: CredentialPlaces;
+  /** Request headers (lower case) that its request hook takes out or writes over. */
+  readonly replaces?: readonly string[];
   /** What the pipeline itself does differently: time limits, retries. The innermost scope wins, field by field. */
   readonly settings?: Settings;
 }

@@ -2,10 +2,13 @@
  * `requestState`: the exchange as the trace shows it at one moment, with sensitive headers, keys and credential
  * parameters redacted. Built only for a traced request, or when somebody looks at a recent one.
  */
+import type { HeaderList } from "../lib/http/headers.ts";
+import { writtenHeaders } from "../lib/http/request-head.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
 import { REDACTED, type Redaction } from "../trace/redact.ts";
 import type { Exchange, Facts, GatewayRequest, Source } from "./exchange.ts";
+import type { Sent } from "./wire.ts";
 
 /** What a snapshot of the request is made of; an Exchange has it, and so has a recent request. */
 export interface SnapshotSource {
@@ -14,6 +17,8 @@ export interface SnapshotSource {
   readonly facts: Facts;
   readonly startedAt: number;
   readonly credentialQuery: readonly string[] | undefined;
+  /** Of headers that the request had and that a policy took out: copies of them may still be there. */
+  readonly secrets: readonly string[] | undefined;
 }
 
 export function requestState(exchange: SnapshotSource, redaction: Redaction): JsonObject {
@@ -29,7 +34,7 @@ export function requestState(exchange: SnapshotSource, redaction: Redaction): Js
       host: request.host,
       scheme: request.scheme,
       version: `HTTP/${request.version}`,
-      headers: redaction.headers(request.headers.pairs),
+      headers: redaction.headers(request.headers.pairs, exchange.secrets),
       startTime: new Date(exchange.startedAt).toISOString(),
     },
     env: {},
@@ -38,11 +43,75 @@ export function requestState(exchange: SnapshotSource, redaction: Redaction): Js
   };
 }
 
-export function responseState(exchange: Exchange, redaction: Redaction, clock: Clock): JsonObject {
-  const { response, upstreamStartedMs, upstreamHeadMs, startedMs } = exchange;
-  const upstreamFrom = upstreamStartedMs ?? clock.monotonicMs();
+/** The request as it was sent to a server. */
+export function sentState(exchange: SnapshotSource, target: string, sent: Sent, redaction: Redaction): JsonObject {
+  const startTime = new Date(exchange.startedAt).toISOString();
   return {
-    response: response ? { code: response.status, headers: redaction.headers(response.headers.pairs) } : {},
+    request:
+      sent.over === "stdio"
+        ? { uri: target, headers: {}, startTime }
+        : { ...sentRequest(exchange, sent, redaction), startTime },
+    env: {},
+    source: { address: exchange.source.address, port: exchange.source.port },
+    ...factsState(exchange.facts),
+  };
+}
+
+function sentRequest(
+  exchange: SnapshotSource,
+  sent: Extract<Sent, { over: "http" }>,
+  redaction: Redaction,
+): JsonObject {
+  const { request, scheme, hiddenHeaders = [], hiddenQuery = [] } = sent;
+  const at = request.path.indexOf("?");
+  const path = at < 0 ? request.path : request.path.slice(0, at);
+  const hidden = [...hiddenQuery, ...(exchange.credentialQuery ?? [])];
+  const pathAndQuery = at < 0 ? path : `${path}?${redaction.query(request.path.slice(at + 1), hidden)}`;
+  const host = request.headers.get("host") ?? "";
+  const pairs = writtenHeaders(request).map((text, i, all) =>
+    i % 2 === 1 && hiddenHeaders.includes(all[i - 1] as string) ? REDACTED : text,
+  );
+  return {
+    method: request.method,
+    uri: `${scheme}://${host}${pathAndQuery}`,
+    path,
+    pathAndQuery,
+    host,
+    scheme,
+    version: "HTTP/1.1",
+    headers: redaction.headers(pairs, exchange.secrets),
+  };
+}
+
+export function responseState(exchange: Exchange, redaction: Redaction, clock: Clock): JsonObject {
+  const { response } = exchange;
+  return responseStateOf(exchange, response?.status, response?.headers, redaction, clock);
+}
+
+/** A response as it came from a server. */
+export function receivedState(
+  exchange: Exchange,
+  status: number,
+  headers: HeaderList,
+  redaction: Redaction,
+  clock: Clock,
+): JsonObject {
+  return responseStateOf(exchange, status, headers, redaction, clock);
+}
+
+function responseStateOf(
+  exchange: Exchange,
+  code: number | undefined,
+  headers: HeaderList | undefined,
+  redaction: Redaction,
+  clock: Clock,
+): JsonObject {
+  const { upstreamStartedMs, upstreamHeadMs, startedMs } = exchange;
+  const upstreamFrom = upstreamStartedMs ?? clock.monotonicMs();
+  // A copy of what the client sent may stand in a response, too.
+  const secrets = [...redaction.secrets(exchange.request.headers.pairs), ...(exchange.secrets ?? [])];
+  return {
+    response: headers ? { code, headers: redaction.headers(headers.pairs, secrets) } : {},
     proxy: {
       listener: { name: exchange.listener },
       ...(exchange.route === undefined ? {} : { route: { name: exchange.route } }),

@@ -4,7 +4,7 @@
  */
 import type { EvaluationResult, Expression } from "../cel/expression.ts";
 import type { CelOutcome } from "../trace/events.ts";
-import { REDACTED, type Redaction } from "../trace/redact.ts";
+import { REDACTED, type Redaction, withoutCopies } from "../trace/redact.ts";
 import { Attributes } from "./attributes.ts";
 
 /** Attributes that carry whatever the client sent, with credentials among it. */
@@ -25,12 +25,23 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
       const result = expression.evaluate(attributes);
       const trace = Attributes.traceOf(attributes);
       if (trace !== undefined) {
-        const outcome = outcomeOf(result, isHidden, mayCarrySecrets);
+        const outcome = outcomeOf(
+          result,
+          isHidden,
+          mayCarrySecrets || isCopy(result, Attributes.secretsOf(attributes)),
+        );
         trace.point({ type: "cel", expression: shown, result: outcome }, result.ok ? "info" : "warn");
       }
       return result;
     },
   };
+}
+
+/** Another header may repeat what a sensitive one says. */
+function isCopy(result: EvaluationResult, secrets: readonly string[]): boolean {
+  if (!result.ok || secrets.length === 0) return false;
+  const text = typeof result.value === "string" ? result.value : (JSON.stringify(result.value) ?? "");
+  return withoutCopies(text, secrets) !== text;
 }
 
 /** All headers at once, or a sensitive one in whatever case it is written. */

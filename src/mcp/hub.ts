@@ -4,6 +4,7 @@
  */
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
+import type { WireTap } from "../core/wire.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { Logger } from "../lib/log/logger.ts";
@@ -142,9 +143,10 @@ export class Hub {
   }
 
   /** Opens a session for a client's `initialize`. Throws `overloaded`. */
-  initialize(request: ClientRequest, owner: string | undefined, headers: HeaderList, sink: BackendCall): BackendRun {
-    const session = this.sessions.create(owner);
-    return session.open(this.#legacyRouter(session, request, headers), request, sink);
+  initialize(request: ClientRequest, exchange: Exchange, sink: BackendCall): BackendRun {
+    const session = this.sessions.create(ownerOf(exchange));
+    const router = this.#legacyRouter(session, request, exchange.request.headers);
+    return session.open(router, request, sink, exchange.trace && sink);
   }
 
   /** Opens the event stream of the old transport. Throws `overloaded`. */
@@ -154,14 +156,14 @@ export class Hub {
   }
 
   /** Brings up the servers of a client of the old transport. */
-  initializeStream(session: Session, request: ClientRequest, headers: HeaderList): void {
-    session.openOn(this.#legacyRouter(session, request, headers), request);
+  initializeStream(session: Session, request: ClientRequest, headers: HeaderList, wire: WireTap | undefined): void {
+    session.openOn(this.#legacyRouter(session, request, headers), request, wire);
   }
 
   /** Serves a request of the modern era. Throws `overloaded`. */
   serveModern(request: ClientRequest, exchange: Exchange, sink: BackendCall): BackendRun {
     const lane = this.#lane(request, exchange);
-    const call = new ModernCall(request, exchange.request.headers, sink, {
+    const call = new ModernCall(request, exchange.request.headers, sink, exchange.trace && sink, {
       nowMs: () => this.#env.clock.monotonicMs(),
       ended: (ended) => {
         this.sessions.noBeatFor(ended);

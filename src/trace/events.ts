@@ -25,7 +25,13 @@ export type TraceMessage =
     }
   | { readonly type: "backendCallStart"; readonly target: string }
   | { readonly type: "bodySnapshot"; readonly stage: BodyStage; readonly body: string; readonly truncated?: true }
-  | { readonly type: "backendCallResult"; readonly status: number | null; readonly error: string | null }
+  | {
+      readonly type: "backendCallResult";
+      readonly status: number | null;
+      readonly error: string | null;
+      /** Where several servers may be asked at once. */
+      readonly target?: string;
+    }
   | { readonly type: "responseSnapshot"; readonly stage: ResponseStage; readonly requestState: JsonObject }
   | { readonly type: "requestFinished"; readonly status: number | null; readonly error: string | null }
   /** Beyond spec 6: one event per policy that ran; `details` says why it refused, or what it did. */

@@ -54,11 +54,14 @@ export interface CredentialPlaces {
 
 export interface Redaction {
   isSensitive(headerName: string): boolean;
-  headers(pairs: readonly string[]): Record<string, string | string[]>;
+  /** A value that repeats one of a sensitive header, or one of `secrets`, is hidden under whatever name it stands. */
+  headers(pairs: readonly string[], secrets?: readonly string[]): Record<string, string | string[]>;
+  /** What the sensitive ones of these headers carry: each whole value, and the credential in it. */
+  secrets(pairs: readonly string[]): string[];
   /** A query string with the values of credential parameters hidden. */
   query(query: string, alsoHidden?: readonly string[]): string;
-  /** A text that may quote the values of these headers, for example the reason of a refusal. */
-  scrub(text: string, pairs: readonly string[]): string;
+  /** A text that may quote the values of these headers or other secrets, for example the reason of a refusal. */
+  scrub(text: string, pairs: readonly string[], secrets?: readonly string[]): string;
   /** Names only come, with each load of the configuration: requests of an older one are shown for a while. */
   hideAlso(places: CredentialPlaces): void;
 }
@@ -71,13 +74,21 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
   /** An authorization code goes to its client in `location`, and on from there in `referer`. */
   const shownValue = (name: string, value: string): string =>
     URL_HEADERS.has(name) ? value.replace(/(?<=[?#])[^?#]+/g, (query) => shownQuery(query)) : value;
+  const secretsOf = (pairs: readonly string[]): string[] => {
+    const found: string[] = [];
+    for (let i = 0; i < pairs.length; i += 2)
+      if (names.has(pairs[i] as string)) found.push(...copiesOf(pairs[i + 1] as string));
+    return found;
+  };
   return {
     isSensitive: (headerName) => names.has(headerName.toLowerCase()),
-    headers(pairs) {
+    secrets: secretsOf,
+    headers(pairs, secrets = []) {
       const shown: Record<string, string | string[]> = Object.create(null);
+      const hidden = [...secretsOf(pairs), ...secrets];
       for (let i = 0; i < pairs.length; i += 2) {
         const name = pairs[i] as string;
-        const value = names.has(name) ? REDACTED : shownValue(name, pairs[i + 1] as string);
+        const value = names.has(name) ? REDACTED : shownValue(name, withoutCopies(pairs[i + 1] as string, hidden));
         const before = shown[name];
         if (before === undefined) shown[name] = value;
         else if (Array.isArray(before)) before.push(value);
@@ -85,8 +96,8 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
       }
       return shown;
     },
-    scrub(text, pairs) {
-      let shown = text;
+    scrub(text, pairs, secrets = []) {
+      let shown = withoutSecrets(text, secrets);
       for (let i = 0; i < pairs.length; i += 2) {
         if (names.has(pairs[i] as string)) shown = withoutSecrets(shown, secretsIn(pairs[i + 1] as string));
       }
@@ -120,6 +131,16 @@ export function withoutSecrets(text: string, secrets: readonly string[]): string
   return shown;
 }
 
+/** A value without copies of these secrets: all of it, or a part that is long enough to be one. */
+export function withoutCopies(value: string, secrets: readonly string[]): string {
+  let shown = value;
+  for (const secret of secrets) {
+    if (value === secret) return REDACTED;
+    if (secret.length >= MIN_SCRUBBED_PART_CHARS) shown = shown.replaceAll(secret, REDACTED);
+  }
+  return shown;
+}
+
 /** A configured URL: whoever puts a key into one puts it into a parameter of any name, or before the host. */
 export function shownUrl(text: string): string {
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(text)) return text;
@@ -145,6 +166,17 @@ function redactForm(form: string): string {
       return FORM_FIELDS.has(decodeSafely(written).toLowerCase()) ? `${written}=${REDACTED}` : part;
     })
     .join("&");
+}
+
+/** What of a sensitive value may be copied: all of it, the credential behind its scheme, the value of one cookie. */
+function copiesOf(value: string): string[] {
+  const space = value.indexOf(" ");
+  const credential = space < 0 ? "" : value.slice(space + 1).trim();
+  const cookies = value
+    .split(/;\s*/)
+    .map((part) => part.slice(part.indexOf("=") + 1))
+    .filter((part) => part.length >= MIN_SCRUBBED_PART_CHARS);
+  return [value, credential, ...cookies].filter((one) => one !== "");
 }
 
 /** The whole value, the credential behind its scheme (`Bearer …`), and long parts: any of them may be quoted. */

@@ -57,9 +57,14 @@ export function forwardPlain(table: ModelTable, exchange: Exchange, call: Backen
   } else if (body.kind === "none") sent.headers.delete("content-length");
   const answer = new NativeAnswer(call, "opaque", { firstByte: ignore, counted: ignore, nothing: ignore }, false);
   const send = (): HttpCall => {
-    call.attempt(target.display);
-    return target.upstream.send(body.kind === "stream" ? { ...sent, body: body.stream } : sent, {
-      head: (status, headers) => answer.head(status, headers),
+    const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : sent;
+    const scheme = target.address.protocol;
+    call.attempt(target.display, exchange.trace && { over: "http", scheme, request: outgoing });
+    return target.upstream.send(outgoing, {
+      head: (status, headers) => {
+        call.received(status, headers);
+        answer.head(status, headers);
+      },
       data: (chunk) => answer.data(chunk),
       end: (trailers) => answer.end(trailers),
       error: (error) => answer.fail(error),

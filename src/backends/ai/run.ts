@@ -140,13 +140,18 @@ export class AiRun implements BackendRun, AttemptOwner {
       this.#refuse(MISSING_AWS_KEYS);
       return;
     }
-    this.#call.attempt(target.display);
+    const scheme = target.address.protocol;
+    this.#call.attempt(target.display, this.#exchange.trace && { over: "http", scheme, request });
     const attempt = new TargetAttempt(this, candidate, plan);
     this.#attempt = attempt;
     attempt.http = target.upstream.send(request, attempt);
   }
 
   // FROM THE ATTEMPT AT ONE TARGET
+
+  received(status: number, headers: HeaderList): void {
+    this.#call.received(status, headers);
+  }
 
   get hasNext(): boolean {
     try {
@@ -160,6 +165,7 @@ export class AiRun implements BackendRun, AttemptOwner {
 
   giveUp(target: Target, reason: string, retryAfterSeconds: number | undefined): void {
     this.#attempt = undefined;
+    this.#call.missed(reason);
     target.health.failed(retryAfterSeconds);
     this.#env.logger.warn("trying the next target", { target: target.name, reason, request: this.#exchange.id });
     this.start();

@@ -16,6 +16,8 @@ import type { UpstreamPlan } from "./requests/upstream-request.ts";
 /** The run that the attempt belongs to. */
 export interface AttemptOwner {
   readonly hasNext: boolean;
+  /** A head as it came from the target. */
+  received(status: number, headers: HeaderList): void;
   /** The target failed; the next one is asked. */
   giveUp(target: Target, reason: string, retryAfterSeconds: number | undefined): void;
   /** The way of an answer to the client; undefined if nobody waits for it. */
@@ -47,6 +49,7 @@ export class TargetAttempt implements ResponseHandler {
 
   head(status: number, headers: HeaderList): void {
     const { target } = this.candidate;
+    this.#owner.received(status, headers);
     if (isFailure(status)) {
       if (this.#owner.hasNext) {
         this.http?.abort();

@@ -8,7 +8,7 @@ import { type Backend, type BackendCall, type BackendRun, defineBackend } from "
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { pathAndQuery } from "../../core/request-path.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
-import type { HttpClientError, HttpPool, ResponseHandler } from "../../lib/http/http-client.ts";
+import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
 import { openHttpPool } from "../../lib/http/http-pool.ts";
 import { parseAddress } from "./address.ts";
 
@@ -49,13 +49,19 @@ export const host = defineBackend({
     return {
       facts: { name: env.name, type: "static", protocol: "http" },
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
-      call: (exchange, call) => sendTo(pool, parsed.display, exchange, call),
+      call: (exchange, call) => sendTo(pool, parsed.display, target.protocol, exchange, call),
       describe: () => ({ host: config, connections: pool.connections() }),
     };
   },
 });
 
-function sendTo(pool: HttpPool, display: string, exchange: Exchange, call: BackendCall): BackendRun {
+function sendTo(
+  pool: HttpPool,
+  display: string,
+  scheme: "http" | "https",
+  exchange: Exchange,
+  call: BackendCall,
+): BackendRun {
   const { request } = exchange;
   const { headers } = request;
   const upgrade = websocketUpgrade(request);
@@ -65,20 +71,18 @@ function sendTo(pool: HttpPool, display: string, exchange: Exchange, call: Backe
   headers.set("x-request-id", exchange.id);
   // HTTP/1.0 clients need not say whom they ask; the backend must be told all the same.
   headers.set("host", request.host === "" ? display.replace(/^unix:.*/, "localhost") : request.host);
-  call.attempt(display);
   const { body } = request;
   if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
   if (body.kind === "stream") body.taken = true;
-  return pool.send(
-    {
-      method: request.method,
-      path: pathAndQuery(request),
-      headers,
-      body: body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined,
-      upgrade,
-    },
-    new Relay(call),
-  );
+  const sent: OutgoingRequest = {
+    method: request.method,
+    path: pathAndQuery(request),
+    headers,
+    body: body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined,
+    upgrade,
+  };
+  call.attempt(display, exchange.trace && { over: "http", scheme, request: sent });
+  return pool.send(sent, new Relay(call));
 }
 
 /** Hands a response on; one object with methods of its class is cheaper than five closures per request. */

@@ -39,6 +39,9 @@ const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
 const MAX_PREPARED = 1_000;
 
+/** Answered by the session itself: no server is asked. */
+const OURS: ReadonlySet<Demand["kind"]> = new Set(["listen", "delete", "openStream", "dropped"]);
+
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
 export const mcp = defineBackend({
@@ -147,9 +150,8 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
       if (demand === undefined) throw new Error("the request was not prepared");
       const method = exchange.facts.mcp?.methodName;
       if (method !== undefined) metrics.request(method);
-      const target = exchange.facts.mcp?.target;
-      const asked = hub.targets.find(({ name }) => name === target) ?? hub.targets[0];
-      call.attempt(asked?.address ?? `internal:${env.name}`);
+      // Every other one is told by the connection to the server that it goes to, as it goes.
+      if (OURS.has(demand.kind)) call.attempt(`internal:${env.name}`);
       return serve(hub, demand, exchange, call);
     },
 
@@ -178,14 +180,15 @@ function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | und
 function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall): BackendRun {
   const { headers } = exchange.request;
   const forwarded = hub.wantsHeaders ? headers : undefined;
+  const wire = exchange.trace && call;
   switch (demand.kind) {
     case "initialize":
-      return hub.initialize(demand.request, ownerOf(exchange), headers, call);
+      return hub.initialize(demand.request, exchange, call);
     case "requests":
-      for (const message of demand.notes) pass(demand.session, message);
-      return demand.session.request(demand.requests, call, exchange.mcpAccess, forwarded);
+      for (const message of demand.notes) pass(demand.session, message, wire);
+      return demand.session.request(demand.requests, call, exchange.mcpAccess, forwarded, wire);
     case "notes":
-      for (const message of demand.notes) pass(demand.session, message);
+      for (const message of demand.notes) pass(demand.session, message, wire);
       return empty(call, 202);
     case "listen":
       return demand.session.listen(call, demand.after);
@@ -195,9 +198,10 @@ function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall):
     case "openStream":
       return hub.openStream(exchange, call);
     case "streamMessage":
-      if (demand.message.kind !== "request") pass(demand.session, demand.message);
-      else if (demand.message.method === "initialize") hub.initializeStream(demand.session, demand.message, headers);
-      else demand.session.requestOnStream(demand.message, exchange.mcpAccess, forwarded);
+      if (demand.message.kind !== "request") pass(demand.session, demand.message, wire);
+      else if (demand.message.method === "initialize")
+        hub.initializeStream(demand.session, demand.message, headers, wire);
+      else demand.session.requestOnStream(demand.message, exchange.mcpAccess, forwarded, wire);
       return empty(call, 202);
     case "modern":
       return hub.serveModern(demand.request, exchange, call);
@@ -206,9 +210,13 @@ function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall):
   }
 }
 
-function pass(session: Session, message: Exclude<ClientMessage, { kind: "request" }>): void {
-  if (message.kind === "notification") session.notify(message);
-  else session.respond(message);
+function pass(
+  session: Session,
+  message: Exclude<ClientMessage, { kind: "request" }>,
+  wire: BackendCall | undefined,
+): void {
+  if (message.kind === "notification") session.notify(message, wire);
+  else session.respond(message, wire);
 }
 
 function empty(call: BackendCall, status: number): BackendRun {

@@ -9,6 +9,7 @@ import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { CompileEnv, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
+import { rememberReplaced } from "../../core/replaced-headers.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../../core/traced-expression.ts";
 import { checkCertificates } from "../../lib/http/certificates.ts";
@@ -165,7 +166,7 @@ function createCompiler(context: CompileContext) {
         definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes));
       const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
       if (hooks?.credentials) context.redaction.hideAlso(hooks.credentials);
-      if (hooks) compiled.set(policy, { kind: policy.kind, hooks });
+      if (hooks) compiled.set(policy, { kind: policy.kind, hooks: rememberReplaced(hooks, context.redaction) });
       // Left open, a protection that could not be understood would be no protection.
       else if (policy.isResource && definitionOf(policy.kind).role === "security")
         closedBy ??= `${policy.owner}: ${policy.kind}`;

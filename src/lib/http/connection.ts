@@ -16,7 +16,7 @@ import {
   type OutgoingRequest,
   type ResponseHandler,
 } from "./http-client.ts";
-import { type BodyFraming, requestHead } from "./request-head.ts";
+import { framingOf, requestHead } from "./request-head.ts";
 import { type ParsedHead, type ParserEvents, ResponseError, ResponseParser } from "./response-parser.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -240,16 +240,6 @@ function openSocket({ protocol, host, port, socketPath, tls }: HttpTarget, looku
 
 function ignore(): void {
   // What can be done about it was done already.
-}
-
-function framingOf({ method, headers, body }: OutgoingRequest): BodyFraming {
-  if (Buffer.isBuffer(body)) return { kind: "length", length: body.length };
-  if (body === undefined)
-    return method === "POST" || method === "PUT" || method === "PATCH"
-      ? { kind: "length", length: 0 }
-      : { kind: "none" };
-  const length = headers.get("content-length");
-  return length === undefined ? { kind: "chunked" } : { kind: "length", length: Number(length) };
 }
 
 function describe(error: Error & { code?: string; errors?: Error[] }): string {

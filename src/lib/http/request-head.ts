@@ -2,6 +2,7 @@
  * A request head as text. Refuses what would let a value end its line: the last gate before the backend.
  */
 import type { HeaderList } from "./headers.ts";
+import type { OutgoingRequest } from "./http-client.ts";
 
 export class RequestError extends Error {
   constructor(message: string) {
@@ -45,4 +46,34 @@ export function requestHead(
   head +=
     upgrade === undefined ? "connection: keep-alive\r\n\r\n" : `connection: upgrade\r\nupgrade: ${upgrade}\r\n\r\n`;
   return head;
+}
+
+export function framingOf({ method, headers, body }: OutgoingRequest): BodyFraming {
+  if (Buffer.isBuffer(body)) return { kind: "length", length: body.length };
+  if (body === undefined)
+    return method === "POST" || method === "PUT" || method === "PATCH"
+      ? { kind: "length", length: 0 }
+      : { kind: "none" };
+  const length = headers.get("content-length");
+  return length === undefined ? { kind: "chunked" } : { kind: "length", length: Number(length) };
+}
+
+/**
+ * The header lines that a request is sent with: name, value, … Read from the head itself, so that what the trace shows
+ * cannot differ from what is written. Of a request that cannot be sent, those that it has.
+ */
+export function writtenHeaders(request: OutgoingRequest): readonly string[] {
+  const { method, path, headers, upgrade } = request;
+  try {
+    return requestHead(method, path, headers, framingOf(request), upgrade)
+      .split("\r\n")
+      .slice(1, -2)
+      .flatMap((line) => {
+        const colon = line.indexOf(": ");
+        return [line.slice(0, colon), line.slice(colon + 2)];
+      });
+  } catch (error) {
+    if (!(error instanceof RequestError)) throw error;
+    return headers.pairs;
+  }
 }

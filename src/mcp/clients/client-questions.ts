@@ -1,6 +1,7 @@
 /**
  * The questions of servers that one client has to answer, under ids of our own: several servers may use the same.
  */
+import type { WireTap } from "../../core/wire.ts";
 import type { Question } from "../wire/call.ts";
 import { type ClientResponse, notificationText, withId } from "../wire/json-rpc.ts";
 import { members, slice } from "../wire/json-text.ts";
@@ -23,10 +24,10 @@ export class ClientQuestions {
   }
 
   /** An answer to a question that nobody asked, or a second one, is dropped. */
-  answered(response: ClientResponse): void {
+  answered(response: ClientResponse, wire?: WireTap): void {
     const question = this.#open.get(response.id);
     this.#open.delete(response.id);
     const outcome = members(response.text, 0).find(({ key }) => key === "result" || key === "error");
-    if (question && outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`);
+    if (question && outcome) question.answer(`"${outcome.key}":${slice(response.text, outcome)}`, wire);
   }
 }

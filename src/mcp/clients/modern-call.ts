@@ -4,6 +4,7 @@
  * The client leaving means that it wants no answer: the server is told.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
@@ -43,6 +44,7 @@ export class ModernCall implements Call, BackendRun, Beating {
   previous: Beating | undefined = undefined;
   readonly request: ClientRequest;
   readonly headers: HeaderList;
+  readonly wire: WireTap | undefined;
   running: Running | undefined = undefined;
   readonly #sink: BackendCall;
   readonly #env: ModernCallEnv;
@@ -52,9 +54,16 @@ export class ModernCall implements Call, BackendRun, Beating {
   #queuedBytes = 0;
   #lastWriteMs: number;
 
-  constructor(request: ClientRequest, headers: HeaderList, sink: BackendCall, env: ModernCallEnv) {
+  constructor(
+    request: ClientRequest,
+    headers: HeaderList,
+    sink: BackendCall,
+    wire: WireTap | undefined,
+    env: ModernCallEnv,
+  ) {
     this.request = request;
     this.headers = headers;
+    this.wire = wire;
     this.#sink = sink;
     this.#env = env;
     this.#lastWriteMs = env.nowMs();

@@ -2,6 +2,7 @@
  * One request of a legacy client while it runs: what the server says about it goes to the stream of the POST it
  * came with, under the client's own id.
  */
+import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";
 import type { Call, Failure, Question, Running } from "../wire/call.ts";
@@ -19,6 +20,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
   previous: RequestCall | undefined = undefined;
   readonly request: ClientRequest;
   readonly headers: HeaderList | undefined;
+  readonly wire: WireTap | undefined;
   readonly #session: CallOwner;
   readonly #stream: EventStream;
   readonly #group: { left: number };
@@ -32,9 +34,11 @@ export class RequestCall implements Call, Linked<RequestCall> {
     stream: EventStream,
     group: { left: number },
     headers: HeaderList | undefined,
+    wire: WireTap | undefined,
   ) {
     this.request = request;
     this.headers = headers;
+    this.wire = wire;
     this.#session = session;
     this.#stream = stream;
     this.#group = group;

@@ -6,6 +6,7 @@
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/exchange.ts";
 import { shownPrincipal } from "../../core/principal.ts";
+import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { LinkedList } from "../../lib/text/linked-list.ts";
 import type { Names } from "../many/names.ts";
@@ -100,7 +101,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   }
 
   /** Brings up the servers and answers the client's `initialize`. */
-  open(router: Router, request: ClientRequest, sink: BackendCall): BackendRun {
+  open(router: Router, request: ClientRequest, sink: BackendCall, wire: WireTap | undefined): BackendRun {
     this.#router = router;
     // The head waits for the outcome: only a session that came about has an id to send.
     const stream = new EventStream(this.#nextStream++, this, KEEP_ALIVE_MS);
@@ -123,7 +124,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
         outcome.refuse(sink, request.id);
       }
       this.end(outcome.reason);
-    });
+    }, wire);
     return {
       abort: () => {
         stream.abort();
@@ -148,7 +149,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   }
 
   /** Brings up the servers for a client of the old transport. */
-  openOn(router: Router, request: ClientRequest): void {
+  openOn(router: Router, request: ClientRequest, wire: WireTap | undefined): void {
     this.#router = router;
     router.open((outcome) => {
       if (this.#state !== "opening") return;
@@ -159,13 +160,18 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
       this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
       if (outcome.ok) this.#nowOpen();
       else this.end(outcome.reason);
-    });
+    }, wire);
   }
 
   /** A request whose answer goes over the one event stream. */
-  requestOnStream(request: ClientRequest, access: McpAccess | undefined, headers: HeaderList | undefined): void {
+  requestOnStream(
+    request: ClientRequest,
+    access: McpAccess | undefined,
+    headers: HeaderList | undefined,
+    wire: WireTap | undefined,
+  ): void {
     this.lastUsedMs = this.#env.nowMs();
-    this.#start(new RequestCall(request, this, this.general, ENDLESS, headers), access);
+    this.#start(new RequestCall(request, this, this.general, ENDLESS, headers, wire), access);
   }
 
   /** Answers the requests of one POST on a stream of their own. */
@@ -174,25 +180,26 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     sink: BackendCall,
     access: McpAccess | undefined,
     headers: HeaderList | undefined,
+    wire: WireTap | undefined,
   ): BackendRun {
     this.lastUsedMs = this.#env.nowMs();
     const stream = new EventStream(this.#nextStream++, this);
     stream.attach(sink);
     const group = { left: requests.length };
-    for (const request of requests) this.#start(new RequestCall(request, this, stream, group, headers), access);
+    for (const request of requests) this.#start(new RequestCall(request, this, stream, group, headers, wire), access);
     return stream;
   }
 
   /** Messages that want no answer. */
-  notify(message: ClientNotification): void {
+  notify(message: ClientNotification, wire: WireTap | undefined): void {
     this.lastUsedMs = this.#env.nowMs();
     if (message.method === "notifications/cancelled") this.#cancel(message);
-    else this.#router?.notify(message);
+    else this.#router?.notify(message, wire);
   }
 
-  respond(response: ClientResponse): void {
+  respond(response: ClientResponse, wire: WireTap | undefined): void {
     this.lastUsedMs = this.#env.nowMs();
-    this.#questions?.answered(response);
+    this.#questions?.answered(response, wire);
   }
 
   /** A GET: the general stream, or the rest of an answer that broke off. */

@@ -203,6 +203,7 @@ class Rounds implements Running {
     this.#running = this.#side.call({
       request: this.#prepare(request),
       headers: this.#call.headers,
+      wire: this.#call.wire,
       notified: (message) => this.#call.notified(message),
       asked: (question) => this.#call.asked(question),
       answered: (message) => this.#answered(message),

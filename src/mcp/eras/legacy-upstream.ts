@@ -3,6 +3,7 @@
  * server must be started again, the handshake is repeated in the client's words, and what the client had set
  * (log level, subscriptions) is set again, so that the session goes on as if nothing had happened.
  */
+import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "../servers/server-link.ts";
 import type { Target } from "../servers/target.ts";
@@ -71,9 +72,9 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     return this.#link.lossReason;
   }
 
-  open(done: (outcome: OpenOutcome) => void): void {
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
     this.#opened = done;
-    this.#link.connect();
+    this.#link.connect(wire);
   }
 
   call(call: Call): Running {
@@ -82,10 +83,10 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     return this.#link.call(call);
   }
 
-  notify(message: ClientNotification): void {
+  notify(message: ClientNotification, wire?: WireTap): void {
     if (message.method === "notifications/initialized") this.#isInitialized = true;
     if (this.#modern) this.#modern.notify(message);
-    else this.#link.notify(message.text, message.method);
+    else this.#link.notify(message.text, message.method, wire);
   }
 
   revive(): void {

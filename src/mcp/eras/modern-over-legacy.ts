@@ -150,6 +150,7 @@ export class ModernOverLegacy {
     return {
       request: withoutEnvelope(call.request),
       headers: call.headers,
+      wire: call.wire,
       notified: (message) => {
         if (message.method !== "notifications/message" || isLoudEnough(message, levelOf(call))) call.notified(message);
       },

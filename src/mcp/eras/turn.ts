@@ -46,6 +46,7 @@ export class Turn implements Running {
     this.#running = send({
       request: call.request,
       headers: call.headers,
+      wire: call.wire,
       notified: (message) => this.#call?.notified(message),
       asked: (question) => this.#asked(question),
       answered: (message) => this.#end((waiting) => waiting.answered(message)),
@@ -79,7 +80,7 @@ export class Turn implements Running {
       const response = given.get(key);
       if (response === undefined) continue;
       this.#questions.delete(key);
-      question.answer(`"result":${response}`);
+      question.answer(`"result":${response}`, call.wire);
     }
     const outcome = this.#outcome;
     if (outcome) this.#end(outcome);

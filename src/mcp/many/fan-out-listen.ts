@@ -75,6 +75,7 @@ export function fanOutListen(
     return upstream.call({
       request,
       headers: call.headers,
+      wire: call.wire,
       notified: (message) => heard(upstream, message),
       asked: (question) => call.asked(question),
       answered: () => end(upstream),

@@ -4,6 +4,7 @@
  * (`failClosed`).
  */
 import type { McpAccess } from "../../core/exchange.ts";
+import type { WireTap } from "../../core/wire.ts";
 import { asModernResult } from "../eras/modern-text.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../servers/upstream.ts";
 import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "../wire/access.ts";
@@ -61,13 +62,13 @@ export class FanOut implements Router {
     this.#index = new NameIndex(upstreams);
   }
 
-  open(done: (outcome: RouterOutcome) => void): void {
+  open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void {
     const outcomes = new Map<Upstream, OpenOutcome>();
     for (const upstream of this.upstreams) {
       upstream.open((outcome) => {
         outcomes.set(upstream, outcome);
         if (outcomes.size === this.upstreams.length) done(this.#opened(outcomes));
-      });
+      }, wire);
     }
   }
 
@@ -97,8 +98,8 @@ export class FanOut implements Router {
     return NOTHING_RUNS;
   }
 
-  notify(message: ClientNotification): void {
-    for (const upstream of this.upstreams) upstream.notify(message);
+  notify(message: ClientNotification, wire?: WireTap): void {
+    for (const upstream of this.upstreams) upstream.notify(message, wire);
   }
 
   notificationText(upstream: Upstream, message: ServerMessage): string {

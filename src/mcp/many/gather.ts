@@ -42,6 +42,7 @@ export function gather(call: Call, parts: readonly Part[], done: (outcomes: read
     part.upstream.call({
       request: part.request,
       headers: call.headers,
+      wire: call.wire,
       notified: (message) => call.notified(message),
       asked: (question) => call.asked(question),
       answered: (message) => {

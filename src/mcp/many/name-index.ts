@@ -108,6 +108,7 @@ export class NameIndex {
     running.current = first.call({
       request: call.request,
       headers: call.headers,
+      wire: call.wire,
       notified: (message) => call.notified(message),
       asked: (question) => call.asked(question),
       answered: (message) => {

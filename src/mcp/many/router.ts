@@ -4,6 +4,7 @@
  */
 import type { BackendCall } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/exchange.ts";
+import type { WireTap } from "../../core/wire.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { permittedSubscription } from "../eras/subscription-filter.ts";
 import type { OpenOutcome, Upstream } from "../servers/upstream.ts";
@@ -30,9 +31,10 @@ export interface Router {
   readonly upstreams: readonly Upstream[];
   /** Of what its clients see. */
   readonly names: Names;
-  open(done: (outcome: RouterOutcome) => void): void;
+  /** `wire` as of `Upstream.open`. */
+  open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void;
   run(call: Call, access: McpAccess | undefined): Running;
-  notify(message: ClientNotification): void;
+  notify(message: ClientNotification, wire?: WireTap): void;
   /** A server's notification in the client's words; undefined if it is not for the client. */
   notificationText(upstream: Upstream, message: ServerMessage): string | undefined;
   /** Goes on with other targets. Returns what it has left. */
@@ -52,9 +54,9 @@ export class SingleRouter implements Router {
     this.#late = late;
   }
 
-  open(done: (outcome: RouterOutcome) => void): void {
+  open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void {
     const upstream = this.#upstream;
-    upstream.open((outcome) => done(routerOutcome(upstream, outcome)));
+    upstream.open((outcome) => done(routerOutcome(upstream, outcome)), wire);
   }
 
   run(call: Call, access: McpAccess | undefined): Running {
@@ -71,8 +73,8 @@ export class SingleRouter implements Router {
     return upstream.call(checkedList(filteredCall(permitted, access, name), name));
   }
 
-  notify(message: ClientNotification): void {
-    this.#upstream.notify(message);
+  notify(message: ClientNotification, wire?: WireTap): void {
+    this.#upstream.notify(message, wire);
   }
 
   notificationText(_upstream: Upstream, message: ServerMessage): string {

@@ -5,6 +5,7 @@
  * the same for everybody (a list changed); a log line is nobody's.
  */
 
+import type { WireTap } from "../../core/wire.ts";
 import { LegacyUpstream } from "../eras/legacy-upstream.ts";
 import type { LinkEnv, Loss } from "../servers/server-link.ts";
 import type { Target } from "../servers/target.ts";
@@ -83,7 +84,7 @@ export class SharedServer implements UpstreamUser, Tenant {
     return seat;
   }
 
-  open(done: (outcome: OpenOutcome) => void): void {
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
     if (this.#state === "open" && this.#outcome) {
       done(this.#outcome);
       return;
@@ -98,7 +99,7 @@ export class SharedServer implements UpstreamUser, Tenant {
       const waiting = this.#waiting;
       this.#waiting = [];
       for (const one of waiting) one(outcome);
-    });
+    }, wire);
   }
 
   call(seat: SharedSeat, call: Call): Running {
@@ -116,6 +117,7 @@ export class SharedServer implements UpstreamUser, Tenant {
     return this.#upstream.call({
       request: call.request,
       headers: call.headers,
+      wire: call.wire,
       notified: (message) => {
         if (message.method === "notifications/progress") call.notified(message);
       },
@@ -231,8 +233,8 @@ export class SharedSeat implements Upstream {
     return this.#server.lossReason;
   }
 
-  open(done: (outcome: OpenOutcome) => void): void {
-    this.#server.open((outcome) => done(outcome.ok ? this.#negotiated(outcome.answer, outcome.about) : outcome));
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
+    this.#server.open((outcome) => done(outcome.ok ? this.#negotiated(outcome.answer, outcome.about) : outcome), wire);
   }
 
   call(call: Call): Running {

@@ -57,11 +57,12 @@ export class Conversation {
 
   begin(pending: PendingCall): void {
     const wireId = this.#pending.add(pending);
-    this.#env.send({ text: wireText(pending, wireId), wireId, method: pending.call.request.method });
+    const { request, wire } = pending.call;
+    this.#env.send({ text: wireText(pending, wireId), wireId, method: request.method, wire });
   }
 
   /** A request of our own, before others may pass. */
-  request(method: string, params: string, call: Pick<Call, "answered" | "failed">): void {
+  request(method: string, params: string, call: Pick<Call, "answered" | "failed" | "wire">): void {
     const request = { kind: "request", text: "", idStart: 0, idEnd: 0, id: "0", method, params: {} } as const;
     const { notified, asked } = this.#listener;
     const whole: Call = {
@@ -71,7 +72,7 @@ export class Conversation {
       asked: asked.bind(this.#listener),
     };
     const wireId = this.#pending.add(new PendingCall(whole, this.#env.clock.monotonicMs(), this.#env.own));
-    this.#env.send({ text: requestText(String(wireId), method, params), wireId, method });
+    this.#env.send({ text: requestText(String(wireId), method, params), wireId, method, wire: call.wire });
   }
 
   /** Takes a call out without telling anybody; undefined if it is not there. */
@@ -171,12 +172,12 @@ export class Conversation {
       message,
       method: message.method as string,
       withdrawn: undefined,
-      answer: (outcome) => {
+      answer: (outcome, wire) => {
         if (this.#questions?.get(id) !== question) return;
         this.#questions.delete(id);
         const nowMs = this.#env.clock.monotonicMs();
         for (const pending of this.#pending.all()) pending.activityMs = nowMs;
-        this.#env.send({ text: `{"jsonrpc":"2.0","id":${id},${outcome}}` });
+        this.#env.send({ text: `{"jsonrpc":"2.0","id":${id},${outcome}}`, wire });
       },
     };
     this.#questions ??= new Map();

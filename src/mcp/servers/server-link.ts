@@ -4,6 +4,7 @@
  * and the owner repeats its handshake, so that whoever stands before us keeps his session.
  */
 
+import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
@@ -89,6 +90,8 @@ export class ServerLink {
   #leaveLine: (() => void) | undefined = undefined;
   #started: (() => void) | undefined = undefined;
   #loss: Loss | undefined = undefined;
+  /** Of the client's request that opens the connection: the handshake is what is sent for it. */
+  #wire: WireTap | undefined = undefined;
 
   /** `headers` are those of the client that opens it. */
   constructor(env: LinkEnv, owner: LinkOwner, headers?: HeaderList) {
@@ -125,8 +128,9 @@ export class ServerLink {
   }
 
   /** Brings the connection up if it is down; calls do it by themselves. */
-  connect(): void {
+  connect(wire?: WireTap): void {
     if (this.#state !== "down") return;
+    this.#wire = wire;
     this.#state = "connecting";
     const pauseMs = this.#retryAtMs - this.#env.clock.monotonicMs();
     if (this.#losses > 0 && pauseMs > 0) this.#timer = this.#env.clock.after(pauseMs, () => this.#open());
@@ -147,8 +151,8 @@ export class ServerLink {
   }
 
   /** A notification for the server; lost if there is no connection, since it belongs to one. */
-  notify(text: string, method: string): void {
-    if (this.#state === "up") this.#send({ text, method });
+  notify(text: string, method: string, wire?: WireTap): void {
+    if (this.#state === "up") this.#send({ text, method, wire });
   }
 
   /** Ends calls about which the server is silent for too long. Called every now and then. */
@@ -225,6 +229,7 @@ export class ServerLink {
       request: (method, params, done) => {
         if (!this.#isCurrent(handlers)) return;
         this.#conversation.request(method, params, {
+          wire: this.#wire,
           answered: (message) => done(message, ""),
           failed: ({ message }) => done(undefined, message.startsWith(prefix) ? message.slice(prefix.length) : message),
         });
@@ -235,6 +240,7 @@ export class ServerLink {
       ready: () => {
         if (!this.#isCurrent(handlers) || this.#state !== "connecting") return;
         this.#state = "up";
+        this.#wire = undefined;
         this.#failedStarts = 0;
         this.#upSinceMs = this.#env.clock.monotonicMs();
         this.#env.up();

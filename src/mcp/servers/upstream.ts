@@ -2,6 +2,7 @@
  * One target as one session sees it, in the words of the session's era. Behind it may stand a server of the
  * other era, or a process that other sessions use too: neither shows.
  */
+import type { WireTap } from "../../core/wire.ts";
 import type { Call, Question, Running } from "../wire/call.ts";
 import { isModernVersion } from "../wire/era.ts";
 import type { ClientNotification, ServerMessage } from "../wire/json-rpc.ts";
@@ -33,9 +34,10 @@ export interface Upstream {
   readonly isResting: boolean;
   /** Why it was lost last; completes "target x …". */
   readonly lossReason: string | undefined;
-  open(done: (outcome: OpenOutcome) => void): void;
+  /** `wire` is told of the handshake, where it is made for a client's request. */
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
   call(call: Call): Running;
-  notify(message: ClientNotification): void;
+  notify(message: ClientNotification, wire?: WireTap): void;
   /** Brings a lost connection up again without waiting for a call. */
   revive(): void;
   sweep(nowMs: number): void;

@@ -2,6 +2,7 @@
  * A connection to one instance of a server that carries whole JSON-RPC messages: a child's pipes, a streamable
  * HTTP session, or the old pair of event stream and POST. What is said over it is not its concern.
  */
+import type { WireTap } from "../../core/wire.ts";
 import type { Era } from "../wire/era.ts";
 import type { ServerMessage } from "../wire/json-rpc.ts";
 
@@ -13,6 +14,8 @@ export interface Outgoing {
   readonly method?: string;
   /** More HTTP headers: name, value, … */
   readonly headers?: readonly string[];
+  /** Told what goes out and what comes back; undefined unless somebody watches. */
+  readonly wire?: WireTap | undefined;
 }
 
 export interface Channel {

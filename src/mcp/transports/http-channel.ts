@@ -106,7 +106,10 @@ export class HttpChannel implements Channel {
       "application/json, text/event-stream",
       ...this.#protocolHeaders(message),
     ];
-    exchange.call = this.#server.send({ method: "POST", headers, body: message.text }, this.#reader(exchange, message));
+    exchange.call = this.#server.send(
+      { method: "POST", headers, body: message.text, wire: message.wire },
+      this.#reader(exchange, message),
+    );
   }
 
   abandon(wireId: number): void {

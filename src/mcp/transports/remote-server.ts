@@ -2,6 +2,7 @@
  * A remote MCP server as HTTP sees it: its address, its connections, and the headers that every request carries.
  * Nothing of the client's request is among them unless the configuration names it.
  */
+import type { WireTap } from "../../core/wire.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpCall, HttpClientError, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
 import { openHttpPool } from "../../lib/http/http-pool.ts";
@@ -33,6 +34,8 @@ export interface RemoteRequest {
   /** name, value, …; they win over the configured ones of the same name. */
   readonly headers: readonly string[];
   readonly body?: string;
+  /** Told what is sent and what comes back; undefined unless somebody watches. */
+  readonly wire?: WireTap | undefined;
 }
 
 export interface RemoteHandler {
@@ -58,23 +61,44 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
     port,
     ...(isTls && tls ? { tls } : {}),
   });
+  const scheme = isTls ? "https" : "http";
+  const address = `${url.hostname}:${port}`;
+  const hiddenHeaders = Object.keys(options.headers).map((name) => name.toLowerCase());
   const secrets = [...Object.values(options.headers), ...url.searchParams.values(), ...rawValues(url.search)];
   return {
     url,
     shown: (text) => withoutSecrets(text, secrets),
-    address: `${url.hostname}:${port}`,
+    address,
     send(request, handler) {
       const headers = HeaderList.of({ host: url.host, "accept-encoding": "identity", ...options.headers });
       for (let i = 0; i + 1 < request.headers.length; i += 2)
         headers.set(request.headers[i] as string, request.headers[i + 1] as string);
       const body = request.body === undefined ? undefined : Buffer.from(request.body);
-      return new Reading(
-        pool,
-        { method: request.method, path: request.path ?? url.pathname + url.search, headers, body },
-        handler,
-      ).call;
+      const outgoing = { method: request.method, path: request.path ?? url.pathname + url.search, headers, body };
+      const { wire } = request;
+      if (wire === undefined) return new Reading(pool, outgoing, handler).call;
+      const hiddenQuery = [...url.searchParams.keys()];
+      wire.attempt(address, { over: "http", scheme, request: outgoing, hiddenHeaders, hiddenQuery });
+      return new Reading(pool, outgoing, tapped(handler, wire, address)).call;
     },
     close: () => pool.close(),
+  };
+}
+
+/** The same handler, and the trace hears of the head or that there is none. */
+function tapped(handler: RemoteHandler, wire: WireTap, address: string): RemoteHandler {
+  let hasHead = false;
+  return {
+    ...handler,
+    head(status, headers) {
+      hasHead = true;
+      wire.received(status, headers, address);
+      handler.head(status, headers);
+    },
+    error(reason) {
+      if (!hasHead) wire.missed(reason, address);
+      handler.error(reason);
+    },
   };
 }
 

@@ -82,7 +82,7 @@ export function openSseChannel(
       const post: Post = { wireId, call: undefined, timer: clock.after(ACCEPT_MS, late) };
       posts.add(post);
       post.call = server.send(
-        { method: "POST", path: endpoint, headers, body: message.text },
+        { method: "POST", path: endpoint, headers, body: message.text, wire: message.wire },
         {
           head: (code) => {
             status = code;

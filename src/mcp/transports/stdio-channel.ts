@@ -21,7 +21,12 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     if (ignoredLines === 1) logger.info("ignored a line on stdout: MCP servers log to stderr", fields);
     else logger.debug("ignored a line on stdout", fields);
   };
-  const send = (message: Outgoing): void => child.write(singleLine(message.text));
+  const address = `stdio:${options.name}`;
+  const send = (message: Outgoing): void => {
+    const line = singleLine(message.text);
+    message.wire?.attempt(address, { over: "stdio", line });
+    child.write(line);
+  };
   const child = new StdioProcess(options, {
     line(text) {
       if (isClosed) return;
@@ -42,7 +47,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   });
   const stop = (): Promise<void> => child.stop().then(gone);
   return {
-    address: `stdio:${options.name}`,
+    address,
     get isClogged() {
       return child.isClogged;
     },

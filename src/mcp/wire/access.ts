@@ -96,6 +96,7 @@ export function withAnswer(call: Call, change: (message: ServerMessage) => Serve
   return {
     request: call.request,
     headers: call.headers,
+    wire: call.wire,
     notified: (message) => call.notified(message),
     asked: (question) => call.asked(question),
     answered: (message) => call.answered(message.kind === "result" ? change(message) : message),

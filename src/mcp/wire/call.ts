@@ -2,6 +2,7 @@
  * One request on its way through the gateway, as the two sides see it: whoever wants an answer implements Call,
  * whoever runs it returns Running. Questions are requests of a server to the client.
  */
+import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
 
@@ -20,6 +21,8 @@ export interface Call {
   readonly request: ClientRequest;
   /** Of the client's HTTP request; a target passes on only what its configuration names. */
   readonly headers?: HeaderList | undefined;
+  /** Told what is sent to servers for it and what they answer; undefined unless the client's request is traced. */
+  readonly wire?: WireTap | undefined;
   /** A notification of the server about this call. */
   notified(message: ServerMessage): void;
   /** A request of the server that belongs to this call. */
@@ -38,8 +41,8 @@ export interface Question {
   /** Its id is the server's own. */
   readonly message: ServerMessage;
   readonly method: string;
-  /** `outcome` is the text of a `"result":…` or `"error":…` member. */
-  answer(outcome: string): void;
+  /** `outcome` is the text of a `"result":…` or `"error":…` member; `wire` as of a call. */
+  answer(outcome: string, wire?: WireTap): void;
   /** Called when the server no longer wants an answer. */
   withdrawn: ((reason: string | undefined) => void) | undefined;
 }

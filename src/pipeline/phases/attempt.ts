@@ -8,14 +8,15 @@ import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
-import { requestState } from "../../core/snapshot.ts";
+import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
+import type { Sent } from "../../core/wire.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../lib/http/attempt-state.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
 import { HttpClientError } from "../../lib/http/http-client.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import type { Redaction } from "../../trace/redact.ts";
-import { captureRequestBody } from "../records/body-capture.ts";
+import { bodyBytes, captureSentBody } from "../records/body-capture.ts";
 import { backendError } from "./backend-error.ts";
 import type { Delivery } from "./delivery.ts";
 import { deadlineOf, headLimitMs, UNLIMITED } from "./head-limit.ts";
@@ -50,6 +51,10 @@ export class Attempt implements BackendCall, BackendRun {
   readonly #isLast: boolean;
   readonly #startedMs: number;
   #targets = 0;
+  /** For the trace: since when the target is asked, how, and whether its answer was told. */
+  #askedMs: number;
+  #askedOver: Sent["over"] = "http";
+  #hasResult = false;
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
   #state: AttemptState = "asked";
@@ -69,6 +74,7 @@ export class Attempt implements BackendCall, BackendRun {
     this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
     this.#isLast = isLast;
     this.#startedMs = owner.clock.monotonicMs();
+    this.#askedMs = this.#startedMs;
   }
 
   start(backend: Backend): void {
@@ -101,38 +107,60 @@ export class Attempt implements BackendCall, BackendRun {
     if (!isOver(this.#state)) this.#run?.resume();
   }
 
-  attempt(target: string): void {
-    const { trace } = this.#exchange;
+  attempt(target: string, sent?: Sent): void {
     this.#targets += 1;
-    const isFirst = this.#targets === 1;
     // Each target has its own time.
-    if (!isFirst && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
-    if (trace === undefined) return;
-    // Now the backend has made of the request what it sends; a second target of the same attempt gets the same.
-    if (isFirst) {
-      trace.point({
-        type: "requestSnapshot",
-        stage: "final request",
-        requestState: requestState(this.#exchange, this.#owner.redaction),
-      });
-    }
+    if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
+    const { trace } = this.#exchange;
+    if (trace === undefined || isOver(this.#state)) return;
+    const { clock, redaction } = this.#owner;
+    this.#askedMs = clock.monotonicMs();
+    this.#askedOver = sent?.over ?? "http";
+    this.#hasResult = false;
+    const state = sent ? sentState(this.#exchange, target, sent, redaction) : requestState(this.#exchange, redaction);
+    trace.point({ type: "requestSnapshot", stage: "final request", requestState: state });
     trace.point({ type: "backendCallStart", target });
-    if (isFirst) captureRequestBody(this.#exchange);
+    const { headers, body } = this.#exchange.request;
+    if (sent === undefined) captureSentBody(trace, bodyBytes(body), headers.get("content-type"));
+    else if (sent.over === "stdio") captureSentBody(trace, Buffer.from(sent.line), "application/json");
+    else captureSentBody(trace, sent.request.body, sent.request.headers.get("content-type"));
+  }
+
+  received(status: number, headers: HeaderList, target?: string): void {
+    const { trace } = this.#exchange;
+    if (trace === undefined || isOver(this.#state)) return;
+    this.#result(status, null, target);
+    const { redaction, clock } = this.#owner;
+    const requestState = receivedState(this.#exchange, status, headers, redaction, clock);
+    trace.point({ type: "responseSnapshot", stage: "raw response", requestState });
+  }
+
+  missed(reason: string, target?: string): void {
+    // Of several at once each is told by its name; of one after the other, the last.
+    const isTold = this.#hasResult && target === undefined;
+    if (this.#exchange.trace !== undefined && !isOver(this.#state) && !isTold) this.#result(null, reason, target);
+  }
+
+  /** The head is the one that came, unless the backend has told of that one, or nobody was asked. */
+  #tellHead(status: number, headers: HeaderList): void {
+    if (this.#exchange.trace === undefined || this.#hasResult || this.#targets === 0) return;
+    // A pipe has no headers: those that the client gets are ours.
+    this.received(status, this.#askedOver === "stdio" ? NO_HEADERS : headers);
   }
 
   head(status: number, headers: HeaderList): void {
     if (this.#state !== "asked") return;
     try {
       if (!this.#isLast && this.#settings.retry?.codes.has(status) === true && this.#mayRepeat(true)) {
+        this.#tellHead(status, headers);
         this.abort();
-        this.#result(status, null);
         this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
         return;
       }
       this.#goes("head");
       this.#timer?.cancel();
       this.#exchange.upstreamHeadMs = this.#owner.clock.monotonicMs();
-      this.#result(status, null);
+      this.#tellHead(status, headers);
       this.#delivery.head(status, headers);
     } catch (thrown) {
       this.#threw(thrown);
@@ -203,13 +231,13 @@ export class Attempt implements BackendCall, BackendRun {
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    this.#tellHead(status, headers);
     if (!this.#goes("upgrade")) {
       socket.destroy();
       return;
     }
     this.#timer?.cancel();
     try {
-      this.#result(status, null);
       this.#owner.upgraded(status, headers, socket);
     } catch (thrown) {
       socket.destroy();
@@ -281,8 +309,12 @@ export class Attempt implements BackendCall, BackendRun {
     this.#owner.broke(thrown);
   }
 
-  #result(status: number | null, error: string | null): void {
+  #result(status: number | null, error: string | null, target?: string): void {
     const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
-    this.#exchange.trace?.span(this.#startedMs, { type: "backendCallResult", status, error }, severity);
+    this.#hasResult = true;
+    const whose = target === undefined ? {} : { target };
+    this.#exchange.trace?.span(this.#askedMs, { type: "backendCallResult", status, error, ...whose }, severity);
   }
 }
+
+const NO_HEADERS = new HeaderList();

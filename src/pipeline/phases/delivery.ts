@@ -95,11 +95,6 @@ export class Delivery {
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
     this.#exchange.observeResponse?.(response);
-    this.#exchange.trace?.point({
-      type: "responseSnapshot",
-      stage: "raw response",
-      requestState: responseState(this.#exchange, this.#env.redaction, this.#env.clock),
-    });
     if (this.#mustHold(headers)) this.#state = "holding";
     else this.#respond(response, undefined);
   }
@@ -157,7 +152,7 @@ export class Delivery {
         this.#guard(() => policy.hooks.settle?.(this.#exchange, outcome));
       }
     }
-    this.#capture?.emit(this.#exchange, "response");
+    this.#capture?.emit(this.#exchange.trace, "response", this.#exchange.response?.headers.get("content-type"));
     this.#guard(() => this.#env.settled(this.#exchange, outcome));
   }
 

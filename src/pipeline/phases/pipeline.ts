@@ -82,12 +82,18 @@ class Flow implements AttemptOwner {
     try {
       const { exchange } = this;
       exchange.trace = this.#env.trace(exchange);
-      exchange.trace?.point({ type: "requestStarted" });
+      if (exchange.trace !== undefined) this.#traceBegins(exchange, exchange.trace);
       this.#snapshot("initial request");
       this.#gatewayPhase();
     } catch (error) {
       this.fail(error);
     }
+  }
+
+  #traceBegins(exchange: Exchange, trace: Trace): void {
+    // A transformation may copy a credential, and another policy take the original out.
+    exchange.secrets = this.redaction.secrets(exchange.request.headers.pairs);
+    trace.point({ type: "requestStarted" });
   }
 
   // GATEWAY PHASE
@@ -333,7 +339,8 @@ class Flow implements AttemptOwner {
     if (this.#delivery.isDone) return;
     const { code, source, message } = error;
     // A reason may quote what the client sent: the log and the trace get it without the credentials.
-    const detail = error.detail && this.redaction.scrub(error.detail, this.exchange.request.headers.pairs);
+    const detail =
+      error.detail && this.redaction.scrub(error.detail, this.exchange.request.headers.pairs, this.exchange.secrets);
     this.exchange.failure = { code, source, message, detail };
     const { run } = this.#delivery;
     this.#delivery.run = undefined;

@@ -5,12 +5,16 @@ import { test } from "node:test";
 import { anExchange } from "../../../test/support/exchange.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { TraceMessage } from "../../trace/events.ts";
-import { BodyCapture, captureRequestBody } from "./body-capture.ts";
+import { BodyCapture, bodyBytes, captureSentBody } from "./body-capture.ts";
 
 function traced(exchange: Exchange): TraceMessage[] {
   const messages: TraceMessage[] = [];
   exchange.trace = { point: (message) => messages.push(message), span: () => undefined, finish: () => undefined };
   return messages;
+}
+
+function capture(exchange: Exchange): void {
+  if (exchange.trace) captureSentBody(exchange.trace, bodyBytes(exchange.request.body), undefined);
 }
 
 const textOf = (message: TraceMessage | undefined): string =>
@@ -19,18 +23,18 @@ const textOf = (message: TraceMessage | undefined): string =>
 test("a whole body is shown at once, and an empty one not at all", () => {
   const exchange = anExchange({ body: "hello" });
   const messages = traced(exchange);
-  captureRequestBody(exchange);
+  capture(exchange);
   assert.equal(textOf(messages[0]), "hello");
   const empty = anExchange({ body: "" });
   const none = traced(empty);
-  captureRequestBody(empty);
+  capture(empty);
   assert.deepEqual(none, []);
 });
 
 test("more than 64 KiB is cut, and says so", () => {
   const exchange = anExchange({ body: "x".repeat(64 * 1024 + 1) });
   const messages = traced(exchange);
-  captureRequestBody(exchange);
+  capture(exchange);
   const [message] = messages;
   assert.equal(message?.type === "bodySnapshot" && message.truncated, true);
   assert.equal(textOf(message).length, 64 * 1024);
@@ -41,7 +45,7 @@ test("a streamed body is seen while its reader reads, without being started or c
   const stream = new PassThrough();
   exchange.request.body = { kind: "stream", stream, length: undefined, taken: true };
   const messages = traced(exchange);
-  captureRequestBody(exchange);
+  capture(exchange);
   stream.write("one ");
   await new Promise((resolve) => setImmediate(resolve));
   assert.equal(stream.readableFlowing, null, "nothing flows before the reader wants it");
@@ -59,7 +63,7 @@ test("a body that breaks off shows what had come", async () => {
   const stream = new PassThrough();
   exchange.request.body = { kind: "stream", stream, length: undefined, taken: true };
   const messages = traced(exchange);
-  captureRequestBody(exchange);
+  capture(exchange);
   stream.on("data", () => undefined);
   stream.write("half");
   await new Promise((resolve) => setImmediate(resolve));
@@ -73,7 +77,7 @@ test("a capture is shown once", () => {
   const messages = traced(exchange);
   const capture = new BodyCapture();
   capture.add(Buffer.from("a"));
-  capture.emit(exchange, "response");
-  capture.emit(exchange, "response");
+  capture.emit(exchange.trace, "response", undefined);
+  capture.emit(exchange.trace, "response", undefined);
   assert.equal(messages.length, 1);
 });

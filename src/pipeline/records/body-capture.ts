@@ -3,9 +3,10 @@
  * secrets of OAuth endpoints are taken out when it is shown.
  */
 import type { Readable } from "node:stream";
-import type { Exchange } from "../../core/exchange.ts";
+import type { RequestBody } from "../../core/exchange.ts";
 import type { BodyStage } from "../../trace/events.ts";
 import { redactBody } from "../../trace/redact.ts";
+import type { Trace } from "../../trace/trace.ts";
 
 const MAX_CAPTURED_BYTES = 64 * 1024;
 
@@ -25,13 +26,12 @@ export class BodyCapture {
   }
 
   /** Once; an empty body has no snapshot. */
-  emit(exchange: Exchange, stage: BodyStage): void {
+  emit(trace: Trace | undefined, stage: BodyStage, contentType: string | undefined): void {
     if (this.#bytes === 0 || this.#emitted) return;
     this.#emitted = true;
-    const headers = stage === "response" ? exchange.response?.headers : exchange.request.headers;
-    const body = redactBody(Buffer.concat(this.#chunks), headers?.get("content-type")).toString("base64");
+    const body = redactBody(Buffer.concat(this.#chunks), contentType).toString("base64");
     this.#chunks = [];
-    exchange.trace?.point({
+    trace?.point({
       type: "bodySnapshot",
       stage,
       body,
@@ -40,20 +40,28 @@ export class BodyCapture {
   }
 }
 
-/** The body of a traced request on its way to the backend: at once if it is whole, else while it streams. */
-export function captureRequestBody(exchange: Exchange): void {
-  const { body } = exchange.request;
-  if (body.kind === "none") return;
+/** The body of a traced request on its way to a server: at once if it is whole, else while it streams. */
+export function captureSentBody(
+  trace: Trace,
+  body: Buffer | Readable | undefined,
+  contentType: string | undefined,
+): void {
+  if (body === undefined) return;
   const capture = new BodyCapture();
-  if (body.kind === "bytes") {
-    capture.add(body.bytes);
-    capture.emit(exchange, "final request");
+  const done = (): void => capture.emit(trace, "final request", contentType);
+  if (Buffer.isBuffer(body)) {
+    capture.add(body);
+    done();
     return;
   }
-  observeChunks(body.stream, (chunk) => capture.add(chunk));
-  const done = (): void => capture.emit(exchange, "final request");
-  body.stream.once("end", done);
-  body.stream.once("close", done);
+  observeChunks(body, (chunk) => capture.add(chunk));
+  body.once("end", done);
+  body.once("close", done);
+}
+
+/** What is handed over, where the backend does not say how it sends it. */
+export function bodyBytes(body: RequestBody): Buffer | Readable | undefined {
+  return body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined;
 }
 
 /**

@@ -17,6 +17,7 @@ export interface FinishedRequest {
   /** Its headers are dropped after a while, where nothing went wrong. */
   readonly request: SnapshotSource["request"] & { headers: HeaderList };
   readonly credentialQuery: readonly string[] | undefined;
+  readonly secrets: readonly string[] | undefined;
   readonly outcome: Outcome;
   readonly answeredBy: "upstream" | "gateway" | null;
   readonly upstreamMs: number | null;
@@ -46,6 +47,7 @@ export function finishedRequest(
       headers: arrived.headers,
     },
     credentialQuery: exchange.credentialQuery,
+    secrets: exchange.secrets,
     outcome,
     answeredBy: outcome.status === undefined ? null : (exchange.response?.source ?? null),
     upstreamMs:
@@ -64,13 +66,14 @@ export function hasFailed(exchange: Pick<Exchange, "failure">, outcome: Outcome)
 }
 
 /** What a snapshot of the request is made of. */
-export function snapshotSource({ exchange, request, credentialQuery }: FinishedRequest): SnapshotSource {
+export function snapshotSource({ exchange, request, credentialQuery, secrets }: FinishedRequest): SnapshotSource {
   return {
     request,
     source: exchange.source,
     facts: exchange.facts,
     startedAt: exchange.startedAt,
     credentialQuery,
+    secrets,
   };
 }
 

@@ -15,6 +15,7 @@ export const requestHeaderModifier = definePolicy({
   compile(config) {
     const apply = headerChanges.compile(config);
     return {
+      replaces: [...(config.remove ?? []), ...Object.keys(config.set ?? {})],
       request(exchange) {
         apply(exchange.request.headers);
         // Host is also the authority that is sent on.

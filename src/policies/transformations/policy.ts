@@ -31,6 +31,7 @@ export const transformations = definePolicy({
     const setsHost = config.request?.set?.host !== undefined;
     const all = [...(request?.expressions ?? []), ...(response?.expressions ?? [])];
     return {
+      replaces: [...(config.request?.remove ?? []), ...Object.keys(config.request?.set ?? {})],
       reads: {
         requestBody: all.some((expression) => expression.reads("request.body")),
         responseBody: all.some((expression) => expression.reads("response.body")),

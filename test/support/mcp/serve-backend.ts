@@ -97,6 +97,8 @@ function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
   let isOver = false;
   const sink: BackendCall = {
     attempt: () => undefined,
+    received: () => undefined,
+    missed: () => undefined,
     head: (status, headers) => void res.writeHead(status, headers.pairs),
     data: (chunk) => res.write(chunk),
     end: () => {

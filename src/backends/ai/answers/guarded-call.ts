@@ -6,6 +6,7 @@
 import type { Duplex } from "node:stream";
 import type { BackendCall } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
+import type { Sent } from "../../../core/wire.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent } from "../../../lib/http/sse.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
@@ -46,8 +47,16 @@ export class GuardedCall implements BackendCall {
     this.#refused = refused;
   }
 
-  attempt(target: string): void {
-    this.#call.attempt(target);
+  attempt(target: string, sent?: Sent): void {
+    this.#call.attempt(target, sent);
+  }
+
+  received(status: number, headers: HeaderList): void {
+    this.#call.received(status, headers);
+  }
+
+  missed(reason: string): void {
+    this.#call.missed(reason);
   }
 
   head(status: number, headers: HeaderList): void {

@@ -1,0 +1,25 @@
+/**
+ * A policy may copy a credential into another header, and a later one take the original out: the copy must stay hidden
+ * where the request is shown afterwards (decisions: copies of secrets). So whoever replaces a sensitive header leaves
+ * its value with the exchange. Policies that replace none are returned as they are.
+ */
+import type { Redaction } from "../trace/redact.ts";
+import type { Hooks } from "./policy.ts";
+
+export function rememberReplaced(hooks: Hooks, redaction: Redaction): Hooks {
+  const names = hooks.replaces?.filter((name) => redaction.isSensitive(name)) ?? [];
+  const { request } = hooks;
+  if (names.length === 0 || request === undefined) return hooks;
+  return {
+    ...hooks,
+    request(exchange) {
+      for (const name of names) {
+        const values = exchange.request.headers.getAll(name);
+        if (values.length === 0) continue;
+        exchange.secrets ??= [];
+        exchange.secrets.push(...redaction.secrets(values.flatMap((value) => [name, value])));
+      }
+      return request(exchange);
+    },
+  };
+}
