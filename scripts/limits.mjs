@@ -19,7 +19,18 @@ const LIMITS = {
     ["MAX_HEADER_BYTES", "pipeline/listen/listener.ts", "a request's head", "431 `too_many_headers`"],
     ["MAX_HEADER_LINES", "pipeline/listen/edge.ts", "header lines of a request", "431 `too_many_headers`"],
     ["MAX_TARGET_CHARS", "pipeline/listen/edge.ts", "path and query", "400 `bad_request`"],
-    ["MAX_SHOWN_CHARS", "pipeline/listen/listener.ts", "what the log shows of a request refused at the edge", "cut"],
+    [
+      "MAX_SHOWN_CHARS",
+      "pipeline/listen/edge-refusal.ts",
+      "host, path or query of a request refused at the edge, in logs and traces",
+      "cut",
+    ],
+    [
+      "MAX_SHOWN_LINES",
+      "pipeline/listen/edge-refusal.ts",
+      "header lines shown of a request refused at the edge",
+      "left out",
+    ],
     ["IDLE_LIMIT_MS", "pipeline/listen/idle.ts", "time without a byte of a body", "the connection is closed"],
     [
       "MAX_HELD_BODY_BYTES",

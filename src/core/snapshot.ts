@@ -85,7 +85,7 @@ function sentRequest(
 
 export function responseState(exchange: Exchange, redaction: Redaction, clock: Clock): JsonObject {
   const { response } = exchange;
-  return responseStateOf(exchange, response?.status, response?.headers, redaction, clock);
+  return responseStateOf(exchange, response?.status, response?.headers, exchange.upstreamHeadMs, redaction, clock);
 }
 
 /** A response as it came from a server. */
@@ -96,17 +96,18 @@ export function receivedState(
   redaction: Redaction,
   clock: Clock,
 ): JsonObject {
-  return responseStateOf(exchange, status, headers, redaction, clock);
+  return responseStateOf(exchange, status, headers, exchange.upstreamHeadMs ?? clock.monotonicMs(), redaction, clock);
 }
 
 function responseStateOf(
   exchange: Exchange,
   code: number | undefined,
   headers: HeaderList | undefined,
+  upstreamHeadMs: number | undefined,
   redaction: Redaction,
   clock: Clock,
 ): JsonObject {
-  const { upstreamStartedMs, upstreamHeadMs, startedMs } = exchange;
+  const { upstreamStartedMs, startedMs } = exchange;
   const upstreamFrom = upstreamStartedMs ?? clock.monotonicMs();
   // A copy of what the client sent may stand in a response, too.
   const secrets = [...redaction.secrets(exchange.request.headers.pairs), ...(exchange.secrets ?? [])];

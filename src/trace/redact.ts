@@ -68,6 +68,9 @@ export interface Redaction {
 
 export function createRedaction(sensitiveHeaders: readonly string[] = []): Redaction {
   const names = new Set([...ALWAYS, ...sensitiveHeaders.map((name) => name.toLowerCase())]);
+  /** Some servers read `x_api_key` as `x-api-key`: so do those who look for keys in what we show. */
+  const isHidden = (name: string): boolean =>
+    names.has(name) || (name.includes("_") && names.has(name.replaceAll("_", "-")));
   const parameters = new Set<string>();
   const shownQuery = (query: string, alsoHidden: readonly string[] = []): string =>
     redactQuery(query, [...parameters, ...alsoHidden]);
@@ -77,18 +80,18 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
   const secretsOf = (pairs: readonly string[]): string[] => {
     const found: string[] = [];
     for (let i = 0; i < pairs.length; i += 2)
-      if (names.has(pairs[i] as string)) found.push(...copiesOf(pairs[i + 1] as string));
+      if (isHidden(pairs[i] as string)) found.push(...copiesOf(pairs[i + 1] as string));
     return found;
   };
   return {
-    isSensitive: (headerName) => names.has(headerName.toLowerCase()),
+    isSensitive: (headerName) => isHidden(headerName.toLowerCase()),
     secrets: secretsOf,
     headers(pairs, secrets = []) {
       const shown: Record<string, string | string[]> = Object.create(null);
       const hidden = [...secretsOf(pairs), ...secrets];
       for (let i = 0; i < pairs.length; i += 2) {
         const name = pairs[i] as string;
-        const value = names.has(name) ? REDACTED : shownValue(name, withoutCopies(pairs[i + 1] as string, hidden));
+        const value = isHidden(name) ? REDACTED : shownValue(name, withoutCopies(pairs[i + 1] as string, hidden));
         const before = shown[name];
         if (before === undefined) shown[name] = value;
         else if (Array.isArray(before)) before.push(value);
@@ -99,7 +102,7 @@ export function createRedaction(sensitiveHeaders: readonly string[] = []): Redac
     scrub(text, pairs, secrets = []) {
       let shown = withoutSecrets(text, secrets);
       for (let i = 0; i < pairs.length; i += 2) {
-        if (names.has(pairs[i] as string)) shown = withoutSecrets(shown, secretsIn(pairs[i + 1] as string));
+        if (isHidden(pairs[i] as string)) shown = withoutSecrets(shown, secretsIn(pairs[i + 1] as string));
       }
       return shown;
     },

@@ -69,6 +69,7 @@ test("the command line goes to loopback, reads no configuration and knows no pro
     url: URL_TEXT,
     args: ["-X", "POST"],
     port: 3000,
+    scheme: "http",
     requestId: "id1",
     hasRequestId: false,
   });
@@ -80,4 +81,29 @@ test("the command line goes to loopback, reads no configuration and knows no pro
   assert.deepEqual(command.slice(command.indexOf("--noproxy"), command.indexOf("--noproxy") + 2), ["--noproxy", "*"]);
   assert.ok(command.includes("x-request-id: id1"));
   assert.deepEqual(command.slice(-4), ["-X", "POST", "--url", URL_TEXT]);
+});
+
+const addressed = [
+  { url: "https://a.test/mcp", scheme: "http", sent: "http://a.test/mcp", host: undefined },
+  { url: "http://a.test:8443/mcp", scheme: "https", sent: "https://a.test:8443/mcp", host: undefined },
+  { url: "https://a.test:443/mcp", scheme: "http", sent: "http://a.test:443/mcp", host: undefined },
+  { url: "http://a.test:80", scheme: "http", sent: "http://a.test:80", host: "a.test:80" },
+  { url: "HTTPS://[::1]:443/?a=:80", scheme: "https", sent: "https://[::1]:443/?a=:80", host: "[::1]:443" },
+  { url: "https://a.test/mcp", scheme: undefined, sent: "https://a.test/mcp", host: undefined },
+] as const;
+for (const { url, scheme, sent, host } of addressed) {
+  test(`${url} at a listener that speaks ${scheme ?? "who knows what"} is asked as ${sent}`, () => {
+    const command = curlCommand({ url, args: [], port: 3000, scheme, requestId: "id1", hasRequestId: true });
+    assert.equal(command.at(-1), sent);
+    assert.equal(
+      command.find((word) => word.startsWith("Host: ")),
+      host && `Host: ${host}`,
+    );
+  });
+}
+
+test("a Host header of the user's own is the only one", () => {
+  const call = { url: "http://a.test:80/", port: 3000, scheme: "http", requestId: "id1", hasRequestId: true } as const;
+  for (const args of [["-H", "Host: b.test"], ["-HHost:"], ["--header", "host;"]])
+    assert.ok(!curlCommand({ ...call, args }).includes("Host: a.test:80"), args.join(" "));
 });

@@ -159,13 +159,17 @@ export interface CurlCall {
   readonly url: string;
   readonly args: readonly string[];
   readonly port: number;
+  /** What the listener speaks, whatever the URL says; undefined where that is not known. */
+  readonly scheme: "http" | "https" | undefined;
   readonly requestId: string;
   /** Whether the user named the id himself. */
   readonly hasRequestId: boolean;
 }
 
 /** The whole command line: no configuration file, no proxy, no name looked up, the answer's body thrown away. */
-export function curlCommand({ url, args, port, requestId, hasRequestId }: CurlCall): string[] {
+export function curlCommand({ url, args, port, scheme, requestId, hasRequestId }: CurlCall): string[] {
+  const sent = scheme === undefined ? url : url.replace(/^https?:/i, `${scheme}:`);
+  const host = unsaidHost(sent);
   return [
     // Must stand first: ~/.curlrc could add anything.
     "--disable",
@@ -182,8 +186,17 @@ export function curlCommand({ url, args, port, requestId, hasRequestId }: CurlCa
     "/dev/null",
     "--globoff",
     ...(hasRequestId ? [] : ["--header", `x-request-id: ${requestId}`]),
+    ...(host === undefined || args.some((arg) => /^(?:-H)?\s*host\s*[:;]/i.test(arg))
+      ? []
+      : ["--header", `Host: ${host}`]),
     ...args,
     "--url",
-    url,
+    sent,
   ];
+}
+
+/** A port that the URL names goes into the Host header, also the usual one of its scheme, which curl would leave out. */
+function unsaidHost(url: string): string | undefined {
+  const named = /^(https?):\/\/(?:[^/?#]*@)?([^/?#]*:0*(\d+))(?:[/?#]|$)/i.exec(url);
+  return named && named[3] === (named[1]?.toLowerCase() === "https" ? "443" : "80") ? named[2] : undefined;
 }

@@ -3,6 +3,7 @@
  * as a plain list, or in the terminal UI. Experimental, like the trace itself (spec 9).
  */
 import { randomBytes } from "node:crypto";
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
 import { type ProgramOptions, runProgram } from "../terminal/run-program.ts";
@@ -148,6 +149,7 @@ async function inject(
   // Other traffic goes on: the id finds our own request among it.
   const requestId = injected.requestId ?? `gwctl-${randomBytes(6).toString("hex")}`;
   const localPort = await target.listenerPort(port);
+  const scheme = await schemeOf(target, port);
   let armed: () => void = () => undefined;
   const isArmed = new Promise<void>((resolve) => {
     armed = resolve;
@@ -161,7 +163,7 @@ async function inject(
     await Promise.race([isArmed, open.ended]);
     view.status("sending the request (experimental)");
     const answer = await curl(
-      curlCommand({ ...injected, port: localPort, requestId, hasRequestId: injected.requestId !== undefined }),
+      curlCommand({ ...injected, port: localPort, scheme, requestId, hasRequestId: injected.requestId !== undefined }),
       terminal,
       { inheritStdin: flags.raw === true || !terminal.isInteractive, until: view.closed },
     );
@@ -183,6 +185,18 @@ async function inject(
   } finally {
     open.stop();
   }
+}
+
+/** The URL's scheme and host shape the request; how the listener is spoken to is the gateway's to say. */
+async function schemeOf(target: Target, port: number): Promise<"http" | "https" | undefined> {
+  const { listeners } = await target.admin.json<ListenerDump>(ADMIN_PATHS.configDump, "listeners");
+  const found = Array.isArray(listeners) ? listeners.find((listener) => listener?.port === port) : undefined;
+  if (found?.protocol === "HTTPS") return "https";
+  return found?.protocol === "HTTP" ? "http" : undefined;
+}
+
+interface ListenerDump {
+  readonly listeners: readonly ({ readonly port?: unknown; readonly protocol?: unknown } | null)[];
 }
 
 async function curl(args: readonly string[], terminal: Terminal, options: Omit<ProgramOptions, "environment">) {

@@ -9,7 +9,7 @@ import type { Duplex } from "node:stream";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import { asGatewayError, errorReply } from "../../core/reply.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { HeapPressure } from "../../lib/process/heap-pressure.ts";
@@ -17,6 +17,7 @@ import { type IdSource, isRequestId } from "../../lib/text/ids.ts";
 import { handle, type PipelineEnv, type Served } from "../phases/pipeline.ts";
 import { ClientConnection } from "./client-connection.ts";
 import { type Head, readHead } from "./edge.ts";
+import { beginRefusal, brokenHead, type Refusal, type RefusedHead, refusedRequest } from "./edge-refusal.ts";
 import { watchIdle } from "./idle.ts";
 import { endRawly, ResponseSink, refuseRawly, type UpgradeOffer } from "./response-sink.ts";
 import { Tunnel } from "./tunnel.ts";
@@ -28,8 +29,6 @@ const MAX_HEADER_BYTES = 16 * 1024;
 const SAY_REFUSED_EVERY_MS = 10_000;
 /** The collector needs a moment; clients should not all come back at once. */
 const RETRY_SECONDS = "2";
-/** Of a request that is refused at the edge. */
-const MAX_SHOWN_CHARS = 256;
 
 /** What a request says in `expect`; only HTTP/1.1 can. */
 type Expectation = "nothing" | "continue" | "unknown";
@@ -179,25 +178,18 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     handle(env, served, exchangeOf(req, head), sink);
   }
 
-  /** No policy sees such a request, but log, metrics and recent requests do. */
   function refuseAtEdge(req: IncomingMessage, sink: ResponseSink, error: GatewayError): void {
-    const { code, source, message, detail } = error;
-    const exchange = newExchange(req, env.ids.hex(8), refusedRequest(req, scheme));
-    const reply = errorReply(error);
-    exchange.failure = { code, source, message, detail };
-    exchange.response = { status: reply.status, headers: reply.headers, source: "gateway" };
-    sink.onClose = (complete) =>
-      env.settled(exchange, {
-        status: reply.status,
-        end: complete ? "complete" : "aborted",
-        responseBytes: reply.body?.length ?? 0,
-      });
-    sink.refuse(reply, exchange.id);
+    const refusal = refusalOf(req.socket, headOf(req), error);
+    sink.onClose = (complete) => refusal.settle(complete);
+    sink.refuse(refusal.reply);
+  }
+
+  function refusalOf(socket: Socket, head: RefusedHead, error: GatewayError): Refusal {
+    const request = refusedRequest(head, scheme);
+    return beginRefusal(env, newExchange(socket, idFor(request.headers), request), error);
   }
 
   function exchangeOf(req: IncomingMessage, head: Head): Exchange {
-    const given = head.headers.get("x-request-id");
-    const id = given !== undefined && isRequestId(given) ? given : env.ids.hex(8);
     const request: GatewayRequest = {
       method: head.method,
       scheme,
@@ -208,10 +200,15 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       headers: head.headers,
       body: bodyOf(req, head),
     };
-    return newExchange(req, id, request);
+    return newExchange(req.socket, idFor(head.headers), request);
   }
 
-  function newExchange({ socket }: IncomingMessage, id: string, request: GatewayRequest): Exchange {
+  function idFor(headers: HeaderList): string {
+    const given = headers.get("x-request-id");
+    return given !== undefined && isRequestId(given) ? given : env.ids.hex(8);
+  }
+
+  function newExchange(socket: Socket, id: string, request: GatewayRequest): Exchange {
     return new Exchange({
       id,
       listener: served.listener.name,
@@ -281,7 +278,16 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
     refuseRawly(connection.socket, errorReply(error), env.clock);
   }
 
-  function onClientError(error: Error & { code?: string }, socket: Socket): void {
+  /** What began as a request and cannot become one. */
+  function refuseHead(connection: ClientConnection, head: RefusedHead, error: GatewayError): void {
+    connection.isClosing = true;
+    const { socket } = connection;
+    const refusal = refusalOf(socket, head, error);
+    socket.once("close", (hadError) => refusal.settle(!hadError));
+    refuseRawly(socket, refusal.reply, env.clock);
+  }
+
+  function onClientError(error: ParserError, socket: Socket): void {
     const connection = ClientConnection.of(socket);
     if (connection.isClosing || connection.hasLastTurn) return;
     if (!socket.writable) {
@@ -296,7 +302,12 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       else refuseConnection(connection, parserError(error));
       return;
     }
-    connection.lastTurn(() => refuseConnection(connection, parserError(error)));
+    // A connection that never sent anything made no request.
+    connection.lastTurn(() =>
+      socket.bytesRead === 0
+        ? refuseConnection(connection, parserError(error))
+        : refuseHead(connection, brokenHead(error.rawPacket), parserError(error)),
+    );
   }
 
   /** An exception in a handler ends the connection that it was for, and no other. */
@@ -331,12 +342,12 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
       ),
     ),
   );
-  server.on("connect", (_req, duplex: Duplex) =>
+  server.on("connect", (req: IncomingMessage, duplex: Duplex) =>
     guarded(duplex, (socket) =>
-      onHandedOver(socket, (connection) => refuseConnection(connection, new GatewayError("method_not_allowed"))),
+      onHandedOver(socket, (connection) => refuseHead(connection, headOf(req), new GatewayError("method_not_allowed"))),
     ),
   );
-  server.on("clientError", (error: Error & { code?: string }, duplex: Duplex) =>
+  server.on("clientError", (error: ParserError, duplex: Duplex) =>
     guarded(duplex, (socket) => onClientError(error, socket)),
   );
   server.on("connection", (socket: Socket) => {
@@ -391,18 +402,11 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
   });
 }
 
-/** What can be said of a request whose head is not acceptable: its line, shortened, and none of its headers. */
-function refusedRequest(req: IncomingMessage, scheme: "http" | "https"): GatewayRequest {
-  return {
-    method: req.method ?? "",
-    scheme,
-    host: (req.headers.host ?? "").slice(0, MAX_SHOWN_CHARS),
-    path: (req.url ?? "").split("?", 1)[0]?.slice(0, MAX_SHOWN_CHARS) ?? "",
-    query: "",
-    version: req.httpVersion === "1.0" ? "1.0" : "1.1",
-    headers: new HeaderList(),
-    body: NO_BODY,
-  };
+/** What the parser says; the bytes are those that it was reading. */
+type ParserError = Error & { readonly code?: string; readonly rawPacket?: Buffer };
+
+function headOf({ method = "", url = "", httpVersion, rawHeaders }: IncomingMessage): RefusedHead {
+  return { method, target: url, version: httpVersion, rawHeaders };
 }
 
 function bodyOf(req: IncomingMessage, head: Head): RequestBody {
@@ -423,7 +427,7 @@ function unmapped(address: string): string {
   return address.startsWith("::ffff:") ? address.slice(7) : address;
 }
 
-function parserError(error: Error & { code?: string }): GatewayError {
+function parserError(error: ParserError): GatewayError {
   switch (error.code) {
     case "HPE_HEADER_OVERFLOW":
       return new GatewayError("too_many_headers");

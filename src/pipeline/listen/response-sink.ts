@@ -191,10 +191,8 @@ export class ResponseSink implements ClientSink, Watched {
   }
 
   /** An answer before there is an exchange: the head itself was not acceptable. */
-  refuse(reply: Reply, id: string): void {
+  refuse(reply: Reply): void {
     this.#closeAfterwards();
-    reply.headers.set("content-length", String(reply.body?.length ?? 0));
-    reply.headers.set("x-request-id", id);
     this.#res.writeHead(reply.status, reply.headers.pairs);
     this.#endAndLinger(reply.body);
   }

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { startGateway, type TestGateway, type TestGatewayOptions } from "../gateway.ts";
 import { type FrontDoor, openFrontDoor } from "./front-door.ts";
 
-const DEMO_SERVER = fileURLToPath(new URL("../../../src/demo/mcp-server.js", import.meta.url));
+export const DEMO_SERVER = fileURLToPath(new URL("../../../src/demo/mcp-server.js", import.meta.url));
 
 /** The demo MCP server over stdio, in the words of a configuration. */
 export const DEMO_TARGET = `{ name: demo, stdio: { cmd: ${JSON.stringify(process.execPath)}, args: [${JSON.stringify(DEMO_SERVER)}] } }`;
