@@ -46,7 +46,8 @@ const ADMIN_READS = [
 const UI_READS = ["about", "config-text", "schema", "config_dump", "debug/requests?limit=500", "metrics"];
 
 test("no planted secret comes out of a full run: log, answers, traces, dumps, metrics, UI, gwctl [C5] [N7] [D3] [D14]", {
-  timeout: 60_000,
+  // 13 s of CPU time, some 800 requests: a busy machine needs many times that.
+  timeout: 240_000,
 }, async (t) => {
   const planted = new Planted();
   const outputs = new Outputs();
@@ -77,7 +78,7 @@ test("no planted secret comes out of a full run: log, answers, traces, dumps, me
   for (const text of ["trace of the rest", "trace of logins", "/debug/requests?id="])
     assert.match(outputs.of(text), /<redacted>/, text);
   for (const text of [
-    "a defect of the gateway",
+    "unexpected error source=request",
     "stream=stderr",
     "the configuration was refused",
     "the identity provider refused",

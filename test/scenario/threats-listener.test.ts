@@ -94,7 +94,7 @@ test("a defect inside of a request is its own 500 without details, and the next 
     assert.equal(response.status, 500);
     assert.doesNotMatch(await response.text(), /asked for|at .*:\d+/);
   }
-  await gateway.logged("unexpected error");
+  await gateway.logged("unexpected error source=request");
   isBroken = false;
   assert.equal((await fetch(gateway.url())).status, 200);
 });

@@ -2,10 +2,12 @@
  * Loaded into a gateway process before the gateway (`node --import`): with each SIGUSR2 the next of its stages throws
  * once, when it is reached. For tests of the last resort.
  */
-import { ChildProcess } from "node:child_process";
 import { ResponseParser } from "../../src/lib/http/response-parser.ts";
 import { FrameCounter } from "../../src/lib/http/websocket-frames.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
+import { StdioProcess } from "../../src/mcp/transports/child-process.ts";
+import { LineSplitter } from "../../src/mcp/transports/line-splitter.ts";
+import { StderrTail } from "../../src/mcp/transports/stderr-tail.ts";
 import { ClientConnection } from "../../src/pipeline/listen/client-connection.ts";
 import { ResponseSink } from "../../src/pipeline/listen/response-sink.ts";
 import { Attempt } from "../../src/pipeline/phases/attempt.ts";
@@ -75,7 +77,9 @@ export const STAGES: Readonly<Record<string, () => void>> = {
   "a tunnel": () => before(FrameCounter.prototype, "read"),
   "a timer": () => inTimers("every"),
   "a timeout": () => inTimers("after"),
-  "a child's exit": () => before(ChildProcess.prototype, "emit", ([event]) => event === "exit"),
+  "a child's exit": () => before(StdioProcess.prototype, "stop"),
+  "the end of a child's streams": () => before(StderrTail.prototype, "lastWords"),
+  "a child's line": () => before(LineSplitter.prototype, "push"),
   "nobody's callback": () => undefined,
   "nobody's promise": () => undefined,
 };

@@ -166,8 +166,7 @@ export class Connection implements ParserEvents, Carrier {
     try {
       this.#parser.push(chunk);
     } catch (error) {
-      if (!(error instanceof ResponseError)) surface(error);
-      contain(() => this.#fail("response", (error as Error).message, error as Error), ignore);
+      contain(() => this.#unreadable(error), ignore);
       return;
     }
     if (this.#isComplete)
@@ -175,6 +174,15 @@ export class Connection implements ParserEvents, Carrier {
         () => this.#release(),
         () => this.#retire(),
       );
+  }
+
+  /** What a parser throws besides ResponseError is a defect of ours; its message may quote what was sent. */
+  #unreadable(error: unknown): void {
+    if (error instanceof ResponseError) this.#fail("response", error.message, error);
+    else {
+      surface(error);
+      this.#fail("internal", "the response could not be read", error as Error);
+    }
   }
 
   /**

@@ -4,6 +4,7 @@
  * consumer but the `error` that reports it; a consumer may abort, resume or throw inside any callback.
  */
 import type { Duplex } from "node:stream";
+import { surface } from "../process/contain.ts";
 import { type AttemptState, afterEvent, isOver } from "./attempt-state.ts";
 import type { HeaderList } from "./headers.ts";
 import { type HttpCall, HttpClientError, type ResponseHandler } from "./http-client.ts";
@@ -109,7 +110,7 @@ export class HttpAttempt implements HttpCall {
   /** A defect of the consumer costs this answer, not the connections of others. */
   #threw(thrown: unknown): void {
     if (this.isOver) {
-      warn(thrown);
+      surface(thrown);
       return;
     }
     this.#state = "failed";
@@ -121,16 +122,11 @@ export class HttpAttempt implements HttpCall {
     try {
       this.#handler.error(error);
     } catch (thrown) {
-      warn(thrown);
+      surface(thrown);
     }
   }
 }
 
 function internal(thrown: unknown): HttpClientError {
   return new HttpClientError("internal", thrown instanceof Error ? thrown.message : String(thrown), thrown);
-}
-
-/** Nobody is left to be told; thrown from here it would end the process. */
-function warn(thrown: unknown): void {
-  process.emitWarning(thrown instanceof Error ? thrown : String(thrown));
 }

@@ -10,7 +10,8 @@ import { existsSync, readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
-import { LineSplitter } from "./line-splitter.ts";
+import { contain } from "../../lib/process/contain.ts";
+import { LineSplitter, LineTooLong } from "./line-splitter.ts";
 import { StderrTail } from "./stderr-tail.ts";
 
 /** The official SDKs read lines up to this size. */
@@ -167,17 +168,24 @@ export class StdioProcess {
   }
 
   #listen(child: ChildProcessByStdio<Writable, Readable, Readable>): void {
-    child.stdout.on("data", (chunk: Buffer) => {
-      try {
-        this.#splitter.push(chunk);
-      } catch (error) {
-        this.kill(`was stopped because ${(error as Error).message}`);
-      }
-    });
-    child.stderr.on("data", (chunk: Buffer) => {
-      this.#stderr ??= new StderrTail(this.#options);
-      this.#stderr.push(chunk);
-    });
+    // A defect of ours costs this child and not the others.
+    const giveUp = (): void => this.kill("was stopped because its output could not be handled");
+    child.stdout.on("data", (chunk: Buffer) =>
+      contain(() => {
+        try {
+          this.#splitter.push(chunk);
+        } catch (error) {
+          if (!(error instanceof LineTooLong)) throw error;
+          this.kill(`was stopped because ${error.message}`);
+        }
+      }, giveUp),
+    );
+    child.stderr.on("data", (chunk: Buffer) =>
+      contain(() => {
+        this.#stderr ??= new StderrTail(this.#options);
+        this.#stderr.push(chunk);
+      }, giveUp),
+    );
     // A child that is gone or does not read makes writes fail; its exit says the rest.
     child.stdin.on("error", ignore);
     child.stdout.on("error", ignore);
@@ -185,11 +193,14 @@ export class StdioProcess {
     child.once("error", (error) => {
       if (child.pid === undefined) this.#over(this.#startFailure(error));
     });
-    child.once("exit", (code, signal) => {
-      this.#exitReason = signal === null ? `exited with code ${code}` : `was ended by ${signal}`;
-      this.#sweepGroup();
-      this.#options.clock.after(LAST_LINES_MS, () => this.#over(this.#exitReason ?? "exited"));
-    });
+    // What this throws would keep Node from telling us that the streams are closed.
+    child.once("exit", (code, signal) =>
+      contain(() => {
+        this.#exitReason = signal === null ? `exited with code ${code}` : `was ended by ${signal}`;
+        this.#sweepGroup();
+        this.#options.clock.after(LAST_LINES_MS, () => this.#over(this.#exitReason ?? "exited"));
+      }, giveUp),
+    );
     child.once("close", () => this.#over(this.#exitReason ?? "closed its streams"));
   }
 
@@ -205,12 +216,16 @@ export class StdioProcess {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#batch = "";
-    const last = this.#stderr?.lastWords();
+    let told = reason;
+    contain(() => {
+      const last = this.#stderr?.lastWords();
+      if (last !== undefined) told = `${reason}: ${last.slice(0, 200)}`;
+    }, ignore);
     // A grandchild may hold the other ends for ever: nothing of it is read any more.
     this.#child?.stdout.destroy();
     this.#child?.stderr.destroy();
     if (this.pid === undefined) this.#gone();
-    this.#handlers.exited(last === undefined ? reason : `${reason}: ${last.slice(0, 200)}`);
+    this.#handlers.exited(told);
   }
 
   /** The leader has exited: whatever it left behind in its group follows. */

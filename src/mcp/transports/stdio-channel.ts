@@ -45,7 +45,11 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       if (!isClosed) handlers.closed(reason);
     },
   });
-  const stop = (): Promise<void> => child.stop().then(gone);
+  // Asynchronous also in what it throws: a process that cannot be stopped must not keep its end from being told.
+  const stop = async (): Promise<void> => {
+    await child.stop();
+    gone();
+  };
   return {
     address,
     get isClogged() {

@@ -10,11 +10,12 @@ import { anExchange } from "../../../test/support/exchange.ts";
 import type { Backend, BackendCall } from "../../core/backend.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
+import { HttpClientError } from "../../lib/http/http-client.ts";
 import { createRedaction } from "../../trace/redact.ts";
 import { Attempt, type AttemptDelivery, type AttemptOwner } from "./attempt.ts";
 
 const EVENTS = ["head", "503", "data", "end", "fail", "upgraded", "abort", "resume", "timeout"] as const;
-type Event = (typeof EVENTS)[number];
+type Event = (typeof EVENTS)[number] | "defect";
 /** What the pipeline does when it hears of something. */
 const INSIDE = ["nothing", "abort", "throw", "end"] as const;
 type Inside = (typeof INSIDE)[number];
@@ -71,7 +72,8 @@ function run(events: readonly Event[], early: number, inside: Inside, isLast: bo
     else if (event === "503") call.head(503, new HeaderList());
     else if (event === "data") call.data(Buffer.from("x"));
     else if (event === "end") call.end();
-    else if (event === "fail") call.fail(new Error("broke"));
+    else if (event === "fail") call.fail(new HttpClientError("response", "broke"));
+    else if (event === "defect") call.fail(new Error("broke"));
     else if (event === "upgraded") call.upgraded(101, new HeaderList(), new PassThrough());
     else if (event === "abort") giveUp();
     else if (event === "resume") attempt.resume();
@@ -111,7 +113,7 @@ function check(heard: readonly string[]): void {
     assert.deepEqual(after, []);
   }
   assert.ok(heard.filter((name) => name === "run.abort").length <= 1);
-  const isOverByItself = toClient.some((name) => name === "end" || name === "breakOff" || name === "upgraded");
+  const isOverByItself = toClient.some((name) => ["end", "breakOff", "upgraded"].includes(name));
   // Given up while it ran: the backend hears of it, also if it had not even returned its run.
   if (given >= 0 && !isOverByItself && !toClient.includes("failed")) assert.ok(heard.includes("run.abort"));
   if (!isOverByItself && given < 0 && !LAST.has(toClient.at(-1) ?? "")) assert.ok(!heard.includes("run.abort"));
@@ -144,4 +146,10 @@ test("a run that answers with a status that is tried again, before it is held, i
   assert.deepEqual(run(["503"], 1, "nothing", false), ["failed", "run.abort"]);
   assert.deepEqual(run(["503"], 0, "nothing", false), ["run.abort", "failed"]);
   assert.deepEqual(run(["503"], 1, "nothing", true), ["head"]);
+});
+
+test("a defect while an answer arrives is reported as one, not as the backend's failure", () => {
+  assert.deepEqual(run(["head", "defect"], 0, "nothing", true), ["head", "defect"]);
+  assert.deepEqual(run(["head", "fail"], 0, "nothing", true), ["head", "breakOff"]);
+  assert.deepEqual(run(["defect"], 0, "nothing", true), ["failed"]);
 });

@@ -208,6 +208,10 @@ export class Attempt implements BackendCall, BackendRun {
 
   #failed(error: unknown, wasAnswering: boolean): void {
     const failure = backendError(error);
+    if (failure.code === "internal" && wasAnswering) {
+      this.#owner.broke(failure);
+      return;
+    }
     // The head may still be held back for an expression that reads the body: then the client can be told.
     if (wasAnswering && this.#delivery.canReplace) {
       this.#owner.attemptFailed(failure, false);
