@@ -288,6 +288,9 @@ const LIMITS = {
     ],
     ["MAX_TIMEOUTS_IN_A_ROW", "policies/rate-limit/rls-client.ts", "timeouts in a row", "the connection is replaced"],
     ["MAX_SHOWN", "policies/rate-limit/local-limit.ts", "buckets in a dump", "the rest is counted"],
+    ["MAX_OUTPUT_TOKENS", "llm/usage/output-maximum.ts", "output that a request may reserve", "the limit counts"],
+    ["MAX_NUMBER_BYTES", "llm/usage/output-maximum.ts", "a number of tokens in a request", "it says nothing"],
+    ["MAX_FOUND", "policies/rate-limit/local-limit.ts", "buckets that a search by key shows", "the emptiest are shown"],
   ],
   Identity: [
     ["MAX_TOKEN_BYTES", "identity/tokens/token.ts", "a token", "401 `invalid_token`"],
@@ -405,7 +408,6 @@ const LIMITS = {
     ["MAX_BODY_BYTES", "admin/server/server.ts", "a request body", "the connection is closed"],
     ["MAX_BUFFERED_BYTES", "admin/server/event-stream.ts", "events that wait for their reader", "the stream is ended"],
     ["MAX_FOLLOWERS", "admin/endpoints/requests.ts", "open pages that follow requests", "429"],
-    ["MAX_BUCKETS", "admin/endpoints/limits.ts", "buckets in an answer", "the rest is a search away"],
     ["MAX_REQUESTS", "admin/endpoints/tasks.ts", "requests in an answer", "the oldest are listed, all are counted"],
     ["MAX_IDS", "admin/ui/matching.ts", "requests that one filter call looks at", "400"],
     ["MAX_BUFFERED_BYTES", "admin/ui/call.ts", "an answer that the page reads slowly", "the backend waits"],

@@ -93,6 +93,8 @@ export interface LlmFacts {
   reasoningTokens?: number;
   /** What admission was charged with before the real counts were known. */
   estimatedTokens?: number;
+  /** The most output that the request asks for, where it says so. */
+  readonly maxOutputTokens?: number | undefined;
   cost?: number;
 }
 

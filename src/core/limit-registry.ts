@@ -4,12 +4,12 @@
 import type { LimitRegistry, LimitView } from "./policy.ts";
 
 export function createLimitRegistry(): LimitRegistry {
-  const sources = new Set<() => readonly LimitView[]>();
+  const sources = new Set<(key: string | undefined) => readonly LimitView[]>();
   return {
     register(view) {
       sources.add(view);
       return () => void sources.delete(view);
     },
-    views: () => [...sources].flatMap((view) => view()),
+    views: (key) => [...sources].flatMap((view) => view(key)),
   };
 }

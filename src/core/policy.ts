@@ -135,8 +135,9 @@ export interface LimitView {
 }
 
 export interface LimitRegistry {
-  register(view: () => readonly LimitView[]): () => void;
-  views(): readonly LimitView[];
+  /** `key`: the buckets that are wanted, by a part of their key as it is shown or by the whole key. */
+  register(view: (key: string | undefined) => readonly LimitView[]): () => void;
+  views(key?: string): readonly LimitView[];
 }
 
 export interface PathMatch {

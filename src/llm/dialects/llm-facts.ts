@@ -4,6 +4,7 @@
  */
 import type { Exchange, LlmFacts } from "../../core/exchange.ts";
 import { estimateRequestTokens } from "../usage/estimate-request.ts";
+import { outputMaximum } from "../usage/output-maximum.ts";
 import type { LlmCall } from "./llm-call.ts";
 
 export class LlmRequestFacts implements LlmFacts {
@@ -19,6 +20,8 @@ export class LlmRequestFacts implements LlmFacts {
   reasoningTokens?: number;
   cost?: number;
   #unread: Buffer | undefined;
+  #asked: Buffer | undefined;
+  #maximum: number | undefined;
   #estimate = 0;
   #call: LlmCall | undefined;
 
@@ -26,6 +29,7 @@ export class LlmRequestFacts implements LlmFacts {
     if (requestModel !== undefined) this.requestModel = requestModel;
     this.streaming = streaming;
     this.#unread = bytes;
+    this.#asked = bytes;
     this.#call = call;
   }
 
@@ -40,6 +44,14 @@ export class LlmRequestFacts implements LlmFacts {
   set estimatedTokens(tokens: number) {
     this.#unread = undefined;
     this.#estimate = tokens;
+  }
+
+  get maxOutputTokens(): number | undefined {
+    if (this.#asked !== undefined) {
+      this.#maximum = outputMaximum(this.#asked);
+      this.#asked = undefined;
+    }
+    return this.#maximum;
   }
 
   /** The request as the `ai` backend holds it, where that backend answers. */

@@ -49,12 +49,13 @@ export function jsonKeys(...keys: readonly string[]): JsonKeys {
   return { wanted: new Set(keys), parents, mayBegin };
 }
 
-/** The same for keys of the outermost object, also in another case: some decoders do not look at it. */
+/** The same, also in another case: some decoders do not look at it. */
 export function jsonKeysOfAnyCase(...keys: readonly string[]): JsonKeys {
   const { wanted, parents, mayBegin } = jsonKeys(...keys);
-  for (const key of keys) mayBegin[key.toUpperCase().charCodeAt(0)] = 1;
+  const names = keys.flatMap((key) => key.split("."));
+  for (const name of names) mayBegin[name.toUpperCase().charCodeAt(0)] = 1;
   mayBegin[LONG_S_LEAD] = 1;
-  return { wanted, parents, mayBegin, withoutCase: new Map(keys.map((key) => [foldCase(key), key])) };
+  return { wanted, parents, mayBegin, withoutCase: new Map(names.map((name) => [foldCase(name), name])) };
 }
 
 /** Both ways, because U+017F and s meet only in upper case. */
@@ -342,7 +343,7 @@ export class JsonScanner {
     const { withoutCase } = this.#options.keys;
     if (withoutCase === undefined || key === ANOTHER || this.#wanted.has(key)) return key;
     const meant = withoutCase.get(foldCase(key));
-    if (meant === undefined) return key;
+    if (meant === undefined || meant === key) return key;
     this.otherCase ??= key;
     return meant;
   }

@@ -45,6 +45,8 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     fields["gen_ai.usage.input_tokens"] = facts.llm.inputTokens;
     fields["gen_ai.usage.output_tokens"] = facts.llm.outputTokens;
     fields["gen_ai.usage.cache_read.input_tokens"] = facts.llm.cachedInputTokens;
+    fields["gen_ai.usage.cache_creation.input_tokens"] = facts.llm.cacheCreationInputTokens;
+    fields["gen_ai.usage.reasoning.output_tokens"] = facts.llm.reasoningTokens;
     fields["llm.cost"] = facts.llm.cost;
   }
   if (failure !== undefined) {

@@ -28,6 +28,11 @@ export function keyOf(expression: Expression, exchange: Exchange): string | unde
   const { value } = result;
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   if (typeof value !== "string" || value === "") return undefined;
+  return boundedKey(value);
+}
+
+/** The key under which a value is kept. */
+export function boundedKey(value: string): string {
   return value.length > MAX_KEY_LENGTH ? `sha256:${createHash("sha256").update(value).digest("base64url")}` : value;
 }
 

@@ -14,13 +14,14 @@ test("a settlement for a bucket that was evicted meanwhile charges its successor
   const limit: LocalLimit = {
     type: "tokens",
     store,
+    reservesOutput: false,
     text: "",
     keyOf: () => "a",
     show: String,
     refused: () => undefined,
   };
   let nowMs = 0;
-  const charge = new LocalCharge([limit], ["a"], 10, limitExchange(), () => nowMs);
+  const charge = new LocalCharge([limit], ["a"], { charged: 10, reserved: 0 }, limitExchange(), () => nowMs);
   charge.take();
   store.take(store.open("b", 1), 1);
   nowMs = 2;

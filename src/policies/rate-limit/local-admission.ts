@@ -23,13 +23,47 @@ export function keysOf(limits: readonly LocalLimit[], exchange: Exchange): Keys 
   return limits.map((limit) => limit.keyOf(exchange));
 }
 
-/** Throws the refusal of the first entry that has nothing left. */
-export function ask(limits: readonly LocalLimit[], keys: Keys, exchange: Exchange, nowMs: number): void {
+/** What a request takes: from every bucket, and besides from those that reserve its output. */
+export interface Amount {
+  readonly charged: number;
+  readonly reserved: number;
+}
+
+export const ONE: Amount = { charged: 1, reserved: 0 };
+
+/** Throws the refusal of the first entry that has nothing left, or not enough for what it must hold whole. */
+export function ask(
+  limits: readonly LocalLimit[],
+  keys: Keys,
+  amount: Amount,
+  exchange: Exchange,
+  nowMs: number,
+): void {
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as LocalLimit;
     const slot = limit.store.find(keys[i], nowMs);
-    if (slot !== NO_SLOT && limit.store.remaining(slot) < 1) throw refuse(limit, keys[i], slot, exchange, nowMs);
+    const left = slot === NO_SLOT ? limit.store.rule.capacity : limit.store.remaining(slot);
+    if (left < neededBy(limit, amount))
+      throw refuse(limit, slot, exchange, nowMs, reasonOf(limit, keys[i], amount, left));
   }
+}
+
+/** What must be left for the request to be admitted. */
+function neededBy(limit: LocalLimit, amount: Amount): number {
+  return limit.reservesOutput ? takenBy(limit, amount) : 1;
+}
+
+function takenBy(limit: LocalLimit, amount: Amount): number {
+  return limit.reservesOutput ? amount.charged + amount.reserved : amount.charged;
+}
+
+function reasonOf(limit: LocalLimit, key: string | undefined, amount: Amount, left: number): string {
+  if (!limit.reservesOutput || left < 1) return `the limit of ${limit.text} is used up for ${limit.show(key)}`;
+  const needed = takenBy(limit, amount);
+  const asked = `the call may use ${needed} tokens (${amount.charged} estimated, ${amount.reserved} of output reserved)`;
+  return needed > limit.store.rule.capacity
+    ? `${asked}, which never fits into the limit of ${limit.text}`
+    : `${asked}, and the limit of ${limit.text} has ${left} left for ${limit.show(key)}`;
 }
 
 /** What one request takes from the buckets of some entries. */
@@ -37,13 +71,13 @@ export class LocalCharge implements Charge {
   declare confirm?: () => Promise<void>;
   readonly #limits: readonly LocalLimit[];
   readonly #keys: Keys;
-  readonly #amount: number;
+  readonly #amount: Amount;
   readonly #exchange: Exchange;
   readonly #nowMs: () => number;
   #debits: readonly Debit[] = [];
   #reading: LimitReading | undefined = undefined;
 
-  constructor(limits: readonly LocalLimit[], keys: Keys, amount: number, exchange: Exchange, nowMs: () => number) {
+  constructor(limits: readonly LocalLimit[], keys: Keys, amount: Amount, exchange: Exchange, nowMs: () => number) {
     this.#limits = limits;
     this.#keys = keys;
     this.#amount = amount;
@@ -60,7 +94,7 @@ export class LocalCharge implements Charge {
       const limit = this.#limits[i] as LocalLimit;
       const key = this.#keys[i];
       const slot = limit.store.open(key, nowMs);
-      const taken = limit.store.take(slot, this.#amount);
+      const taken = limit.store.take(slot, takenBy(limit, this.#amount));
       debits.push({ limit, key, generation: limit.store.generation(slot), taken });
       const reading = readingOf(limit, slot, nowMs);
       if (tightest === undefined || reading.share < tightest.share) tightest = reading;
@@ -95,15 +129,7 @@ function settle(debit: Debit, amount: number, nowMs: number): void {
   store.take(slot, isSame ? amount - debit.taken : amount);
 }
 
-function refuse(
-  limit: LocalLimit,
-  key: string | undefined,
-  slot: number,
-  exchange: Exchange,
-  nowMs: number,
-): GatewayError {
+function refuse(limit: LocalLimit, slot: number, exchange: Exchange, nowMs: number, detail: string): GatewayError {
   limit.refused();
-  return refusal(exchange, readingOf(limit, slot, nowMs), {
-    detail: `the limit of ${limit.text} is used up for ${limit.show(key)}`,
-  });
+  return refusal(exchange, readingOf(limit, slot, nowMs), { detail });
 }

@@ -8,16 +8,20 @@ import type { CompileEnv, LimitView } from "../../core/policy.ts";
 import type { Counter } from "../../lib/log/metrics.ts";
 import type { BucketRule } from "./bucket.ts";
 import { BucketStore, type BucketView, MAX_BUCKETS, SHARED_SLOT } from "./bucket-store.ts";
-import { keyDisplay, keyOf } from "./limit-key.ts";
+import { boundedKey, keyDisplay, keyOf } from "./limit-key.ts";
 import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
 import { NO_SLOT } from "./slot-lists.ts";
 
 /** A list that a person can read; the counts tell the rest. */
 const MAX_SHOWN = 20;
+/** Of those that a search found. */
+const MAX_FOUND = 100;
 
 export interface LocalLimit {
   readonly type: "requests" | "tokens";
   readonly store: BucketStore;
+  /** A call must fit whole, with the output that it may have. */
+  readonly reservesOutput: boolean;
   /** `3 requests per second`, for refusals. */
   readonly text: string;
   keyOf(exchange: Exchange): string | undefined;
@@ -46,6 +50,7 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
   return {
     type,
     store: living.store,
+    reservesOutput: config.reserveOutput === true,
     text: `${config.requests ?? config.tokens} ${type} per ${config.unit.toLowerCase().slice(0, -1)}${config.burst ? ` (burst ${config.burst})` : ""}`,
     keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange),
     show: living.show,
@@ -103,27 +108,30 @@ function open(
     .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
     .labels(env.owner, type);
   const living: Living = { store, refusals, refusalCount: 0, show, unregister: () => undefined };
-  living.unregister = env.limits.register(() => [viewOf(living, config, env)]);
+  living.unregister = env.limits.register((wanted) => [viewOf(living, config, env, wanted)]);
   return living;
 }
 
-function viewOf(living: Living, config: LocalLimitConfig, env: CompileEnv): LimitView {
+/** Without a key the buckets that are in use, the emptiest first; with one all that have it, full or not. */
+function viewOf(living: Living, config: LocalLimitConfig, env: CompileEnv, wanted: string | undefined): LimitView {
   const { capacity } = living.store.rule;
-  const inUse: BucketView[] = [];
+  const whole = wanted === undefined ? undefined : boundedKey(wanted);
+  const listed: BucketView[] = [];
+  let bucketsInUse = 0;
   for (const bucket of living.store.views(Math.floor(env.clock.monotonicMs()))) {
-    if (bucket.remaining < capacity) inUse.push(bucket);
+    const isInUse = bucket.remaining < capacity;
+    if (isInUse) bucketsInUse += 1;
+    if (wanted === undefined ? isInUse : bucket.key === whole || living.show(bucket.key).includes(wanted))
+      listed.push(bucket);
   }
-  const fullest = inUse.sort((one, other) => one.remaining - other.remaining).slice(0, MAX_SHOWN);
+  const emptiest = listed.sort((one, other) => one.remaining - other.remaining);
   return {
     owner: env.owner,
     rule: config,
-    bucketsInUse: inUse.length,
+    bucketsInUse,
     refusals: living.refusalCount,
-    buckets: fullest.map(({ key, remaining, resetSeconds }) => ({
-      key: living.show(key),
-      remaining,
-      limit: capacity,
-      resetSeconds,
-    })),
+    buckets: emptiest
+      .slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND)
+      .map(({ key, remaining, resetSeconds }) => ({ key: living.show(key), remaining, limit: capacity, resetSeconds })),
   };
 }

@@ -9,7 +9,7 @@ import {
   settleAll,
 } from "../../../test/support/rate-limit-service/limit-env.ts";
 import type { GatewayError } from "../../core/errors.ts";
-import type { Facts } from "../../core/exchange.ts";
+import type { Exchange, Facts } from "../../core/exchange.ts";
 import type { Hooks, Outcome } from "../../core/policy.ts";
 import { rateLimit } from "./policy.ts";
 
@@ -50,6 +50,10 @@ async function llmCall(scopes: readonly Hooks[], usage: Facts["llm"], outcome?: 
   return true;
 }
 
+function refusedBy(error: GatewayError): void {
+  assert.equal(error.code, "rate_limited");
+}
+
 const refusedConfigs = [
   { name: "both requests and tokens", local: [{ requests: 1, tokens: 1, unit: "Seconds" }] },
   { name: "neither requests nor tokens", local: [{ unit: "Seconds" }] },
@@ -59,6 +63,7 @@ const refusedConfigs = [
   { name: "no unit", local: [{ requests: 1 }] },
   { name: "an unknown unit", local: [{ requests: 1, unit: "Days" }] },
   { name: "a burst of tokens", local: [{ tokens: 1, unit: "Seconds", burst: 1 }] },
+  { name: "reserved output of requests", local: [{ requests: 1, unit: "Seconds", reserveOutput: true }] },
   { name: "a key that does not parse", local: [{ requests: 1, unit: "Seconds", key: "jwt." }] },
   { name: "an unknown field", local: [{ requests: 1, unit: "Seconds", per: "user" }] },
   { name: "no entry", local: [] },
@@ -277,6 +282,43 @@ test("a token limit does not touch requests that are no LLM calls", async () => 
   assert.equal(await admitted(scopes, 5), 5);
 });
 
+test("with reserveOutput parallel calls are admitted only while they fit with all they may write [B5]", async () => {
+  for (const [reserveOutput, most] of [
+    [true, 7],
+    [false, 50],
+  ] as const) {
+    const env = limitEnv();
+    const scopes = [compile(env, { tokens: 1000, unit: "Minutes", reserveOutput })];
+    const calls = Array.from({ length: 50 }, () =>
+      limitExchange({ llm: { requestModel: "m", estimatedTokens: 8, maxOutputTokens: 140 } }),
+    );
+    const passed: Exchange[] = [];
+    for (const call of calls) await request(scopes, call).then(() => passed.push(call), refusedBy);
+    assert.ok(passed.length <= most && passed.length >= most - 1, `${passed.length} passed`);
+    for (const call of passed) {
+      Object.assign(call.facts.llm ?? {}, { inputTokens: 8, outputTokens: 132, totalTokens: 140 });
+      settleAll(scopes, call);
+    }
+    assert.equal(env.views()[0]?.buckets[0]?.remaining, Math.max(0, 1000 - passed.length * 140));
+  }
+});
+
+test("a call that never fits is refused and told so; without a maximum the estimate is reserved", async () => {
+  const env = limitEnv();
+  const scopes = [compile(env, { tokens: 100, unit: "Minutes", reserveOutput: true })];
+  const call = (maxOutputTokens: number | undefined) =>
+    request(scopes, limitExchange({ llm: { estimatedTokens: 10, maxOutputTokens } }));
+  await assert.rejects(call(91), (error: GatewayError) => {
+    assert.match(error.detail ?? "", /may use 101 tokens .* never fits into the limit of 100 tokens per minute$/);
+    return error.status === 429;
+  });
+  assert.deepEqual(env.views()[0]?.bucketsInUse, 0, "it took nothing");
+  await call(50);
+  await assert.rejects(call(50), /rate limit exceeded/);
+  await call(undefined);
+  assert.equal(env.views()[0]?.buckets[0]?.remaining, 30);
+});
+
 test("concurrent calls are bounded by their estimates [B5]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { tokens: 100, unit: "Hours" })];
@@ -385,6 +427,30 @@ test("the view shows the fullest keys and the refusals; values from headers are 
   const keyed = [compile(secret, { requests: 2, unit: "Minutes", key: 'request.headers["x-api-key"]' })];
   await request(keyed, limitExchange({}, { "x-api-key": "hunter2" }));
   assert.match(secret.views()[0]?.buckets[0]?.key ?? "", /^#[0-9a-f]{12}$/);
+});
+
+test("a search finds every key, also full buckets, hidden keys and keys kept as a hash", async () => {
+  const env = limitEnv();
+  const scopes = [compile(env, { requests: 2, unit: "Minutes", key: "jwt.sub" })];
+  for (let i = 0; i < 300; i++) await admitted(scopes, 2, { jwt: { sub: `busy-${i}` } });
+  await admitted(scopes, 1, { jwt: { sub: "quiet" } });
+  const long = "x".repeat(1000);
+  await admitted(scopes, 1, { jwt: { sub: long } });
+  const found = (key: string): (string | undefined)[] => env.views(key)[0]?.buckets.map((bucket) => bucket.key) ?? [];
+  assert.equal(env.views()[0]?.buckets.length, 20);
+  assert.equal(env.views("busy-299")[0]?.bucketsInUse, 302);
+  assert.deepEqual(found("quiet"), ["quiet"]);
+  assert.deepEqual(found("nobody"), []);
+  assert.equal(found("busy").length, 100);
+  assert.equal(found(long).length, 1);
+  env.advance(60_000);
+  assert.deepEqual(found("quiet"), ["quiet"], "full again, but still held");
+  const secret = limitEnv();
+  const keyed = [compile(secret, { requests: 2, unit: "Minutes", key: 'request.headers["x-api-key"]' })];
+  await request(keyed, limitExchange({}, { "x-api-key": "hunter2" }));
+  const [bucket] = secret.views("hunter2")[0]?.buckets ?? [];
+  assert.match(bucket?.key ?? "", /^#[0-9a-f]{12}$/);
+  assert.deepEqual(secret.views("hunter")[0]?.buckets, [], "parts of a hidden key find nothing");
 });
 
 test("a key of a megabyte costs no more than any other [B2]", async () => {

@@ -6,11 +6,11 @@
 import type { Exchange } from "../../core/exchange.ts";
 import { type Charge, type CompileEnv, definePolicy, type Hooks, type Outcome } from "../../core/policy.ts";
 import { compileGlobalLimit } from "./global-limit.ts";
-import { ask, keysOf, LocalCharge } from "./local-admission.ts";
+import { ask, keysOf, LocalCharge, ONE } from "./local-admission.ts";
 import { compileLocalLimit, type LocalLimit } from "./local-limit.ts";
 import { writeLimitHeaders } from "./readings.ts";
 import { type LocalLimitConfig, rateLimitSchema } from "./schema.ts";
-import { estimatedTokens, usedTokens } from "./token-count.ts";
+import { estimatedTokens, outputTokens, usedTokens } from "./token-count.ts";
 
 export const rateLimit = definePolicy({
   kind: "rateLimit",
@@ -22,23 +22,25 @@ export const rateLimit = definePolicy({
     const limits = compileLocalLimits(config.local ?? [], env);
     const requestLimits = limits.filter((limit) => limit.type === "requests");
     const tokenLimits = limits.filter((limit) => limit.type === "tokens");
+    const reservesOutput = tokenLimits.some((limit) => limit.reservesOutput);
     const global = config.global === undefined ? undefined : compileGlobalLimit(config.global, env);
     const charges = new WeakMap<Exchange, LocalCharge>();
     const nowMs = (): number => Math.floor(env.clock.monotonicMs());
 
     function admit(exchange: Exchange): Charge {
       const keys = keysOf(requestLimits, exchange);
-      ask(requestLimits, keys, exchange, nowMs());
-      const charge = new LocalCharge(requestLimits, keys, 1, exchange, nowMs);
+      ask(requestLimits, keys, ONE, exchange, nowMs());
+      const charge = new LocalCharge(requestLimits, keys, ONE, exchange, nowMs);
       if (global?.counts.requests) charge.confirm = () => global.admitRequest(exchange);
       return charge;
     }
 
     function llmRequest(exchange: Exchange): Charge {
       const keys = keysOf(tokenLimits, exchange);
-      ask(tokenLimits, keys, exchange, nowMs());
       const estimate = estimatedTokens(exchange.facts.llm);
-      const charge = new LocalCharge(tokenLimits, keys, estimate, exchange, nowMs);
+      const amount = { charged: estimate, reserved: reservesOutput ? outputTokens(exchange.facts.llm) : 0 };
+      ask(tokenLimits, keys, amount, exchange, nowMs());
+      const charge = new LocalCharge(tokenLimits, keys, amount, exchange, nowMs);
       if (global?.counts.tokens) charge.confirm = () => global.admitTokens(exchange, estimate);
       charges.set(exchange, charge);
       return charge;

@@ -40,14 +40,25 @@ export const localLimitSchema = exactlyOneOf(
     key: celSource()
       .optional()
       .describe(
-        "CEL: each distinct value gets a bucket of its own, for example `jwt.sub`, `apiKey.user_id`, or `llm.requestModel` (token limits only).",
+        "CEL: each distinct value gets a bucket of its own, for example `jwt.sub`, `apiKey.user_id`, `mcp.tool.name`, or `llm.requestModel` (token limits only).",
+      ),
+    reserveOutput: z
+      .boolean()
+      .optional()
+      .describe(
+        "Charges the request's own output maximum (`max_tokens` and the like) at admission too, and admits only what fits. Only with `tokens`. Default: false.",
       ),
   }),
   ["requests", "tokens"],
-).refine((entry) => entry.tokens === undefined || entry.burst === undefined, {
-  path: ["burst"],
-  message: "`burst` can only be used with `requests`",
-});
+)
+  .refine((entry) => entry.tokens === undefined || entry.burst === undefined, {
+    path: ["burst"],
+    message: "`burst` can only be used with `requests`",
+  })
+  .refine((entry) => entry.tokens !== undefined || entry.reserveOutput === undefined, {
+    path: ["reserveOutput"],
+    message: "`reserveOutput` can only be used with `tokens`",
+  });
 
 const descriptorSchema = z.strictObject({
   entries: z

@@ -11,6 +11,11 @@ export function estimatedTokens(llm: LlmFacts | undefined): number {
   return Math.max(1, countOf(llm?.estimatedTokens) ?? 1);
 }
 
+/** The most output that the request asks for; none, where it does not say. */
+export function outputTokens(llm: LlmFacts | undefined): number {
+  return countOf(llm?.maxOutputTokens) ?? 0;
+}
+
 /** undefined: nothing is known, the estimate stays. */
 export function usedTokens(llm: LlmFacts | undefined, outcome: Outcome): number | undefined {
   const input = countOf(llm?.inputTokens);

@@ -20,7 +20,7 @@ export interface LimitEnv {
   advance(ms: number): void;
   /** Somebody sets the machine's clock; no time passes. */
   setWallClock(byMs: number): void;
-  views(): readonly LimitView[];
+  views(key?: string): readonly LimitView[];
   /** A reload: what the new compilation does not claim is closed. */
   reload(compile: () => void): void;
 }
@@ -40,7 +40,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
     after: () => ({ cancel: () => undefined }),
     every: () => ({ cancel: () => undefined }),
   };
-  const views = new Set<() => readonly LimitView[]>();
+  const views = new Set<(key: string | undefined) => readonly LimitView[]>();
   const warnings: string[] = [];
   let kept = new Map<string, Kept>();
   let before = new Map<string, Kept>();
@@ -59,7 +59,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
           views.delete(view);
         };
       },
-      views: () => [...views].flatMap((view) => view()),
+      views: (key) => [...views].flatMap((view) => view(key)),
     },
     owner,
     resolvePath: (path) => path,
@@ -91,7 +91,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
     setWallClock(byMs) {
       wallMs += byMs;
     },
-    views: () => env.limits.views(),
+    views: (key) => env.limits.views(key),
     reload(compile) {
       before = kept;
       kept = new Map();
