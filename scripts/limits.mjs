@@ -192,7 +192,6 @@ const LIMITS = {
     ],
     ["MAX_DEPTH", "mcp/servers/param-headers.ts", "nesting of such parameters", "deeper ones are ignored"],
     ["MAX_REASON_CHARS", "mcp/servers/upstream-failures.ts", "the reason of a failure in errors and logs", "cut"],
-    ["MAX_PREPARED", "backends/mcp/backend.ts", "prepared calls that nobody made", "the oldest is dropped"],
   ],
   LLM: [
     ["ai.maxBodyBytes", "a request body", "413 `request_too_large`"],

@@ -195,6 +195,10 @@ export class Exchange implements Linked<Exchange> {
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
   /** Set by an MCP authorization policy; without one everything is allowed. */
   mcpAccess: McpAccess | undefined = undefined;
+  /** A rule reads what MCP messages say: the backend refuses what a server could take for something else. */
+  judgesMcp = false;
+  /** What is known of each message of an MCP batch, where a rule reads it. */
+  mcpBatch: readonly McpFacts[] | undefined = undefined;
   upstreamStartedMs: number | undefined = undefined;
   upstreamHeadMs: number | undefined = undefined;
   #attributes: Attributes | undefined = undefined;

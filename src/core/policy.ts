@@ -38,6 +38,13 @@ export interface Hooks {
    * every scope agreed; if anything refuses the request later, it is given back: a refused request costs nothing.
    */
   admit?(exchange: Exchange): Charge | undefined;
+  /**
+   * The backend has read the body, where it reads bodies: `facts.llm` and `facts.mcp` are what it will act on, or absent.
+   * For rules that read them; throws a refusal. Runs before anything else answers in the backend's place, too.
+   */
+  parsed?(exchange: Exchange): void;
+  /** As `admit`, for limits whose key reads what the body says. After all `parsed` hooks. */
+  admitParsed?(exchange: Exchange): Charge | undefined;
   /** The body was parsed as an LLM request; the same two steps as `admit`, for token limits. */
   llmRequest?(exchange: Exchange): Charge | undefined;
   /** The response head is ready; headers may be changed. A GatewayError thrown here replaces the response. */
@@ -46,6 +53,8 @@ export interface Hooks {
   settle?(exchange: Exchange, outcome: Outcome): void;
   /** Bodies that must be whole in memory before the hook runs, because an expression reads them. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
+  /** What it must know of LLM requests that go to backends which do not read bodies themselves. */
+  readonly sight?: LlmSight;
   /** For a hook that reads only some bodies: up to how many bytes this one must be in memory, or undefined. */
   bodyBytes?(exchange: Exchange): number | undefined;
   /** Where it reads or adds credentials, beyond the usual headers: hidden wherever requests are shown. */
@@ -54,6 +63,13 @@ export interface Hooks {
   readonly replaces?: readonly string[];
   /** What the pipeline itself does differently: time limits, retries. The innermost scope wins, field by field. */
   readonly settings?: Settings;
+}
+
+export interface LlmSight {
+  /** It counts tokens: of every request with a body on its own route, of LLM requests elsewhere. */
+  readonly tokens?: boolean;
+  /** A rule or a key reads `llm.*`: what could be read in two ways must not pass. */
+  readonly model?: boolean;
 }
 
 /** What an admission hook does once all agreed. It may still refuse, if others took the last in the meantime. */

@@ -4,7 +4,7 @@
  */
 import type { Phase } from "../trace/events.ts";
 import type { Backend } from "./backend.ts";
-import type { Hooks, Settings } from "./policy.ts";
+import type { Hooks, LlmSight, Settings } from "./policy.ts";
 
 export interface CompiledPolicy {
   readonly kind: string;
@@ -20,7 +20,12 @@ export interface CompiledScope {
   readonly admit: readonly CompiledPolicy[];
   /** `request` hooks that run after admission: they shape the request or answer it. */
   readonly shape: readonly CompiledPolicy[];
+  /** What runs when the backend has read the body: rules, then limits. */
+  readonly parsed: readonly CompiledPolicy[];
+  readonly admitParsed: readonly CompiledPolicy[];
   readonly llmRequest: readonly CompiledPolicy[];
+  /** What its policies must know of LLM requests. */
+  readonly sight: Required<LlmSight>;
   /** In the reverse of the running order. */
   readonly response: readonly CompiledPolicy[];
   readonly settle: readonly CompiledPolicy[];

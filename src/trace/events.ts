@@ -9,7 +9,7 @@ export type BodyStage = "final request" | "response";
 export type Phase = "gateway" | "route" | "backend";
 export type Severity = "info" | "warn" | "error";
 /** The moment at which a policy ran. */
-export type PolicyMoment = "request" | "admit" | "llmRequest" | "response";
+export type PolicyMoment = "request" | "admit" | "parsed" | "admitParsed" | "llmRequest" | "response";
 
 /** A JSON object whose inner contents are not part of the contract (spec 2.7). */
 export type JsonObject = { readonly [key: string]: unknown };

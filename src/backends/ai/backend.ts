@@ -9,10 +9,11 @@ import type { HookResult } from "../../core/policy.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
-import { dialectOf, type Format, modelsPathOf } from "../../llm/dialects/dialect.ts";
+import { type Dialect, dialectOf, type Format, modelsPathOf } from "../../llm/dialects/dialect.ts";
 import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { readRequest } from "../../llm/dialects/read-request.ts";
+import { noteFreeRequest, noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
 import { createLlmMetrics } from "../../llm/usage/llm-metrics.ts";
 import { parsePriceCatalogue } from "../../llm/usage/prices.ts";
 import { GuardedCall } from "./answers/guarded-call.ts";
@@ -58,7 +59,11 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     prepare: (exchange) => prepare(exchange, table, config.maxBodyBytes),
     call(exchange, call) {
       const llm = LlmRequestFacts.callOf(exchange);
-      if (llm === undefined) return forwardPlain(table, exchange, call, running);
+      if (llm === undefined) {
+        const { llm: sized } = exchange.facts;
+        const dialect = dialectOf(exchange.request.path);
+        return forwardPlain(table, exchange, call, running, sized && new Settlement(settling, sized, dialect));
+      }
       const settlement = new Settlement(settling, exchange.facts.llm ?? {}, llm.dialect);
       const refuse = (error: LlmError): BackendRun => {
         settlement.nothing(error.code ?? "");
@@ -115,6 +120,7 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
       table.isClosed && (request.method === "GET" || request.method === "HEAD")
         ? modelsPathOf(request.path)
         : undefined;
+    if (models === undefined) noteUnread(exchange, dialectOf(request.path));
     return models && modelsReply(table, models);
   }
   const { body } = request;
@@ -125,7 +131,8 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
     return undefined;
   }
   const encoding = request.headers.get("content-encoding");
-  const { format, free } = dialectOf(request.path);
+  const dialect = dialectOf(request.path);
+  const { format } = dialect;
   if (encoding !== undefined && encoding !== "identity") {
     return refusal(exchange, format, {
       status: 415,
@@ -141,7 +148,10 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
       code: "unsupported_charset",
     });
   }
-  if (isUnread(request, format, free)) return undefined;
+  if (isUnread(request, dialect)) {
+    noteUnread(exchange, dialect);
+    return undefined;
+  }
   if (body.kind === "bytes") return understand(exchange, body.bytes);
   if (body.kind === "none") return understand(exchange, Buffer.alloc(0));
   return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes));
@@ -151,11 +161,23 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
  * Forms with files (audio, image edits) and what is only stored have no call to read. Anything else is JSON, whatever
  * its content type says: many servers do not look at it.
  */
-function isUnread({ headers, body }: GatewayRequest, format: Format, free: boolean): boolean {
+function isUnread({ headers, body }: GatewayRequest, { format, free, suffix }: Dialect): boolean {
   if (format !== "opaque") return false;
   const type = headers.get("content-type") ?? "";
   if (free) return !/^application\/json\s*(?:;|$)/i.test(type);
-  return body.kind === "none" || /^multipart\/form-data\s*;/i.test(type);
+  return body.kind === "none" || (FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(type));
+}
+
+/** What takes forms; elsewhere a body that says it is one is JSON to servers that do not look at the type. */
+const FORMS: ReadonlySet<string> = new Set([
+  ...["/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
+]);
+
+/** Token limits count every request with a body: what is not read, by its size. */
+function noteUnread(exchange: Exchange, { free }: Dialect): void {
+  if (exchange.request.body.kind === "none") return;
+  if (free) noteFreeRequest(exchange);
+  else noteSizedRequest(exchange);
 }
 
 function understand(exchange: Exchange, bytes: Buffer): Reply | undefined {

@@ -9,14 +9,23 @@ import type { HttpCall } from "../../lib/http/http-client.ts";
 import { modelsPathOf } from "../../llm/dialects/dialect.ts";
 import { withQuery } from "../../llm/dialects/provider.ts";
 import { NativeAnswer } from "./answers/native-answer.ts";
+import type { CallSettlement, Settlement } from "./answers/settlement.ts";
 import { CredentialError } from "./credentials/renewed.ts";
 import type { ModelTable } from "./models/model-table.ts";
 import { type PlanEnv, upstreamRequest, withoutKey } from "./requests/upstream-request.ts";
+import { NOTHING_HEARD } from "./target-attempt.ts";
 
 /** The provider's own base path takes the place of the client's up to and with its version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
-export function forwardPlain(table: ModelTable, exchange: Exchange, call: BackendCall, env: PlanEnv): BackendRun {
+/** `settlement`: of what token limits count, which is every request with a body. */
+export function forwardPlain(
+  table: ModelTable,
+  exchange: Exchange,
+  call: BackendCall,
+  env: PlanEnv,
+  settlement: Settlement | undefined,
+): BackendRun {
   const target = table.targets[0];
   const { request } = exchange;
   if (!target) throw new GatewayError("no_backend");
@@ -55,13 +64,16 @@ export function forwardPlain(table: ModelTable, exchange: Exchange, call: Backen
     if (body.length === undefined) sent.headers.delete("content-length");
     else sent.headers.set("content-length", String(body.length));
   } else if (body.kind === "none") sent.headers.delete("content-length");
-  const answer = new NativeAnswer(call, "opaque", { firstByte: ignore, counted: ignore, nothing: ignore }, false);
+  if (exchange.facts.llm) exchange.facts.llm.provider = target.provider.name;
+  const answer = new NativeAnswer(call, "opaque", settlement ?? NOT_COUNTED, false);
+  let hasAnswered = false;
   const send = (): HttpCall => {
     const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : sent;
     const scheme = target.address.protocol;
     call.attempt(target.display, exchange.trace && { over: "http", scheme, request: outgoing });
     return target.upstream.send(outgoing, {
       head: (status, headers) => {
+        hasAnswered = true;
         call.received(status, headers);
         answer.head(status, headers);
       },
@@ -73,7 +85,16 @@ export function forwardPlain(table: ModelTable, exchange: Exchange, call: Backen
   const { protocol, host, port } = target.address;
   const { method, headers } = sent;
   const sealing = target.seal?.({ method, protocol, hostname: host, port, path, headers, body: [] });
-  return sealing === undefined ? send() : sendLater(sealing, send, call);
+  const run = sealing === undefined ? send() : sendLater(sealing, send, call);
+  return {
+    abort() {
+      run.abort();
+      // The provider may have worked all the same: what was asked counts, and what was delivered.
+      if (hasAnswered) answer.abort();
+      else settlement?.counted(NOTHING_HEARD);
+    },
+    resume: () => run.resume(),
+  };
 }
 
 /** The same run, once there is a credential. */
@@ -102,3 +123,5 @@ function notReady(error: CredentialError): GatewayError {
 function ignore(): void {
   // Nothing is counted here.
 }
+
+const NOT_COUNTED: CallSettlement = { firstByte: ignore, counted: ignore, nothing: ignore };

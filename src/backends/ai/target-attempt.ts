@@ -31,7 +31,12 @@ export interface AttemptOwner {
 }
 
 /** The provider was asked and reads the prompt, whether anybody waits for its answer or not: the question is charged. */
-const NOTHING_HEARD: TapReport = { usage: undefined, responseModel: undefined, uncountedTokens: 0, complete: false };
+export const NOTHING_HEARD: TapReport = {
+  usage: undefined,
+  responseModel: undefined,
+  uncountedTokens: 0,
+  complete: false,
+};
 
 export class TargetAttempt implements ResponseHandler {
   readonly candidate: Candidate;

@@ -37,8 +37,6 @@ const DEFAULT_TIMEOUT_MS = 0;
 /** Where clients look: the endpoint, and the event stream of the old transport. */
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
-const MAX_PREPARED = 1_000;
-
 /** Answered by the session itself: no server is asked. */
 const OURS: ReadonlySet<Demand["kind"]> = new Set(["listen", "delete", "openStream", "dropped"]);
 
@@ -84,7 +82,10 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
     const sessionId = exchange.request.headers.get("mcp-session-id");
     // A session keeps the names that its client has learnt, also when a reload changes them for others.
-    exchange.facts.mcp = factsOf(message, sessionId, hub.sessions.namesOf(sessionId) ?? hub.names);
+    const names = hub.sessions.namesOf(sessionId) ?? hub.names;
+    exchange.facts.mcp = factsOf(message, sessionId, names);
+    if (exchange.judgesMcp && parsed !== undefined && isBatch(parsed))
+      exchange.mcpBatch = parsed.map((one) => factsOf(one, sessionId, names));
   }
 
   function demandOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): Demand {
@@ -106,7 +107,7 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
 
   function understand(exchange: Exchange, text: string): void {
     const parsed = parseBody(text);
-    if (exchange.mcpAccess !== undefined) checkNotifications(parsed);
+    if (exchange.mcpAccess !== undefined || exchange.judgesMcp) checkNotifications(parsed);
     note(exchange, parsed);
     demands.set(exchange, demandOf(exchange, parsed));
   }
@@ -242,39 +243,26 @@ function asReply(exchange: Exchange, error: unknown): Reply {
 
 /**
  * What requests want, between their preparation and their call, which mostly follows at once: one place is enough.
- * Where another request comes in between, the earlier one waits beside; a client may leave then, so the oldest of
- * many such go. (A WeakMap for all would do it, at the collector's expense.)
+ * Where another request comes in between, or a rule refuses the earlier one, that waits beside and goes with its
+ * exchange. (A WeakMap for all would do it, at the collector's expense.)
  */
 class Demands {
   #exchange: Exchange | undefined = undefined;
   #demand: Demand | undefined = undefined;
-  readonly #waiting = new Map<Exchange, Demand>();
+  readonly #waiting = new WeakMap<Exchange, Demand>();
 
   set(exchange: Exchange, demand: Demand): void {
-    if (this.#exchange && this.#demand) this.#setAside(this.#exchange, this.#demand);
+    if (this.#exchange && this.#demand) this.#waiting.set(this.#exchange, this.#demand);
     this.#exchange = exchange;
     this.#demand = demand;
   }
 
   take(exchange: Exchange): Demand | undefined {
-    if (this.#exchange !== exchange) {
-      const demand = this.#waiting.get(exchange);
-      this.#waiting.delete(exchange);
-      return demand;
-    }
+    if (this.#exchange !== exchange) return this.#waiting.get(exchange);
     const demand = this.#demand;
     this.#exchange = undefined;
     this.#demand = undefined;
     return demand;
-  }
-
-  #setAside(exchange: Exchange, demand: Demand): void {
-    this.#waiting.set(exchange, demand);
-    if (this.#waiting.size <= MAX_PREPARED) return;
-    for (const oldest of this.#waiting.keys()) {
-      this.#waiting.delete(oldest);
-      break;
-    }
   }
 }
 

@@ -31,7 +31,13 @@ export function scopeOf(
     admit: all.filter(({ hooks }) => hooks.admit),
     shape,
     isTransparent: access.length === 0 && shape.length === 0,
+    parsed: all.filter(({ hooks }) => hooks.parsed),
+    admitParsed: all.filter(({ hooks }) => hooks.admitParsed),
     llmRequest: all.filter(({ hooks }) => hooks.llmRequest),
+    sight: {
+      tokens: all.some(({ hooks }) => hooks.sight?.tokens === true),
+      model: all.some(({ hooks }) => hooks.sight?.model === true),
+    },
     response: all.filter(({ hooks }) => hooks.response).reverse(),
     settle: all.filter(({ hooks }) => hooks.settle).reverse(),
     settings: Object.assign({}, ...all.map(({ hooks }) => hooks.settings)),
@@ -49,7 +55,8 @@ function prefaceOf(scope: CompiledScope): CompiledScope | undefined {
   );
   if (access.length === 0) return undefined;
   const response = scope.response.filter((policy) => access.includes(policy));
-  return { ...scope, access, response, admit: [], shape: [], llmRequest: [], settle: [] };
+  const none = { admit: [], shape: [], parsed: [], admitParsed: [], llmRequest: [], settle: [] };
+  return { ...scope, access, response, ...none };
 }
 
 /** A security policy of the target could not be understood: nothing may pass until it is. */

@@ -69,3 +69,45 @@ export function readExactly(
   stream.on("close", onClose);
   stream.on("error", stop);
 }
+
+/**
+ * The first piece of a body, which stays in the stream; undefined if there is none. For those who must know how a body
+ * begins, and need not hold it.
+ */
+export function peekFirst(stream: Readable, done: (error: Error | undefined, first: Buffer | undefined) => void): void {
+  const stop = (error: Error | undefined, first: Buffer | undefined): void => {
+    stream.off("readable", onReadable);
+    stream.off("error", onError);
+    stream.off("close", onClose);
+    // The stream forgets in the next turn that somebody wanted it to stand still; a reader before that would wait in vain.
+    setImmediate(done, error, first);
+  };
+  const onReadable = (): void => {
+    const first = stream.read() as Buffer | null;
+    if (first !== null) stream.unshift(first);
+    else if (!stream.readableEnded && stream.readableLength === 0 && !hasEnded(stream)) return;
+    stop(undefined, first ?? undefined);
+  };
+  const onError = (error: Error): void => stop(error, undefined);
+  const onClose = (): void => onError(new Error("the connection closed before the body was complete"));
+  stream.on("readable", onReadable);
+  stream.on("error", onError);
+  stream.on("close", onClose);
+}
+
+/** All has arrived, read or not. */
+function hasEnded(stream: Readable): boolean {
+  return (stream as Readable & { readonly complete?: boolean }).complete === true;
+}
+
+/**
+ * Sees chunks as their reader gets them. A second `data` listener would start the stream before the reader is
+ * ready, and a stream in between would buffer more: so the event itself is looked at.
+ */
+export function observeChunks(stream: Readable, seen: (chunk: Buffer) => void): void {
+  const emit = stream.emit.bind(stream);
+  stream.emit = (event: string | symbol, ...values: unknown[]): boolean => {
+    if (event === "data") seen(values[0] as Buffer);
+    return emit(event, ...values);
+  };
+}

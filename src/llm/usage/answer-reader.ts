@@ -7,11 +7,12 @@ import { createEventStreamReader } from "../wire/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../wire/decode-answer.ts";
 import { isMembers, type Members, parseMembers, parseValue } from "../wire/json.ts";
 import { JsonScanner, jsonKeys } from "../wire/json-scanner.ts";
+import { AnswerText } from "./estimate-answer.ts";
 import { type AnswerReport, createEventMeter } from "./event-meter.ts";
 import { createLargeEvent, type LargeEvent } from "./large-event.ts";
 import { quickUsage } from "./quick-usage.ts";
 import { bytesMayHoldUsage, endsEvent, modelOf, usageOf } from "./stream-event.ts";
-import { mergeUsage, readUsage } from "./usage.ts";
+import { mergeUsage, readUsage, type Usage } from "./usage.ts";
 
 /** An event larger than this is passed on unread. */
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
@@ -23,8 +24,6 @@ const DECODED_PIECE_BYTES = 64 * 1024;
 const CHUNKS_READ = 8;
 const SAMPLE_EVERY = 16;
 const MAX_SAMPLED_BYTES = 4 * 1024;
-/** Of a JSON answer that broke off nobody knows what is text: syntax and text together make about this. */
-const JSON_BYTES_PER_TOKEN = 5;
 const PARSED_BYTES = 4 * 1024;
 const NO_BYTES = Buffer.alloc(0);
 const BLANK_LINE = Buffer.from("\n\n");
@@ -43,7 +42,7 @@ export function createAnswerReader(contentType: string | undefined, contentEncod
 function createReader(contentType = ""): AnswerReader {
   if (contentType.startsWith("text/event-stream")) return createSseReader();
   if (contentType.startsWith("application/vnd.amazon.eventstream")) return createAwsReader();
-  return createJsonReader();
+  return createJsonReader(contentType);
 }
 
 function createSseReader(): AnswerReader {
@@ -148,7 +147,8 @@ function awsEventText(payload: Buffer): string {
   return typeof wrapped === "string" ? Buffer.from(wrapped, "base64").toString("utf8") : text;
 }
 
-function createJsonReader(): AnswerReader {
+function createJsonReader(contentType: string): AnswerReader {
+  const text = new AnswerText(contentType);
   let usage: Members | undefined;
   let model: string | undefined;
   let bytesSeen = 0;
@@ -175,6 +175,7 @@ function createJsonReader(): AnswerReader {
 
   return {
     data(chunk) {
+      text.add(chunk);
       if (bytesSeen === 0) only = chunk;
       else scan(chunk);
       bytesSeen += chunk.length;
@@ -183,16 +184,16 @@ function createJsonReader(): AnswerReader {
       const quick = only && quickUsage(only);
       if (quick) return { usage: readUsage(quick.usage), responseModel: quick.model, uncountedTokens: 0 };
       const whole = only && only.length <= PARSED_BYTES ? parseMembers(only.toString("utf8")) : undefined;
-      if (whole) return { usage: readUsage(usageOf(whole)), responseModel: modelOf(whole), uncountedTokens: 0 };
+      if (whole) return reportOf(readUsage(usageOf(whole)), modelOf(whole));
       scan(NO_BYTES);
-      const isWhole = usage !== undefined || scanner?.complete === true;
-      return {
-        usage: readUsage(usage),
-        responseModel: model,
-        uncountedTokens: isWhole ? 0 : Math.ceil(bytesSeen / JSON_BYTES_PER_TOKEN),
-      };
+      return reportOf(readUsage(usage), model);
     },
   };
+
+  /** Without usage its text is all that tells what it cost. */
+  function reportOf(counted: Usage | undefined, responseModel: string | undefined): AnswerReport {
+    return { usage: counted, responseModel, uncountedTokens: counted === undefined ? text.tokens() : 0 };
+  }
 }
 
 /** Keeps the encoded bytes, bounded, and decodes them when the answer ends: the counts must be there when it settles. */

@@ -1,43 +1,97 @@
 /**
- * Token limits on plain HTTP backends: where an entered scope has such a limit, a JSON request with a `model` is
- * treated as an LLM call, and the usage is read from the answer as it passes (decisions.md, LLM). What looks like one
- * and cannot be read is refused. Elsewhere nothing is read.
+ * Token limits and rules about models on plain HTTP backends, which read no bodies themselves: where an entered scope
+ * has one, a JSON request with a `model` is treated as an LLM call, and the usage is read from the answer as it passes
+ * (decisions.md, LLM). A limit of the route itself counts every request with a body, what is no such call by its size;
+ * a limit of the gateway counts what looks like a call. Where a rule or a key must know the model, what could be read
+ * in two ways is refused. Only what begins like a JSON object is held; uploads stream.
  */
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
+import type { Exchange, GatewayResponse, LlmFacts } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/topology.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
-import { detectLlmRequest, isUnclear } from "../../llm/dialects/detect.ts";
+import { beginsObject, detectLlmRequest, isUnclear, mayNameModel } from "../../llm/dialects/detect.ts";
+import { dialectOf } from "../../llm/dialects/dialect.ts";
+import { noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/usage-tap.ts";
+import type { RequestRun } from "./run-hooks.ts";
 
 /** As on LLM routes: images travel inside the JSON. */
-export const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
+const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
 
-export function wantsLlmSight(exchange: Exchange, scopes: readonly CompiledScope[]): boolean {
-  if (exchange.facts.llm !== undefined || exchange.request.body.kind === "none") return false;
-  // Whatever the content type says: many model servers read JSON without looking at it.
-  return scopes.some((scope) => scope.llmRequest.length > 0);
+/** What could hold an LLM call that is written in another way. */
+const JSON_TYPE = /^\s*(?:$|application\/(?:[\w.-]+\+)?json\b)/i;
+
+export interface SightRun extends RequestRun {
+  /** How the body begins, which stays where it is; undefined if it is empty. */
+  peekBody(next: (first: Buffer | undefined) => void): void;
 }
 
-/** Call when the body is whole: recognises the request and arranges for its answer to be read. */
-export function lookForLlm(exchange: Exchange): void {
-  const { request } = exchange;
-  if (request.body.kind !== "bytes") return;
-  const coding = request.headers.get("content-encoding")?.toLowerCase() ?? "identity";
-  if (coding !== "identity") throw unreadable("unsupported_media_type", "the body is encoded");
-  const charset = foreignCharset(request.headers);
-  if (charset !== undefined) throw unreadable("unsupported_media_type", `the body's charset is ${charset}`);
-  const facts = detectLlmRequest(request.path, request.body.bytes);
-  if (!facts) {
-    // What we cannot read the server behind us may: uncounted, it would be a way around the budget.
-    if (isUnclear(request.path, request.body.bytes))
-      throw unreadable("bad_request", "the body is not one plain JSON object");
+/** `next` gets the scopes whose token limits count the request. */
+export function lookAtBody(
+  run: SightRun,
+  scopes: readonly CompiledScope[],
+  next: (charged: readonly CompiledScope[]) => void,
+): void {
+  const { exchange } = run;
+  const { request, facts } = exchange;
+  const wants = sightOf(scopes);
+  const isPlain = facts.backend?.type === "static" && request.body.kind !== "none";
+  // A second attempt: the first has looked.
+  if (!isPlain || facts.llm !== undefined || !(wants.tokens || wants.model)) {
+    next(scopes);
     return;
   }
-  exchange.facts.llm = facts;
+  const hidden = hiddenBy(exchange);
+  if (hidden !== undefined) {
+    if (wants.model) throw unreadable("unsupported_media_type", hidden);
+    next(chargeBySize(exchange, scopes, JSON_TYPE.test(request.headers.get("content-type") ?? "")));
+    return;
+  }
+  run.peekBody((first) => {
+    if (first === undefined || !beginsObject(first)) {
+      next(first === undefined ? scopes : chargeBySize(exchange, scopes, false));
+      return;
+    }
+    run.holdBody(MAX_LLM_BODY_BYTES, () => next(readCall(exchange, scopes, wants.model)));
+  });
+}
+
+/** The body is whole: recognises the request and arranges for its answer to be read. */
+function readCall(exchange: Exchange, scopes: readonly CompiledScope[], needsModel: boolean): readonly CompiledScope[] {
+  const { path, body } = exchange.request;
+  if (body.kind !== "bytes") return scopes;
+  const facts = detectLlmRequest(path, body.bytes);
+  // It asks for the size of a prompt, or stores something: that costs nothing.
+  if (dialectOf(path).free) return scopes;
+  if (facts !== undefined) {
+    exchange.facts.llm = facts;
+    readAnswer(exchange, facts);
+    return scopes;
+  }
+  const unclear = isUnclear(path, body.bytes);
+  // What we cannot read the server behind us may: unjudged, it would be a way around the rule.
+  if (unclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object");
+  return chargeBySize(exchange, scopes, unclear && mayNameModel(body.bytes));
+}
+
+/** Charged by the route's own limit, and by that of the gateway only if it may be an LLM call. */
+function chargeBySize(
+  exchange: Exchange,
+  scopes: readonly CompiledScope[],
+  mayBeCall: boolean,
+): readonly CompiledScope[] {
+  const charged = mayBeCall ? scopes : scopes.filter(({ phase }) => phase !== "gateway");
+  if (!sightOf(charged).tokens) return [];
+  readAnswer(exchange, noteSizedRequest(exchange));
+  return charged;
+}
+
+function readAnswer(exchange: Exchange, facts: LlmFacts): void {
   // An encoded answer could be read only at its end.
-  request.headers.set("accept-encoding", "identity");
+  exchange.request.headers.set("accept-encoding", "identity");
   exchange.observeResponse = (response: GatewayResponse) => {
+    // A refusal has cost nothing, and its text is not an answer of the model.
+    if (response.status < 200 || response.status >= 300) return;
     const { headers } = response;
     const tap = createUsageTap(headers.get("content-type"), headers.get("content-encoding"), (report) =>
       settleUsage(facts, report),
@@ -49,6 +103,18 @@ export function lookForLlm(exchange: Exchange): void {
   };
 }
 
+function sightOf(scopes: readonly CompiledScope[]): { readonly tokens: boolean; readonly model: boolean } {
+  return { tokens: scopes.some(({ sight }) => sight.tokens), model: scopes.some(({ sight }) => sight.model) };
+}
+
+/** Why the body cannot be read as it is, if so. */
+function hiddenBy({ request }: Exchange): string | undefined {
+  const coding = request.headers.get("content-encoding")?.toLowerCase() ?? "identity";
+  if (coding !== "identity") return "the body is encoded";
+  const charset = foreignCharset(request.headers);
+  return charset === undefined ? undefined : `the body's charset is ${charset}`;
+}
+
 function unreadable(code: "bad_request" | "unsupported_media_type", what: string): GatewayError {
-  return new GatewayError(code, { message: `${what}, and the route limits tokens` });
+  return new GatewayError(code, { message: `${what}, and a rule or limit of the route must know the model` });
 }

@@ -5,13 +5,13 @@
 import type { Duplex, Readable } from "node:stream";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
-import type { Outcome, RetrySettings } from "../../core/policy.ts";
+import type { HookResult, Outcome, RetrySettings } from "../../core/policy.ts";
 import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
 import { hasEncodedSeparator, pathForMatching, withSeparatorsDecoded } from "../../core/request-path.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { requestState } from "../../core/snapshot.ts";
 import type { CompiledScope, Listener, Route, WeightedBackend } from "../../core/topology.ts";
-import { BodyTooLarge, readAll, readExactly } from "../../lib/http/body.ts";
+import { BodyTooLarge, peekFirst, readAll, readExactly } from "../../lib/http/body.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { RequestStage } from "../../trace/events.ts";
@@ -20,9 +20,10 @@ import type { Trace } from "../../trace/trace.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
 import type { RouteTable } from "../route/match-route.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
+import { BodyRules, readBodies, scoped } from "./body-rules.ts";
 import { Delivery } from "./delivery.ts";
-import { lookForLlm, MAX_LLM_BODY_BYTES, wantsLlmSight } from "./llm-sight.ts";
-import { runAdmission, runRequestHooks, type ScopedPolicy } from "./run-hooks.ts";
+import { lookAtBody } from "./llm-sight.ts";
+import { runAdmission, runRequestHooks } from "./run-hooks.ts";
 
 /** A body of known length up to this is read before the backend is called: it can then be sent again. */
 const SMALL_BODY_BYTES = 64 * 1024;
@@ -60,11 +61,11 @@ class Flow implements AttemptOwner {
   readonly #served: Served;
   readonly #sink: ClientSink;
   readonly #delivery: Delivery;
+  #rules: BodyRules | undefined;
   #routeRequest: GatewayRequest | undefined;
   #route: Route | undefined;
   #retry: RetrySettings = STALE_RETRY;
   #attempts = 0;
-  #llmAdmitted = false;
 
   constructor(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink) {
     this.#env = env;
@@ -230,14 +231,15 @@ class Flow implements AttemptOwner {
   }
 
   #reachBackend(chosen: WeightedBackend): void {
-    const { exchange } = this;
-    if (chosen.backend.prepare !== undefined) this.#prepare(chosen, () => this.#admitLlm(() => this.#call(chosen)));
-    else if (wantsLlmSight(exchange, this.#delivery.entered))
-      this.holdBody(MAX_LLM_BODY_BYTES, () => {
-        lookForLlm(exchange);
-        this.#admitLlm(() => this.#call(chosen));
-      });
-    else this.#call(chosen);
+    const { entered } = this.#delivery;
+    if (chosen.backend.prepare === undefined && !readBodies(entered)) {
+      this.#call(chosen);
+      return;
+    }
+    const pass = (charged: readonly CompiledScope[]): void =>
+      this.#bodyRules.pass(entered, charged, () => this.#call(chosen));
+    if (chosen.backend.prepare !== undefined) this.#prepare(chosen, () => pass(entered));
+    else lookAtBody(this, entered, pass);
   }
 
   /** A credential that authentication read is for the gateway: a backend gets it only if a policy says so. */
@@ -252,27 +254,32 @@ class Flow implements AttemptOwner {
     }
   }
 
+  get #bodyRules(): BodyRules {
+    this.#rules ??= new BodyRules(this);
+    return this.#rules;
+  }
+
   #prepare(chosen: WeightedBackend, next: () => void): void {
     // A backend that prepares reads the body: a client that waits for permission gets it now.
     if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
-    const result = chosen.backend.prepare?.(this.exchange);
-    if (result instanceof Promise) result.then((reply) => (reply ? this.#reply(reply) : next())).catch(this.fail);
-    else if (result) this.#reply(result);
-    else next();
-  }
-
-  #admitLlm(next: () => void): void {
-    const scopes = this.#delivery.entered;
-    if (
-      this.#llmAdmitted ||
-      this.exchange.facts.llm === undefined ||
-      !scopes.some((scope) => scope.llmRequest.length > 0)
-    ) {
-      next();
+    const done = (reply: Reply | undefined): void => (reply ? this.#replyPrepared(reply) : next());
+    const failed = (error: unknown): void => this.#bodyRules.admit(this.#delivery.entered, () => this.fail(error));
+    let result: HookResult;
+    try {
+      result = chosen.backend.prepare?.(this.exchange);
+    } catch (error) {
+      failed(error);
       return;
     }
-    this.#llmAdmitted = true;
-    runAdmission(this, "llmRequest", scoped("llmRequest", scopes), next);
+    if (result instanceof Promise) result.then(done, failed).catch(this.fail);
+    else done(result);
+  }
+
+  /** A refusal in the backend's own words gives nothing away, so rules need not be asked; anything else they judge. */
+  #replyPrepared(reply: Reply): void {
+    const { entered } = this.#delivery;
+    if (reply.status >= 400) this.#bodyRules.admit(entered, () => this.#reply(reply));
+    else this.#bodyRules.passUncalled(entered, () => this.#reply(reply));
   }
 
   #call(chosen: WeightedBackend): void {
@@ -372,8 +379,9 @@ class Flow implements AttemptOwner {
     if (scope[list].length === 0) next();
     else
       runRequestHooks(this, scope.phase, scope[list], (reply) => {
-        if (reply) this.#reply(reply);
-        else next();
+        if (!reply) next();
+        else if (list === "access") this.#reply(reply);
+        else this.#bodyRules.passUncalled(this.#delivery.entered, () => this.#reply(reply));
       });
   }
 
@@ -407,6 +415,25 @@ class Flow implements AttemptOwner {
       });
   }
 
+  peekBody(next: (first: Buffer | undefined) => void): void {
+    const { body } = this.exchange.request;
+    if (body.kind !== "stream") {
+      next(body.kind === "bytes" ? body.bytes : undefined);
+      return;
+    }
+    this.#sink.askForBody();
+    peekFirst(body.stream, (error, first) => {
+      if (this.#delivery.isDone) return;
+      try {
+        if (error) throw error;
+        if (first === undefined) this.#keepBody(Buffer.alloc(0));
+        next(first);
+      } catch (thrown) {
+        this.fail(thrown);
+      }
+    });
+  }
+
   #snapshot(stage: RequestStage): void {
     if (this.exchange.trace === undefined) return;
     this.exchange.trace.point({
@@ -415,10 +442,6 @@ class Flow implements AttemptOwner {
       requestState: requestState(this.exchange, this.#env.redaction),
     });
   }
-}
-
-function scoped(hook: "admit" | "llmRequest", scopes: readonly CompiledScope[]): ScopedPolicy[] {
-  return scopes.flatMap((scope) => scope[hook].map((policy) => ({ phase: scope.phase, policy })));
 }
 
 function isStale(error: GatewayError): boolean {

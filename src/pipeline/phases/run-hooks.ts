@@ -78,6 +78,9 @@ function wantedBytes({ hooks }: CompiledPolicy, exchange: Exchange): number | un
   return hooks.reads?.requestBody ? MAX_HELD_BODY_BYTES : hooks.bodyBytes?.(exchange);
 }
 
+/** The moments at which limits are asked. */
+export type AdmissionHook = "admit" | "admitParsed" | "llmRequest";
+
 export interface ScopedPolicy {
   readonly phase: Phase;
   readonly policy: CompiledPolicy;
@@ -94,7 +97,7 @@ interface Admitted extends ScopedPolicy {
  */
 export function runAdmission(
   run: HookRun,
-  hook: "admit" | "llmRequest",
+  hook: AdmissionHook,
   policies: readonly ScopedPolicy[],
   done: () => void,
 ): void {
@@ -121,7 +124,7 @@ export function runAdmission(
 
 function confirm(
   run: HookRun,
-  hook: "admit" | "llmRequest",
+  hook: AdmissionHook,
   admitted: readonly Admitted[],
   from: number,
   done: () => void,
@@ -140,6 +143,21 @@ function confirm(
       (error) => refuse(run, phase, policy.kind, hook, startedMs, error),
     )
     .catch(run.fail);
+}
+
+/** The rules that waited for the body. False if one refused: then that is the answer. */
+export function runParsedHooks(run: HookRun, policies: readonly ScopedPolicy[]): boolean {
+  for (const { phase, policy } of policies) {
+    const startedMs = run.clock.monotonicMs();
+    try {
+      policy.hooks.parsed?.(run.exchange);
+    } catch (error) {
+      refuse(run, phase, policy.kind, "parsed", startedMs, error);
+      return false;
+    }
+    note(run, phase, policy.kind, "parsed", startedMs, "passed");
+  }
+  return true;
 }
 
 /** Response hooks change headers in place; `done` runs after the last. */

@@ -4,6 +4,7 @@
  */
 import type { Readable } from "node:stream";
 import type { RequestBody } from "../../core/exchange.ts";
+import { observeChunks } from "../../lib/http/body.ts";
 import type { BodyStage } from "../../trace/events.ts";
 import { redactBody } from "../../trace/redact.ts";
 import type { Trace } from "../../trace/trace.ts";
@@ -62,16 +63,4 @@ export function captureSentBody(
 /** What is handed over, where the backend does not say how it sends it. */
 export function bodyBytes(body: RequestBody): Buffer | Readable | undefined {
   return body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined;
-}
-
-/**
- * Sees chunks as their reader gets them. A second `data` listener would start the stream before the reader is
- * ready, and a stream in between would buffer more than without a trace: so the event itself is looked at.
- */
-function observeChunks(stream: Readable, seen: (chunk: Buffer) => void): void {
-  const emit = stream.emit.bind(stream);
-  stream.emit = (event: string | symbol, ...values: unknown[]): boolean => {
-    if (event === "data") seen(values[0] as Buffer);
-    return emit(event, ...values);
-  };
 }

@@ -1,12 +1,16 @@
 /**
  * `authorization`: CEL rules over the validated token claims and the rest of the request (spec 2.3).
  * Runs after every authentication policy (see the order in policies/index.ts), so `jwt.*` is either verified or
- * absent, never merely claimed.
+ * absent, never merely claimed. Rules that read `llm.*` or `mcp.*` wait until the backend has read the body: they judge
+ * what the backend will act on, and deny whatever is no such call unless they say otherwise.
  */
 import { z } from "zod";
+import { Attributes } from "../../core/attributes.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { definePolicy } from "../../core/policy.ts";
-import { accessRule, compileAccessRules, denial } from "../../identity/access/access-rules.ts";
+import { type Exchange, type Facts, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
+import { definePolicy, type Hooks } from "../../core/policy.ts";
+import { type AccessRules, accessRule, compileAccessRules, denial } from "../../identity/access/access-rules.ts";
+import { readsBody, readsTooEarly, splitRules } from "./body-rules.ts";
 
 export const authorization = definePolicy({
   kind: "authorization",
@@ -22,17 +26,46 @@ export const authorization = definePolicy({
       ),
   }),
 
-  compile(config, env) {
+  compile(config, env): Hooks {
     // Compiled once per configuration load: a rule that does not parse stops the load, not a request.
     const rules = compileAccessRules(config.rules, "require", env.cel);
     const expressions = [...rules.allow, ...rules.deny, ...rules.require];
+    for (const rule of expressions)
+      for (const path of readsTooEarly(rule))
+        env.warn(`authorization: \`${path}\` is known only when the call was made: the rule \`${rule.source}\` denies`);
+    const reads = { requestBody: expressions.some((rule) => rule.reads("request.body")) };
+    const { early, late } = splitRules(rules);
+    if (late === undefined) return { reads, request: (exchange) => check(early, exchange.attributes) };
+
+    const readsMcp = readsBody(late, "mcp");
+    /** The request as it was when the other rules looked at it: what shapes it later must not change a verdict. */
+    const seen = new WeakMap<Exchange, GatewayRequest>();
     return {
-      reads: { requestBody: expressions.some((rule) => rule.reads("request.body")) },
+      reads,
+      sight: { model: readsBody(late, "llm") },
       request(exchange) {
-        const detail = denial(rules, exchange.attributes);
-        if (detail !== undefined) throw new GatewayError("authorization_denied", { detail });
+        check(early, exchange.attributes);
+        seen.set(exchange, forkRequest(exchange.request));
+        if (readsMcp) exchange.judgesMcp = true;
         return undefined;
+      },
+      parsed(exchange) {
+        const request = seen.get(exchange) ?? exchange.request;
+        const { facts, mcpBatch } = exchange;
+        if (mcpBatch === undefined) check(late, attributesOf(exchange, request, facts));
+        else for (const mcp of mcpBatch) check(late, attributesOf(exchange, request, { ...facts, mcp }));
       },
     };
   },
 });
+
+function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
+  const { response, startedAt, source, listener, route, trace } = exchange;
+  return new Attributes({ request, facts, response, startedAt, source, listener, route, trace });
+}
+
+function check(rules: AccessRules, attributes: Attributes): undefined {
+  const detail = denial(rules, attributes);
+  if (detail !== undefined) throw new GatewayError("authorization_denied", { detail });
+  return undefined;
+}

@@ -24,6 +24,9 @@ const LOG_INTERVAL_MS = 10_000;
 
 export interface GlobalLimit {
   readonly counts: { readonly requests: boolean; readonly tokens: boolean };
+  /** A value that is sent for requests reads what the body says. */
+  readonly needsBody: boolean;
+  readonly readsModel: boolean;
   /** Throws the refusal, or `rate_limit_unavailable`. */
   admitRequest(exchange: Exchange): Promise<void>;
   admitTokens(exchange: Exchange, estimate: number): Promise<void>;
@@ -96,6 +99,8 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
 
   return {
     counts: { requests: requests.length > 0, tokens: tokens.length > 0 },
+    needsBody: readsAttribute(requests, "mcp"),
+    readsModel: readsAttribute(tokens, "llm"),
     admitRequest: (exchange) =>
       admit(
         exchange,
@@ -140,6 +145,10 @@ function compileDescriptors(
         return { key, value: expression };
       }),
     }));
+}
+
+function readsAttribute(descriptors: readonly CompiledDescriptor[], attribute: string): boolean {
+  return descriptors.some(({ entries }) => entries.some(({ value }) => value.attributes.has(attribute)));
 }
 
 function valuesOf({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescriptor {

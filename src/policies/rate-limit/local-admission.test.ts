@@ -14,6 +14,8 @@ test("a settlement for a bucket that was evicted meanwhile charges its successor
   const limit: LocalLimit = {
     type: "tokens",
     store,
+    needsBody: false,
+    readsModel: false,
     reservesOutput: false,
     text: "",
     keyOf: () => "a",

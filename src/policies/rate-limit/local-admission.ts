@@ -113,6 +113,11 @@ export class LocalCharge implements Charge {
     this.#exchange.limits = others?.length === 0 ? undefined : others;
   }
 
+  /** The estimate, if it is another by now: of an upload it is known when it went through. */
+  recount(estimate: number): number | undefined {
+    return estimate === this.#amount.charged ? undefined : estimate;
+  }
+
   /** Replaces what was taken by the real amount. */
   settle(amount: number): void {
     const nowMs = this.#nowMs();

@@ -20,6 +20,10 @@ const MAX_FOUND = 100;
 export interface LocalLimit {
   readonly type: "requests" | "tokens";
   readonly store: BucketStore;
+  /** Its key reads what the body says: it is asked when the body was read. */
+  readonly needsBody: boolean;
+  /** Its key reads the model. */
+  readonly readsModel: boolean;
   /** A call must fit whole, with the output that it may have. */
   readonly reservesOutput: boolean;
   /** `3 requests per second`, for refusals. */
@@ -50,6 +54,8 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
   return {
     type,
     store: living.store,
+    needsBody: type === "requests" && key?.attributes.has("mcp") === true,
+    readsModel: key?.attributes.has("llm") === true,
     reservesOutput: config.reserveOutput === true,
     text: `${config.requests ?? config.tokens} ${type} per ${config.unit.toLowerCase().slice(0, -1)}${config.burst ? ` (burst ${config.burst})` : ""}`,
     keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange),

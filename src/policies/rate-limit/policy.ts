@@ -27,12 +27,18 @@ export const rateLimit = definePolicy({
     const charges = new WeakMap<Exchange, LocalCharge>();
     const nowMs = (): number => Math.floor(env.clock.monotonicMs());
 
-    function admit(exchange: Exchange): Charge {
-      const keys = keysOf(requestLimits, exchange);
-      ask(requestLimits, keys, ONE, exchange, nowMs());
-      const charge = new LocalCharge(requestLimits, keys, ONE, exchange, nowMs);
-      if (global?.counts.requests) charge.confirm = () => global.admitRequest(exchange);
-      return charge;
+    /** Limits whose key reads what the body says (`mcp.*`) wait for it, the others refuse before it is read. */
+    function admitRequests(needsBody: boolean): ((exchange: Exchange) => Charge) | undefined {
+      const asked = requestLimits.filter((limit) => limit.needsBody === needsBody);
+      const service = global?.counts.requests === true && global.needsBody === needsBody ? global : undefined;
+      if (asked.length === 0 && service === undefined) return undefined;
+      return (exchange) => {
+        const keys = keysOf(asked, exchange);
+        ask(asked, keys, ONE, exchange, nowMs());
+        const charge = new LocalCharge(asked, keys, ONE, exchange, nowMs);
+        if (service) charge.confirm = () => service.admitRequest(exchange);
+        return charge;
+      };
     }
 
     function llmRequest(exchange: Exchange): Charge {
@@ -47,9 +53,11 @@ export const rateLimit = definePolicy({
     }
 
     function settleTokens(exchange: Exchange, outcome: Outcome): void {
-      const used = usedTokens(exchange.facts.llm, outcome);
+      const charge = charges.get(exchange);
+      const { llm } = exchange.facts;
+      const used = usedTokens(llm, outcome) ?? charge?.recount(estimatedTokens(llm));
       if (used === undefined) return;
-      charges.get(exchange)?.settle(used);
+      charge?.settle(used);
       global?.settleTokens(exchange, used);
     }
 
@@ -58,9 +66,14 @@ export const rateLimit = definePolicy({
       writeLimitHeaders(exchange);
     }
 
+    const admit = admitRequests(false);
+    const admitParsed = admitRequests(true);
+    const model = tokenLimits.some((limit) => limit.readsModel) || global?.readsModel === true;
+    const countsTokens = tokenLimits.length > 0 || global?.counts.tokens === true;
     return {
-      ...(requestLimits.length > 0 || global?.counts.requests ? { admit } : {}),
-      ...(tokenLimits.length > 0 || global?.counts.tokens ? { llmRequest, settle: settleTokens } : {}),
+      ...(admit ? { admit } : {}),
+      ...(admitParsed ? { admitParsed } : {}),
+      ...(countsTokens ? { llmRequest, settle: settleTokens, sight: { tokens: true, model } } : {}),
       response,
     };
   },

@@ -129,6 +129,7 @@ const COMPLETE: Outcome = { status: 200, end: "complete", responseBytes: 10 };
 /** One request through admission and response, as the pipeline runs them. Returns the headers of the answer, or what was thrown. */
 export async function request(scopes: readonly Hooks[], exchange: Exchange): Promise<HeaderList> {
   await admission(scopes, exchange, "admit");
+  await admission(scopes, exchange, "admitParsed");
   if (exchange.facts.llm) await admission(scopes, exchange, "llmRequest");
   return respond(scopes, exchange);
 }
@@ -148,7 +149,11 @@ export function settleAll(scopes: readonly Hooks[], exchange: Exchange, outcome:
 }
 
 /** The pipeline's own admission: rejects with what a limit threw, after everything was given back. */
-function admission(scopes: readonly Hooks[], exchange: Exchange, hook: "admit" | "llmRequest"): Promise<void> {
+function admission(
+  scopes: readonly Hooks[],
+  exchange: Exchange,
+  hook: "admit" | "admitParsed" | "llmRequest",
+): Promise<void> {
   const policies = scopes
     .filter((hooks) => hooks[hook] !== undefined)
     .map((hooks) => ({ phase: "route" as const, policy: { kind: "rateLimit", hooks } }));

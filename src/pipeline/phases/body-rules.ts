@@ -1,0 +1,61 @@
+/**
+ * What comes between reading a request's body and calling the backend: the rules that read what it says, the limits
+ * whose key reads it, token limits. The rules are asked for each attempt, because each may have another backend;
+ * limits are charged once. Whatever answers in the backend's place comes after the rules and limits, too: with an
+ * answer from elsewhere nobody gets around them.
+ */
+import type { CompiledScope } from "../../core/topology.ts";
+import { type AdmissionHook, type HookRun, runAdmission, runParsedHooks, type ScopedPolicy } from "./run-hooks.ts";
+
+export class BodyRules {
+  readonly #run: HookRun;
+  #isAdmitted = false;
+  #isCharged = false;
+
+  constructor(run: HookRun) {
+    this.#run = run;
+  }
+
+  /** Before the call; `charged` are the scopes whose token limits count it. */
+  pass(entered: readonly CompiledScope[], charged: readonly CompiledScope[], next: () => void): void {
+    if (this.#judge(entered)) this.admit(entered, () => this.#charge(charged, next));
+  }
+
+  /** Before an answer that comes instead of the backend's. */
+  passUncalled(entered: readonly CompiledScope[], next: () => void): void {
+    if (this.#judge(entered)) this.admit(entered, next);
+  }
+
+  /** Before a refusal of what cannot be read: nothing is given away, but it counts. */
+  admit(entered: readonly CompiledScope[], next: () => void): void {
+    const isIdle = this.#isAdmitted || !entered.some(({ admitParsed }) => admitParsed.length > 0);
+    this.#isAdmitted = true;
+    if (isIdle) next();
+    else runAdmission(this.#run, "admitParsed", scoped("admitParsed", entered), next);
+  }
+
+  #judge(entered: readonly CompiledScope[]): boolean {
+    return !entered.some(({ parsed }) => parsed.length > 0) || runParsedHooks(this.#run, scoped("parsed", entered));
+  }
+
+  #charge(charged: readonly CompiledScope[], next: () => void): void {
+    const isIdle = this.#isCharged || this.#run.exchange.facts.llm === undefined;
+    if (isIdle || !charged.some(({ llmRequest }) => llmRequest.length > 0)) {
+      next();
+      return;
+    }
+    this.#isCharged = true;
+    runAdmission(this.#run, "llmRequest", scoped("llmRequest", charged), next);
+  }
+}
+
+/** Whether anything in these scopes waits for what a body says. */
+export function readBodies(scopes: readonly CompiledScope[]): boolean {
+  return scopes.some(
+    ({ parsed, admitParsed, llmRequest }) => parsed.length > 0 || admitParsed.length > 0 || llmRequest.length > 0,
+  );
+}
+
+export function scoped(hook: AdmissionHook | "parsed", scopes: readonly CompiledScope[]): ScopedPolicy[] {
+  return scopes.flatMap((scope) => scope[hook].map((policy) => ({ phase: scope.phase, policy })));
+}
