@@ -149,8 +149,9 @@ for (const { kind, backend } of BACKENDS) {
     assert.equal(forwarded(), 1);
   });
 
-  test(`${kind}: what cannot be counted does not pass either`, async (t) => {
-    const { gateway, forwarded } = await setUp(t, backend, "[{ tokens: 30, unit: Hours }]");
+  test(`${kind}: where a key reads the model, what names none for certain does not pass`, async (t) => {
+    const limits = "[{ tokens: 30, unit: Hours }, { tokens: 30, unit: Hours, key: llm.requestModel }]";
+    const { gateway, forwarded } = await setUp(t, backend, limits);
     assert.deepEqual(await statuses(gateway, 1), [200]);
     const body = '{"model":"gpt-test","messages":[{"role":"user","content":"x"}]}';
     const ways: [name: string, sent: string | Buffer, headers: Record<string, string>, status: number][] = [
