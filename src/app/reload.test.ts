@@ -22,6 +22,7 @@ function config(changes: Partial<Loaded> = {}): Loaded {
     resources: [],
     services: {},
     warnings: [],
+    findings: [],
     security: [],
     ...changes,
   };

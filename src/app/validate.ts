@@ -4,39 +4,49 @@
 
 import { createLivingThings } from "../config/compile/living.ts";
 import { openSources, type SourceList } from "../config/load/sources.ts";
-import { prepareConfig } from "../config/prepare.ts";
+import { type Finding, prepareConfig } from "../config/prepare.ts";
 import type { Environment } from "../config/text/env.ts";
+import { ConfigError } from "../core/errors.ts";
 import { createLimitRegistry } from "../core/limit-registry.ts";
 import { silentLogger } from "../lib/log/logger.ts";
 import { createMetrics } from "../lib/log/metrics.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import { createTasks } from "../lib/process/tasks.ts";
-import { orStartError, StartError } from "./start-error.ts";
 
 export interface ValidateOptions {
   readonly sources: SourceList;
   readonly environment: Environment;
   readonly clock: Clock;
+  /** Variables that are not set are noted, and everything else is checked. */
+  readonly allowMissingEnv?: boolean;
   readStdin(): string;
 }
 
-/** The warnings of a valid configuration; throws StartError for any other. */
-export function validateOnly({ sources, environment, clock, readStdin }: ValidateOptions): readonly string[] {
+/** All that was found; valid unless there is an error among it. */
+export function validateOnly(options: ValidateOptions): readonly Finding[] {
+  const { clock, environment } = options;
   const generation = createLivingThings(() => undefined).begin();
-  const prepared = prepareConfig(orStartError(openSources(sources, readStdin).read), {
-    clock,
-    environment,
-    // Validation probes nothing: what would be fetched fails at once and is nobody's loss.
-    fetch: () => Promise.reject(new Error("validation only")),
-    logger: silentLogger,
-    tasks: createTasks(clock),
-    metrics: createMetrics(),
-    limits: createLimitRegistry(),
-    redaction: undefined,
-    generation,
-    fileRead: () => undefined,
-  });
-  generation.discard();
-  if (!prepared.ok) throw new StartError(prepared.problems);
-  return prepared.warnings;
+  try {
+    const prepared = prepareConfig(openSources(options.sources, options.readStdin).read(), {
+      clock,
+      environment,
+      // Validation probes nothing: what would be fetched fails at once and is nobody's loss.
+      fetch: () => Promise.reject(new Error("validation only")),
+      logger: silentLogger,
+      tasks: createTasks(clock),
+      metrics: createMetrics(),
+      limits: createLimitRegistry(),
+      redaction: undefined,
+      generation,
+      fileRead: () => undefined,
+      allowUnset: options.allowMissingEnv === true,
+    });
+    return prepared.findings ?? [];
+  } catch (error) {
+    // A path that cannot be read.
+    if (!(error instanceof ConfigError)) throw error;
+    return [{ severity: "error", problem: error }];
+  } finally {
+    generation.discard();
+  }
 }

@@ -13,6 +13,9 @@ const HELP = `Usage: gateway [-f <path>]... [options]
   -f, --file <path>   A configuration file, a directory of them, or - for standard input; repeatable.
                       Without it an embedded default runs on loopback.
       --validate-only Checks the configuration, prints every problem, and exits with 0 or 1.
+        --strict                  Also exits with 1 if there are warnings.
+        --format text|json|github How problems are printed. Default: text.
+        --allow-missing-env       Checks the rest if environment variables are not set.
       --version       Prints the version.
       --help          Prints this text.
 
@@ -42,7 +45,7 @@ async function main(): Promise<void> {
   const { run } = await import("./run.ts");
   process.exitCode = await run({
     files: flags.file,
-    validateOnly: flags["validate-only"] === true,
+    validate: validateFlags(flags),
     readStdin: () => readFileSync(0, "utf8"),
   });
 }
@@ -53,16 +56,34 @@ function readFlags() {
       options: {
         file: { type: "string", short: "f", multiple: true },
         "validate-only": { type: "boolean" },
+        strict: { type: "boolean" },
+        format: { type: "string" },
+        "allow-missing-env": { type: "boolean" },
         version: { type: "boolean", short: "V" },
         help: { type: "boolean", short: "h" },
       },
     });
     return values;
   } catch (error) {
-    const hint = fileHint(process.argv.slice(2));
-    writeSync(2, `${(error as Error).message}${hint}\n\n${HELP}`);
-    process.exit(2);
+    return wrongUse(`${(error as Error).message}${fileHint(process.argv.slice(2))}`);
   }
+}
+
+function wrongUse(message: string): never {
+  writeSync(2, `${message}\n\n${HELP}`);
+  process.exit(2);
+}
+
+/** Undefined unless only the configuration is to be checked. */
+function validateFlags(flags: ReturnType<typeof readFlags>) {
+  const { strict = false, format = "text", "allow-missing-env": allowMissingEnv = false } = flags;
+  if (flags["validate-only"] !== true) {
+    const given = ["strict", "format", "allow-missing-env"].find((name) => name in flags);
+    return given === undefined ? undefined : wrongUse(`--${given} can only be used with --validate-only`);
+  }
+  if (format !== "text" && format !== "json" && format !== "github")
+    return wrongUse(`--format is text, json or github, not ${JSON.stringify(format)}`);
+  return { strict, format, allowMissingEnv } as const;
 }
 
 /** `gateway config.yaml`, `-c config.yaml` and `--config=config.yaml` are how other programs take their file. */

@@ -5,6 +5,7 @@ import { writeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { StartError } from "../app/start-error.ts";
 import { validateOnly } from "../app/validate.ts";
+import { type ReportFormat, validationReport } from "../app/validation-report.ts";
 import { type App, startApp } from "../app.ts";
 import { defaultConfig, thingsToTry } from "../config/load/default-config.ts";
 import { defaultListenHint } from "../config/load/default-listen-hint.ts";
@@ -17,9 +18,16 @@ import { VERSION } from "../lib/text/version.ts";
 /** How long the last lines of the log may take. */
 const LAST_LINES_MS = 1_000;
 
+export interface ValidateFlags {
+  readonly strict: boolean;
+  readonly format: ReportFormat;
+  readonly allowMissingEnv: boolean;
+}
+
 export interface RunOptions {
   readonly files: readonly string[] | undefined;
-  readonly validateOnly: boolean;
+  /** Set: only checks. */
+  readonly validate: ValidateFlags | undefined;
   readStdin(): string;
 }
 
@@ -27,10 +35,12 @@ export async function run(options: RunOptions): Promise<number> {
   const sources = options.files ?? { text: defaultConfig(demoProgram()) };
   const common = { sources, environment: processEnvironment(), clock: systemClock, readStdin: options.readStdin };
   try {
-    if (options.validateOnly) {
-      for (const warning of validateOnly(common)) writeSync(2, `warning: ${warning}\n`);
-      writeSync(1, "configuration is valid\n");
-      return 0;
+    if (options.validate) {
+      const { strict, format, allowMissingEnv } = options.validate;
+      const report = validationReport(validateOnly({ ...common, allowMissingEnv }), format, strict);
+      writeSync(2, report.stderr);
+      writeSync(1, report.stdout);
+      return report.code;
     }
     return await serve(common, options.files === undefined);
   } catch (error) {

@@ -5,6 +5,7 @@
  */
 import { isCelError, parse, plan } from "@bufbuild/cel";
 import { analyze, offsetOf } from "./analysis/analyze.ts";
+import { type Readings, readingsOf } from "./analysis/readings.ts";
 import { rewrite } from "./analysis/rewrite.ts";
 import { createExplanation, type ExplainedClause, type Program } from "./explain.ts";
 import { COST_EXCEEDED, createBudget, MAX_COST } from "./functions/budget.ts";
@@ -28,6 +29,8 @@ export interface Expression {
   readonly paths: ReadonlySet<string>;
   /** Whether it reads this path, something below it, or, being less specific (`request`, `request[x]`), may do so. */
   reads(path: string): boolean;
+  /** What it compares and what it tests with `has()`: for checks at load. */
+  readings(): Readings;
   evaluate(attributes: AttributeSource): EvaluationResult;
   /** Every part with its value or error, outermost first: for refusals and trying rules out, not for the hot path. */
   explain(attributes: AttributeSource): ExplainedClause[];
@@ -63,6 +66,7 @@ export function compileExpression(source: string): Expression {
     attributes,
     paths,
     reads: (path) => [...paths].some((read) => read === path || isBelow(read, path) || isBelow(path, read)),
+    readings: () => readingsOf(parsed),
     explain: explanation,
 
     evaluate(attributes) {

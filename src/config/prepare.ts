@@ -6,10 +6,11 @@ import { ConfigError } from "../core/errors.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
 import { createRedaction, type Redaction } from "../trace/redact.ts";
+import { checkConfig } from "./checks/check-config.ts";
 import { attachResources, withFailures } from "./compile/attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile/compile.ts";
 import { fieldPlace } from "./load/field-place.ts";
-import { loadConfig, type SourceText } from "./load/load.ts";
+import { loadConfig, type SourceText, type UnsetPlace } from "./load/load.ts";
 import type { NormalConfig } from "./load/normal-config.ts";
 import type { PolicyResource } from "./resources/documents.ts";
 import { plainDollarWarnings } from "./schema/plain-dollars.ts";
@@ -18,6 +19,13 @@ import type { Environment } from "./text/env.ts";
 import { pathText } from "./text/yaml-source.ts";
 
 const NOTHING_SERVED = "nothing is served: the configuration has neither `gateways` nor `mcp` nor `llm`";
+const EMPTY = "the configuration is empty";
+
+/** One thing that the load found, for whoever shows it with its place. */
+export interface Finding {
+  readonly severity: "error" | "warning" | "note";
+  readonly problem: ConfigError;
+}
 
 export type Prepared =
   | {
@@ -31,25 +39,29 @@ export type Prepared =
       readonly resources: readonly PolicyResource[];
       readonly services: Readonly<Record<string, unknown>>;
       readonly warnings: readonly string[];
+      /** The warnings with their places, and notes, which only validation shows. */
+      readonly findings: readonly Finding[];
       /** `route tools: mcpAuthentication`, for noticing what a reload takes away. */
       readonly security: readonly string[];
     }
-  | { readonly ok: false; readonly problems: readonly string[] };
+  | { readonly ok: false; readonly problems: readonly string[]; readonly findings?: readonly Finding[] };
 
 export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly environment: Environment;
   /** That of the running process; undefined at start, when the file's own sensitive headers count. */
   readonly redaction: Redaction | undefined;
+  /** For validation only: variables that are not set are noted, and placeholders stand for them. */
+  readonly allowUnset?: boolean;
 }
 
 export function prepareConfig(sources: readonly SourceText[], context: PrepareContext, before?: Prepared): Prepared {
-  const loaded = loadConfig(sources, context.environment);
+  const loaded = loadConfig(sources, context.environment, { allowUnset: context.allowUnset === true });
   if (!loaded.ok) return refused(loaded.problems);
   const { config } = loaded;
   // What a failed save leaves behind; whoever wants nothing served stops the process or writes `{}`.
   if (loaded.isEmpty && before?.ok && before.topology.listeners.length > 0) {
     const at = sources.length === 0 ? undefined : loaded.standalone.position([]);
-    return refused([new ConfigError(at, "", "the configuration is empty")]);
+    return refused([new ConfigError(at, "", EMPTY)]);
   }
   const redaction = context.redaction ?? createRedaction(config.process.sensitiveHeaders);
   const attached = attachResources(
@@ -60,7 +72,8 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     redaction,
   );
   const compiled = compileConfig(config, { ...context, redaction });
-  if (compiled.problems.length > 0) return refused(compiled.problems);
+  const problems = compiled.problems.filter((problem) => !isUnset(problem, loaded.unset));
+  if (problems.length > 0) return refused(problems);
   const servesNothing = compiled.topology.listeners.length === 0;
   const { adminAddr, statsAddr } = config.process;
   if (servesNothing && before === undefined && adminAddr === "off" && statsAddr === undefined) {
@@ -68,6 +81,15 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     // Without any socket the process would end at once.
     return refused([new ConfigError(at, "config.adminAddr", `${NOTHING_SERVED}, and the admin interface is off`)]);
   }
+  const checked = checkConfig(config);
+  const warnings = [
+    ...attached.problems,
+    ...compiled.failures.map(failureOf),
+    ...compiled.warnings,
+    ...checked.warnings,
+    ...plainDollarWarnings(configSchema, loaded.standalone, context.environment),
+    ...(servesNothing ? [nothingServed(sources, loaded.isEmpty)] : []),
+  ].filter((warning) => !isUnset(warning, loaded.unset));
   return {
     ok: true,
     topology: compiled.topology,
@@ -79,23 +101,47 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     redaction,
     resources: withFailures(attached.resources, compiled.failures),
     services: config.services,
-    warnings: [
-      ...attached.problems.map((problem) => problem.toLine()),
-      ...compiled.failures.map(failureLine),
-      ...compiled.warnings,
-      ...plainDollarWarnings(configSchema, loaded.standalone, context.environment),
-      ...(servesNothing ? [NOTHING_SERVED] : []),
+    warnings: warnings.map((warning) => warning.toLine()),
+    findings: [
+      ...warnings.map((problem) => ({ severity: "warning", problem }) as const),
+      ...[...checked.notes, ...loaded.unset.map(unsetNote)].map((problem) => ({ severity: "note", problem }) as const),
     ],
     security: securityOf(config),
   };
 }
 
-function failureLine({ policy: { place }, message }: ResourceFailure): string {
-  return new ConfigError(place.document.position(place.path), pathText(place.path), message).toLine();
+function failureOf({ policy: { place }, message }: ResourceFailure): ConfigError {
+  return new ConfigError(place.document.position(place.path), pathText(place.path), message);
+}
+
+function nothingServed(sources: readonly SourceText[], isEmpty: boolean): ConfigError {
+  const [first] = sources;
+  // What is missing has no place; an empty file is one.
+  if (!isEmpty || first === undefined) return new ConfigError(undefined, "", NOTHING_SERVED);
+  return new ConfigError({ file: first.file, line: 1, column: 1 }, "", `${EMPTY}, so nothing is served`);
+}
+
+/** It is about a value, or something with one, for which only a placeholder stands. */
+function isUnset({ position, path }: ConfigError, unset: readonly UnsetPlace[]): boolean {
+  const field = path.replace(/^\S+ \S+: /, "");
+  return unset.some(({ document, path: at }) => {
+    const written = pathText(at);
+    const isBelow = field !== "" && written.startsWith(field) && /^[.[]/.test(written.slice(field.length));
+    return document.file === position?.file && (written === field || isBelow);
+  });
+}
+
+function unsetNote({ document, path, names }: UnsetPlace): ConfigError {
+  const which = `${names.length === 1 ? "variable" : "variables"} ${names.join(", ")}`;
+  return new ConfigError(document.position(path), pathText(path), `not checked: environment ${which} not set`);
 }
 
 function refused(problems: readonly ConfigError[]): Prepared {
-  return { ok: false, problems: problems.map((problem) => problem.toLine()) };
+  return {
+    ok: false,
+    problems: problems.map((problem) => problem.toLine()),
+    findings: problems.map((problem) => ({ severity: "error", problem })),
+  };
 }
 
 function securityOf(config: NormalConfig): string[] {

@@ -57,7 +57,7 @@ export interface Compiled {
   readonly topology: Topology;
   readonly problems: readonly ConfigError[];
   readonly failures: readonly ResourceFailure[];
-  readonly warnings: readonly string[];
+  readonly warnings: readonly ConfigError[];
 }
 
 export function compileConfig(config: NormalConfig, context: CompileContext): Compiled {
@@ -71,7 +71,7 @@ export function compileConfig(config: NormalConfig, context: CompileContext): Co
 function createCompiler(context: CompileContext) {
   const problems: ConfigError[] = [];
   const failures: ResourceFailure[] = [];
-  const warnings: string[] = [];
+  const warnings: ConfigError[] = [];
   const complained = new Set<string>();
 
   function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
@@ -183,8 +183,7 @@ function createCompiler(context: CompileContext) {
     const hidden = hiddenSources(config, context.redaction);
     const resolvePath = (path: string): string => resolve(dirname(file), path);
     const warn = (message: string): void => {
-      const at = place.document.position(place.path);
-      warnings.push(`${at.file}:${at.line}:${at.column}: ${pathText(place.path)}: ${message}`);
+      warnings.push(new ConfigError(place.document.position(place.path), pathText(place.path), message));
     };
     return {
       cel(source) {

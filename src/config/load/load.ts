@@ -8,8 +8,15 @@ import { ConfigError } from "../../core/errors.ts";
 import { homeHint } from "../../lib/text/file-problem.ts";
 import { validate } from "../schema/problems.ts";
 import { configSchema } from "../schema/schema.ts";
+import { withPlaceholders } from "../schema/unset-values.ts";
 import type { Environment } from "../text/env.ts";
-import { MAX_FILE_BYTES, parseSource, type SourceDocument } from "../text/yaml-source.ts";
+import {
+  MAX_FILE_BYTES,
+  parseSource,
+  type SourceDocument,
+  type SourceOptions,
+  type UnsetValue,
+} from "../text/yaml-source.ts";
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
 
@@ -60,22 +67,32 @@ export function filesOf(path: string): string[] {
   return files;
 }
 
+export interface UnsetPlace extends UnsetValue {
+  readonly document: SourceDocument;
+}
+
 export type Loaded =
   | {
       readonly ok: true;
       readonly config: NormalConfig;
       readonly resources: readonly SourceDocument[];
       readonly standalone: SourceDocument;
+      /** Values with variables that are not set, where that is allowed. */
+      readonly unset: readonly UnsetPlace[];
       /** There is no document at all: nothing but blanks and comments. */
       readonly isEmpty: boolean;
     }
   | { readonly ok: false; readonly problems: readonly ConfigError[] };
 
-export function loadConfig(sources: readonly SourceText[], environment: Environment): Loaded {
+export function loadConfig(
+  sources: readonly SourceText[],
+  environment: Environment,
+  options: SourceOptions = {},
+): Loaded {
   const problems: ConfigError[] = [];
   const documents: SourceDocument[] = [];
   for (const { file, text } of sources) {
-    const parsed = parseSource(file, text, environment);
+    const parsed = parseSource(file, text, environment, options);
     problems.push(...parsed.problems);
     documents.push(...parsed.documents);
   }
@@ -95,12 +112,13 @@ export function loadConfig(sources: readonly SourceText[], environment: Environm
       ),
     );
 
-  const validated = validate(configSchema, standalone);
+  const validated = validate(configSchema, standalone, withPlaceholders(configSchema, standalone));
   if (!validated.ok) return { ok: false, problems: [...problems, ...validated.problems] };
   const normalized = normalize(validated.value, standalone, configSchema.shape.config.unwrap().parse({}));
   problems.push(...normalized.problems);
   if (problems.length > 0) return { ok: false, problems };
-  return { ok: true, config: normalized.config, resources, standalone, isEmpty: documents.every(isEmpty) };
+  const unset = documents.flatMap((document) => (document.unset ?? []).map((value) => ({ document, ...value })));
+  return { ok: true, config: normalized.config, resources, standalone, unset, isEmpty: documents.every(isEmpty) };
 }
 
 function isResource(document: SourceDocument): boolean {

@@ -17,7 +17,7 @@ export function withEnvironmentTexts(
   let changed = value;
   for (const path of stringPlaces(issues)) {
     const { text } = document.fromEnvironment([...base, ...path]) ?? {};
-    if (text !== undefined && text !== "") changed = replaced(changed, path, text);
+    if (text !== undefined && text !== "") changed = replacedAt(changed, path, text);
   }
   return changed === value ? undefined : changed;
 }
@@ -31,16 +31,16 @@ function stringPlaces(issues: readonly Issue[], base: Path = []): Path[] {
   });
 }
 
-/** A copy along the path: aliases may share what lies beside it. */
-function replaced(value: unknown, path: Path, text: string): unknown {
+/** A copy along the path, with another plain value at its end: aliases may share what lies beside it. */
+export function replacedAt(value: unknown, path: Path, plain: unknown): unknown {
   const [key, ...rest] = path;
-  if (key === undefined) return typeof value === "object" && value !== null ? value : text;
+  if (key === undefined) return typeof value === "object" && value !== null ? value : plain;
   if (typeof value !== "object" || value === null) return value;
   const copy: Record<string | number, unknown> | unknown[] = Array.isArray(value) ? [...value] : { ...value };
-  (copy as Record<string | number, unknown>)[key] = replaced(
+  (copy as Record<string | number, unknown>)[key] = replacedAt(
     (value as Record<string | number, unknown>)[key],
     rest,
-    text,
+    plain,
   );
   return copy;
 }

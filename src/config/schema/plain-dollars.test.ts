@@ -7,7 +7,7 @@ import { configSchema } from "./schema.ts";
 function warningsOf(text: string): string[] {
   const [document] = parseSource("f", text, { set_one: "x" }).documents;
   assert.ok(document);
-  return plainDollarWarnings(configSchema, document, { set_one: "x" });
+  return plainDollarWarnings(configSchema, document, { set_one: "x" }).map((warning) => warning.toLine());
 }
 
 const model = (key: string): string =>

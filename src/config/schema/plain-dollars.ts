@@ -4,6 +4,7 @@
  * password may begin with a dollar sign.
  */
 import type { z } from "zod";
+import { ConfigError } from "../../core/errors.ts";
 import { isSecretSchema } from "../../core/schema.ts";
 import type { Environment } from "../text/env.ts";
 import { type Path, pathText, type SourceDocument } from "../text/yaml-source.ts";
@@ -16,13 +17,16 @@ const IN_CAPITALS = /^[A-Z_][A-Z0-9_]+$/;
 
 const MESSAGE = "`$NAME` without braces is plain text: write `${NAME}` for the variable";
 
-export function plainDollarWarnings(schema: z.ZodType, document: SourceDocument, environment: Environment): string[] {
-  const warnings: string[] = [];
+export function plainDollarWarnings(
+  schema: z.ZodType,
+  document: SourceDocument,
+  environment: Environment,
+): ConfigError[] {
+  const warnings: ConfigError[] = [];
   const walk = (schemas: readonly z.ZodType[], value: unknown, path: Path): void => {
     if (typeof value === "string") {
       if (!schemas.some(isSecretSchema) || !isMeantAsVariable(value, environment)) return;
-      const { file, line, column } = document.position(path);
-      warnings.push(`${file}:${line}:${column}: ${pathText(path)}: ${MESSAGE}`);
+      warnings.push(new ConfigError(document.position(path), pathText(path), MESSAGE));
     } else if (typeof value === "object" && value !== null) {
       const entries = Array.isArray(value) ? value.entries() : Object.entries(value);
       for (const [key, inner] of entries) walk(below(schemas, key), inner, [...path, key]);

@@ -57,8 +57,13 @@ export type Resolved = {
   readonly missing: readonly string[];
 };
 
-/** Puts the values into one parsed scalar. */
-export function resolveMarks(text: string, placeholders: readonly Placeholder[], environment: Environment): Resolved {
+/** Puts the values into one parsed scalar. With `namesForUnset`, a variable's name stands for it if it is not set. */
+export function resolveMarks(
+  text: string,
+  placeholders: readonly Placeholder[],
+  environment: Environment,
+  namesForUnset = false,
+): Resolved {
   if (!text.includes("\ue000")) return { changed: false, text, names: [], missing: [] };
   const names: string[] = [];
   const missing: string[] = [];
@@ -71,7 +76,7 @@ export function resolveMarks(text: string, placeholders: readonly Placeholder[],
     // As in a shell, the default also stands in for an empty value.
     if (placeholder.fallback !== undefined && (value === undefined || value === "")) return placeholder.fallback;
     if (value === undefined) missing.push(placeholder.name);
-    return value ?? "";
+    return value ?? (namesForUnset ? placeholder.name : "");
   });
   return { changed: true, text: resolved, names, missing };
 }

@@ -38,6 +38,13 @@ export interface SourceDocument {
   position(path: Path, at?: "key" | "value"): Position;
   /** What the environment made of the value there, before YAML gave it a type; undefined if it names no variable. */
   fromEnvironment(path: Path): EnvironmentText | undefined;
+  /** Values with variables that are not set, where that is allowed. */
+  readonly unset?: readonly UnsetValue[];
+}
+
+export interface UnsetValue {
+  readonly path: Path;
+  readonly names: readonly string[];
 }
 
 export interface EnvironmentText {
@@ -50,7 +57,17 @@ export interface ParsedSource {
   readonly problems: readonly ConfigError[];
 }
 
-export function parseSource(file: string, text: string, environment: Environment): ParsedSource {
+export interface SourceOptions {
+  /** Variables that are not set are no problem: a placeholder stands for them. For validation only. */
+  readonly allowUnset?: boolean;
+}
+
+export function parseSource(
+  file: string,
+  text: string,
+  environment: Environment,
+  options: SourceOptions = {},
+): ParsedSource {
   const whole = (message: string): ParsedSource => ({
     documents: [],
     problems: [new ConfigError({ file, line: 1, column: 1 }, "", message)],
@@ -81,11 +98,12 @@ export function parseSource(file: string, text: string, environment: Environment
       continue;
     }
     const texts = new Map<unknown, EnvironmentText>();
-    const found = resolveDocument(document, marked.placeholders, environment, at, texts);
+    const unset: UnsetValue[] | undefined = options.allowUnset ? [] : undefined;
+    const found = resolveDocument(document, marked.placeholders, environment, at, texts, unset);
     problems.push(...found);
     if (found.length > 0) continue;
     try {
-      documents.push(sourceDocument(file, document, at, texts));
+      documents.push({ ...sourceDocument(file, document, at, texts), ...(unset ? { unset } : {}) });
     } catch (error) {
       // Aliases of aliases that would grow without end, or an alias inside of what it stands for.
       const reason = `the aliases cannot be expanded: ${aliasMessage(error as Error)}`;
@@ -126,6 +144,7 @@ function resolveDocument(
   environment: Environment,
   at: (offset: number) => Position,
   texts: Map<unknown, EnvironmentText>,
+  unset: UnsetValue[] | undefined,
 ): ConfigError[] {
   const problems: ConfigError[] = [];
   let aliases = 0;
@@ -151,8 +170,8 @@ function resolveDocument(
         problems.push(new ConfigError(at(startOf(node)), "", TOO_DEEP));
         return visit.BREAK;
       }
-      const place = (): string => pathText(pathOf(path, node));
-      const resolved = resolveScalar(node, place, document, placeholders, environment, at, problems);
+      const place = (): Path => pathOf(path, node);
+      const resolved = resolveScalar(node, place, document, placeholders, environment, at, problems, unset);
       if (resolved) texts.set(node, resolved);
       return undefined;
     },
@@ -163,22 +182,25 @@ function resolveDocument(
 function resolveScalar(
   node: Scalar,
   /** Costly in a long list: asked only for a message. */
-  path: () => string,
+  path: () => Path,
   document: Document.Parsed,
   placeholders: readonly Placeholder[],
   environment: Environment,
   at: (offset: number) => Position,
   problems: ConfigError[],
+  unset: UnsetValue[] | undefined,
 ): EnvironmentText | undefined {
   if (typeof node.value !== "string") return undefined;
   if (node.value.includes("${")) {
-    problems.push(new ConfigError(at(startOf(node)), path(), MALFORMED));
+    problems.push(new ConfigError(at(startOf(node)), pathText(path()), MALFORMED));
     return undefined;
   }
-  const resolved = resolveMarks(node.value, placeholders, environment);
+  const resolved = resolveMarks(node.value, placeholders, environment, unset !== undefined);
   if (!resolved.changed) return undefined;
-  for (const name of resolved.missing)
-    problems.push(new ConfigError(at(startOf(node)), path(), `environment variable not found: ${name}`));
+  if (unset !== undefined && resolved.missing.length > 0) unset.push({ path: path(), names: resolved.missing });
+  else
+    for (const name of resolved.missing)
+      problems.push(new ConfigError(at(startOf(node)), pathText(path()), `environment variable not found: ${name}`));
   // A plain scalar gets its type from what it says now: `port: ${PORT}` is a number.
   node.value = node.type === Scalar.PLAIN ? retyped(resolved.text, document) : resolved.text;
   return resolved;

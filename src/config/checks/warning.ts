@@ -1,0 +1,13 @@
+/**
+ * What a check says, with its place: in the form of every problem of the configuration.
+ */
+import { ConfigError } from "../../core/errors.ts";
+import type { Place } from "../load/normal-config.ts";
+import { type Path, pathText } from "../text/yaml-source.ts";
+
+export type Warn = (warning: ConfigError) => void;
+
+export function warningAt({ document, path }: Place, below: Path, message: string): ConfigError {
+  const whole = [...path, ...below];
+  return new ConfigError(document.position(whole), pathText(whole), message);
+}
