@@ -19,6 +19,7 @@ import { asStartError } from "./app/start-error.ts";
 import { watchConfig } from "./app/watch-config.ts";
 import { openSources, type SourceList } from "./config/load/sources.ts";
 import type { Environment } from "./config/text/env.ts";
+import type { Topology } from "./core/topology.ts";
 import type { LogOutput } from "./lib/log/log-output.ts";
 import type { Clock } from "./lib/process/clock.ts";
 import type { HeapSize } from "./lib/process/heap-pressure.ts";
@@ -33,6 +34,8 @@ export interface AppOptions {
   readonly environment: Environment;
   readonly clock: Clock;
   readonly output: LogOutput;
+  /** Whether log levels are shown in colour. Default: not. */
+  readonly color?: boolean;
   readonly version: string;
   readStdin(): string;
   /** Where the admin interface binds when the configuration does not say. */
@@ -44,6 +47,8 @@ export interface AppOptions {
 }
 
 export interface App {
+  /** What serves now. */
+  topology(): Topology;
   /** The port of each listener, by gateway name. */
   ports(): ReadonlyMap<string, number>;
   readonly adminUrl: string | undefined;
@@ -149,5 +154,6 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   if (sources.canChange) ending.at("watch", watchConfig(doors, loader, reloads, first.content).stop);
 
   const report = (error: unknown): void => unexpected.report("process", error);
-  return { ports: listeners.ports, adminUrl, stop, stopped: ending.ended, unexpected: report };
+  const topology = (): Topology => reloads.running().topology;
+  return { topology, ports: listeners.ports, adminUrl, stop, stopped: ending.ended, unexpected: report };
 }

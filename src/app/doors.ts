@@ -34,10 +34,12 @@ export interface DoorOptions {
   readonly clock: Clock;
   readonly environment: Environment;
   readonly output: LogOutput;
+  /** Whether log levels are shown in colour. */
+  readonly color?: boolean;
 }
 
-export function openDoors({ clock, environment, output }: DoorOptions): Doors {
-  const logging = createLogging({ clock, output, filter: logFilter("info"), format: "text" });
+export function openDoors({ clock, environment, output, color = false }: DoorOptions): Doors {
+  const logging = createLogging({ clock, output, color, filter: logFilter("info"), format: "text" });
   const { logger } = logging;
   const metrics = createMetrics();
   return {

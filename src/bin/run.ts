@@ -3,13 +3,14 @@
  */
 import { writeSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { firstSteps } from "../app/first-steps.ts";
 import { StartError } from "../app/start-error.ts";
 import { validateOnly } from "../app/validate.ts";
 import { type ReportFormat, validationReport } from "../app/validation-report.ts";
 import { type App, startApp } from "../app.ts";
-import { defaultConfig, thingsToTry } from "../config/load/default-config.ts";
+import { defaultConfig } from "../config/load/default-config.ts";
 import { defaultListenHint } from "../config/load/default-listen-hint.ts";
-import { processEnvironment } from "../config/text/env.ts";
+import { type Environment, processEnvironment } from "../config/text/env.ts";
 import { openLogOutput } from "../lib/log/log-output.ts";
 import { describeDefect } from "../lib/log/unexpected-errors.ts";
 import { systemClock, wait } from "../lib/process/clock.ts";
@@ -86,22 +87,29 @@ async function serve(
   process.on("uncaughtException", onDefect);
   process.on("unhandledRejection", onDefect);
   try {
-    app = await startApp({ ...common, output, version: VERSION });
+    app = await startApp({ ...common, output, color: wantsColor(common.environment), version: VERSION });
   } catch (error) {
     output.flushSync();
     throw error;
   }
   if (isStopWanted) void app.stop();
 
-  if (isDefault) {
+  // Whoever pipes the log has the same in its lines (`listening … url=… paths=…`); the demo has nothing but this.
+  if (isDefault || process.stdout.isTTY) {
     output.flushSync();
-    say(1, thingsToTry(app.ports(), app.adminUrl));
+    say(1, firstSteps(app, isDefault));
   }
   await app.stopped;
   // A reader that takes nothing must not keep us from ending.
   await Promise.race([output.flushed(), wait(systemClock, LAST_LINES_MS)]);
   // Whatever a library left open (a socket, a timer) must not keep the process.
   process.exit(0);
+}
+
+/** As https://no-color.org and Node have it: FORCE_COLOR over NO_COLOR over what the output is. */
+function wantsColor({ FORCE_COLOR = "", NO_COLOR = "", TERM }: Environment): boolean {
+  if (FORCE_COLOR !== "") return FORCE_COLOR !== "0";
+  return NO_COLOR === "" && process.stdout.isTTY === true && TERM !== "dumb";
 }
 
 /** To whoever still listens: a closed pipe is no reason to end. */

@@ -65,13 +65,14 @@ for (const [args, hint] of hints) {
 
 test("--validate-only prints warnings with their place on standard error, and the configuration is valid all the same", async (t) => {
   const at = folder(t, {
-    "config.yaml": "llm: { models: [{ name: m, provider: openAI, params: { model: m, apiKey: $PLANTED_KEY } }] }\n",
+    "config.yaml":
+      "llm: { address: 127.0.0.1, models: [{ name: m, provider: openAI, params: { model: m, apiKey: $PLANTED_KEY } }] }\n",
   });
   const exit = await run(t, ["--validate-only", "-f", join(at, "config.yaml")]);
   assert.deepEqual([exit.code, exit.stdout], [0, "configuration is valid\n"]);
   assert.equal(
     exit.stderr.replace(`${at}/`, ""),
-    "warning: config.yaml:1:74: llm.models[0].params.apiKey: `$NAME` without braces is plain text: write `${NAME}` for the variable\n",
+    "warning: config.yaml:1:94: llm.models[0].params.apiKey: `$NAME` without braces is plain text: write `${NAME}` for the variable\n",
   );
 });
 

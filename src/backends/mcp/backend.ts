@@ -7,6 +7,7 @@ import type { ErrorCode } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
+import { foldRepeats } from "../../lib/log/fold-repeats.ts";
 import {
   checkContentType,
   checkNotifications,
@@ -58,7 +59,7 @@ export const mcp = defineBackend({
         new Hub(resolved, {
           name: env.name,
           clock: env.clock,
-          logger: env.logger.for("mcp"),
+          logger: foldRepeats(env.logger.for("mcp"), env.clock),
           tasks: env.tasks,
           tls: env.tls,
           environment: env.environment,

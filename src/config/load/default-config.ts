@@ -54,23 +54,3 @@ ui:
   gateways: default
 `;
 }
-
-export function thingsToTry(ports: ReadonlyMap<string, number>, adminUrl: string | undefined): string {
-  const mcp = `http://localhost:${ports.get("default")}/mcp`;
-  const llm = `http://localhost:${ports.get("llm")}/v1`;
-  return `
-  MCP  ${mcp}
-       curl -sN ${mcp} -H 'content-type: application/json' -H 'accept: application/json, text/event-stream' \\
-         -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}'
-
-  LLM  ${llm}
-       curl -s ${llm}/chat/completions -H 'content-type: application/json' \\
-         -d '{"model":"demo","messages":[{"role":"user","content":"Hello!"}]}'
-
-  UI   ${adminUrl === undefined ? `http://localhost:${ports.get("default")}/ui` : `${adminUrl}/ui`}
-       open it in a browser: traffic, traces, a playground for both
-
-  Ctrl-C ends it. Your own configuration: npm start -- -f config.yaml
-
-`;
-}

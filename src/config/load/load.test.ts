@@ -25,7 +25,7 @@ const refused: [name: string, text: string, lines: string[]][] = [
     [
       "1:24: gateways.a.port: must be at most 65535",
       "1:44: gateways.b.port: must be at least 0",
-      "1:61: gateways.c.port: expected a number, found a text",
+      "1:61: gateways.c.port: expected a number, found a string",
       "1:77: gateways.d.port: expected a whole number, found the number 3.5",
     ],
   ],
@@ -71,13 +71,13 @@ const refused: [name: string, text: string, lines: string[]][] = [
     rules("{ alow: 'true' }"),
     [`4:32: ${RULE}.allow: required field is missing`, `4:34: ${RULE}.alow: unknown field, did you mean "allow"?`],
   ],
-  ["a rule that is a number", rules("5"), [`4:32: ${RULE}: expected a text or an object`]],
+  ["a rule that is a number", rules("5"), [`4:32: ${RULE}: expected a string or an object`]],
   [
     "a text that is a number to YAML, and says what helps; of a secret only the type is told",
     "gateways: { default: { port: 0 } }\nroutes: [{ name: 5, policies: { apiKey: { keys: [{ key: 12345678 }] } } }]",
     [
-      "2:18: routes[0].name: expected a text, found the number 5: put it in quotes",
-      "2:57: routes[0].policies.apiKey.keys[0].key: expected a text, found a number: put it in quotes",
+      "2:18: routes[0].name: expected a string, found the number 5: put it in quotes",
+      "2:57: routes[0].policies.apiKey.keys[0].key: expected a string, found a number: put it in quotes",
     ],
   ],
   ["a list", "- a", ["1:1: expected an object, found a list"]],
@@ -147,3 +147,34 @@ test("a folder with more than a thousand files is somebody's mistake", (t) => {
   writeFileSync(join(folder, "more.yaml"), "");
   assert.throws(() => filesOf(folder), /has 1001 configuration files, at most 1000 are read/);
 });
+
+const SECTION = "mcp: { gateway: GATEWAY, targets: [{ name: a, stdio: { cmd: x } }] }";
+const sharing: [name: string, text: string, said: string | undefined][] = [
+  ["the gateway that it names", SECTION.replace("GATEWAY", "default"), undefined],
+  [
+    "one that does not exist",
+    SECTION.replace("GATEWAY", "defalt"),
+    'there is no gateway named "defalt", did you mean "default"?',
+  ],
+  [
+    "a gateway and a port",
+    SECTION.replace("GATEWAY", "default, port: 3000"),
+    "with `gateway` it listens where that gateway does: leave `port` out",
+  ],
+  [
+    "a gateway and an address",
+    SECTION.replace("GATEWAY", "default, address: a"),
+    "with `gateway` it listens where that gateway does: leave `address` out",
+  ],
+];
+for (const [name, text, said] of sharing) {
+  test(`a section on ${name}: ${said ?? "one listener for both"}`, () => {
+    const loaded = loadConfig([{ file: "f", text: `gateways: { default: { port: 0 } }\n${text}\n` }], {});
+    assert.equal(loaded.ok ? undefined : loaded.problems[0]?.message, said);
+    if (loaded.ok)
+      assert.deepEqual(
+        loaded.config.gateways.map((gateway) => gateway.name),
+        ["default"],
+      );
+  });
+}

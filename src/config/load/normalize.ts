@@ -55,7 +55,7 @@ export function normalize(
   }
 
   if (written.ui) routes.push(uiRoute(written.ui, document, gateways, problem));
-  addSections(written, document, gateways, routes);
+  addSections(written, document, gateways, routes, problem);
   checkPorts(gateways, problems);
   checkRouteNames(routes, problems);
   return {
@@ -72,7 +72,7 @@ function servedBy(route: Pick<WrittenRoute, "gateways">, gateways: readonly Norm
   return only ? [only.name] : [];
 }
 
-/** `mcp` and `llm` have ports of their own and serve nobody else: they are not among the names. */
+/** A port that `mcp` or `llm` opens serves nobody else: these are not among the names. */
 function unknownGateway(name: string, gateways: readonly NormalGateway[]): string {
   const names = gateways.map((gateway) => gateway.name);
   return `there is no gateway named ${JSON.stringify(name)}${suggestion(name, names)}`;
@@ -111,31 +111,36 @@ function uiRoute(
   };
 }
 
-/** `mcp`, `llm`, …: a section of its own port is a gateway with one route to one backend. */
+/** `mcp`, `llm`, …: a section is a route to one backend, on a gateway that it names or on one of its own. */
 function addSections(
   written: WrittenConfig,
   document: SourceDocument,
   gateways: NormalGateway[],
   routes: NormalRoute[],
+  problem: (path: Path, message: string) => void,
 ): void {
+  const shared = [...gateways];
   for (const { key, section } of backends) {
     if (!section) continue;
     const fields = (written as Record<string, unknown>)[section.name] as Record<string, unknown> | undefined;
     if (!fields) continue;
-    const { port, address, policies: own, ...config } = fields;
+    const { gateway, port, address, policies: own, ...config } = fields;
     const place = { document, path: [section.name] };
-    gateways.push({
-      name: section.name,
-      port: Number(port),
-      address: address as string | undefined,
-      protocol: "HTTP",
-      tls: undefined,
-      policies: [],
-      place,
-    });
+    if (gateway === undefined) {
+      gateways.push({
+        name: section.name,
+        port: Number(port ?? section.defaultPort),
+        address: address as string | undefined,
+        protocol: "HTTP",
+        tls: undefined,
+        policies: [],
+        place,
+      });
+    } else if (!shared.some(({ name }) => name === gateway))
+      problem([section.name, "gateway"], unknownGateway(String(gateway), shared));
     routes.push({
       name: section.name,
-      gateways: [section.name],
+      gateways: [gateway === undefined ? section.name : String(gateway)],
       hostnames: [],
       matches: (section.paths ?? [{ pathPrefix: "/" }]).map(pathMatch),
       policies: placePolicies(own as Record<string, unknown> | undefined, `route ${section.name}`, place),

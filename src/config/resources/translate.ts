@@ -6,6 +6,7 @@
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { createRedaction } from "../../trace/redact.ts";
+import { FOREIGN_KINDS } from "../schema/foreign-words.ts";
 import {
   type Attachment,
   type Closure,
@@ -125,10 +126,14 @@ function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
       new ConfigError(
         document.position(["kind"]),
         "kind",
-        `${kind === "" ? "a document without a kind" : kind} is not supported, ignored${suggestion(kind, KINDS)}`,
+        `${kind === "" ? "a document without a kind" : kind} is not supported, ignored${kindHint(kind)}`,
       ),
     ];
   });
+}
+
+function kindHint(kind: string): string {
+  return Object.hasOwn(FOREIGN_KINDS, kind) ? `: ${FOREIGN_KINDS[kind]}` : suggestion(kind, KINDS);
 }
 
 function inOrder(documents: readonly ResourceDocument[], kind: string): ResourceDocument[] {

@@ -26,7 +26,12 @@ const hints: [name: string, text: string, field: string, message: string][] = [
     "routes[0].mcpServers",
     "unknown field: here it is written as `backends.mcp.targets`",
   ],
-  ["binds of another gateway", "binds: []", "binds", "unknown field: here it is `gateways` and `routes`"],
+  [
+    "binds of another gateway",
+    "binds: []",
+    "binds",
+    "unknown field: write `gateways` and `routes` instead (see docs/moving-here.md)",
+  ],
   ["listeners of another gateway", "listeners: []", "listeners", "unknown field: here it is written as `gateways`"],
   ["models of another proxy", "model_list: []", "model_list", "unknown field: here it is written as `llm.models`"],
   [
@@ -81,7 +86,7 @@ const hints: [name: string, text: string, field: string, message: string][] = [
     "a port in quotes",
     `gateways: { default: { port: "3000" } }`,
     "gateways.default.port",
-    "expected a number, found a text: leave the quotes out",
+    "expected a number, found a string: leave the quotes out",
   ],
   [
     "a duration without a unit",
@@ -113,7 +118,7 @@ const silent: [name: string, text: string, field: string, message?: string][] = 
     "a text that is no number",
     "gateways: { default: { port: x } }",
     "gateways.default.port",
-    "expected a number, found a text",
+    "expected a number, found a string",
   ],
 ];
 for (const [name, text, field, message = "unknown field"] of silent) {

@@ -3,6 +3,8 @@
  * stand one level too high. A hint is the tail of a message; nothing is guessed that is not certain.
  */
 import { z } from "zod";
+import { suggestion } from "../../cel/values/nearest-name.ts";
+import { foreignWord } from "./foreign-words.ts";
 import { below, knownKeys, unwrap } from "./schema-walk.ts";
 
 /** What clients, bridges and other gateways call it, and where it is written here. */
@@ -18,8 +20,14 @@ const FOREIGN_NAMES: Readonly<Record<string, string>> = {
 
 const MAX_PLACES = 2;
 
-export function fieldHint(key: string, schemas: readonly z.ZodType[]): string {
-  if (key === "binds" && knownKeys(schemas).includes("gateways")) return ": here it is `gateways` and `routes`";
+/** The tail of the message: a word of another program, a typo, or a field at the wrong level. */
+export function unknownFieldHint(key: string, schemas: readonly z.ZodType[]): string {
+  const known = knownKeys(schemas);
+  const foreign = foreignWord(key, known);
+  return foreign === undefined ? suggestion(key, known) || fieldHint(key, schemas) : `: ${foreign}`;
+}
+
+function fieldHint(key: string, schemas: readonly z.ZodType[]): string {
   const meant = Object.hasOwn(FOREIGN_NAMES, key) ? FOREIGN_NAMES[key] : undefined;
   if (meant !== undefined) {
     const here = foreignPlace(meant, schemas);
@@ -43,6 +51,15 @@ function foreignPlace(meant: string, schemas: readonly z.ZodType[]): string | un
 export function quotesHint(expected: string, value: unknown): string {
   const isNumber = expected === "number" || expected === "int";
   return isNumber && typeof value === "string" && /^\d+$/.test(value) ? ": leave the quotes out" : "";
+}
+
+/** `authority: { full: x }`, `key: { value: x }`: others wrap a text; `stdio: "npx -y x"`: others take a command line. */
+export function objectHint(expected: string, value: unknown): string {
+  if (expected === "object" && typeof value === "string" && value.includes(" "))
+    return ": write `cmd` and `args` if it is a command";
+  if (expected !== "string" || typeof value !== "object" || value === null || Array.isArray(value)) return "";
+  const wrapped = ["full", "value", "exact"].find((name) => Object.hasOwn(value, name));
+  return wrapped === undefined ? "" : `: write the text of \`${wrapped}\` itself`;
 }
 
 /**

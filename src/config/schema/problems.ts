@@ -8,7 +8,7 @@ import { ConfigError } from "../../core/errors.ts";
 import { isSecretSchema } from "../../core/schema.ts";
 import { byPlace, type Path, pathText, type SourceDocument } from "../text/yaml-source.ts";
 import { withEnvironmentTexts } from "./environment-texts.ts";
-import { fieldHint, quotesHint } from "./field-hints.ts";
+import { objectHint, quotesHint, unknownFieldHint } from "./field-hints.ts";
 import { knownKeys, schemaAt } from "./schema-walk.ts";
 
 type Issue = z.core.$ZodIssue;
@@ -53,7 +53,7 @@ function problemsOf(
             ? `cannot stand beside ${siblingsOf(valueAt(root, issue.path as Path), key)}`
             : !issue.message.startsWith("Unrecognized key")
               ? issue.message
-              : `unknown field${suggestion(key, known) || fieldHint(key, schemaAt(schema, issue.path as Path))}`,
+              : `unknown field${unknownFieldHint(key, schemaAt(schema, issue.path as Path))}`,
         ),
     );
   }
@@ -131,7 +131,7 @@ function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
     if (!issue.message.startsWith("Invalid input")) return issue.message;
     // `${ACCOUNT}` and a key of digits are numbers to YAML.
     const hint = issue.expected === "string" && isQuotable(value) ? ": put it in quotes" : "";
-    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}${quotesHint(issue.expected, value)}`;
+    return `expected ${typeName(issue.expected)}, found ${isSecret ? `a ${typeof value}` : describeType(value)}${hint}${quotesHint(issue.expected, value)}${objectHint(issue.expected, value)}`;
   }
   if (issue.code === "invalid_value") {
     const values = issue.values.map(String);
@@ -157,7 +157,7 @@ function typeName(expected: string): string {
       object: "an object",
       array: "a list",
       record: "an object",
-      string: "a text",
+      string: "a string",
       number: "a number",
       int: "a whole number",
       boolean: "true or false",
@@ -169,7 +169,7 @@ function describeType(value: unknown): string {
   if (value === null) return "nothing (null)";
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object") return "an object";
-  if (typeof value === "string") return "a text";
+  if (typeof value === "string") return "a string";
   return `${typeof value === "number" ? "the number" : "the value"} ${String(value)}`;
 }
 

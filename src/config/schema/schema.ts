@@ -181,16 +181,31 @@ const processSection = z.strictObject({
 /** Where a backend reference of an HTTPRoute document to a Service leads. */
 const services = z.record(z.string().min(1), z.union([z.string(), backend]));
 
-/** `mcp`, `llm`: a port of its own and the fields of one backend. */
+/** `mcp`, `llm`: the fields of one backend, on a port of its own or on one of `gateways`. */
 const sections = Object.fromEntries(
   backends.flatMap(({ section, schema, doc }) => {
     if (!section || !(schema instanceof z.ZodObject)) return [];
-    const fields = schema.safeExtend({
-      port: port().default(section.defaultPort).describe(`Listener port. Default: ${section.defaultPort}.`),
-      address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
-      policies: policiesOf("route").optional(),
-    });
-    return [[section.name, fields.optional().describe(`A listener of its own. ${doc}`)]];
+    const fields = schema
+      .safeExtend({
+        gateway: z
+          .string()
+          .min(1)
+          .optional()
+          .describe("One of `gateways` that serves it. Default: a listener of its own."),
+        port: port().optional().describe(`Listener port. Default: ${section.defaultPort}.`),
+        address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
+        policies: policiesOf("route").optional(),
+      })
+      .superRefine((value, context) => {
+        for (const field of ["port", "address"] as const)
+          if (value.gateway !== undefined && value[field] !== undefined)
+            context.addIssue({
+              code: "custom",
+              path: [field],
+              message: `with \`gateway\` it listens where that gateway does: leave \`${field}\` out`,
+            });
+      });
+    return [[section.name, fields.optional().describe(`A listener of its own, or \`gateway\`. ${doc}`)]];
   }),
 );
 

@@ -24,6 +24,17 @@ test("text lines: time, level, module, message, fields", () => {
   ]);
 });
 
+test("on a terminal the level has a colour, and nothing else does; JSON never has one", () => {
+  const lines: string[] = [];
+  const output = { write: (line: string) => void lines.push(line), dropped: () => 0, flushSync: () => undefined };
+  const colored = createLogging({ clock: fakeClock(), output, filter: filter("info"), format: "text", color: true });
+  colored.logger.warn("it happened", { value: "\u001b[31mred" });
+  colored.setFormat("json");
+  colored.logger.warn("again");
+  assert.equal(lines[0], '2026-01-01T00:00:00.000Z \u001b[33mwarn \u001b[0m app: it happened value="\\u001b[31mred"\n');
+  assert.ok(lines[1]?.startsWith("{") && !lines[1].includes("\u001b"));
+});
+
 test("JSON lines hold the same", () => {
   const { lines, logger } = logging("json");
   logger.info("it happened", { a: "x\ny" });

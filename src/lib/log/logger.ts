@@ -37,8 +37,10 @@ export function createLogging(options: {
   output: LogOutput;
   filter: LogFilter;
   format: LogFormat;
+  /** Levels in colour, in the text format: for a terminal. */
+  color?: boolean;
 }): Logging {
-  const { clock, output } = options;
+  const { clock, output, color = false } = options;
   let { filter, format } = options;
   const loggers = new Map<string, { logger: Logger; refresh(): void }>();
 
@@ -52,7 +54,7 @@ export function createLogging(options: {
       output.write(
         format === "json"
           ? jsonLine(time, level, module, message, fields)
-          : textLine(time, level, module, message, fields),
+          : textLine(time, color ? coloured(level) : level.padEnd(LEVEL_WIDTH), module, message, fields),
       );
     };
     const logger: Logger = {
@@ -99,8 +101,16 @@ export const silentLogger: Logger = {
   for: () => silentLogger,
 };
 
+const LEVEL_WIDTH = 5;
+/** Red, yellow, green, cyan, grey. */
+const COLORS: Readonly<Record<LogLevel, number>> = { error: 31, warn: 33, info: 32, debug: 36, trace: 90 };
+
+function coloured(level: LogLevel): string {
+  return `\u001b[${COLORS[level]}m${level.padEnd(LEVEL_WIDTH)}\u001b[0m`;
+}
+
 function textLine(time: string, level: string, module: string, message: string, fields?: LogFields): string {
-  let line = `${time} ${level.padEnd(5)} ${module}: ${escapeControls(message)}`;
+  let line = `${time} ${level} ${module}: ${escapeControls(message)}`;
   if (fields) for (const key of Object.keys(fields)) line += textField(key, fields[key]);
   return `${line}\n`;
 }

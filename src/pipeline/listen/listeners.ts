@@ -3,6 +3,7 @@
  * lets what is gone finish its requests. A port that cannot be bound leaves everything as it was.
  */
 import type { Listener, Topology } from "../../core/topology.ts";
+import { boundAddress } from "../../lib/http/bound-address.ts";
 import { wait } from "../../lib/process/clock.ts";
 import type { Task, Tasks } from "../../lib/process/tasks.ts";
 import type { Served } from "../phases/pipeline.ts";
@@ -27,6 +28,8 @@ interface Entry {
   names: string[];
 }
 
+/** A line that can be read; `gwctl config routes` lists all. */
+const SHOWN_PATHS = 20;
 const ADDRESS_ERRORS = new Set(["EADDRNOTAVAIL", "ENOTFOUND", "EAI_AGAIN", "EINVAL"]);
 
 export interface ListenersEnv extends ListenerEnv {
@@ -101,7 +104,7 @@ export function createListeners(env: ListenersEnv): Listeners {
         entries.set(key, entry);
         env.logger.info("listening", {
           gateway: entry.names[0],
-          url: urlOf(next.get(key) as Listener, entry.open.port),
+          ...whereOf(next.get(key) as Listener, entry.open.port),
         });
       }
       for (const [key, entry] of [...entries]) {
@@ -146,9 +149,21 @@ function keyOf(listener: Listener): string {
   return `${listener.address ?? "*"}:${listener.port === 0 ? `0/${listener.name}` : listener.port}`;
 }
 
-function urlOf(listener: Listener, port: number): string {
-  const host = listener.address ?? "localhost";
-  return `${listener.tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+/** The address as it is bound, and the paths that routes answer: `*` for those that cannot be told as one. */
+function whereOf(listener: Listener, port: number): { url: string; paths: string[] } {
+  const paths = listener.routes.flatMap(({ matches }) =>
+    matches.map(({ path }) =>
+      "exact" in path ? path.exact : "pathPrefix" in path ? prefixText(path.pathPrefix) : "*",
+    ),
+  );
+  return {
+    url: `${listener.tls ? "https" : "http"}://${boundAddress(listener.address, port)}`,
+    paths: [...new Set(paths)].slice(0, SHOWN_PATHS),
+  };
+}
+
+function prefixText(prefix: string): string {
+  return prefix.endsWith("/") ? `${prefix}*` : `${prefix}/*`;
 }
 
 export function explainBindError(error: unknown): string {

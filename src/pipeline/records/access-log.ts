@@ -1,6 +1,7 @@
 /**
  * One line per request: who asked for what, who answered, how long it took, and why not. The query string is left
- * out, because keys and codes travel there. Turned off with the log filter `access=off`.
+ * out, because keys and codes travel there. What failed on our side or behind us (5xx) is a warning. Turned off with
+ * the log filter `access=off`.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
@@ -10,8 +11,8 @@ export type AccessLog = (exchange: Exchange, outcome: Outcome, durationMs: numbe
 
 export function createAccessLog(logger: Logger): AccessLog {
   return (exchange, outcome, durationMs) => {
-    if (!logger.enabled("info")) return;
-    logger.info("request", accessFields(exchange, outcome, durationMs));
+    const level = outcome.status !== undefined && outcome.status >= 500 ? "warn" : "info";
+    if (logger.enabled(level)) logger[level]("request", accessFields(exchange, outcome, durationMs));
   };
 }
 

@@ -4,6 +4,7 @@
 import { isReadOnly } from "../../data/about.ts";
 import type { Dump } from "../../data/dump.ts";
 import { type Endpoint, endpointsOf } from "../../data/endpoints.ts";
+import { exampleCommand } from "../../data/example-command.ts";
 import { requestList } from "../../data/requests.ts";
 import { pageHref } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
@@ -26,7 +27,7 @@ export function Recent({ dump }: { dump: Dump }) {
 function TryIt({ dump }: { dump: Dump }) {
   const mcp = endpointsOf(dump, "mcp")[0];
   const llm = endpointsOf(dump, "ai")[0];
-  const listener = dump.listeners[0];
+  const command = exampleCommand(dump);
   return (
     <Panel title="Nothing has come through yet. Try it">
       <ul class="stack">
@@ -40,9 +41,9 @@ function TryIt({ dump }: { dump: Dump }) {
             <a href={pageHref("llm", { at: llm.id })}>Chat</a> with a model at <code>{address(llm)}</code>
           </li>
         ) : null}
-        {listener ? (
+        {command !== undefined ? (
           <li>
-            or from a terminal: <code>curl -i http://127.0.0.1:{listener.port}/</code>
+            or from a terminal: <code>{command}</code>
           </li>
         ) : null}
       </ul>

@@ -4,6 +4,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
 import { dump } from "../../data/dump.ts";
+import { exampleCommand } from "../../data/example-command.ts";
 import { filterError, judge, verdicts } from "../../data/matching.ts";
 import { usePoll } from "../../data/poll.ts";
 import { inFlight, isPaused, type RequestRow, requestList } from "../../data/requests.ts";
@@ -173,12 +174,9 @@ function countText(shown: number, all: number | undefined): string {
 }
 
 function NoRequests() {
-  const listener = dump.value.value?.listeners[0];
+  const command = exampleCommand(dump.value.value);
   return (
-    <Empty
-      title="No request has come yet"
-      yaml={listener ? `curl -i http://127.0.0.1:${listener.port}/` : "curl -i http://127.0.0.1:3000/"}
-    >
+    <Empty title="No request has come yet" {...(command === undefined ? {} : { yaml: command })}>
       <p>The last 500 requests stand here as they end, with who answered and why. Send one:</p>
     </Empty>
   );

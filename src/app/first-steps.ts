@@ -1,0 +1,110 @@
+/**
+ * What to try first, printed at the start: for every kind of route that is served, an address and a command that works
+ * as it stands. Routes that cannot be told by one path are left out.
+ */
+import { ADMIN_PATHS } from "../admin/server/paths.ts";
+import type { App } from "../app.ts";
+import type { Listener, Route, Topology } from "../core/topology.ts";
+
+/** A screen, not a list of everything. */
+const SHOWN_PER_KIND = 2;
+
+const INITIALIZE =
+  '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"curl","version":"1"}}}';
+
+interface Step {
+  readonly title: string;
+  readonly url: string;
+  readonly command: readonly string[];
+}
+
+type Running = Pick<App, "ports" | "adminUrl"> & { topology(): Topology };
+
+export function firstSteps(app: Running, isDemo: boolean): string {
+  const served = app
+    .topology()
+    .listeners.flatMap((listener) =>
+      listener.routes.map((route) => stepOf(route, originOf(listener, app.ports().get(listener.name)))),
+    )
+    .filter((step) => step !== undefined);
+  const steps = ["MCP", "LLM", "HTTP"].flatMap((title) =>
+    served.filter((step) => step.title === title).slice(0, SHOWN_PER_KIND),
+  );
+  const ui = app.adminUrl === undefined ? undefined : `${app.adminUrl}${ADMIN_PATHS.ui}`;
+  const lines = steps.map(({ title, url, command }) => block(title, url, command));
+  if (ui !== undefined) lines.push(block("UI", ui, ["open it in a browser: traffic, traces, a playground for both"]));
+  const end = isDemo ? "Ctrl-C ends it. Your own configuration: npm start -- -f config.yaml" : "Ctrl-C ends it.";
+  return `\n${lines.join("\n")}\n  ${end}\n\n`;
+}
+
+function block(title: string, url: string, command: readonly string[]): string {
+  return `  ${title.padEnd(5)}${url}\n${command.map((line, i) => `${" ".repeat(i === 0 ? 7 : 9)}${line}\n`).join("")}`;
+}
+
+/** Where this machine reaches it; what listens everywhere listens on loopback too. */
+function originOf({ address, tls }: Listener, port: number | undefined): string {
+  const isAny = address === undefined || address === "0.0.0.0" || address === "::";
+  const host = isAny ? "localhost" : address;
+  return `${tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+function stepOf(route: Route, origin: string): Step | undefined {
+  const path = pathOf(route);
+  const [first] = route.backends;
+  if (path === undefined || route.hostnames.length > 0) return undefined;
+  const credential = route.isProtected ? [`-H "authorization: Bearer $TOKEN"`] : [];
+  switch (first?.backend.facts.type) {
+    case "mcp":
+      return {
+        title: "MCP",
+        url: origin + path,
+        command: curl(
+          ["-sN", origin + path, ...credential],
+          ["-H 'accept: application/json, text/event-stream'"],
+          INITIALIZE,
+        ),
+      };
+    case "ai": {
+      const base = `${origin}${path.replace(/\/$/, "")}${/\/v1\/?$/.test(path) ? "" : "/v1"}`;
+      const url = /\/(?:chat\/completions|messages|responses)$/.test(path) ? origin + path : `${base}/chat/completions`;
+      const body = JSON.stringify({ model: modelOf(route), messages: [{ role: "user", content: "Hello!" }] });
+      return { title: "LLM", url: base, command: curl(["-s", url, ...credential], [], body) };
+    }
+    case "internal":
+      return undefined;
+    default:
+      return { title: "HTTP", url: origin + path, command: [["curl -i", origin + path, ...credential].join(" ")] };
+  }
+}
+
+function curl(start: readonly string[], headers: readonly string[], body: string): string[] {
+  return [
+    `${["curl", ...start, "-H 'content-type: application/json'", ...headers].join(" ")} \\`,
+    `-d '${body.replaceAll("'", "'\\''")}'`,
+  ];
+}
+
+/** The first path that a GET or POST without further conditions can ask for. */
+function pathOf({ matches }: Route): string | undefined {
+  const plain = matches.find(
+    ({ path, method, headers, query }) =>
+      !("regex" in path) &&
+      !isWellKnown(path) &&
+      headers === undefined &&
+      query === undefined &&
+      (method === undefined || method === "POST"),
+  );
+  if (plain === undefined) return undefined;
+  return "exact" in plain.path ? plain.path.exact : "pathPrefix" in plain.path ? plain.path.pathPrefix : undefined;
+}
+
+/** Documents for logins, which a policy answers beside the route's own paths. */
+function isWellKnown(path: { exact?: string; pathPrefix?: string }): boolean {
+  return (path.exact ?? path.pathPrefix ?? "").startsWith("/.well-known");
+}
+
+/** A model that the route serves under a fixed name, else one that stands for any. */
+function modelOf(route: Route): string {
+  const { models } = (route.backends[0]?.backend.describe() ?? {}) as { models?: readonly string[] };
+  return models?.find((name) => !name.includes("*")) ?? "demo";
+}
