@@ -60,8 +60,8 @@ export const authorization = definePolicy({
 });
 
 function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
-  const { response, startedAt, source, listener, route, trace } = exchange;
-  return new Attributes({ request, facts, response, startedAt, source, listener, route, trace });
+  const { response, startedAt, source, listener, route, trace, secrets } = exchange;
+  return new Attributes({ request, facts, response, startedAt, source, listener, route, trace, secrets });
 }
 
 function check(rules: AccessRules, attributes: Attributes): undefined {
