@@ -6,6 +6,7 @@ import type { Duplex } from "node:stream";
 import type { z } from "zod";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { TlsOptions } from "../lib/http/http-client.ts";
+import type { ErrorCode, ErrorSource, FailureCode } from "./errors.ts";
 import type { BackendFacts, Exchange } from "./exchange.ts";
 import type { CompileEnv, HookResult, PathMatch } from "./policy.ts";
 import type { WireTap } from "./wire.ts";
@@ -20,11 +21,20 @@ export interface BackendCall extends WireTap {
   /** Returns false when the client is slower: wait for `BackendRun.resume`. */
   data(chunk: Buffer): boolean;
   end(trailers?: readonly string[]): void;
-  /** The answer will say, in the backend's own protocol, that it could not be had: for the log and the records. */
-  problem(reason: string): void;
+  /** The answer tells of a failure in the backend's own protocol: for the log and the records. Before `head` or after. */
+  problem(problem: BackendProblem): void;
   /** Nothing more will come. Before `head` it becomes an error answer, after it the connection is cut. */
   fail(error: unknown): void;
   upgraded(status: number, headers: HeaderList, socket: Duplex): void;
+}
+
+export interface BackendProblem {
+  readonly code: FailureCode;
+  readonly source: ErrorSource;
+  /** For the log and the records, where it is cut and stripped of the client's credentials. */
+  readonly reason: string;
+  /** The answer is the gateway's own: `x-gateway-error` names this. Only before `head`. */
+  readonly said?: ErrorCode;
 }
 
 /** A running call, as the pipeline holds it. */

@@ -186,6 +186,21 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/**
+ * Failures that a backend's own answer tells of, in its own protocol and mostly with status 200. They are recorded
+ * under these codes (access log, metrics, recent requests); the client gets the backend's answer as it is.
+ */
+export const RECORDED = {
+  tool_error: { source: "upstream", doc: "A tool ran and its result says `isError`; the reason is its first text." },
+  rpc_error: {
+    source: "upstream",
+    doc: "An MCP request was answered with a JSON-RPC error, for example an unknown tool or invalid arguments.",
+  },
+} as const satisfies Record<string, { readonly source: ErrorSource; readonly doc: string }>;
+
+/** What the records know a failure by. */
+export type FailureCode = ErrorCode | keyof typeof RECORDED;
+
 export interface GatewayErrorOptions {
   /** Said instead of the catalogue's message; goes to the client. */
   readonly message?: string;

@@ -7,7 +7,7 @@ import type { HeaderList } from "../lib/http/headers.ts";
 import type { Linked } from "../lib/text/linked-list.ts";
 import type { Trace } from "../trace/trace.ts";
 import { Attributes } from "./attributes.ts";
-import type { ErrorCode, ErrorSource } from "./errors.ts";
+import type { ErrorSource, FailureCode } from "./errors.ts";
 
 export interface GatewayRequest {
   method: string;
@@ -73,7 +73,12 @@ export interface McpFacts {
   tool?: { name: string; target: string };
   prompt?: { name: string; target: string };
   resource?: { uri: string; target: string };
+  /** How the request ended, once it has. */
+  outcome?: McpOutcome;
 }
+
+/** `denied`: by a rule of `mcpAuthorization`. `failed`: the server could not be reached, ended or was too slow. */
+export type McpOutcome = "ok" | "tool_error" | "rpc_error" | "denied" | "failed" | "cancelled";
 
 /** What an MCP authorization policy allows of this request: lists are filtered by it, calls checked against it. */
 export interface McpAccess {
@@ -133,7 +138,7 @@ export interface Step {
 
 /** Why a request was refused or failed: for the access log, the trace and `explain`. */
 export interface Failure {
-  readonly code: ErrorCode;
+  readonly code: FailureCode;
   readonly source: ErrorSource;
   readonly message: string;
   readonly detail: string | undefined;

@@ -11,6 +11,7 @@ import type { Logger } from "../lib/log/logger.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { Task, Tasks } from "../lib/process/tasks.ts";
 import { createIdSource } from "../lib/text/ids.ts";
+import type { CallReport } from "./clients/call-outcome.ts";
 import type { Lane } from "./clients/lane.ts";
 import { ModernCall } from "./clients/modern-call.ts";
 import { endpointOf } from "./clients/old-transport.ts";
@@ -143,10 +144,10 @@ export class Hub {
   }
 
   /** Opens a session for a client's `initialize`. Throws `overloaded`. */
-  initialize(request: ClientRequest, exchange: Exchange, sink: BackendCall): BackendRun {
+  initialize(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
     const session = this.sessions.create(ownerOf(exchange));
     const router = this.#legacyRouter(session, request, exchange.request.headers);
-    return session.open(router, request, sink, exchange.trace && sink);
+    return session.open(router, request, sink, report, exchange.trace && sink);
   }
 
   /** Opens the event stream of the old transport. Throws `overloaded`. */
@@ -156,14 +157,21 @@ export class Hub {
   }
 
   /** Brings up the servers of a client of the old transport. */
-  initializeStream(session: Session, request: ClientRequest, headers: HeaderList, wire: WireTap | undefined): void {
-    session.openOn(this.#legacyRouter(session, request, headers), request, wire);
+  initializeStream(
+    session: Session,
+    request: ClientRequest,
+    headers: HeaderList,
+    report: CallReport,
+    wire: WireTap | undefined,
+  ): void {
+    session.openOn(this.#legacyRouter(session, request, headers), request, report, wire);
   }
 
   /** Serves a request of the modern era. Throws `overloaded`. */
-  serveModern(request: ClientRequest, exchange: Exchange, sink: BackendCall): BackendRun {
+  serveModern(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
     const lane = this.#lane(request, exchange);
     const call = new ModernCall(request, exchange.request.headers, sink, exchange.trace && sink, {
+      report,
       nowMs: () => this.#env.clock.monotonicMs(),
       ended: (ended) => {
         this.sessions.noBeatFor(ended);

@@ -28,7 +28,13 @@ export interface RequestRecord {
   /** From the last call of the backend to its response head. */
   readonly upstreamMs: number | null;
   readonly subject: string | null;
-  readonly mcp?: { readonly method?: string; readonly target?: string; readonly name?: string };
+  readonly mcp?: {
+    readonly method?: string;
+    readonly target?: string;
+    readonly name?: string;
+    /** `ok`, `tool_error`, `rpc_error`, `denied`, `failed` or `cancelled`. */
+    readonly outcome?: string;
+  };
   readonly llm?: {
     readonly provider?: string;
     readonly model?: string;

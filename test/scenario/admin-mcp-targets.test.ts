@@ -119,7 +119,7 @@ test("a server that never came up is remembered without any session, and said to
   assert.deepEqual(before.failures[0]?.stderr, ["no licence"]);
   assert.equal(before.failures[0]?.isOver, false);
   const line = await gateway.logged("mcp.method=initialize");
-  assert.match(line, /status=502 .*error=backend_unavailable .*no licence/);
+  assert.match(line, /status=200 .*mcp.outcome=failed .*error=backend_unavailable .*no licence/);
 
   writeFileSync(mended, "");
   assert.ok(existsSync(mended));

@@ -31,6 +31,7 @@ import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../m
 import { type McpConfig, mcpSchema } from "../../mcp/servers/target-config.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
 import { shownUrl } from "../../trace/redact.ts";
+import { type ReportEnv, reportTo } from "./report.ts";
 
 /** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */
 const DEFAULT_TIMEOUT_MS = 0;
@@ -78,6 +79,7 @@ export const mcp = defineBackend({
 function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: BackendEnv): Backend {
   const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
   const demands = new Demands();
+  const reports: ReportEnv = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
 
   function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
     const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
@@ -154,7 +156,7 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
       if (method !== undefined) metrics.request(method);
       // Every other one is told by the connection to the server that it goes to, as it goes.
       if (OURS.has(demand.kind)) call.attempt(`internal:${env.name}`);
-      return serve(hub, demand, exchange, call);
+      return serve(hub, demand, exchange, call, reports);
     },
 
     drain: () => hub.sessions.drain(),
@@ -179,16 +181,17 @@ function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | und
   return { find: (id) => hub.sessions.find(id, ownerOf(exchange)) };
 }
 
-function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall): BackendRun {
+function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall, reports: ReportEnv): BackendRun {
   const { headers } = exchange.request;
   const forwarded = hub.wantsHeaders ? headers : undefined;
   const wire = exchange.trace && call;
+  const report = reportTo(reports, exchange, call, demand.kind === "streamMessage");
   switch (demand.kind) {
     case "initialize":
-      return hub.initialize(demand.request, exchange, call);
+      return hub.initialize(demand.request, exchange, call, report);
     case "requests":
       for (const message of demand.notes) pass(demand.session, message, wire);
-      return demand.session.request(demand.requests, call, exchange.mcpAccess, forwarded, wire);
+      return demand.session.request(demand.requests, call, exchange.mcpAccess, forwarded, report, wire);
     case "notes":
       for (const message of demand.notes) pass(demand.session, message, wire);
       return empty(call, 202);
@@ -202,11 +205,11 @@ function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall):
     case "streamMessage":
       if (demand.message.kind !== "request") pass(demand.session, demand.message, wire);
       else if (demand.message.method === "initialize")
-        hub.initializeStream(demand.session, demand.message, headers, wire);
-      else demand.session.requestOnStream(demand.message, exchange.mcpAccess, forwarded, wire);
+        hub.initializeStream(demand.session, demand.message, headers, report, wire);
+      else demand.session.requestOnStream(demand.message, exchange.mcpAccess, forwarded, report, wire);
       return empty(call, 202);
     case "modern":
-      return hub.serveModern(demand.request, exchange, call);
+      return hub.serveModern(demand.request, exchange, call, report);
     case "dropped":
       return empty(call, 202);
   }

@@ -18,6 +18,8 @@ export interface RequestsFlags extends TargetFlags {
 
 const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 500;
+/** The table stays readable; `gwctl explain` and `-o json` have the whole reason. */
+const MAX_REASON_CHARS = 80;
 
 export async function requests(name: string | undefined, flags: RequestsFlags, terminal: Terminal): Promise<void> {
   checkOutput(flags.output);
@@ -51,13 +53,20 @@ function row(record: RequestRecord): string[] {
     whatWasAsked(record),
     record.route ?? "-",
     record.subject ?? "-",
-    record.failure?.code ?? "",
+    reasonOf(record),
   ];
 }
 
 function whatWasAsked({ method, path, mcp, llm }: RequestRecord): string {
   if (mcp?.method !== undefined) return `${mcp.method}${mcp.name === undefined ? "" : ` ${mcp.name}`}`;
   return `${method} ${path}${llm?.model === undefined ? "" : ` ${llm.model}`}`;
+}
+
+/** The code, and what is known beyond it. */
+function reasonOf({ failure }: RequestRecord): string {
+  if (failure === undefined) return "";
+  const why = (failure.detail ?? failure.message).replaceAll(/\s+/g, " ");
+  return `${failure.code}: ${why.length > MAX_REASON_CHARS ? `${why.slice(0, MAX_REASON_CHARS)}…` : why}`;
 }
 
 function isFailed({ failure, end, status }: RequestRecord): boolean {

@@ -115,11 +115,6 @@ export class EventStream implements BackendRun, Beating {
     this.#write(bytes);
   }
 
-  /** What follows tells of a failure: the gateway's own records should too. */
-  problem(reason: string): void {
-    this.#sink?.problem(reason);
-  }
-
   /** The last event. One that is also the first goes out with its head at once, and nobody could ask for it again. */
   last(json: string): void {
     this.#isComplete = true;

@@ -7,8 +7,8 @@ import { shownPrincipal } from "../../core/principal.ts";
 import type { Router } from "../many/router.ts";
 import type { Tenant } from "../servers/tenant.ts";
 import type { Upstream, UpstreamUser } from "../servers/upstream.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running } from "../wire/call.ts";
-import { INTERNAL_ERROR, type ServerMessage } from "../wire/json-rpc.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running, serverFailure } from "../wire/call.ts";
+import type { ServerMessage } from "../wire/json-rpc.ts";
 
 export interface LaneEnv {
   nowMs(): number;
@@ -64,7 +64,7 @@ export class Lane implements UpstreamUser, Tenant {
       }
       this.end(outcome.reason);
       for (const { call, isCancelled } of waiting)
-        if (!isCancelled) call.failed({ code: INTERNAL_ERROR, status: outcome.status, message: outcome.reason });
+        if (!isCancelled) call.failed({ ...outcome.failure, message: outcome.reason });
     });
   }
 
@@ -72,7 +72,7 @@ export class Lane implements UpstreamUser, Tenant {
     this.lastUsedMs = this.#env.nowMs();
     if (this.#state === "open" && this.#router) return this.#router.run(call, access);
     if (this.#state === "ended") {
-      call.failed({ code: INTERNAL_ERROR, status: 503, message: "the server was stopped" });
+      call.failed(serverFailure("the server was stopped", "overloaded"));
       return NOTHING_RUNS;
     }
     const waiting: Waiting = { call, access, running: undefined, isCancelled: false };

@@ -9,17 +9,11 @@ import type { HeaderList } from "../../lib/http/headers.ts";
 import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
 import { singleLine } from "../transports/stdio-channel.ts";
-import type { Call, Failure, Question, Running } from "../wire/call.ts";
+import type { Call, Failure, Question, RoutedTarget, Running } from "../wire/call.ts";
 import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../wire/era.ts";
-import {
-  type ClientRequest,
-  errorText,
-  INTERNAL_ERROR,
-  METHOD_NOT_FOUND,
-  type ServerMessage,
-  withId,
-} from "../wire/json-rpc.ts";
+import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
+import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
 import { eventStreamHeaders, KEEP_ALIVE_MS } from "./event-stream.ts";
 
 /** Queued for a client that does not read; then it is cut off. */
@@ -35,6 +29,7 @@ const STATUS: Readonly<Record<number, number>> = {
 };
 
 export interface ModernCallEnv {
+  readonly report: CallReport;
   nowMs(): number;
   ended(call: ModernCall): void;
 }
@@ -53,6 +48,7 @@ export class ModernCall implements Call, BackendRun, Beating {
   #queue: Buffer[] | undefined = undefined;
   #queuedBytes = 0;
   #lastWriteMs: number;
+  #target: RoutedTarget | undefined = undefined;
 
   constructor(
     request: ClientRequest,
@@ -69,6 +65,10 @@ export class ModernCall implements Call, BackendRun, Beating {
     this.#lastWriteMs = env.nowMs();
   }
 
+  routed(target: RoutedTarget): void {
+    this.#target = target;
+  }
+
   notified(message: ServerMessage): void {
     if (!this.#isOver) this.#event(message.text);
   }
@@ -79,16 +79,20 @@ export class ModernCall implements Call, BackendRun, Beating {
   }
 
   answered(message: ServerMessage): void {
+    if (this.#isOver) return;
+    this.#report(outcomeOfAnswer(this.request, this.#target, message));
     this.#end(withId(message, this.request.id), message.kind === "error" ? statusOf(message) : 200);
   }
 
   failed(failure: Failure): void {
-    if (failure.code === INTERNAL_ERROR) this.#sink.problem(failure.message);
+    if (this.#isOver) return;
+    this.#report(outcomeOfFailure(failure));
     this.#end(errorText(this.request.id, failure.code, failure.message, failure.data), failure.status);
   }
 
   abort(): void {
     if (this.#isOver) return;
+    this.#report(CANCELLED);
     this.#over();
     this.running?.cancel("the client closed the connection");
   }
@@ -131,13 +135,17 @@ export class ModernCall implements Call, BackendRun, Beating {
     this.#queue.push(bytes);
     this.#queuedBytes += bytes.length;
     if (this.#queuedBytes <= MAX_QUEUED_BYTES || this.#isOver) return;
+    this.#report(CANCELLED);
     this.#over();
     this.running?.cancel("the client does not read");
     this.#sink.fail(new Error("the client does not read"));
   }
 
+  #report(outcome: CallOutcome): void {
+    this.#env.report.ended(this.request, this.#target, outcome);
+  }
+
   #end(text: string, status: number): void {
-    if (this.#isOver) return;
     this.#over();
     if (!this.#hasHead) {
       sendJson(this.#sink, status, text);

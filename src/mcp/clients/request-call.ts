@@ -5,8 +5,9 @@
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";
-import type { Call, Failure, Question, Running } from "../wire/call.ts";
+import type { Call, Failure, Question, RoutedTarget, Running } from "../wire/call.ts";
 import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../wire/json-rpc.ts";
+import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
 
 /** The session that a request belongs to, as far as the request needs it. */
@@ -24,7 +25,9 @@ export class RequestCall implements Call, Linked<RequestCall> {
   readonly #session: CallOwner;
   readonly #stream: EventStream;
   readonly #group: { left: number };
+  readonly #report: CallReport;
   running: Running | undefined = undefined;
+  #target: RoutedTarget | undefined = undefined;
   #isOver = false;
 
   /** `group` counts the requests of the same POST: the stream ends with the last. */
@@ -34,6 +37,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
     stream: EventStream,
     group: { left: number },
     headers: HeaderList | undefined,
+    report: CallReport,
     wire: WireTap | undefined,
   ) {
     this.request = request;
@@ -42,6 +46,11 @@ export class RequestCall implements Call, Linked<RequestCall> {
     this.#session = session;
     this.#stream = stream;
     this.#group = group;
+    this.#report = report;
+  }
+
+  routed(target: RoutedTarget): void {
+    this.#target = target;
   }
 
   notified(message: ServerMessage): void {
@@ -53,29 +62,30 @@ export class RequestCall implements Call, Linked<RequestCall> {
   }
 
   answered(message: ServerMessage): void {
-    this.#end(withId(message, this.request.id));
+    if (this.#isOver) return;
+    this.#end(outcomeOfAnswer(this.request, this.#target, message), withId(message, this.request.id));
   }
 
   failed(failure: Failure): void {
-    if (failure.code === INTERNAL_ERROR) this.#stream.problem(failure.message);
-    this.#end(errorText(this.request.id, failure.code, failure.message, failure.data));
+    this.#end(outcomeOfFailure(failure), errorText(this.request.id, failure.code, failure.message, failure.data));
   }
 
   /** The client wants no answer any more, and gets none (2025-11-25, cancellation). */
   cancel(reason: string | undefined): void {
     this.running?.cancel(reason);
-    this.#end(undefined);
+    this.#end(CANCELLED, undefined);
   }
 
   /** The session ends: the client is told. */
   abandon(reason: string): void {
     this.running?.cancel(undefined);
-    this.#end(errorText(this.request.id, INTERNAL_ERROR, reason));
+    this.#end(CANCELLED, errorText(this.request.id, INTERNAL_ERROR, reason));
   }
 
-  #end(text: string | undefined): void {
+  #end(outcome: CallOutcome, text: string | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#report.ended(this.request, this.#target, outcome);
     this.#group.left -= 1;
     const isLast = this.#group.left === 0;
     if (text === undefined) {

@@ -27,6 +27,7 @@ import {
   withId,
 } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
+import { CANCELLED, type CallReport, outcomeOfFailure, SUCCEEDED } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import { EventLog } from "./event-log.ts";
 import { EventStream, KEEP_ALIVE_MS, type StreamOwner } from "./event-stream.ts";
@@ -101,7 +102,13 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   }
 
   /** Brings up the servers and answers the client's `initialize`. */
-  open(router: Router, request: ClientRequest, sink: BackendCall, wire: WireTap | undefined): BackendRun {
+  open(
+    router: Router,
+    request: ClientRequest,
+    sink: BackendCall,
+    report: CallReport,
+    wire: WireTap | undefined,
+  ): BackendRun {
     this.#router = router;
     // The head waits for the outcome: only a session that came about has an id to send.
     const stream = new EventStream(this.#nextStream++, this, KEEP_ALIVE_MS);
@@ -112,11 +119,12 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
         this.#state = "open";
         this.version = outcome.version;
         this.lastUsedMs = this.#env.nowMs();
+        report.ended(request, undefined, SUCCEEDED);
         stream.last(withId(outcome.answer, request.id));
         this.#nowOpen();
         return;
       }
-      sink.problem(outcome.reason);
+      report.ended(request, undefined, outcomeOfFailure(outcome.failure));
       if (stream.hasHead) {
         stream.last(outcome.text(request.id));
       } else {
@@ -129,7 +137,9 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
       abort: () => {
         stream.abort();
         // The client never got the id: nobody can ever use this session.
-        if (this.#state === "opening") this.end("the client left before the session was open");
+        if (this.#state !== "opening") return;
+        report.ended(request, undefined, CANCELLED);
+        this.end("the client left before the session was open");
       },
       resume: () => stream.resume(),
     };
@@ -149,7 +159,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   }
 
   /** Brings up the servers for a client of the old transport. */
-  openOn(router: Router, request: ClientRequest, wire: WireTap | undefined): void {
+  openOn(router: Router, request: ClientRequest, report: CallReport, wire: WireTap | undefined): void {
     this.#router = router;
     router.open((outcome) => {
       if (this.#state !== "opening") return;
@@ -157,6 +167,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
         this.#state = "open";
         this.version = outcome.version;
       }
+      report.ended(request, undefined, outcome.ok ? SUCCEEDED : outcomeOfFailure(outcome.failure));
       this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
       if (outcome.ok) this.#nowOpen();
       else this.end(outcome.reason);
@@ -168,10 +179,11 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     request: ClientRequest,
     access: McpAccess | undefined,
     headers: HeaderList | undefined,
+    report: CallReport,
     wire: WireTap | undefined,
   ): void {
     this.lastUsedMs = this.#env.nowMs();
-    this.#start(new RequestCall(request, this, this.general, ENDLESS, headers, wire), access);
+    this.#start(new RequestCall(request, this, this.general, ENDLESS, headers, report, wire), access);
   }
 
   /** Answers the requests of one POST on a stream of their own. */
@@ -180,13 +192,15 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     sink: BackendCall,
     access: McpAccess | undefined,
     headers: HeaderList | undefined,
+    report: CallReport,
     wire: WireTap | undefined,
   ): BackendRun {
     this.lastUsedMs = this.#env.nowMs();
     const stream = new EventStream(this.#nextStream++, this);
     stream.attach(sink);
     const group = { left: requests.length };
-    for (const request of requests) this.#start(new RequestCall(request, this, stream, group, headers, wire), access);
+    for (const request of requests)
+      this.#start(new RequestCall(request, this, stream, group, headers, report, wire), access);
     return stream;
   }
 

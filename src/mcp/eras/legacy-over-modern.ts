@@ -7,7 +7,7 @@
 import type { ParamHeaders } from "../servers/param-headers.ts";
 import type { ServerAbout } from "../servers/upstream.ts";
 import { withAnswer } from "../wire/access.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running, refuseQuestion } from "../wire/call.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running, refuseQuestion, serverFailure } from "../wire/call.ts";
 import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
@@ -23,7 +23,6 @@ import {
   asServerMessage,
   type ClientNotification,
   type ClientRequest,
-  INTERNAL_ERROR,
   requestText,
   resultText,
   type ServerMessage,
@@ -219,11 +218,7 @@ class Rounds implements Running {
       return;
     }
     if (this.#rounds >= MAX_ROUNDS) {
-      this.#call.failed({
-        code: INTERNAL_ERROR,
-        status: 502,
-        message: `the server asked for input ${MAX_ROUNDS} times`,
-      });
+      this.#call.failed(serverFailure(`the server asked for input ${MAX_ROUNDS} times`));
       return;
     }
     this.#ask(message);
@@ -236,11 +231,7 @@ class Rounds implements Running {
     const wanted = requests ? members(text, requests.start) : [];
     if (wanted.length > MAX_INPUTS || wanted.some((one) => !isQuestion(text, one.start))) {
       this.#isOver = true;
-      this.#call.failed({
-        code: INTERNAL_ERROR,
-        status: 502,
-        message: "the server asked for input in a form that cannot be read",
-      });
+      this.#call.failed(serverFailure("the server asked for input in a form that cannot be read"));
       return;
     }
     const answers = new Map<string, string>();

@@ -147,7 +147,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     this.target.failures.add(loss.reason, loss.stderr);
     const opened = this.#opened;
     this.#opened = undefined;
-    if (opened) opened({ ok: false, reason: loss.reason, status: loss.status });
+    if (opened) opened({ ok: false, reason: loss.reason, error: loss.error });
     else this.#user.lost(this, loss);
   }
 

@@ -156,7 +156,7 @@ export class ModernUpstream implements Upstream, LinkOwner {
 
   lost(loss: Loss): void {
     // A legacy server may even end over a request that it does not know: it gets another chance without.
-    if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && loss.status !== 503) {
+    if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && loss.error !== "overloaded") {
       this.#skipProbe = true;
       this.#link.connect();
       return;
@@ -165,7 +165,7 @@ export class ModernUpstream implements Upstream, LinkOwner {
     this.#legacy?.endSubscriptions();
     const opened = this.#opened;
     this.#opened = undefined;
-    if (opened) opened({ ok: false, reason: loss.reason, status: loss.status });
+    if (opened) opened({ ok: false, reason: loss.reason, error: loss.error });
     else this.#user.lost(this, loss);
   }
 

@@ -8,15 +8,13 @@ import type { WireTap } from "../../core/wire.ts";
 import { asModernResult } from "../eras/modern-text.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../servers/upstream.ts";
 import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "../wire/access.ts";
-import { type Call, type Failure, NOTHING_RUNS, type Running } from "../wire/call.ts";
+import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";
 import { editedRequest } from "../wire/edited-request.ts";
 import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "../wire/era.ts";
 import {
   asServerMessage,
   type ClientNotification,
   type ClientRequest,
-  errorText,
-  INTERNAL_ERROR,
   INVALID_PARAMS,
   METHOD_NOT_FOUND,
   resultText,
@@ -38,7 +36,7 @@ import {
 import { NameIndex } from "./name-index.ts";
 import type { Names } from "./names.ts";
 import { renamedItem, renamedNotification, renamedRequest, renamedResult } from "./rewrite-names.ts";
-import { type Router, type RouterOutcome, refusal } from "./router.ts";
+import { type Router, type RouterOutcome, serverRefusal } from "./router.ts";
 import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
 
 export interface FanOutOptions {
@@ -121,14 +119,18 @@ export class FanOut implements Router {
   #opened(outcomes: ReadonlyMap<Upstream, OpenOutcome>): RouterOutcome {
     const abouts: { target: string; about: ServerAbout }[] = [];
     const failed = new Map<string, string>();
+    let isOverloaded = true;
     for (const upstream of this.upstreams) {
       const outcome = outcomes.get(upstream) as OpenOutcome;
       if (outcome.ok) abouts.push({ target: upstream.target.name, about: outcome.about });
-      else failed.set(upstream.target.name, "reason" in outcome ? outcome.reason : "refused to initialize");
+      else {
+        failed.set(upstream.target.name, "reason" in outcome ? outcome.reason : "refused to initialize");
+        isOverloaded &&= "reason" in outcome && outcome.error === "overloaded";
+      }
     }
     if (abouts.length === 0 || (failed.size > 0 && this.#options.failureMode() === "failClosed")) {
       const reason = [...failed].map(([target, why]) => `target "${target}" ${why}`).join("; ");
-      return refusal(reason, 502, (id) => errorText(id, INTERNAL_ERROR, reason));
+      return serverRefusal(serverFailure(reason, isOverloaded ? "overloaded" : "backend_unavailable"));
     }
     const version = lowestVersion(abouts.map(({ about }) => about.protocolVersion));
     const instructions = mergeInstructions(abouts, failed);
@@ -204,11 +206,7 @@ export class FanOut implements Router {
         upstream,
         request,
         result: undefined,
-        failure: {
-          code: INTERNAL_ERROR,
-          status: 502,
-          message: `target "${upstream.target.name}" ${upstream.lossReason ?? "is not available"}`,
-        },
+        failure: serverFailure(`target "${upstream.target.name}" ${upstream.lossReason ?? "is not available"}`),
       })),
     };
   }
@@ -220,6 +218,7 @@ export class FanOut implements Router {
     const inward = names.inward(about.kind, about.name);
     const upstream = inward && this.upstreams.find((one) => one.target.name === inward.target);
     if (!inward || !upstream) return this.#fail(call, unknownName(about.kind, about.name));
+    call.routed?.(upstream.target);
     const request = renamedRequest(call.request, inward.name);
     const problem = access && accessProblem(request, access, inward.target, about.name);
     if (problem) return this.#fail(call, problem);
@@ -295,11 +294,7 @@ function failedMeta(failed: ReadonlyMap<string, string>): object {
 }
 
 function failureOf(failed: ReadonlyMap<string, string>): Failure {
-  return {
-    code: INTERNAL_ERROR,
-    status: 502,
-    message: [...failed]
-      .map(([target, why]) => (why.startsWith("target ") ? why : `target "${target}": ${why}`))
-      .join("; "),
-  };
+  return serverFailure(
+    [...failed].map(([target, why]) => (why.startsWith("target ") ? why : `target "${target}": ${why}`)).join("; "),
+  );
 }

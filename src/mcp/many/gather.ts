@@ -3,8 +3,8 @@
  */
 
 import type { Upstream } from "../servers/upstream.ts";
-import type { Call, Failure, Running } from "../wire/call.ts";
-import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "../wire/json-rpc.ts";
+import { type Call, type Failure, type Running, serverFailure } from "../wire/call.ts";
+import type { ClientRequest, ServerMessage } from "../wire/json-rpc.ts";
 import { listProblem } from "../wire/list-check.ts";
 
 export interface Part {
@@ -30,7 +30,7 @@ export function gather(call: Call, parts: readonly Part[], done: (outcomes: read
       done(parts.map((one) => outcomes.get(one) as PartOutcome));
     } catch (error) {
       // The last part is not to blame, and the client would wait for ever.
-      call.failed({ code: INTERNAL_ERROR, status: 502, message: "the answers of the servers could not be merged" });
+      call.failed(serverFailure("the answers of the servers could not be merged"));
       throw error;
     }
   };

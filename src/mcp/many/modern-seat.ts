@@ -5,7 +5,7 @@ import type { Clock } from "../../lib/process/clock.ts";
 import { ModernOverLegacy } from "../eras/modern-over-legacy.ts";
 import type { Target } from "../servers/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
-import type { Call, Question, Running } from "../wire/call.ts";
+import { type Call, type Question, type Running, serverFailure } from "../wire/call.ts";
 import { LATEST_LEGACY } from "../wire/era.ts";
 import type { ServerMessage } from "../wire/json-rpc.ts";
 import type { SharedSeat, SharedServer } from "./shared-server.ts";
@@ -57,7 +57,7 @@ export class ModernSeat implements Upstream, UpstreamUser {
 
   call(call: Call): Running {
     if (this.#legacy) return this.#legacy.call(call);
-    call.failed({ code: -32603, status: 503, message: `target "${this.target.name}" is not ready` });
+    call.failed(serverFailure(`target "${this.target.name}" is not ready`, "overloaded"));
     return { cancel: () => undefined };
   }
 

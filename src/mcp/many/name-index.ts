@@ -7,7 +7,7 @@
 import { envelopeOf } from "../eras/modern-text.ts";
 import type { Upstream } from "../servers/upstream.ts";
 import type { Named } from "../wire/access.ts";
-import { LISTS, unknownName } from "../wire/access.ts";
+import { deniedName, LISTS, unknownName } from "../wire/access.ts";
 import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../wire/call.ts";
 import { asClientRequest } from "../wire/json-rpc.ts";
 import { elements, find, member, slice } from "../wire/json-text.ts";
@@ -34,7 +34,10 @@ export class NameIndex {
   /** Runs the call at the target that has the name, among those that `mayAsk`. */
   run(call: Call, about: Named, mayAsk: (upstream: Upstream) => boolean): Running {
     const only = this.#upstreams.length === 1 ? this.#upstreams[0] : undefined;
-    if (only && mayAsk(only)) return only.call(call);
+    if (only && mayAsk(only)) {
+      call.routed?.(only.target);
+      return only.call(call);
+    }
     if (about.kind === "resource") return this.#inTurn(call, about, this.#upstreams.filter(mayAsk));
     const method = about.kind === "tool" ? "tools/list" : "prompts/list";
     const running: { current: Running } = { current: NOTHING_RUNS };
@@ -46,8 +49,10 @@ export class NameIndex {
       },
       () => {
         const owner = this.#owners.get(`${method} ${about.name}`);
-        if (owner && mayAsk(owner)) running.current = owner.call(call);
-        else call.failed(unknownName(about.kind, about.name));
+        if (owner) call.routed?.(owner.target);
+        if (!owner) call.failed(unknownName(about.kind, about.name));
+        else if (mayAsk(owner)) running.current = owner.call(call);
+        else call.failed(deniedName(about, owner.target.name));
       },
     );
     return { cancel: (reason) => running.current.cancel(reason) };
@@ -105,6 +110,7 @@ export class NameIndex {
       return NOTHING_RUNS;
     }
     const running: { current: Running } = { current: NOTHING_RUNS };
+    call.routed?.(first.target);
     running.current = first.call({
       request: call.request,
       headers: call.headers,

@@ -9,9 +9,10 @@ import { HeaderList } from "../../lib/http/headers.ts";
 import { permittedSubscription } from "../eras/subscription-filter.ts";
 import type { OpenOutcome, Upstream } from "../servers/upstream.ts";
 import { accessProblem, filteredCall, withAnswer } from "../wire/access.ts";
-import { type Call, NOTHING_RUNS, type Running } from "../wire/call.ts";
-import { type ClientNotification, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../wire/json-rpc.ts";
+import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";
+import { type ClientNotification, errorText, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { checkedList } from "../wire/list-check.ts";
+import { errorOf } from "./gather.ts";
 import type { Names } from "./names.ts";
 import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
 
@@ -20,7 +21,8 @@ export type RouterOutcome =
   | {
       readonly ok: false;
       readonly reason: string;
-      readonly status: number;
+      /** For whoever has another way to tell it. */
+      readonly failure: Failure;
       /** The JSON-RPC error for a request with this id. */
       text(id: string): string;
       /** The same as a whole HTTP answer. */
@@ -61,6 +63,7 @@ export class SingleRouter implements Router {
 
   run(call: Call, access: McpAccess | undefined): Running {
     const upstream = this.#upstream;
+    call.routed?.(upstream.target);
     if (access === undefined) return upstream.call(checkedList(call, upstream.target.name));
     const problem = accessProblem(call.request, access, upstream.target.name);
     if (problem) {
@@ -95,17 +98,24 @@ export function routerOutcome(upstream: Upstream, outcome: OpenOutcome): RouterO
   if (outcome.answer) {
     const { answer } = outcome;
     // The server's own refusal is passed on as it is.
-    return refusal(`target "${upstream.target.name}" refused to initialize`, 200, (id) => withId(answer, id));
+    const failure = errorOf(answer);
+    const reason = `target "${upstream.target.name}" refused to initialize: ${failure.message}`;
+    return refusal(reason, failure, (id) => withId(answer, id));
   }
-  const reason = `target "${upstream.target.name}" ${outcome.reason}`;
-  return refusal(reason, outcome.status, (id) => errorText(id, INTERNAL_ERROR, reason));
+  return serverRefusal(serverFailure(`target "${upstream.target.name}" ${outcome.reason}`, outcome.error));
 }
 
-export function refusal(reason: string, status: number, text: (id: string) => string): RouterOutcome {
+/** A session that does not come about because of its servers. */
+export function serverRefusal(failure: Failure): RouterOutcome {
+  return refusal(failure.message, failure, (id) => errorText(id, failure.code, failure.message));
+}
+
+function refusal(reason: string, failure: Failure, text: (id: string) => string): RouterOutcome {
+  const { status } = failure;
   return {
     ok: false,
     reason,
-    status,
+    failure,
     text,
     refuse: (sink, id) => sendJson(sink, status, text(id), status === 503 ? ["retry-after", "5"] : []),
   };

@@ -1,8 +1,8 @@
 /**
  * A call on its way to a server, from the moment it is accepted to its answer, failure or cancellation.
  */
-import type { Call, Failure, Running } from "../wire/call.ts";
-import { INTERNAL_ERROR, type ServerMessage } from "../wire/json-rpc.ts";
+import { type Call, type Failure, type Running, serverFailure } from "../wire/call.ts";
+import type { ServerMessage } from "../wire/json-rpc.ts";
 
 export interface PendingCallEnv {
   cancelled(pending: PendingCall, reason: string | undefined): void;
@@ -48,7 +48,7 @@ export class PendingCall implements Running {
       this.call.answered(message);
     } catch (error) {
       this.#env.broke(error);
-      this.fail({ code: INTERNAL_ERROR, status: 502, message: "the answer of the server could not be handed on" });
+      this.fail(serverFailure("the answer of the server could not be handed on"));
     }
   }
 

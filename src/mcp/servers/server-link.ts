@@ -9,9 +9,9 @@ import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/channel.ts";
-import type { Call, Failure, Running } from "../wire/call.ts";
+import { type Call, type Failure, type Running, type ServerError, serverFailure } from "../wire/call.ts";
 import type { Era } from "../wire/era.ts";
-import { INTERNAL_ERROR, notificationText, type ServerMessage } from "../wire/json-rpc.ts";
+import { notificationText, type ServerMessage } from "../wire/json-rpc.ts";
 import { Conversation, type Listener } from "./conversation.ts";
 import { PendingCall, type PendingCallEnv } from "./pending-call.ts";
 
@@ -37,7 +37,7 @@ export interface LinkEnv {
   connect(
     handlers: ChannelHandlers,
     opened: (channel: Channel, started: () => void) => void,
-    refused: (reason: string, status: number) => void,
+    refused: (reason: string, error: ServerError) => void,
   ): () => void;
 }
 
@@ -51,8 +51,7 @@ export interface LinkOwner extends Listener {
 export interface Loss {
   /** Completes "target x …". */
   readonly reason: string;
-  /** For an answer that has no other yet. */
-  readonly status: number;
+  readonly error: ServerError;
   /** How often in a row the server could not be brought up. */
   readonly failedStarts: number;
   /** The last lines that its process wrote, where it is one. */
@@ -142,7 +141,7 @@ export class ServerLink {
     if (this.#state === "up") this.#begin(pending);
     else if (this.#state === "closed") pending.fail(this.#failure("is closed"));
     else if (this.#waiting.length >= MAX_WAITING)
-      pending.fail(this.#failure("is not ready, and too many requests wait for it", 503));
+      pending.fail(this.#failure("is not ready, and too many requests wait for it", "overloaded"));
     else {
       this.#waiting.push(pending);
       this.connect();
@@ -165,7 +164,7 @@ export class ServerLink {
       pending.cancel("timeout");
       // What we asked ourselves cannot be cancelled; the connection is of no use without it.
       if (!pending.isOver) this.#conversation.take(pending.wireId);
-      pending.fail(this.#failure(`did not answer within ${Math.round(timeoutMs / 1000)} s`, 504));
+      pending.fail(this.#failure(`did not answer within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout"));
     }
   }
 
@@ -214,7 +213,7 @@ export class ServerLink {
         this.#started = started;
         this.#owner.handshake(this.#handshaking(handlers));
       },
-      (reason, status) => this.#lost(reason, status),
+      (reason, error) => this.#lost(reason, error),
     );
   }
 
@@ -257,7 +256,7 @@ export class ServerLink {
 
   #begin(pending: PendingCall): void {
     if (this.#channel?.isClogged === true) {
-      pending.fail(this.#failure("does not read its input", 503));
+      pending.fail(this.#failure("does not read its input", "overloaded"));
       return;
     }
     const { headers } = pending.call;
@@ -304,18 +303,18 @@ export class ServerLink {
     this.connect();
   }
 
-  #lost(reason: string, status = 502): void {
+  #lost(reason: string, error: ServerError = "backend_unavailable"): void {
     const nowMs = this.#env.clock.monotonicMs();
     const wasUp = this.#state === "up";
     this.#losses = wasUp && nowMs - this.#upSinceMs > SOUND_MS ? 1 : this.#losses + 1;
     if (!wasUp) this.#failedStarts += 1;
     this.#retryAtMs = nowMs + Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#losses - 1));
     this.#env.logger.warn("a target was lost", { target: this.#env.targetName, reason });
-    const channel = this.#drop(this.#failure(reason, status));
+    const channel = this.#drop(this.#failure(reason, error));
     this.#state = "down";
     const stderr = channel?.lastWords?.() ?? [];
     void channel?.close();
-    this.#loss = { reason, status, failedStarts: this.#failedStarts, stderr };
+    this.#loss = { reason, error, failedStarts: this.#failedStarts, stderr };
     this.#owner.lost(this.#loss);
   }
 
@@ -336,7 +335,7 @@ export class ServerLink {
     return channel;
   }
 
-  #failure(what: string, status = 502): Failure {
-    return { code: INTERNAL_ERROR, status, message: `target "${this.#env.targetName}" ${what}` };
+  #failure(what: string, error?: ServerError): Failure {
+    return serverFailure(`target "${this.#env.targetName}" ${what}`, error);
   }
 }

@@ -7,12 +7,14 @@ import type { HeaderList } from "../../lib/http/headers.ts";
 import type { TlsOptions } from "../../lib/http/http-client.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { withoutSecrets } from "../../trace/redact.ts";
 import type { Channel, ChannelHandlers } from "../transports/channel.ts";
 import { childEnvironment, type Environment, secretsOf } from "../transports/child-environment.ts";
 import { HttpChannel } from "../transports/http-channel.ts";
 import { openRemoteServer, type RemoteServer } from "../transports/remote-server.ts";
 import { openSseChannel } from "../transports/sse-channel.ts";
 import { openStdioChannel } from "../transports/stdio-channel.ts";
+import type { RoutedTarget, ServerError } from "../wire/call.ts";
 import { ParamHeaders } from "./param-headers.ts";
 import type { StartGate } from "./start-gate.ts";
 import type { TargetConfig } from "./target-config.ts";
@@ -27,7 +29,7 @@ export interface TargetEnv {
   readonly tls: TlsOptions | undefined;
 }
 
-export class Target {
+export class Target implements RoutedTarget {
   readonly config: TargetConfig;
   readonly #env: TargetEnv;
   readonly #childEnv: Record<string, string>;
@@ -63,6 +65,11 @@ export class Target {
     return this.config.stdio ? `stdio:${this.name}` : this.#remote().address;
   }
 
+  /** What the server says, without the secrets of its configuration. */
+  shown(text: string): string {
+    return this.config.stdio ? withoutSecrets(text, this.#secrets) : this.#remote().shown(text);
+  }
+
   /** Headers of the client that the configuration lets through: name, value, … */
   forwarded(headers: HeaderList): readonly string[] | undefined {
     const remote = this.config.mcp ?? this.config.sse;
@@ -84,7 +91,7 @@ export class Target {
   connect(
     handlers: ChannelHandlers,
     opened: (channel: Channel, started: () => void) => void,
-    refused: (reason: string, status: number) => void,
+    refused: (reason: string, error: ServerError) => void,
   ): () => void {
     const { stdio, sse } = this.config;
     if (sse)
@@ -93,7 +100,7 @@ export class Target {
         this.#env.clock,
         handlers,
         (channel) => opened(channel, () => undefined),
-        (reason) => refused(reason, 502),
+        (reason) => refused(reason, "backend_unavailable"),
       );
     if (!stdio) {
       opened(new HttpChannel(this.#remote(), this.#env.clock, handlers), () => undefined);
@@ -117,7 +124,7 @@ export class Target {
           () => slot.started(),
         );
       },
-      (reason) => refused(reason, 503),
+      (reason) => refused(reason, "overloaded"),
     );
   }
 

@@ -54,6 +54,15 @@ export function unknownName(kind: NamedKind, shown: string): Failure {
   return { code: INVALID_PARAMS, status: 200, message: `Unknown ${TITLES[kind]}: ${shown}` };
 }
 
+/** To the client it looks like an unknown name; the records say what happened. */
+export function deniedName({ kind, name }: Named, target: string, shown = name): Failure {
+  return {
+    ...unknownName(kind, shown),
+    error: "authorization_denied",
+    detail: `no rule of mcpAuthorization allows ${kind} "${name}" of target "${target}"`,
+  };
+}
+
 /** A method that the protocol does not know could do anything: rules about names say nothing about it. */
 export function unknownMethod(method: string): Failure {
   return { code: METHOD_NOT_FOUND, status: 404, message: `Method not found: ${method}` };
@@ -65,10 +74,15 @@ export function accessProblem(
   target: string,
   shown?: string,
 ): Failure | undefined {
-  if (!isRequestMethod(request.method)) return unknownMethod(request.method);
+  if (!isRequestMethod(request.method))
+    return {
+      ...unknownMethod(request.method),
+      error: "authorization_denied",
+      detail: `mcpAuthorization cannot judge the method "${request.method}"`,
+    };
   const about = namedIn(request);
   if (about === undefined || access.allows(about.kind, about.name, target)) return undefined;
-  return unknownName(about.kind, shown ?? about.name);
+  return deniedName(about, target, shown);
 }
 
 /** The call, with what may not be used taken out of the answer if it is a list. */

@@ -4,16 +4,30 @@
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
-import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
+import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
+
+/** What is wrong with a server, or with our way to it, in the words of the error catalogue. */
+export type ServerError = "backend_unavailable" | "backend_timeout" | "overloaded";
 
 /** Why there is no answer from the server. */
 export interface Failure {
   /** Of the JSON-RPC error. */
   readonly code: number;
   readonly message: string;
-  /** If nothing was sent to the client yet. */
+  /** Of the HTTP answer, if nothing was sent to the client yet. */
   readonly status: number;
   readonly data?: unknown;
+  /** What the records know it by; without one it is an error of the protocol. */
+  readonly error?: ServerError | "authorization_denied";
+  /** Said to the records instead of the message. */
+  readonly detail?: string;
+}
+
+/** A target, as whoever tells of a call needs it. */
+export interface RoutedTarget {
+  readonly name: string;
+  /** A text of the server without the secrets that it was given. */
+  shown(text: string): string;
 }
 
 export interface Call {
@@ -23,6 +37,8 @@ export interface Call {
   readonly headers?: HeaderList | undefined;
   /** Told what is sent to servers for it and what they answer; undefined unless the client's request is traced. */
   readonly wire?: WireTap | undefined;
+  /** This target serves it; not told where it is for several. */
+  routed?(target: RoutedTarget): void;
   /** A notification of the server about this call. */
   notified(message: ServerMessage): void;
   /** A request of the server that belongs to this call. */
@@ -50,6 +66,14 @@ export interface Question {
 /** For calls of our own: an answer must come, because a server that waits for one is not timed. */
 export function refuseQuestion(question: Question): void {
   question.answer('"error":{"code":-32601,"message":"The client cannot be asked now"}');
+}
+
+/**
+ * A failure of a server behind us. SDKs hide the body of an answer whose status is an error, so it travels with 200;
+ * only a limit of ours is told by the status, because clients try again by it.
+ */
+export function serverFailure(message: string, error: ServerError = "backend_unavailable"): Failure {
+  return { code: INTERNAL_ERROR, status: error === "overloaded" ? 503 : 200, message, error };
 }
 
 export const NOTHING_RUNS: Running = { cancel: () => undefined };

@@ -4,8 +4,8 @@
  * for ever.
  */
 import { LISTS, withAnswer } from "./access.ts";
-import type { Call, Failure } from "./call.ts";
-import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
+import { type Call, type Failure, serverFailure } from "./call.ts";
+import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
 import { elements, find, member, slice } from "./json-text.ts";
 
 /** Undefined if nothing is wrong, or if the request is not for a list. */
@@ -14,7 +14,7 @@ export function listProblem(request: ClientRequest, message: ServerMessage, targ
   if (list === undefined || message.kind !== "result") return undefined;
   const what = problemOf(message.text, list, find(request.text, 0, "params", "cursor"), request);
   if (what === undefined) return undefined;
-  return { code: INTERNAL_ERROR, status: 502, message: `target "${target}" answered ${request.method} with ${what}` };
+  return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
 }
 
 /** The call, failed where its answer is not the list that it asked for. */

@@ -26,6 +26,9 @@ export const NAMED_BY: Readonly<Record<string, "name" | "uri">> = {
 /** The same for what a completion refers to, by its type. */
 export const REFERENCES: Readonly<Record<string, "name" | "uri">> = { "ref/prompt": "name", "ref/resource": "uri" };
 
+/** Names, URIs and methods stand in records of recent requests and in log lines. */
+const MAX_NAME_CHARS = 8_192;
+
 const NOTIFICATION_PREFIX = "notifications/";
 
 /** Keys by their form without case. */
@@ -49,6 +52,8 @@ export function isNotificationMethod(method: string): boolean {
 export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: boolean): string | undefined {
   const key = likeOneOf(TOP_KEYS, keys);
   if (key !== undefined) return key;
+  if (typeof method === "string" && method.length > MAX_NAME_CHARS)
+    return `"method" is longer than ${MAX_NAME_CHARS} characters`;
   return !hasId && typeof method === "string" && REQUESTS.has(method)
     ? `${method} is a request and needs an "id"`
     : undefined;
@@ -94,6 +99,7 @@ function listenProblem(wanted: unknown): string | undefined {
 /** A lone surrogate has no UTF-8 form: each server would make another character of it. */
 function textProblem(where: string, value: unknown): string | undefined {
   if (typeof value !== "string") return `"${where}" must be a string`;
+  if (value.length > MAX_NAME_CHARS) return `"${where}" is longer than ${MAX_NAME_CHARS} characters`;
   return /\p{Surrogate}/u.test(value) ? `"${where}" is not valid Unicode` : undefined;
 }
 

@@ -4,8 +4,8 @@
  * never with a body that was already sent.
  */
 import type { Duplex } from "node:stream";
-import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
-import { GatewayError } from "../../core/errors.ts";
+import type { Backend, BackendCall, BackendProblem, BackendRun } from "../../core/backend.ts";
+import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
 import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
@@ -58,6 +58,8 @@ export class Attempt implements BackendCall, BackendRun {
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
   #state: AttemptState = "asked";
+  /** What `x-gateway-error` will say. */
+  #said: ErrorCode | undefined = undefined;
 
   constructor(
     owner: AttemptOwner,
@@ -161,7 +163,7 @@ export class Attempt implements BackendCall, BackendRun {
       this.#timer?.cancel();
       this.#exchange.upstreamHeadMs = this.#owner.clock.monotonicMs();
       this.#tellHead(status, headers);
-      this.#delivery.head(status, headers);
+      this.#delivery.head(status, headers, this.#said);
     } catch (thrown) {
       this.#threw(thrown);
     }
@@ -186,13 +188,12 @@ export class Attempt implements BackendCall, BackendRun {
     }
   }
 
-  problem(reason: string): void {
-    this.#exchange.failure ??= {
-      code: "backend_unavailable",
-      source: "upstream",
-      message: reason.slice(0, MAX_PROBLEM_CHARS),
-      detail: undefined,
-    };
+  problem({ code, source, reason, said }: BackendProblem): void {
+    this.#said ??= said;
+    if (this.#exchange.failure !== undefined) return;
+    // A server may quote what the client sent. Cut last: half a secret is not recognised.
+    const shown = this.#owner.redaction.scrub(reason, this.#exchange.arrived.headers.pairs);
+    this.#exchange.failure = { code, source, message: shown.slice(0, MAX_PROBLEM_CHARS), detail: undefined };
   }
 
   fail(error: unknown): void {

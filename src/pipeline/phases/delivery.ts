@@ -3,6 +3,7 @@
  * the body with back-pressure, and the settle phase, which runs exactly once however the exchange ends.
  */
 import type { BackendRun } from "../../core/backend.ts";
+import type { ErrorCode } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
@@ -87,11 +88,12 @@ export class Delivery {
     this.#sendHead(response);
   }
 
-  /** The head of a backend's answer; `data` and `end` follow. */
-  head(status: number, headers: HeaderList): void {
+  /** The head of a backend's answer; `data` and `end` follow. `said` is the error that the gateway itself tells of in it. */
+  head(status: number, headers: HeaderList, said?: ErrorCode): void {
     headers.removeHopByHop();
     // Only we say that we answered.
     headers.delete("x-gateway-error");
+    if (said !== undefined) headers.set("x-gateway-error", said);
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
     this.#exchange.observeResponse?.(response);

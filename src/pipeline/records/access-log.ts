@@ -38,6 +38,7 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     fields["mcp.method"] = facts.mcp.methodName;
     fields["mcp.target"] = facts.mcp.tool?.target ?? facts.mcp.target;
     fields["mcp.tool"] = facts.mcp.tool?.name;
+    fields["mcp.outcome"] = facts.mcp.outcome;
   }
   if (facts.llm !== undefined) {
     fields["gen_ai.provider.name"] = facts.llm.provider;

@@ -134,6 +134,7 @@ function mcpOf(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestR
     method: mcp.methodName,
     target: named?.target ?? mcp.resource?.target ?? mcp.target,
     name: named?.name ?? mcp.resource?.uri,
+    outcome: mcp.outcome,
   });
 }
 

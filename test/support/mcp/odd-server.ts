@@ -200,6 +200,12 @@ async function callTool(
     case "big":
       text(id, "x".repeat(Number(args.bytes ?? 1000)));
       return;
+    case "fail":
+      result(id, {
+        content: [{ type: "text", text: `failed: ${String(args.message ?? process.env.SECRET_KEY)}` }],
+        isError: true,
+      });
+      return;
     case "silent":
       return;
     case "log":

@@ -119,8 +119,8 @@ async function sendToBackends(set: PlantedGateway, planted: Planted, send: Send)
 
 async function sendToMcp(send: Send): Promise<void> {
   await send("/tools", 200, initialize());
-  await send("/talkative", 502, initialize());
-  await send("/talkative-remote", 502, initialize());
+  await send("/talkative", 200, initialize());
+  await send("/talkative-remote", 200, initialize());
 }
 
 /** A whole login through the proxied endpoints, and requests to them that fail. */

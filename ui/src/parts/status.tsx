@@ -9,7 +9,20 @@ export function Status({ level, children }: { level: Level; children: ComponentC
   return <span class={`status ${level}`}>{children}</span>;
 }
 
-export function levelOfStatus(status: number | undefined | null): Level {
+/** An MCP failure travels with status 200: what the records say of it counts more than the status. */
+export function levelOfRequest({
+  status,
+  failure,
+}: {
+  readonly status: number | null;
+  readonly failure?: { readonly source: string };
+}): Level {
+  const level = levelOfStatus(status);
+  if (failure === undefined || level !== "ok") return level;
+  return failure.source === "client" ? "warn" : "bad";
+}
+
+function levelOfStatus(status: number | undefined | null): Level {
   if (status === undefined || status === null || status >= 500) return "bad";
   if (status >= 400) return "warn";
   return "ok";

@@ -4,7 +4,7 @@
  * error event and a broken connection.
  */
 import type { Duplex } from "node:stream";
-import type { BackendCall } from "../../../core/backend.ts";
+import type { BackendCall, BackendProblem } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
 import type { Sent } from "../../../core/wire.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
@@ -102,8 +102,8 @@ export class GuardedCall implements BackendCall {
     if (!this.#over) this.#call.fail(error);
   }
 
-  problem(reason: string): void {
-    this.#call.problem(reason);
+  problem(problem: BackendProblem): void {
+    this.#call.problem(problem);
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {

@@ -11,7 +11,7 @@ import { CopyButton } from "../../parts/copy.tsx";
 import { durationText, visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
-import { levelOfStatus, Status } from "../../parts/status.tsx";
+import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { Ago } from "../../parts/time.tsx";
 import { curlOf } from "./curl.ts";
 import { barsOfRecord } from "./trace-bars.ts";
@@ -63,7 +63,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
         </p>
       )}
       <div class="row">
-        <Status level={levelOfStatus(detail.status)}>{detail.status ?? detail.end}</Status>
+        <Status level={levelOfRequest(detail)}>{detail.status ?? detail.end}</Status>
         <span class="mono wrap">
           {detail.method} {visible(detail.path)}
         </span>

@@ -4,7 +4,7 @@
 import type { RequestRow } from "../../data/requests.ts";
 import { navigate, page, pageHref, withParams } from "../../frame/router.ts";
 import { durationText, visible, wholeText } from "../../parts/format.ts";
-import { levelOfStatus, Status } from "../../parts/status.tsx";
+import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { ClockTime } from "../../parts/time.tsx";
 
 export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRow[]; selected?: string }) {
@@ -55,7 +55,7 @@ function Row({ row, isSelected }: { row: RequestRow; isSelected: boolean }) {
       </td>
       <td class="mono">{row.route === null ? <span class="muted">none</span> : visible(row.route)}</td>
       <td>
-        <Status level={levelOfStatus(row.status)}>{row.status ?? row.end}</Status>
+        <Status level={levelOfRequest(row)}>{statusText(row)}</Status>
       </td>
       <td title={row.failure?.message}>{answeredBy(row)}</td>
       <td class="mono">{visible(row.subject ?? "")}</td>
@@ -63,6 +63,12 @@ function Row({ row, isSelected }: { row: RequestRow; isSelected: boolean }) {
       <td class="number">{tokens(row)}</td>
     </tr>
   );
+}
+
+/** A failure inside a good answer has no status that tells of it. */
+function statusText({ status, end, failure }: RequestRow): string {
+  if (status === null) return end;
+  return failure !== undefined && status < 400 ? `${status} ${failure.code}` : String(status);
 }
 
 /** The policy that refused or answered, else the backend, else the gateway itself. */
