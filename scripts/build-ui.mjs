@@ -39,6 +39,9 @@ const app = await build({
 // Runs before the first paint, so that a chosen theme does not flash; a module would run after it.
 const theme = await build({ ...common, entryPoints: { theme: "ui/src/theme-boot.ts" }, format: "iife" });
 
+/** What the bundles contain, for the list of licences. */
+export const metafiles = [app.metafile, theme.metafile];
+
 const icon = readFileSync(join(root, "ui", "favicon.svg"));
 const iconName = `icon-${createHash("sha256").update(icon).digest("hex").slice(0, 8).toUpperCase()}.svg`;
 writeFileSync(join(out, iconName), icon);

@@ -49,7 +49,7 @@ export function bin(name) {
 
 /** Runs one command in the project's folder; a failure ends the script with the command's exit code. */
 export function step(title, command, args, options = {}) {
-  console.log(`── ${title}`);
+  console.error(`── ${title}`);
   const result = spawnSync(command, args, { cwd: root, stdio: "inherit", ...options });
   if (result.error) console.error(`${title}: ${result.error.message}`);
   if (result.status !== 0) process.exit(result.status ?? 1);

@@ -9,6 +9,7 @@ import { setFlagsFromString } from "node:v8";
 import { VERSION } from "../lib/text/version.ts";
 
 const HELP = `Usage: gateway [-f <path>]... [options]
+       gateway ctl <command>     (the same as gwctl <command>)
 
   -f, --file <path>   A configuration file, a directory of them, or - for standard input; repeatable.
                       Without it an embedded default runs on loopback.
@@ -16,6 +17,8 @@ const HELP = `Usage: gateway [-f <path>]... [options]
         --strict                  Also exits with 1 if there are warnings.
         --format text|json|github How problems are printed. Default: text.
         --allow-missing-env       Checks the rest if environment variables are not set.
+      --health [addr] Asks a running gateway whether it is ready, at its admin or stats address (by default
+                      localhost:15000), and exits with 0 or 1.
       --version       Prints the version.
       --help          Prints this text.
 
@@ -30,6 +33,19 @@ main().catch((error) => {
 });
 
 async function main(): Promise<void> {
+  const [first, second] = process.argv.slice(2);
+  if (first === "ctl") {
+    process.argv.splice(2, 1);
+    await import("./gwctl.ts");
+    return;
+  }
+  if (first === "--health") {
+    const { askHealth } = await import("./health.ts");
+    const { isReady, message } = await askHealth(second);
+    writeSync(isReady ? 1 : 2, `${message}\n`);
+    process.exitCode = isReady ? 0 : 1;
+    return;
+  }
   const flags = readFlags();
   if (flags.help) {
     writeSync(1, HELP);

@@ -2,7 +2,6 @@
  * Runs the gateway as a process: signals, exit codes, and the last words. Loaded only when there is something to run.
  */
 import { writeSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { firstSteps } from "../app/first-steps.ts";
 import { StartError } from "../app/start-error.ts";
 import { validateOnly } from "../app/validate.ts";
@@ -15,6 +14,7 @@ import { openLogOutput } from "../lib/log/log-output.ts";
 import { describeDefect } from "../lib/log/unexpected-errors.ts";
 import { systemClock, wait } from "../lib/process/clock.ts";
 import { VERSION } from "../lib/text/version.ts";
+import { demoProgram } from "./demo-program.ts";
 
 /** How long the last lines of the log may take. */
 const LAST_LINES_MS = 1_000;
@@ -49,11 +49,6 @@ export async function run(options: RunOptions): Promise<number> {
     writeSync(2, `${(options.files === undefined ? error.lines.map(defaultListenHint) : error.lines).join("\n")}\n`);
     return 1;
   }
-}
-
-/** The demo server is bundled beside this file. */
-function demoProgram() {
-  return { command: process.execPath, script: fileURLToPath(new URL("./demo-mcp-server.js", import.meta.url)) };
 }
 
 async function serve(

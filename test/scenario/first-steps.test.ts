@@ -53,7 +53,7 @@ async function statuses(text: string): Promise<number[]> {
 }
 
 test("the embedded default's commands are answered", async (t) => {
-  const { app } = await started(t, defaultConfig({ command: process.execPath, script: DEMO }));
+  const { app } = await started(t, defaultConfig({ command: process.execPath, args: [DEMO] }));
   const text = firstSteps(app, true);
   assert.match(text, /MCP +http:\/\/127\.0\.0\.1:\d+\/mcp\n/);
   assert.match(text, /LLM +http:\/\/127\.0\.0\.1:\d+\/v1\n/);

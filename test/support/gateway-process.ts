@@ -39,6 +39,10 @@ export interface ProcessOptions {
   readonly cwd?: string;
   /** Runs the compiled files instead of the bundle. */
   readonly compiled?: boolean;
+  /** Another form of the program, instead of the bundle: an installed one, or the single executable. */
+  readonly command?: readonly string[];
+  /** Runs as another user, where the test may. */
+  readonly uid?: number;
   /** Flags of Node, before the program. */
   readonly nodeFlags?: readonly string[];
   /** The system's limit of open files, for the process. */
@@ -52,7 +56,7 @@ export function startGatewayProcess(
 ): GatewayProcess {
   const program = options.compiled ? COMPILED : BUNDLE;
   if (!existsSync(program)) throw new Error(`${program} is missing: run \`npm run build\` first`);
-  const command = [process.execPath, ...(options.nodeFlags ?? []), program, ...args];
+  const command = [...(options.command ?? [process.execPath, ...(options.nodeFlags ?? []), program]), ...args];
   // Node raises the soft limit to the hard one; the shell lowers both.
   const limit = ["sh", "-c", `ulimit -n ${options.maxOpenFiles} && exec "$@"`, "sh"];
   const [file = "", ...rest] = options.maxOpenFiles === undefined ? command : [...limit, ...command];
@@ -60,6 +64,7 @@ export function startGatewayProcess(
     stdio: ["pipe", options.stdout ?? "pipe", "pipe"],
     env: { PATH: process.env.PATH ?? "", ...options.env },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+    ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.uid }),
   });
   t.after(() => void child.kill("SIGKILL"));
   let stdout = "";

@@ -5,6 +5,7 @@
 
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { isOneFile } from "../../lib/process/embedded-files.ts";
 import { exportsOf } from "../../lib/text/exports-of.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, textAnswer } from "../server/endpoint.ts";
 import { numberParameter } from "../server/parameter.ts";
@@ -15,6 +16,11 @@ const SECONDS = { name: "seconds", min: 1, max: 300, default: 10 };
 const FREQUENCY = { name: "frequency", min: 1, max: 1000, default: 100 };
 const PPROF_TYPE = "application/octet-stream";
 const BUSY = "another profile is being taken; try again when it has ended\n";
+
+/** An optional dependency: a package installed without it, and the single executable, have none. */
+const NOT_INSTALLED = new Set(["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND", "ERR_UNKNOWN_BUILTIN_MODULE"]);
+const INSTALL_IT = "the profiler is not installed; install the optional package @datadog/pprof beside the gateway\n";
+const NOT_IN_ONE_FILE = "the single executable contains no profiler; take profiles with the npm package\n";
 
 type Pprof = typeof import("@datadog/pprof");
 
@@ -131,5 +137,7 @@ async function loadPprof(): Promise<Pprof> {
 }
 
 function notLoadable(error: unknown): AdminAnswer {
+  const { code = "" } = error as NodeJS.ErrnoException;
+  if (NOT_INSTALLED.has(code)) return textAnswer(501, isOneFile() ? NOT_IN_ONE_FILE : INSTALL_IT);
   return textAnswer(501, `the profiler does not run here: ${error instanceof Error ? error.message : String(error)}\n`);
 }

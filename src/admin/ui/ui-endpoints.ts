@@ -9,6 +9,7 @@ import type { Environment } from "../../config/text/env.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { embeddedFolder } from "../../lib/process/embedded-files.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import type { AdminEndpoint } from "../server/endpoint.ts";
 import { callEndpoint, type ListenerAddress } from "./call.ts";
@@ -47,7 +48,7 @@ export interface Ui {
 }
 
 export function createUi({ version, moduleUrl, endpoints }: UiParts): Ui {
-  const files = openUiFiles(uiFolderNear(moduleUrl));
+  const files = openUiFiles(embeddedFolder("ui") ?? uiFolderNear(moduleUrl));
   return {
     source: uiSource({ version, files, endpoints }),
     endpoint(parts) {

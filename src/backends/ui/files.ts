@@ -5,6 +5,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { EmbeddedFolder } from "../../lib/process/embedded-files.ts";
 
 export interface UiFile {
   readonly type: string;
@@ -60,11 +61,11 @@ export function cacheControl(file: UiFile): string {
 }
 
 /** `folder` undefined or without a page: the UI was not built, and `find` knows nothing. */
-export function openUiFiles(folder: string | undefined): UiFiles {
+export function openUiFiles(folder: string | EmbeddedFolder | undefined): UiFiles {
   let files: ReadonlyMap<string, UiFile> | undefined;
   return {
     find(path) {
-      files ??= folder === undefined ? new Map() : readFolder(folder);
+      files ??= folder === undefined ? new Map() : readFolder(typeof folder === "string" ? onDisk(folder) : folder);
       const name = path.replace(/^\//, "");
       const isPage = !name.includes(".") && !name.includes("%") && !name.includes("\\");
       return files.get(isPage ? PAGE : name);
@@ -81,16 +82,20 @@ export function uiFolderNear(moduleUrl: string): string | undefined {
   return undefined;
 }
 
-function readFolder(folder: string): ReadonlyMap<string, UiFile> {
+function onDisk(folder: string): EmbeddedFolder {
+  return { names: readdirSync(folder), read: (name) => readFileSync(join(folder, name)) };
+}
+
+function readFolder(folder: EmbeddedFolder): ReadonlyMap<string, UiFile> {
   const files = new Map<string, UiFile>();
-  const names = new Set(readdirSync(folder));
+  const names = new Set(folder.names);
   for (const name of names) {
     const type = TYPES[extname(name)];
     if (type === undefined) continue;
     files.set(name, {
       type,
-      bytes: readFileSync(join(folder, name)),
-      gzip: names.has(`${name}.gz`) ? readFileSync(join(folder, `${name}.gz`)) : undefined,
+      bytes: folder.read(name),
+      gzip: names.has(`${name}.gz`) ? folder.read(`${name}.gz`) : undefined,
       immutable: /-[A-Z0-9]{8}\.[a-z]+$/.test(name),
     });
   }

@@ -3,13 +3,13 @@
  * a demo MCP server at /mcp, a demo LLM with a token budget, and the web UI.
  */
 
-/** Where the demo MCP server is and what runs it. */
+/** What starts the demo MCP server. */
 export interface DemoProgram {
   readonly command: string;
-  readonly script: string;
+  readonly args: readonly string[];
 }
 
-export function defaultConfig({ command, script }: DemoProgram): string {
+export function defaultConfig({ command, args }: DemoProgram): string {
   return `# The embedded default: loopback only, no network needed.
 gateways:
   default:
@@ -26,7 +26,7 @@ routes:
       - mcp:
           targets:
             - name: demo
-              stdio: { cmd: ${JSON.stringify(command)}, args: [${JSON.stringify(script)}] }
+              stdio: { cmd: ${JSON.stringify(command)}, args: ${JSON.stringify(args)} }
   # Any OpenAI or Anthropic client: http://localhost:4000/v1
   - name: demo-llm-help
     gateways: llm

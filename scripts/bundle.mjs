@@ -1,0 +1,39 @@
+/**
+ * What every bundle of the programs has in common: the target, what is left out, and the version inside.
+ */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "./steps.mjs";
+
+export const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+
+export const bundleOptions = {
+  absWorkingDir: root,
+  bundle: true,
+  format: "esm",
+  platform: "node",
+  target: "node20.19",
+  minifySyntax: true,
+  minifyWhitespace: true,
+  legalComments: "none",
+  metafile: true,
+  define: { PACKAGE_VERSION: JSON.stringify(version), "process.env.NODE_ENV": '"production"' },
+  // Native code finds its prebuilt files beside itself; it is loaded only when somebody asks for a profile.
+  external: ["@datadog/pprof"],
+  plugins: [{ name: "left-out", setup: leaveOut }],
+  logLevel: "warning",
+};
+
+function leaveOut(bundler) {
+  // The terminal UI's library names its developer tools, which are not installed and never loaded.
+  bundler.onResolve({ filter: /^react-devtools-core$/ }, ({ path }) => ({ path, namespace: "empty" }));
+  // The command line library would start commands of their own programs; we have none, and loading it costs 10 ms.
+  bundler.onResolve({ filter: /^node:child_process$/ }, ({ path, importer }) =>
+    importer.includes("commander") ? { path, namespace: "empty" } : undefined,
+  );
+  // The schema library brings its messages in fifty languages; ours are written by ourselves, in one.
+  bundler.onResolve({ filter: /\/locales\/index\.js$/ }, ({ path, importer }) =>
+    importer.includes("zod") ? { path, namespace: "empty" } : undefined,
+  );
+  bundler.onLoad({ filter: /.*/, namespace: "empty" }, () => ({ contents: "export default {};" }));
+}

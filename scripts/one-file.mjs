@@ -1,0 +1,84 @@
+/**
+ * The single executable: Node's own binary with our program and its files inside (ADR 16). Node 20 runs one CommonJS script
+ * from there, so the modules are bundled once more, into one file.
+ */
+import { chmodSync, copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { build } from "esbuild";
+import { inject } from "postject";
+import { bundleOptions } from "./bundle.mjs";
+import { root, step } from "./steps.mjs";
+
+/** What Node looks for in itself; both are fixed by Node. */
+const FUSE = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
+const RESOURCE = "NODE_SEA_BLOB";
+
+const isMac = process.platform === "darwin";
+export const oneFileName = process.platform === "win32" ? "gateway.exe" : "gateway";
+
+export async function writeOneFile(out) {
+  const work = mkdtempSync(join(tmpdir(), "gateway-one-file-"));
+  try {
+    const main = join(work, "main.cjs");
+    await bundleAsScript(work, main);
+    const blob = join(work, "blob");
+    const config = join(work, "sea.json");
+    writeFileSync(
+      config,
+      JSON.stringify({
+        main,
+        output: blob,
+        disableExperimentalSEAWarning: true,
+        useCodeCache: true,
+        assets: assets(work),
+      }),
+    );
+    step("executable", process.execPath, ["--experimental-sea-config", config]);
+    const target = join(out, oneFileName);
+    copyFileSync(process.execPath, target);
+    chmodSync(target, 0o755);
+    // A signature does not survive the change; macOS runs nothing without one.
+    if (isMac) step("remove the signature", "codesign", ["--remove-signature", target]);
+    await inject(target, RESOURCE, readFileSync(blob), {
+      sentinelFuse: FUSE,
+      ...(isMac ? { machoSegmentName: "NODE_SEA" } : {}),
+    });
+    if (isMac) step("sign", "codesign", ["--sign", "-", target]);
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
+
+/**
+ * In two steps: the terminal UI's libraries await at the top level, which CommonJS cannot. Bundled as a module, they
+ * become functions that are awaited when they are needed; what is left can be written as a script.
+ */
+async function bundleAsScript(work, main) {
+  const whole = join(work, "whole.mjs");
+  await build({
+    ...bundleOptions,
+    entryPoints: ["src/bin/one-file.ts"],
+    outfile: whole,
+    define: { ...bundleOptions.define, "import.meta.url": "__programUrl" },
+  });
+  await build({
+    ...bundleOptions,
+    absWorkingDir: work,
+    plugins: [],
+    entryPoints: [whole],
+    outfile: main,
+    format: "cjs",
+    // Only what is not inside: it is asked for like every other module, and its absence is an error like any other.
+    supported: { "dynamic-import": false },
+    banner: { js: 'const __programUrl = require("node:url").pathToFileURL(process.execPath).href;' },
+  });
+}
+
+function assets(work) {
+  const ui = join(root, "dist", "ui");
+  const files = Object.fromEntries(readdirSync(ui).map((name) => [`ui/${name}`, join(ui, name)]));
+  const list = join(work, "files.json");
+  writeFileSync(list, JSON.stringify(Object.keys(files)));
+  return { ...files, "files.json": list };
+}

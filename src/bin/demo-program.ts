@@ -1,0 +1,14 @@
+/**
+ * How the demo MCP server is started: a script beside the bundle, or the single executable itself.
+ */
+import { fileURLToPath } from "node:url";
+import type { DemoProgram } from "../config/load/default-config.ts";
+import { isOneFile } from "../lib/process/embedded-files.ts";
+
+/** Known to the single executable alone. */
+export const DEMO_ARGUMENT = "--run-demo-mcp-server";
+
+export function demoProgram(): DemoProgram {
+  const args = isOneFile() ? [DEMO_ARGUMENT] : [fileURLToPath(new URL("./demo-mcp-server.js", import.meta.url))];
+  return { command: process.execPath, args };
+}

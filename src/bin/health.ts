@@ -1,0 +1,47 @@
+/**
+ * `gateway --health [address]`: asks a running gateway whether it is ready. For container health checks, where there is
+ * neither a shell nor curl.
+ */
+import { request } from "node:http";
+import { type AdminAddress, parseAdminAddress } from "../admin/server/address.ts";
+import { ADMIN_PATHS } from "../admin/server/paths.ts";
+
+/** Below the time that Docker and systemd give a check. */
+const TIMEOUT_MS = 2_000;
+
+export interface Health {
+  readonly isReady: boolean;
+  /** One line for people. */
+  readonly message: string;
+}
+
+/** `address` is written as `config.adminAddr` and `config.statsAddr` are; without it, the default of the former. */
+export function askHealth(address: string | undefined): Promise<Health> {
+  const target = parseAdminAddress(address);
+  if (target.kind === "off" || (target.kind === "tcp" && !(target.port > 0 && target.port < 65_536)))
+    return Promise.resolve({ isReady: false, message: `${address} is no address: use ip:port or unix:/path` });
+  return new Promise((resolve) => {
+    const failed = (why: string): void =>
+      resolve({ isReady: false, message: `no gateway answers at ${address ?? "its default admin address"}: ${why}` });
+    const asked = request({ ...connectionTo(target), path: ADMIN_PATHS.ready, timeout: TIMEOUT_MS }, (answer) => {
+      let body = "";
+      answer.setEncoding("utf8");
+      answer.on("data", (text: string) => {
+        body += text;
+      });
+      answer.on("end", () => resolve({ isReady: answer.statusCode === 200, message: body.trim() }));
+      answer.on("error", (error) => failed(error.message));
+    });
+    asked.on("timeout", () => asked.destroy(new Error(`nothing within ${TIMEOUT_MS / 1_000} s`)));
+    asked.on("error", (error) => failed(error.message));
+    asked.end();
+  });
+}
+
+function connectionTo(address: Exclude<AdminAddress, { kind: "off" }>): object {
+  if (address.kind === "unix") return { socketPath: address.path };
+  const [host = ""] = address.hosts;
+  // What listens on every interface is reached over loopback.
+  const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
+  return { host: reachable, port: address.port };
+}

@@ -1,0 +1,18 @@
+/**
+ * The entry of the single executable: the gateway, gwctl when a link has that name, and the demo MCP server, which the
+ * gateway starts as a child of its own.
+ */
+import { writeSync } from "node:fs";
+import { basename } from "node:path";
+import { DEMO_ARGUMENT } from "./demo-program.ts";
+
+program().catch((error) => {
+  writeSync(2, `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  process.exit(1);
+});
+
+function program(): Promise<unknown> {
+  if (process.argv[2] === DEMO_ARGUMENT) return import("../demo/mcp-server.ts");
+  if (/^gwctl(?:\.exe)?$/i.test(basename(process.argv0))) return import("./gwctl.ts");
+  return import("./gateway.ts");
+}

@@ -1,0 +1,87 @@
+/**
+ * The single executable: built from this checkout, then run where there is no Node and nothing beside it. UI, demo and
+ * gwctl are inside; what cannot be inside says so.
+ */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { startGatewayProcess } from "../support/gateway-process.ts";
+
+const INITIALIZE = {
+  jsonrpc: "2.0",
+  id: 1,
+  method: "initialize",
+  params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" } },
+};
+/** No Node on the path. */
+const NOWHERE = { PATH: "/nowhere" };
+const EVENT = '{"eventStart":null,"eventEnd":1,"severity":"info","message":{"type":"requestStarted"}}\n';
+
+let folder: string;
+let program: string;
+before(() => {
+  folder = mkdtempSync(join(tmpdir(), "gateway-one-file-"));
+  const made = spawnSync(process.execPath, ["scripts/package.mjs", "--one-file", folder], { encoding: "utf8" });
+  assert.equal(made.status, 0, made.stderr);
+  program = join(folder, "gateway");
+});
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+test("the executable serves the demo and the UI without Node", async (t) => {
+  const gateway = startGatewayProcess(t, [], {
+    command: [program],
+    cwd: "/",
+    env: { ...NOWHERE, PORT: "0", LLM_PORT: "0" },
+  });
+  const url = `http://127.0.0.1:${await gateway.port()}`;
+  const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+  const answer = await fetch(`${url}/mcp`, { method: "POST", headers, body: JSON.stringify(INITIALIZE) });
+  assert.match(await answer.text(), /"serverInfo":\{"name":"demo"/);
+  const page = await (await fetch(`${url}/ui`)).text();
+  const script = /src="([^"]+app-[^"]+\.js)"/.exec(page)?.[1] ?? "";
+  const loaded = await fetch(new URL(script, `${url}/ui/`));
+  assert.equal(loaded.headers.get("content-type"), "text/javascript; charset=utf-8");
+  await loaded.arrayBuffer();
+  gateway.child.kill("SIGTERM");
+  assert.equal((await gateway.exited).code, 0);
+});
+
+test("the executable says that it has no profiler", async (t) => {
+  const yaml = 'config: { adminAddr: "127.0.0.1:0" }\ngateways: { default: { port: 0 } }\n';
+  const gateway = startGatewayProcess(t, ["-f", "-"], { command: [program], stdin: yaml, env: NOWHERE });
+  const answer = await fetch(`${await gateway.adminUrl()}/debug/pprof/profile?seconds=1`);
+  assert.deepEqual(
+    [answer.status, await answer.text()],
+    [501, "the single executable contains no profiler; take profiles with the npm package\n"],
+  );
+  const asked = (args: string[]) => spawnSync(program, args, { encoding: "utf8", env: NOWHERE });
+  const healthy = asked(["--health", new URL(await gateway.adminUrl()).host]);
+  assert.deepEqual([healthy.status, healthy.stdout], [0, "ready\n"]);
+  gateway.child.kill("SIGTERM");
+  await gateway.exited;
+  const gone = asked(["--health", new URL(await gateway.adminUrl()).host]);
+  assert.equal(gone.status, 1);
+  assert.match(gone.stderr, /^no gateway answers at 127\.0\.0\.1:\d+: connect ECONNREFUSED.*\n$/);
+});
+
+test("a link named gwctl, and the argument ctl, are gwctl", () => {
+  const link = join(folder, "gwctl");
+  symlinkSync(program, link);
+  for (const command of [[link], [program, "ctl"]]) {
+    const [name = "", ...args] = command;
+    const ask = (...rest: string[]) =>
+      spawnSync(name, [...args, ...rest], { encoding: "utf8", env: { ...NOWHERE, HOME: folder }, input: EVENT });
+    assert.match(ask("version").stdout, /^gwctl \d/);
+    // Loaded lazily: YAML, the configuration's schema, the terminal's libraries.
+    assert.match(ask("proxy", "trace", "--file", "-").stdout, /Request Start +request started/);
+    assert.match(ask("auth", "check", "-f", "-").stderr, /expected|no login to check|unknown field/);
+  }
+});
+
+test("the executable has its licences beside it", () => {
+  for (const name of ["LICENSE", "NOTICE", "THIRD-PARTY-LICENSES.txt", "SHA256SUMS"])
+    assert.ok(readdirSync(folder).includes(name), name);
+});

@@ -1,0 +1,143 @@
+/**
+ * The npm package: packed, installed from the tarball into an empty folder without a network, and run as its users run
+ * it. Everything that it needs is inside; the profiler alone is optional.
+ */
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { startGatewayProcess } from "../support/gateway-process.ts";
+import { install, npmEnvironment, pack } from "../support/package/packed.ts";
+
+const MAX_PACKAGE_BYTES = 10 * 1024 * 1024;
+const INITIALIZE = {
+  jsonrpc: "2.0",
+  id: 1,
+  method: "initialize",
+  params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" } },
+};
+const ANY_PORT = { PORT: "0", LLM_PORT: "0" };
+
+let folder: string;
+let tarball: string;
+let installed: string;
+before(() => {
+  folder = mkdtempSync(join(tmpdir(), "gateway-package-"));
+  tarball = pack(folder);
+  installed = join(folder, "installed");
+  install(tarball, installed);
+});
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const manifest = JSON.parse(readFileSync("package.json", "utf8")) as Record<string, unknown>;
+const program = (name: string): string => join(installed, "node_modules", ".bin", name);
+
+test("the package may be published, builds before it is packed, and depends on nothing that is bundled", () => {
+  assert.equal(manifest.private, undefined);
+  assert.deepEqual(Object.keys((manifest.dependencies as object) ?? {}), []);
+  assert.deepEqual(Object.keys(manifest.optionalDependencies as object), ["@datadog/pprof"]);
+  assert.deepEqual(Object.keys(manifest.bin as object), ["gateway", "gwctl", manifest.name]);
+  assert.match((manifest.scripts as Record<string, string>).prepack ?? "", /prepack\.mjs/);
+});
+
+test("installed from the tarball it is one package of a few megabytes, with its licences", () => {
+  const modules = join(installed, "node_modules");
+  assert.deepEqual(
+    readdirSync(modules).filter((name) => !name.startsWith(".")),
+    [manifest.name],
+  );
+  const root = join(modules, String(manifest.name));
+  const files = readdirSync(root, { recursive: true, encoding: "utf8" });
+  const bytes = files.reduce((sum, name) => sum + statSync(join(root, name)).size, 0);
+  assert.ok(bytes < MAX_PACKAGE_BYTES, `${bytes} bytes`);
+  for (const name of ["LICENSE", "NOTICE", join("dist", "THIRD-PARTY-LICENSES.txt")])
+    assert.ok(files.includes(name), name);
+  assert.deepEqual(
+    files.filter((name) => /\.map$|\.test\.|\.ts$|(?:^|\/)\.built-from$/.test(name)),
+    [],
+  );
+});
+
+test("every package in the bundles is named with its licence", async () => {
+  const { packagePart } = (await import(pathToFileURL(join(process.cwd(), "scripts/third-party.mjs")).href)) as {
+    packagePart(folder: string): string;
+  };
+  const text = readFileSync(
+    join(installed, "node_modules", String(manifest.name), "dist/THIRD-PARTY-LICENSES.txt"),
+    "utf8",
+  );
+  // One of each kind: with a text of its own, without one, of the terminal UI and of the web UI.
+  for (const name of ["zod", "@bufbuild/cel", "@bufbuild/protobuf", "ink", "preact", "@grpc/grpc-js"])
+    assert.ok(text.includes(packagePart(join(process.cwd(), "node_modules", name))), name);
+});
+
+test("the installed gateway serves the demo, and says what it lacks for a profile", async (t) => {
+  const gateway = startGatewayProcess(t, [], { command: [program("gateway")], env: ANY_PORT, cwd: installed });
+  const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+  const answer = await fetch(`http://127.0.0.1:${await gateway.port()}/mcp`, {
+    method: "POST",
+    headers,
+    body: JSON.stringify(INITIALIZE),
+  });
+  assert.match(await answer.text(), /"serverInfo":\{"name":"demo"/);
+  const page = await fetch(`http://127.0.0.1:${await gateway.port()}/ui`);
+  assert.match(await page.text(), /<script/);
+  gateway.child.kill("SIGTERM");
+  assert.equal((await gateway.exited).code, 0);
+});
+
+test("without the profiler a profile is refused in one line that says what to install", async (t) => {
+  const yaml = 'config: { adminAddr: "127.0.0.1:0" }\ngateways: { default: { port: 0 } }\n';
+  const gateway = startGatewayProcess(t, ["-f", "-"], { command: [program("gateway")], stdin: yaml, cwd: installed });
+  for (const path of ["profile?seconds=1", "heap"]) {
+    const answer = await fetch(`${await gateway.adminUrl()}/debug/pprof/${path}`);
+    assert.equal(answer.status, 501);
+    assert.match(await answer.text(), /^the profiler is not installed; install .*@datadog\/pprof.*\n$/);
+  }
+});
+
+test("the installed programs answer by their names", () => {
+  const version = String(manifest.version);
+  const names: [command: string[], says: string][] = [
+    [["gateway", "--version"], `gateway ${version}\n`],
+    [["mcp-llm-gateway", "--version"], `gateway ${version}\n`],
+    [["gwctl", "version"], `gwctl ${version}\n`],
+    [["gateway", "ctl", "version"], `gwctl ${version}\n`],
+  ];
+  for (const [[name = "", ...args], says] of names)
+    assert.equal(spawnSync(program(name), args, { encoding: "utf8" }).stdout, says, name);
+});
+
+test("npx runs a configuration from the tarball", async (t) => {
+  const config = join(folder, "config.yaml");
+  writeFileSync(
+    config,
+    'config: { adminAddr: "127.0.0.1:0" }\ngateways: { default: { port: 0, address: 127.0.0.1 } }\n' +
+      "routes: [{ policies: { directResponse: { body: from the tarball } } }]\n",
+  );
+  // A group of its own: npx starts a shell, which starts the gateway.
+  const child = spawn("npx", ["--yes", `./${basename(tarball)}`, "-f", config], {
+    cwd: folder,
+    env: npmEnvironment(folder),
+    detached: true,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const ended = new Promise((resolve) => child.once("close", resolve));
+  t.after(async () => {
+    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, "SIGTERM");
+    await ended;
+  });
+  const port = await new Promise<string>((resolve, reject) => {
+    let log = "";
+    child.stdout.on("data", (chunk) => {
+      log += String(chunk);
+      const found = /listening gateway=default url=\S+:(\d+)/.exec(log)?.[1];
+      if (found !== undefined) resolve(found);
+    });
+    child.once("close", () => reject(new Error(log)));
+  });
+  assert.equal(await (await fetch(`http://127.0.0.1:${port}/`)).text(), "from the tarball");
+});

@@ -1,0 +1,43 @@
+/**
+ * The npm package as its users get it: packed from this checkout, and installed from the tarball alone into an empty
+ * folder. Without a network: everything that it needs is inside.
+ */
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** No settings of this machine, and no cache but an empty one. */
+export function npmEnvironment(folder: string): Record<string, string> {
+  return {
+    PATH: process.env.PATH ?? "",
+    HOME: folder,
+    npm_config_cache: join(folder, "cache"),
+    npm_config_offline: "true",
+    npm_config_omit: "optional",
+    npm_config_update_notifier: "false",
+  };
+}
+
+/** Packs dist/ as it is: rebuilding it would disturb the tests that run beside. */
+export function pack(folder: string): string {
+  assert.ok(existsSync(join(process.cwd(), "dist", "gateway.js")), "run `npm run build` first");
+  const packed = spawnSync("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", folder], {
+    encoding: "utf8",
+    env: npmEnvironment(folder),
+  });
+  assert.equal(packed.status, 0, packed.stderr);
+  const [tarball = ""] = readdirSync(folder).filter((name) => name.endsWith(".tgz"));
+  return join(folder, tarball);
+}
+
+export function install(tarball: string, folder: string): void {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), "{}");
+  const installed = spawnSync("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund", tarball], {
+    cwd: folder,
+    encoding: "utf8",
+    env: npmEnvironment(folder),
+  });
+  assert.equal(installed.status, 0, installed.stderr);
+}
