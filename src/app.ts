@@ -24,6 +24,7 @@ import type { LogOutput } from "./lib/log/log-output.ts";
 import type { Clock } from "./lib/process/clock.ts";
 import type { HeapSize } from "./lib/process/heap-pressure.ts";
 import { createIdSource } from "./lib/text/ids.ts";
+import { createInheritedSockets, inheritedSockets } from "./pipeline/listen/inherited-sockets.ts";
 import type { ListenerLimits } from "./pipeline/listen/listener.ts";
 import { createListeners } from "./pipeline/listen/listeners.ts";
 import { trustedPeers } from "./pipeline/listen/trusted-peers.ts";
@@ -94,8 +95,10 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   const records = createRequestRecords(doors, first.config);
   const heap = watchHeapLoudly(doors, options.heapSize);
   ending.at("measuring", heap.stop);
+  const inherited = createInheritedSockets(inheritedSockets(options.environment, process.pid));
   const listeners = createListeners({
     clock,
+    inherited,
     limits: fittingLimits(settings, options.listenerLimits, logger),
     heap,
     logger: logger.for("pipeline"),
@@ -145,6 +148,7 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   });
   ending.at("admin", closeAdmin);
   await listeners.apply(first.config.topology);
+  for (const { fd, name, port } of inherited.unused()) logger.warn("inherited socket is not used", { fd, name, port });
   first.serves();
   for (const warning of first.config.warnings) logger.for("config").warn(warning);
   if (adminUrl !== undefined) logger.for("admin").info("admin interface", { ui: `${adminUrl}${ADMIN_PATHS.ui}` });

@@ -41,6 +41,8 @@ export interface ProcessOptions {
   readonly compiled?: boolean;
   /** Another form of the program, instead of the bundle: an installed one, or the single executable. */
   readonly command?: readonly string[];
+  /** Descriptors after the standard ones, from 3 on. */
+  readonly descriptors?: readonly number[];
   /** Runs as another user, where the test may. */
   readonly uid?: number;
   /** Flags of Node, before the program. */
@@ -61,7 +63,7 @@ export function startGatewayProcess(
   const limit = ["sh", "-c", `ulimit -n ${options.maxOpenFiles} && exec "$@"`, "sh"];
   const [file = "", ...rest] = options.maxOpenFiles === undefined ? command : [...limit, ...command];
   const child = spawn(file, rest, {
-    stdio: ["pipe", options.stdout ?? "pipe", "pipe"],
+    stdio: ["pipe", options.stdout ?? "pipe", "pipe", ...(options.descriptors ?? [])],
     env: { PATH: process.env.PATH ?? "", ...options.env },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.uid }),

@@ -80,8 +80,16 @@ export interface OpenListener {
   destroy(): void;
 }
 
-/** Rejects with the system's error (EADDRINUSE, EACCES, …) if the address cannot be bound. */
-export function openListener(at: ListenerAddress, first: Served, env: ListenerEnv): Promise<OpenListener> {
+/**
+ * Rejects with the system's error (EADDRINUSE, EACCES, …) if the address cannot be bound. `inheritedFd` listens already
+ * and stands in for the address.
+ */
+export function openListener(
+  at: ListenerAddress,
+  first: Served,
+  env: ListenerEnv,
+  inheritedFd?: number,
+): Promise<OpenListener> {
   let served = first;
   let draining = false;
   let requests = 0;
@@ -368,7 +376,8 @@ export function openListener(at: ListenerAddress, first: Served, env: ListenerEn
 
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    server.listen({ port: at.port, ...(at.address === undefined ? {} : { host: at.address }) }, () => {
+    const address = { port: at.port, ...(at.address === undefined ? {} : { host: at.address }) };
+    server.listen(inheritedFd === undefined ? address : { fd: inheritedFd }, () => {
       server.off("error", reject);
       server.on("error", (error) => env.logger.error("listener", { error: error.message }));
       resolve({

@@ -8,6 +8,7 @@ import { wait } from "../../lib/process/clock.ts";
 import type { Task, Tasks } from "../../lib/process/tasks.ts";
 import type { Served } from "../phases/pipeline.ts";
 import { createRouteTable } from "../route/match-route.ts";
+import type { InheritedSockets } from "./inherited-sockets.ts";
 import { type ListenerEnv, type OpenListener, openListener } from "./listener.ts";
 
 export interface Listeners {
@@ -24,6 +25,8 @@ export interface Listeners {
 interface Entry {
   readonly open: OpenListener;
   readonly isTls: boolean;
+  /** Opened by the service manager: once closed, it cannot be had again. */
+  readonly isInherited: boolean;
   readonly task: Task;
   names: string[];
 }
@@ -32,8 +35,12 @@ interface Entry {
 const SHOWN_PATHS = 20;
 const ADDRESS_ERRORS = new Set(["EADDRNOTAVAIL", "ENOTFOUND", "EAI_AGAIN", "EINVAL"]);
 
+const NEEDS_RESTART =
+  "the service manager opened this port's socket; another address, or TLS on or off, needs a restart";
+
 export interface ListenersEnv extends ListenerEnv {
   readonly tasks: Tasks;
+  readonly inherited: InheritedSockets;
 }
 
 export function createListeners(env: ListenersEnv): Listeners {
@@ -43,9 +50,10 @@ export function createListeners(env: ListenersEnv): Listeners {
 
   async function openOne(listener: Listener): Promise<Entry> {
     try {
-      const open = await openListener(listener, servedOf(listener), env);
+      const fd = env.inherited.take(listener);
+      const open = await openListener(listener, servedOf(listener), env, fd);
       const task = env.tasks.start("listener", listener.name, () => ({ port: open.port, ...open.active() }));
-      return { open, isTls: listener.tls !== undefined, task, names: [listener.name] };
+      return { open, isTls: listener.tls !== undefined, isInherited: fd !== undefined, task, names: [listener.name] };
     } catch (error) {
       const { code = "" } = error as NodeJS.ErrnoException;
       const field = listener.address !== undefined && ADDRESS_ERRORS.has(code) ? "address" : "port";
@@ -86,6 +94,7 @@ export function createListeners(env: ListenersEnv): Listeners {
           // The same port at another address, or with TLS or without: the old socket must let go of it first.
           for (const [oldKey, old] of [...entries]) {
             if (oldKey !== key && (listener.port === 0 || old.open.port !== listener.port)) continue;
+            if (old.isInherited) throw new Error(`${listener.writtenAt("port")}: ${NEEDS_RESTART}`);
             retire(oldKey, old);
             released.add(oldKey);
           }

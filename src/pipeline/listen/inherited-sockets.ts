@@ -1,0 +1,80 @@
+/**
+ * Sockets that the service manager opened for us (systemd's socket activation): a listener whose name or port matches one
+ * uses it instead of binding. So connections wait while the gateway restarts, and low ports need no privilege. Sockets that
+ * are meant for another process (LISTEN_PID) are left alone.
+ */
+import { readFileSync, readlinkSync } from "node:fs";
+
+/** The first descriptor after the standard ones; fixed by systemd. */
+const FIRST_FD = 3;
+/** `/proc/net/tcp`: a socket that listens. */
+const LISTENING = "0A";
+
+export interface InheritedSocket {
+  readonly fd: number;
+  /** `FileDescriptorName=` of the socket unit. */
+  readonly name: string;
+  /** Undefined if it is no TCP socket of this network namespace that listens. */
+  readonly port: number | undefined;
+}
+
+export interface InheritedSockets {
+  /** Each socket is given out once: closing a listener closes its descriptor. */
+  take(listener: { readonly name: string; readonly port: number }): number | undefined;
+  /** Those that no listener asked for. */
+  unused(): readonly InheritedSocket[];
+}
+
+export function createInheritedSockets(sockets: readonly InheritedSocket[]): InheritedSockets {
+  const left = new Set(sockets);
+  return {
+    take({ name, port }) {
+      const all = [...left];
+      const found = all.find((one) => one.port === port) ?? all.find((one) => one.name === name);
+      if (found) left.delete(found);
+      return found?.fd;
+    },
+    unused: () => [...left],
+  };
+}
+
+/** `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES`; what is not written as systemd writes it means none. */
+export function inheritedSockets(
+  environment: Readonly<Record<string, string | undefined>>,
+  pid: number,
+  portOf: (fd: number) => number | undefined = portOfDescriptor,
+): InheritedSocket[] {
+  const { LISTEN_FDS = "", LISTEN_PID = "", LISTEN_FDNAMES = "" } = environment;
+  if (LISTEN_PID !== String(pid) || !/^[1-9]\d{0,2}$/.test(LISTEN_FDS)) return [];
+  const names = LISTEN_FDNAMES.split(":");
+  return Array.from({ length: Number(LISTEN_FDS) }, (_, index) => ({
+    fd: FIRST_FD + index,
+    name: names[index] ?? "",
+    port: portOf(FIRST_FD + index),
+  }));
+}
+
+/** Node tells a descriptor's port only by taking it over; Linux lists every socket with its inode. */
+function portOfDescriptor(fd: number): number | undefined {
+  try {
+    const inode = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/self/fd/${fd}`))?.[1];
+    if (inode === undefined) return undefined;
+    for (const table of ["tcp", "tcp6"]) {
+      const port = portOfInode(readFileSync(`/proc/self/net/${table}`, "utf8"), inode);
+      if (port !== undefined) return port;
+    }
+  } catch {
+    // No such descriptor, or no /proc: the name is all there is.
+  }
+  return undefined;
+}
+
+/** Columns of `/proc/net/tcp`: number, local address, remote address, state, four more, inode. */
+export function portOfInode(table: string, inode: string): number | undefined {
+  for (const line of table.split("\n").slice(1)) {
+    const columns = line.trim().split(/\s+/);
+    const [, local = "", , state, , , , , , found] = columns;
+    if (found === inode && state === LISTENING) return Number.parseInt(local.slice(local.lastIndexOf(":") + 1), 16);
+  }
+  return undefined;
+}
