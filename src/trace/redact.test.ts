@@ -31,6 +31,36 @@ test("short values are left alone: they are words, not secrets", () => {
   assert.equal(createRedaction().scrub("the user is a", ["cookie", "a"]), "the user is a");
 });
 
+const copies = [
+  { name: "the whole value", value: "Bearer abc.def.ghi", shown: "<redacted>" },
+  { name: "the token alone", value: "abc.def.ghi", shown: "<redacted>" },
+  { name: "a token inside another text", value: "t=secret-token-0123;x", shown: "t=<redacted>;x" },
+  { name: "the value of one cookie", value: "0123456789abcdef", shown: "<redacted>" },
+  { name: "another value", value: "Bearer", shown: "Bearer" },
+  { name: "a word that a secret contains", value: "abc", shown: "abc" },
+];
+for (const { name, value, shown } of copies) {
+  test(`a header that copies a sensitive one is redacted: ${name}`, () => {
+    const redaction = createRedaction();
+    const sensitive = [
+      "authorization",
+      "Bearer abc.def.ghi",
+      "x-api-key",
+      "secret-token-0123",
+      "cookie",
+      "a=b; sid=0123456789abcdef",
+    ];
+    assert.equal(redaction.headers(["x-copy", value, ...sensitive])["x-copy"], shown);
+    // Also where only the values are left.
+    assert.equal(redaction.headers(["x-copy", value], redaction.secrets(sensitive))["x-copy"], shown);
+  });
+}
+
+test("a name that differs by underscores is as sensitive", () => {
+  assert.equal(createRedaction().isSensitive("X_Api_Key"), true);
+  assert.equal(createRedaction().isSensitive("x_other"), false);
+});
+
 const queries = [
   ["a=1&access_token=x", "a=1&access_token=<redacted>"],
   ["ACCESS_TOKEN=x", "ACCESS_TOKEN=<redacted>"],

@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { startBackend, type TestBackend } from "../support/backend.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { gwctl } from "../support/gwctl.ts";
 import { openRawClient } from "../support/raw-client.ts";
@@ -121,6 +122,14 @@ const refused: {
     reason: /bad request/,
   },
   {
+    name: "an unknown method",
+    bytes: `FOO /foo HTTP/1.1\r\n${HEAD}\r\n`,
+    status: 400,
+    method: "",
+    path: "/foo",
+    reason: /bad request/,
+  },
+  {
     name: "no HTTP at all",
     bytes: "\x16\x03\x01\x02\x00\r\n\r\n",
     status: 400,
@@ -189,3 +198,28 @@ for (const { name, args } of injected) {
     else assert.match(result.stdout, /"kind":"edge"/);
   });
 }
+
+test("a request that is refused because memory is short is traced", async () => {
+  const clock = fakeClock();
+  let usedBytes = 10;
+  const full = await startGateway(
+    `gateways: { default: { port: 0 } }\nroutes: [{ backends: [{ host: "${backend.host}" }] }]\n`,
+    { clock, heapSize: () => ({ usedBytes, limitBytes: 100 }) },
+  );
+  try {
+    const trace = await armTrace(full);
+    usedBytes = 95;
+    await clock.advance(250);
+    const raw = openRawClient(full.port());
+    raw.write(`GET /full HTTP/1.1\r\n${HEAD}\r\n`);
+    assert.equal((await raw.ended()).status, 503);
+    const events = await trace.events;
+    assert.deepEqual(
+      messagesOf(events, "policy").map(({ kind, result }) => [kind, result]),
+      [["edge", "refused"]],
+    );
+    assert.equal(messagesOf(events, "requestFinished")[0]?.status, 503);
+  } finally {
+    await full.close();
+  }
+});

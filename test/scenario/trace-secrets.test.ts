@@ -132,3 +132,57 @@ routes:
   await gateway.close();
   await backend.close();
 });
+
+test("copies of a credential are hidden under every name, also when a policy has taken the original out [N7]", async () => {
+  const token = "planted-token-to-copy";
+  const backend = await startBackend();
+  const gateway = await startGateway(`
+config: { logging: { level: trace } }
+gateways:
+  default:
+    port: 0
+    policies:
+      transformations:
+        request:
+          set:
+            x-copy: 'request.headers["authorization"]'
+            x-token: 'request.headers["authorization"].substring(7)'
+            x-within: '"token=" + request.headers["authorization"].substring(7) + ";"'
+routes:
+  - name: removed
+    matches: [{ path: { pathPrefix: /removed } }]
+    backends: [{ host: "${backend.host}" }]
+    policies:
+      transformations: { request: { remove: [authorization], set: { x-again: 'request.headers["x-token"]' } } }
+  - name: replaced
+    matches: [{ path: { pathPrefix: /replaced } }]
+    backends: [{ host: "${backend.host}" }]
+    policies: { requestHeaderModifier: { set: { authorization: "Bearer other" } } }
+  - name: kept
+    backends: [{ host: "${backend.host}" }]
+    policies:
+      transformations: { response: { set: { x-back: 'request.headers["x-token"]' } } }
+`);
+  try {
+    for (const path of ["/removed", "/replaced", "/kept"]) {
+      const send = (id: string): Promise<Response> =>
+        fetch(`${gateway.url()}${path}`, { headers: { authorization: `Bearer ${token}`, "x-request-id": id } });
+      await (await send(`untraced${path.slice(1)}`)).arrayBuffer();
+      assert.equal(backend.received.at(-1)?.headers["x-token"], token, "the backend gets the real value");
+      const trace = await armTrace(gateway);
+      await (await send(`traced${path.slice(1)}`)).arrayBuffer();
+      const shown = { trace: await trace.text, recent: "", log: gateway.log().join("\n") };
+      for (const id of [`untraced${path.slice(1)}`, `traced${path.slice(1)}`])
+        shown.recent += await (await fetch(`${gateway.adminUrl}/debug/requests?id=${id}`)).text();
+      assert.match(shown.recent, /"x-token":\s*"<redacted>"/);
+      assert.match(shown.recent, /"x-within":\s*"token=<redacted>;"/);
+      for (const [where, text] of Object.entries(shown)) {
+        const bodyless = text.replace(/"type":"bodySnapshot".*/g, "");
+        assert.ok(!bodyless.includes(token), `${path}: a copy appears in the ${where}`);
+      }
+    }
+  } finally {
+    await gateway.close();
+    await backend.close();
+  }
+});

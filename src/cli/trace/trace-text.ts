@@ -79,8 +79,10 @@ function result(status: number | null, error: string | null): string {
 }
 
 function requestLine(state: { readonly [key: string]: unknown }): string {
-  const request = state.request as { method?: unknown; path?: unknown } | undefined;
-  return request?.method === undefined ? "" : `: ${request.method} ${request.path}`;
+  const request = state.request as { method?: unknown; path?: unknown; uri?: unknown } | undefined;
+  if (request?.method !== undefined) return `: ${request.method} ${request.path}`;
+  // A line to a process has neither.
+  return request?.uri === undefined ? "" : `: ${request.uri}`;
 }
 
 function statusLine(state: { readonly [key: string]: unknown }): string {

@@ -17,6 +17,8 @@ const MAX_SHOWN_CHARS = 256;
 /** As many as an acceptable request may have. */
 const MAX_SHOWN_LINES = 100;
 const REQUEST_LINE = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) (\S*)(?: HTTP\/(\d\.\d))?$/;
+/** Methods are a label of metrics: what anybody makes up is left out. */
+const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
 /** What was read of it. */
 export interface RefusedHead {
@@ -63,7 +65,7 @@ export function brokenHead(bytes: Buffer | undefined): RefusedHead {
     if (!isHeaderName(name) || !isHeaderValue(value)) break;
     rawHeaders.push(name, value);
   }
-  return { method, target, version, rawHeaders };
+  return { method: METHODS.has(method) ? method : "", target, version, rawHeaders };
 }
 
 export function beginRefusal(env: PipelineEnv, exchange: Exchange, error: GatewayError): Refusal {
