@@ -27,6 +27,7 @@ export async function generated() {
     ["docs/reference/errors.md", errorsPage(ERRORS, RECORDED)],
     ["docs/reference/cel.md", celPage(ATTRIBUTES, FUNCTION_GROUPS)],
     ["docs/reference/threats.md", threatsPage(threats.ROW_GROUPS, threats.collectClaims(root))],
+    ["docs/reference/spec.md", specPage(threats.STATEMENT_GROUPS, threats.collectClaims(root))],
     ["docs/reference/limits.md", limitsPage(root, NOTE, (setting) => defaultOf(setting, backends, schemaOf))],
   ]);
 }
@@ -47,6 +48,7 @@ export { ERRORS, RECORDED } from "./core/errors.ts";
 export { ATTRIBUTES } from "./cel/values/attributes.ts";
 export { FUNCTION_GROUPS } from "./cel/reference.ts";
 export { ROW_GROUPS } from "../test/threats/rows.ts";
+export { STATEMENT_GROUPS } from "../test/spec/statements.ts";
 export { collectClaims } from "../test/threats/claims.ts";`,
       },
       outdir: folder,
@@ -215,6 +217,36 @@ function threatsPage(groups, claims) {
     lines.push("");
   }
   return `${lines.join("\n").trimEnd()}\n`;
+}
+
+function specPage(groups, claims) {
+  const lines = [
+    "# Specification reference",
+    "",
+    NOTE,
+    "",
+    "Every statement of the specification that is listed in `test/spec/statements.ts`, with the tests that hold it. A test",
+    "names its statements in brackets at the end of its name, for example `[S2.1-3]`.",
+    "",
+  ];
+  for (const { title, rows } of groups) {
+    lines.push(`## ${title}`, "", "| Statement | What it says | Tests |", "|---|---|---|");
+    for (const [id, sentence] of Object.entries(rows)) {
+      const held = claims.filter((claim) => claim.id === id);
+      const links = held.map(({ file, name }) => `[${cell(plainName(name))}](../../${file})`);
+      lines.push(`| ${id} | ${cell(sentence)} | ${links.join("<br>")} |`);
+    }
+    lines.push("");
+  }
+  return `${lines.join("\n").trimEnd()}\n`;
+}
+
+/** The name of a table's test has places to fill, which nobody can read. */
+function plainName(name) {
+  return name
+    .replace(/\$\{[^}]*\}/g, "…")
+    .replaceAll("\\`", "`")
+    .replace(/[[\]<>]/g, "\\$&");
 }
 
 /** The default of a backend's setting, for example of `mcp.maxSessions`. */

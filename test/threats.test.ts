@@ -4,10 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { claimsOf, collectClaims } from "./threats/claims.ts";
+import { claimsOf, collectClaims, isStatement } from "./threats/claims.ts";
 import { ROW_GROUPS, ROWS } from "./threats/rows.ts";
 
-const claims = collectClaims(process.cwd());
+const claims = collectClaims(process.cwd()).filter(({ id }) => !isStatement(id));
 
 test("every row of the threat model has a test", () => {
   const claimed = new Set(claims.map(({ id }) => id));

@@ -46,6 +46,12 @@ test("without an address of its own there is none for scrapers; the configuratio
   assert.equal((await openAdminAddresses(off.parts)).adminUrl, undefined);
 });
 
+test("without any setting the admin interface is on loopback, port 15000 [S2.1-11]", async () => {
+  const { log, parts } = setUp({});
+  await openAdminAddresses(parts);
+  assert.deepEqual(log, ["open 127.0.0.1+::1:15000 for operators: /everything"]);
+});
+
 test("an address that cannot be bound is named with its place, and none stays open", async () => {
   const admin = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "127.0.0.1:2" }, undefined, "operators");
   await assert.rejects(openAdminAddresses(admin.parts), (error) => {

@@ -94,7 +94,7 @@ test("the data plane does not lead to the admin interface [N5]", async (t) => {
     assert.equal((await fetch(gateway.url() + path)).status, 404);
 });
 
-test("/logging reads and sets the filter, and refuses nonsense [N4]", async (t) => {
+test("/logging reads and sets the filter, and refuses nonsense [N4] [S4.2-3]", async (t) => {
   const gateway = await gatewayFor(
     t,
     "gateways: { default: { port: 0 } }\nroutes: [{ policies: { directResponse: {} } }]\n",
@@ -119,7 +119,7 @@ test("/logging reads and sets the filter, and refuses nonsense [N4]", async (t) 
   assert.deepEqual(await logging("GET"), [200, "current log level is info\n"]);
 });
 
-test("/config_dump has the keys of the spec, what was loaded, and no secrets", async (t) => {
+test("/config_dump has the keys of the spec, what was loaded, and no secrets [S2.1-13] [S4.2-1]", async (t) => {
   const gateway = await gatewayFor(
     t,
     `config: { sensitiveHeaders: [x-secret-a] }
@@ -204,7 +204,7 @@ function socketFolder(t: TestContext): string {
   return folder;
 }
 
-test("a unix socket: for its owner only, whatever Host says, and gone at the end [N6]", async (t) => {
+test("a unix socket: for its owner only, whatever Host says, and gone at the end [N6] [S2.1-10]", async (t) => {
   const path = join(socketFolder(t), "admin.sock");
   const gateway = await startGateway(`config: { adminAddr: "unix:${path}" }\ngateways: { default: { port: 0 } }\n`);
   assert.equal(await overSocket(path, "/healthz/live"), 200);
@@ -243,7 +243,13 @@ test("a stale socket file is replaced, a live one and another file are refused a
   assert.equal(statSync(join(folder, "precious")).size, 4);
 });
 
-test("off means that there is none", async (t) => {
+test("the log names the address of the web UI [S4.2-10]", async (t) => {
+  const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
+  assert.ok(gateway.log().some((line) => line.includes(`admin interface ui=${gateway.adminUrl}/ui`)));
+  assert.match(gateway.adminUrl, /^http:\/\/(?:127\.0\.0\.1|localhost):\d+$/);
+});
+
+test("off means that there is none [S2.1-10]", async (t) => {
   const gateway = await gatewayFor(t, "config: { adminAddr: off }\ngateways: { default: { port: 0 } }\n");
   assert.equal(gateway.adminUrl, "");
   assert.ok(!gateway.log().some((line) => line.includes("admin interface")));
@@ -259,7 +265,7 @@ for (const address of [
   "example.com:80",
   `unix:/${"x".repeat(200)}`,
 ]) {
-  test(`the address ${address.slice(0, 40)} is refused at load [N6]`, async () => {
+  test(`the address ${address.slice(0, 40)} is refused at load [N6] [S2.1-10]`, async () => {
     await assert.rejects(startGateway(`config: { adminAddr: "${address}" }\n`), /config\.adminAddr: expected ip:port/);
   });
 }

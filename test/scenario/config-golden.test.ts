@@ -11,7 +11,7 @@ import { loadConfig } from "../../src/config/load/load.ts";
 const folder = join(process.cwd(), "test/golden/config");
 
 for (const name of readdirSync(folder).filter((file) => file.endsWith(".yaml"))) {
-  test(`${name} becomes what stands beside it`, () => {
+  test(`${name} becomes what stands beside it [S2.1-4] [S2.1-7]`, () => {
     const loaded = loadConfig([{ file: name, text: readFileSync(join(folder, name), "utf8") }], {});
     assert.ok(loaded.ok, loaded.ok ? "" : loaded.problems.map((problem) => problem.toLine()).join("\n"));
     // Where something was written is for messages; what it says is what counts here.

@@ -163,7 +163,7 @@ routes:
   }
 });
 
-test("an unset variable stops the start: the message of the spec, the name and the place [C3]", async (t) => {
+test("an unset variable stops the start: the message of the spec, the name and the place [C3] [S2.1-3]", async (t) => {
   const at = folder(t, {
     "config.yaml": `gateways:\n  default: { port: 0 }\n# \${COMMENTED_OUT} is not looked at\nroutes:\n  - name: \${MY_NAME}\n`,
   });
@@ -176,7 +176,7 @@ test("an unset variable stops the start: the message of the spec, the name and t
   assert.equal((await run(t, ["--validate-only", "-f", join(at, "config.yaml")], { env: { MY_NAME: "x" } })).code, 0);
 });
 
-test("a configuration that serves nothing is warned about, and refused if it has not even an admin interface", async (t) => {
+test("a configuration that serves nothing is warned about, and refused if it has not even an admin interface [S2.1-1]", async (t) => {
   const at = folder(t, {
     "some.yaml": "config: { adminAddr: 127.0.0.1:0 }\n",
     "none.yaml": "config: { adminAddr: off }\n",
@@ -190,7 +190,7 @@ test("a configuration that serves nothing is warned about, and refused if it has
   );
 });
 
-test("an invalid name in sensitiveHeaders stops the start [C4]", async (t) => {
+test("an invalid name in sensitiveHeaders stops the start [C4] [S7-4]", async (t) => {
   const at = folder(t, { "config.yaml": 'config: { sensitiveHeaders: ["x good", "x-ok"] }\n' });
   const exit = await run(t, ["-f", join(at, "config.yaml")]);
   assert.equal(exit.code, 1);

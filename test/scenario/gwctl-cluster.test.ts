@@ -62,7 +62,7 @@ function writeConfig(user: object, cluster: object = { server: api.url }): void 
 const inCluster = (args: readonly string[], environment: Record<string, string> = { KUBECONFIG: kubeconfig }) =>
   gwctl([...args, "-p", adminPort], { environment });
 
-test("gateway/<name> finds the first running pod and reaches its admin interface through a port-forward", async () => {
+test("gateway/<name> finds the first running pod and reaches its admin interface through a port-forward [S4.4-2]", async () => {
   const { code, stdout, stderr } = await inCluster(["proxy", "config", "routes", "gateway/front"]);
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^inside /m);

@@ -45,7 +45,7 @@ const eventsOf = (stdout: string): TraceEvent[] =>
     .split("\n")
     .map((line) => JSON.parse(line) as TraceEvent);
 
-test("version, help and completion need no gateway", async () => {
+test("version, help and completion need no gateway [S9-3]", async () => {
   assert.match((await gwctl(["version"])).stdout, /^gwctl \d/);
   assert.match((await gwctl(["--version"])).stdout, /^gwctl \d/);
   const help = await gwctl(["proxy", "trace", "--help"]);
@@ -80,7 +80,7 @@ const misuse = [
   ["explain"],
 ];
 for (const args of misuse) {
-  test(`gwctl ${args.join(" ")} is wrong usage: exit code 2 and a line that says so`, async () => {
+  test(`gwctl ${args.join(" ")} is wrong usage: exit code 2 and a line that says so [S4.4-8]`, async () => {
     const { code, stdout, stderr } = await gwctl(args);
     assert.equal(code, 2, stderr);
     assert.equal(stdout, "");
@@ -88,7 +88,7 @@ for (const args of misuse) {
   });
 }
 
-test("a gateway that does not run is one line with what to do, and exit code 1", async () => {
+test("a gateway that does not run is one line with what to do, and exit code 1 [S4.4-9]", async () => {
   const { code, stderr } = await gwctl(["requests", "-p", "1"]);
   assert.equal(code, 1);
   assert.match(stderr, /^gwctl: no gateway answers at 127\.0\.0\.1:1: is it running\?[^\n]*-p <port>[^\n]*\n$/);
@@ -97,7 +97,7 @@ test("a gateway that does not run is one line with what to do, and exit code 1",
   assert.match(socket.stderr, /no gateway answers at unix:/);
 });
 
-test("watch mode waits for the next request and prints JSON lines", async () => {
+test("watch mode waits for the next request and prints JSON lines [S1-6] [S4.4-1]", async () => {
   const watching = startGwctl(["proxy", "trace", "--local", "--raw", "-p", port]);
   await watching.said("waiting for the next request");
   await fetch(`${gateway.url()}/echo/watched`).then((response) => response.text());
@@ -108,7 +108,7 @@ test("watch mode waits for the next request and prints JSON lines", async () => 
   assert.equal(types.at(-1), "requestFinished");
 });
 
-test("without a terminal and without --raw it prints a list", async () => {
+test("without a terminal and without --raw it prints a list [S6-5]", async () => {
   const watching = startGwctl(["proxy", "trace", "--local", "-p", port]);
   await watching.said("waiting for the next request");
   await fetch(`${gateway.url()}/echo/listed`).then((response) => response.text());
@@ -140,7 +140,7 @@ test("a saved trace opens again with --file, from a file and from standard input
   assert.equal((await gwctl(["proxy", "trace", "--file", file])).code, 1);
 });
 
-test("inject mode sends the request to the listener with the URL's host, and traces that one", async () => {
+test("inject mode sends the request to the listener with the URL's host, and traces that one [S4.4-4]", async () => {
   const received = backend.received.length;
   const { code, stdout, stderr } = await gwctl([
     "proxy",
@@ -251,7 +251,7 @@ test("requests lists the last ones; --failed only those that went wrong", async 
   assert.equal((JSON.parse((await local(["requests", "-o", "json", "--limit", "1"])).stdout) as unknown[]).length, 1);
 });
 
-test("config all renders a running gateway and a saved dump, as YAML and JSON, without secrets [G4]", async () => {
+test("config all renders a running gateway and a saved dump, as YAML and JSON, without secrets [G4] [S4.4-5]", async () => {
   const fromGateway = await local(["proxy", "config", "all", "-o", "yaml"]);
   const dump = parse(fromGateway.stdout) as { routes: { name: string }[] };
   assert.deepEqual(
@@ -287,7 +287,7 @@ test("config routes, listeners and backends are tables; policies shows where eac
   assert.doesNotMatch(policies.stdout, /s3cret-key/);
 });
 
-test("log reads and sets the filter, as a whole and by module; a bad one changes nothing", async () => {
+test("log reads and sets the filter, as a whole and by module; a bad one changes nothing [S4.2-4]", async () => {
   assert.equal((await local(["proxy", "log"])).stdout, "current log level is info\n");
   assert.equal(
     (await local(["proxy", "log", "--level", "warn,mcp=trace"])).stdout,
@@ -303,7 +303,7 @@ test("log reads and sets the filter, as a whole and by module; a bad one changes
   assert.equal((await local(["proxy", "log"])).stdout, "current log level is warn,admin=debug,mcp=trace\n");
 });
 
-test("profiles are written to the file that was named, or to one with a timestamp", {
+test("profiles are written to the file that was named, or to one with a timestamp [S4.4-7]", {
   skip: process.platform !== "linux",
 }, async () => {
   const named = await local(["proxy", "profile", "cpu", "--seconds", "1", "-o", "mine.pb.gz"]);
@@ -313,6 +313,23 @@ test("profiles are written to the file that was named, or to one with a timestam
   const unnamed = await local(["proxy", "profile", "heap"]);
   assert.equal(unnamed.code, 0, unnamed.stderr);
   assert.ok(readdirSync(folder).some((name) => /^gwctl-heap-\d{8}-\d{6}\.pb\.gz$/.test(name)));
+});
+
+test("a CPU profile takes 30 seconds by default, and fails where the gateway has none [S4.4-6]", async () => {
+  const asked: string[] = [];
+  const elsewhere = createServer((req, res) => {
+    asked.push(req.url ?? "");
+    res.writeHead(404).end("not found");
+  });
+  await new Promise<void>((resolve) => elsewhere.listen(0, "127.0.0.1", resolve));
+  const { code, stderr } = await gwctl(
+    ["proxy", "profile", "cpu", "--local", "-p", String((elsewhere.address() as AddressInfo).port), "-o", "none.pb.gz"],
+    { cwd: folder },
+  );
+  elsewhere.close();
+  assert.equal(code, 1);
+  assert.match(stderr, /404|Linux/);
+  assert.ok(asked.includes("/debug/pprof/profile?seconds=30"), asked.join());
 });
 
 for (const place of ["/nonexistent/folder/x.pb.gz", "/"]) {

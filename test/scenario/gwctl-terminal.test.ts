@@ -69,7 +69,7 @@ function openTerminal(command: string) {
   };
 }
 
-test("the terminal UI in a real terminal: waits, shows a request, moves, resizes, quits", {
+test("the terminal UI in a real terminal: waits, shows a request, moves, resizes, quits [S4.4-3]", {
   skip: !hasTmux && "tmux is not installed",
 }, async () => {
   const port = new URL(gateway.adminUrl).port;

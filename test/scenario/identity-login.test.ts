@@ -62,7 +62,7 @@ async function refresh(session: LoggedIn): Promise<void> {
 const generations: Generation[] = ["1.x", "2.x"];
 
 for (const generation of generations) {
-  test(`client ${generation} logs in to a realm that leaves iss out of its answer`, async (context) => {
+  test(`client ${generation} logs in to a realm that leaves iss out of its answer [S1-3] [S4.1-3]`, async (context) => {
     const provider = kept(context, await openRealm({ sendsIss: false }));
     const { base } = kept(context, await protectedBy(provider.issuer, REALM));
     const session = await logIn(generation, `${base}/mcp`);
@@ -88,7 +88,7 @@ for (const generation of generations) {
 
   for (const clientSecret of [undefined, "secret-of-app-1"]) {
     const kind = clientSecret === undefined ? "public" : "confidential";
-    test(`client ${generation} logs in to a tenant with a ${kind} app registration`, async (context) => {
+    test(`client ${generation} logs in to a tenant with a ${kind} app registration [S1-3] [S4.1-7]`, async (context) => {
       const options = {
         clientId: "app-1",
         redirectUri: REDIRECT_URI,

@@ -55,7 +55,7 @@ async function dumpedPolicies(gateway: TestGateway): Promise<DumpedPolicy[]> {
   return dump.policies.filter(({ kind }) => kind === "GatewayPolicy");
 }
 
-test("a policy limits the route that it targets, and the dump shows the resource with its status", async (t) => {
+test("a policy limits the route that it targets, and the dump shows the resource with its status [S2.6-1] [S9-1]", async (t) => {
   const gateway = await start(
     t,
     (host) =>
@@ -92,7 +92,7 @@ test("a target that is named twice is charged once", async (t) => {
   assert.match(resource?.status?.ancestors[0]?.conditions[0]?.message ?? "", /targetRefs\[1\] repeats HTTPRoute/);
 });
 
-test("a policy on a Gateway is one ceiling over its routes", async (t) => {
+test("a policy on a Gateway is one ceiling over its routes [S2.6-1] [S8-8]", async (t) => {
   const gateway = await start(
     t,
     (host) =>

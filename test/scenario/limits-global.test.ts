@@ -66,7 +66,7 @@ async function replicas(onEnd: OnEnd, host: string, more?: string): Promise<[Tes
   return [await start(), await start()];
 }
 
-test("two gateways share a budget of requests exactly", async (t) => {
+test("two gateways share a budget of requests exactly [S8-1] [S8-10]", async (t) => {
   const onEnd = closing(t);
   const [one, other] = await replicas(onEnd, await hostOf(onEnd));
   const headers = { "x-user": randomUUID() };
@@ -92,7 +92,7 @@ test("32 concurrent clients over two gateways get exactly what the budget says",
   assert.equal(results.filter(({ status }) => status === 200).length, 5);
 });
 
-test("two gateways share a budget of tokens", async (t) => {
+test("two gateways share a budget of tokens [S1-5]", async (t) => {
   const onEnd = closing(t);
   const gateways = await replicas(onEnd, await hostOf(onEnd));
   const user = randomUUID();
@@ -111,7 +111,7 @@ test("two gateways share a budget of tokens", async (t) => {
   assert.deepEqual(results, [200, 200, 200, 429]);
 });
 
-test("a refusal of the service reads `rate limit exceeded`, or what the service says", {
+test("a refusal of the service reads `rate limit exceeded`, or what the service says [S7-3]", {
   skip: external !== undefined,
 }, async (t) => {
   const onEnd = closing(t);

@@ -41,7 +41,7 @@ function admitted(results: readonly number[]): number {
   return results.filter((status) => status === 200).length;
 }
 
-test("a limit of 3 with a burst of 3 per second admits 6, then 3", async (t) => {
+test("a limit of 3 with a burst of 3 per second admits 6, then 3 [S2.6-4] [S7-2]", async (t) => {
   const { gateway, backend, clock } = await setUp(t, oneRoute("{ local: [{ requests: 3, unit: Seconds, burst: 3 }] }"));
   assert.deepEqual(await statuses(gateway.url(), 8), [200, 200, 200, 200, 200, 200, 429, 429]);
   assert.equal(backend.received.length, 6, "a refused request is not forwarded");
@@ -49,7 +49,7 @@ test("a limit of 3 with a burst of 3 per second admits 6, then 3", async (t) => 
   assert.deepEqual(await statuses(gateway.url(), 5), [200, 200, 200, 429, 429]);
 });
 
-test("successes and refusals carry the headers; a refusal reads `rate limit exceeded`", async (t) => {
+test("successes and refusals carry the headers; a refusal reads `rate limit exceeded` [S8-9]", async (t) => {
   const { gateway, clock } = await setUp(t, oneRoute("{ local: [{ requests: 1, unit: Minutes, burst: 1 }] }"));
   const first = await fetch(gateway.url());
   assert.deepEqual(trio(first), ["2", "1", "60"]);
@@ -64,7 +64,7 @@ test("successes and refusals carry the headers; a refusal reads `rate limit exce
   assert.equal((await fetch(gateway.url())).status, 200, "waiting until the reset always succeeds");
 });
 
-test("every entry must pass, and the tightest one speaks", async (t) => {
+test("every entry must pass, and the tightest one speaks [S2.6-2]", async (t) => {
   const { gateway } = await setUp(
     t,
     oneRoute("{ local: [{ requests: 100, unit: Hours }, { requests: 2, unit: Minutes }] }"),
@@ -73,7 +73,7 @@ test("every entry must pass, and the tightest one speaks", async (t) => {
   assert.deepEqual(await statuses(gateway.url(), 3), [200, 429, 429]);
 });
 
-test("each key has its own bucket; requests without one share a bucket and are not exempt", async (t) => {
+test("each key has its own bucket; requests without one share a bucket and are not exempt [S2.6-5]", async (t) => {
   const { gateway } = await setUp(
     t,
     oneRoute(`{ local: [{ requests: 2, unit: Hours, key: 'request.headers["x-user"]' }] }`),
@@ -99,7 +99,7 @@ routes:
     backends: [{ host: "${host}" }]
 `;
 
-test("a gateway's limit is one ceiling over all its routes, and a route's own limit applies as well", async (t) => {
+test("a gateway's limit is one ceiling over all its routes, and a route's own limit applies as well [S8-8]", async (t) => {
   const { gateway } = await setUp(t, ceiling);
   assert.deepEqual(await statuses(`${gateway.url()}/a`, 4), [200, 200, 429, 429]);
   // Refusals by the route's limit cost nothing at the gateway: three are left.
@@ -109,6 +109,12 @@ test("a gateway's limit is one ceiling over all its routes, and a route's own li
     [404, 404],
     "what is not routed costs nothing and is not limited",
   );
+});
+
+test("each gateway counts for itself [S8-1]", async (t) => {
+  const config = oneRoute("{ local: [{ requests: 1, unit: Hours }] }");
+  for (const { gateway } of [await setUp(t, config), await setUp(t, config)])
+    assert.deepEqual(await statuses(gateway.url(), 2), [200, 429]);
 });
 
 test("32 concurrent clients get exactly what the budget says", async (t) => {
@@ -128,13 +134,13 @@ test("budgets survive a reload that does not change the limit, and begin anew wh
   assert.deepEqual(await statuses(gateway.url(), 2), [200, 429]);
 });
 
-test("a request limit whose key reads llm.* is reported at load and uses the shared bucket", async (t) => {
+test("a request limit whose key reads llm.* is reported at load and uses the shared bucket [S8-2]", async (t) => {
   const { gateway } = await setUp(t, oneRoute("{ local: [{ requests: 1, unit: Hours, key: llm.requestModel }] }"));
   await gateway.logged("cannot read llm");
   assert.deepEqual(await statuses(gateway.url(), 2), [200, 429]);
 });
 
-test("a backend's own headers of these names do not pass [B7]", async (t) => {
+test("a backend's own headers of these names do not pass [B7] [S8-11]", async (t) => {
   const backend = await startBackend((_request, response) => {
     response.writeHead(200, {
       "x-ratelimit-limit": "999",

@@ -102,7 +102,7 @@ async function statuses(gateway: TestGateway, count: number, body: Record<string
 }
 
 for (const { kind, backend } of BACKENDS) {
-  test(`${kind}: a budget of 100 tokens with answers of 39 admits 3 and refuses the 4th, until the window ends`, async (t) => {
+  test(`${kind}: a budget of 100 tokens with answers of 39 admits 3 and refuses the 4th, until the window ends [S2.6-8] [S3-2] [S3-3]`, async (t) => {
     const { gateway, clock, forwarded } = await setUp(t, backend, "[{ tokens: 100, unit: Minutes }]");
     assert.deepEqual(await statuses(gateway, 4), [200, 200, 200, 429]);
     assert.equal(forwarded(), 3);
@@ -110,7 +110,7 @@ for (const { kind, backend } of BACKENDS) {
     assert.deepEqual(await statuses(gateway, 4), [200, 200, 200, 429]);
   });
 
-  test(`${kind}: a stream that overshoots finishes, and the next call is refused with the text`, async (t) => {
+  test(`${kind}: a stream that overshoots finishes, and the next call is refused with the text [S3-1] [S4.1-6] [S7-2] [S8-5]`, async (t) => {
     const { gateway } = await setUp(t, backend, "[{ tokens: 50, unit: Minutes }]", {
       prompt_tokens: 9,
       completion_tokens: 500,
@@ -196,7 +196,7 @@ for (const { kind, backend } of BACKENDS) {
     assert.ok(admitted >= 2 && admitted <= 20, `${admitted} were admitted`);
   });
 
-  test(`${kind}: the key may read the model of the request`, async (t) => {
+  test(`${kind}: the key may read the model of the request [S2.6-6]`, async (t) => {
     const { gateway } = await setUp(t, backend, "[{ tokens: 30, unit: Hours, key: llm.requestModel }]");
     assert.deepEqual(await statuses(gateway, 2, { model: "a" }), [200, 429]);
     assert.deepEqual(await statuses(gateway, 2, { model: "b" }), [200, 429]);
@@ -214,7 +214,7 @@ for (const { kind, backend } of BACKENDS) {
     assert.deepEqual(await statuses(gateway, 1), [429], "five requests were admitted");
   });
 
-  test(`${kind}: request and token limits stand side by side`, async (t) => {
+  test(`${kind}: request and token limits stand side by side [S1-5]`, async (t) => {
     const { gateway } = await setUp(t, backend, "[{ tokens: 1000, unit: Hours }, { requests: 2, unit: Minutes }]");
     assert.deepEqual(await statuses(gateway, 3), [200, 200, 429]);
   });

@@ -23,7 +23,7 @@ const ask = (body: unknown, path = "/v1/chat/completions") =>
     body: JSON.stringify(body),
   });
 
-test("the demo provider answers a chat request with usage", async () => {
+test("the demo provider answers a chat request with usage [S4.1-4]", async () => {
   const response = await ask({ model: "demo", messages: [{ role: "user", content: "Hello" }] });
   assert.equal(response.status, 200);
   const answer = (await response.json()) as OpenAI.ChatCompletion;
@@ -38,7 +38,7 @@ test("it answers on any path, with the same words every time", async () => {
   assert.deepEqual([first.id, first.choices], [second.id, second.choices]);
 });
 
-test("it streams chunks that end in [DONE], without usage unless asked", async () => {
+test("it streams chunks that end in [DONE], without usage unless asked [S4.1-5]", async () => {
   const text = await (await ask({ model: "demo", stream: true, messages: [{ role: "user", content: "Hi" }] })).text();
   assert.match(text, /^data: \{/);
   assert.ok(text.endsWith("data: [DONE]\n\n"));

@@ -31,7 +31,7 @@ const INITIALIZE = {
   id: 1,
 };
 
-test("POST /mcp with initialize is answered as spec 4.1 says", async () => {
+test("POST /mcp with initialize is answered as spec 4.1 says [S1-1] [S2.1-6] [S4.1-1] [S9-2]", async () => {
   const response = await fetch(url, {
     method: "POST",
     headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
@@ -65,7 +65,7 @@ test("other paths belong to other routes", async () => {
   assert.equal((await fetch(`${gateway.url()}/other`)).status, 404);
 });
 
-test("a preflight of an allowed page is answered, and the page may read the session id", async () => {
+test("a preflight of an allowed page is answered, and the page may read the session id [S2.1-8]", async () => {
   const preflight = await fetch(url, {
     method: "OPTIONS",
     headers: {
@@ -113,7 +113,7 @@ test("requests, sessions and children are counted", async () => {
   await client.delete();
 });
 
-test("the short layout serves the same at its own port", async () => {
+test("the short layout serves the same at its own port [S2.1-7]", async () => {
   const short = await startGateway(
     JSON.stringify({
       config: { logging: { level: "warn" } },

@@ -95,7 +95,7 @@ test("a second signal ends it at once [R27]", async (t) => {
   assert.equal((await gateway.exited).code, 0);
 });
 
-test("POST /quitquitquit answers, then shuts down like a signal [R28]", async (t) => {
+test("POST /quitquitquit answers, then shuts down like a signal [R28] [S4.2-9]", async (t) => {
   const backend = await backendFor(t, (_req, res) => setTimeout(() => res.end("finished"), 200));
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host, "adminAddr: 127.0.0.1:0"))]);
   const answer = get(await gateway.port(), "/");

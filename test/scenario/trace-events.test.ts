@@ -91,7 +91,7 @@ const ROWS = [
   "requestFinished",
 ];
 
-test("a proxied request emits every event of spec 6, in that order", async () => {
+test("a proxied request emits every event of spec 6, in that order [S2.1-5] [S6-1] [S6-2]", async () => {
   const events = await traceOf(gateway, () =>
     get("/plain/x?a=1", { method: "POST", body: '{"q":1}', headers: { "content-type": "application/json" } }),
   );
@@ -100,7 +100,7 @@ test("a proxied request emits every event of spec 6, in that order", async () =>
   assertGolden("plain", events);
 });
 
-test("every event has the four fields of spec 2.7, and offsets that never run backwards", async () => {
+test("every event has the four fields of spec 2.7, and offsets that never run backwards [S2.7-1]", async () => {
   const events = await traceOf(gateway, () => get("/plain"));
   let last = 0;
   for (const event of events) {
@@ -111,7 +111,7 @@ test("every event has the four fields of spec 2.7, and offsets that never run ba
   }
 });
 
-test("a request without a body has no request body snapshot", async () => {
+test("a request without a body has no request body snapshot [S6-3]", async () => {
   const events = await traceOf(gateway, () => get("/plain"));
   assert.deepEqual(
     messagesOf(events, "bodySnapshot").map(({ stage }) => stage),
@@ -156,7 +156,7 @@ test("a retried request shows each attempt, from the backend's policies to its r
   assertGolden("retry", events);
 });
 
-test("a backend that cannot be reached: the transport error stands in the result [R1]", async () => {
+test("a backend that cannot be reached: the transport error stands in the result [R1] [S6-4]", async () => {
   const events = await traceOf(gateway, () => get("/down"));
   const [result] = messagesOf(events, "backendCallResult");
   assert.equal(result?.status, null);

@@ -89,7 +89,7 @@ test("explain tells of the denial in one sentence", async () => {
   );
 });
 
-test("an admitted request shows its claims and every policy that ran", async () => {
+test("an admitted request shows its claims and every policy that ran [S1-4]", async () => {
   const events = await traceOf(gateway, () =>
     get("/guarded", { authorization: `Bearer ${token({ roles: ["admin"] })}` }),
   );

@@ -85,7 +85,7 @@ test("keys open pages, and the palette finds a route by its name", { skip }, asy
   await page.close();
 });
 
-test("the copy on a gateway shows the same and offers nothing that acts", { skip }, async () => {
+test("the copy on a gateway shows the same and offers nothing that acts [S2.1-14]", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.url("default")}/ui/`);
   await page.getByText("read-only").waitFor();
   await page.getByText("Right now").waitFor();

@@ -44,14 +44,14 @@ for (const query of [
   "frequency=0",
   "frequency=1001",
 ]) {
-  test(`a cpu profile with ${query} is refused with the range [N3]`, async () => {
+  test(`a cpu profile with ${query} is refused with the range [N3] [S4.2-6]`, async () => {
     const { status, text } = await askAdmin(cpuEndpoint(), query);
     assert.equal(status, 400);
     assert.match(text, /must be a whole number from 1 to (300|1000)/);
   });
 }
 
-test("the cpu profile is not registered on other platforms; the heap profile is, without samples", async () => {
+test("the cpu profile is not registered on other platforms; the heap profile is, without samples [S4.2-7]", async () => {
   const { cpu, heap } = endpoints("darwin");
   assert.equal(cpu, undefined);
   const { answer } = await askAdmin(heap);

@@ -152,7 +152,7 @@ for (const { body, status, says } of badQuestions) {
   });
 }
 
-test("/memory shows process, heap, what lies outside of it, and the parts", async () => {
+test("/memory shows process, heap, what lies outside of it, and the parts [S4.2-5]", async () => {
   const { json } = await askAdmin(memoryEndpoint({ requests: () => ({ kept: 3 }) }));
   const report = json() as Record<string, Record<string, unknown>>;
   assert.deepEqual(Object.keys(report), ["process", "heap", "external", "parts"]);
@@ -161,7 +161,7 @@ test("/memory shows process, heap, what lies outside of it, and the parts", asyn
   assert.deepEqual(report.parts, { requests: { kept: 3 } });
 });
 
-test("/debug/tasks is a tree: requests hang below their listener, processes show what they weigh", async () => {
+test("/debug/tasks is a tree: requests hang below their listener, processes show what they weigh [S4.2-8]", async () => {
   const tasks = createTasks(clock);
   tasks.start("listener", "default", () => ({ port: 3000 }));
   tasks.start("mcp backend", "b").start("child", "server", () => ({ pid: process.pid }));

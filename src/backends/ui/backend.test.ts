@@ -45,7 +45,7 @@ for (const { name, peer, host } of [
     assert.throws(() => ask(true, { source: peer, host }), { status: 403, message: /`ui\.policies`/ });
   });
 
-test("behind a policy everybody whom it admitted is answered", async () => {
+test("behind a policy everybody whom it admitted is answered [S5-7]", async () => {
   assert.equal((await ask(false, { source: "192.0.2.7", host: "gateway.example" }))?.status, 200);
 });
 

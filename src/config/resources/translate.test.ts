@@ -110,7 +110,7 @@ test("a valid policy is accepted and attached", () => {
   );
 });
 
-test("the status is written in full", () => {
+test("the status is written in full [S2.6-7]", () => {
   const [resource] = translate(policy(`${WEB}\n${LIMIT}`)).policies;
   assert.deepEqual(resource?.status, {
     ancestors: [
@@ -169,7 +169,7 @@ const invalid = [
   },
 ];
 for (const { name, limit, message } of invalid) {
-  test(`a limit with ${name} is not accepted and leaves its target open`, () => {
+  test(`a limit with ${name} is not accepted and leaves its target open [S2.6-3]`, () => {
     const result = translate(policy(`${WEB}\ntraffic: { rateLimit: { local: [${limit}] } }`));
     assert.deepEqual(conditions(result.policies[0]), [
       `Gateway default: Accepted False Invalid: ${message}`,

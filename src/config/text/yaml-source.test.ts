@@ -60,7 +60,7 @@ const resolved: [name: string, text: string, value: unknown][] = [
   ["an anchor and its alias", "a: &x { b: 1 }\nc: *x", { a: { b: 1 }, c: { b: 1 } }],
 ];
 for (const [name, text, value] of resolved) {
-  test(`reads: ${name}`, () => {
+  test(`reads: ${name} [S2.1-2]`, () => {
     assert.deepEqual(readValue(text), value);
   });
 }

@@ -169,7 +169,7 @@ function verifyNow(text: string): Verdict {
 }
 
 for (const [name, text] of Object.entries(good)) {
-  test(`accepts ${name}`, () => {
+  test(`accepts ${name} [S5-1]`, () => {
     const first = verifyNow(text);
     assert.equal(first.kind, "valid", first.kind === "invalid" ? first.problem.detail : "");
     assert.equal(verifyNow(text).kind, "valid", "and again from the cache");
@@ -177,7 +177,7 @@ for (const [name, text] of Object.entries(good)) {
 }
 
 for (const [name, [check, text]] of Object.entries(bad)) {
-  test(`refuses ${name}`, () => {
+  test(`refuses ${name} [S5-1]`, () => {
     const verdict = verifyNow(text);
     assert.equal(verdict.kind, "invalid");
     const { problem } = verdict as Extract<Verdict, { kind: "invalid" }>;
@@ -213,7 +213,7 @@ test("a cached token is refused once it has expired [A9]", async () => {
   assert.equal((subject.verify(text, RULES) as Verdict).kind, "invalid");
 });
 
-test("policies that share a key set each check issuer and audience, also on a cached token", () => {
+test("policies that share a key set each check issuer and audience, also on a cached token [S2.2-2]", () => {
   const text = token();
   assert.equal(verifyNow(text).kind, "valid");
   const other = verifier.verify(text, { issuer: ISSUER, audiences: ["other"] }) as Verdict;

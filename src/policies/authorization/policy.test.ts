@@ -65,14 +65,14 @@ const cases: { name: string; rules: unknown[]; roles?: string[]; admitted: boole
   },
 ];
 for (const { name, rules, roles, admitted } of cases) {
-  test(`${admitted ? "admits" : "denies"} when ${name} [A16]`, () => {
+  test(`${admitted ? "admits" : "denies"} when ${name} [A16] [S2.3-1]`, () => {
     const error = run(rules, roles === undefined ? {} : { jwt: { roles } });
     if (admitted) assert.equal(error, undefined);
     else assert.equal(error?.code, "authorization_denied");
   });
 }
 
-test("roles inside a nested claim are readable", () => {
+test("roles inside a nested claim are readable [S2.3-2]", () => {
   const rules = ['"admin" in jwt.realm_access.roles'];
   assert.equal(run(rules, { jwt: { realm_access: { roles: ["admin"] } } }), undefined);
   assert.equal(run(rules, { jwt: { realm_access: { roles: ["user"] } } })?.status, 403);

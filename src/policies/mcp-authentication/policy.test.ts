@@ -96,7 +96,7 @@ function bearer(claims: Record<string, unknown> = {}): Record<string, string> {
 // Tokens (spec 5, 7)
 
 for (const method of ["GET", "POST", "DELETE", "PUT", "OPTIONS"]) {
-  test(`${method} without a token gets exactly the 401 of the spec`, async () => {
+  test(`${method} without a token gets exactly the 401 of the spec [S5-2]`, async () => {
     const error = await (await compile(realmConfig)).refused({ method });
     assert.equal(error.code, "unauthorized");
     assert.equal(error.message, "JWT token required");
@@ -181,7 +181,7 @@ const modes = [
   { mode: "permissive", none: "passes", bad: "passes" },
 ];
 for (const { mode, none, bad } of modes) {
-  test(`mode ${mode ?? "omitted"}: no token ${none}, a bad one ${bad}, a good one passes`, async () => {
+  test(`mode ${mode ?? "omitted"}: no token ${none}, a bad one ${bad}, a good one passes [S2.2-1]`, async () => {
     const { run } = await compile({ ...realmConfig, mode });
     const outcome = async (headers: Record<string, string>): Promise<string> =>
       run({ headers }).then(
@@ -202,6 +202,14 @@ test("a token that permissive mode lets pass is neither readable nor forwarded",
   assert.equal(exchange.credential, undefined);
 });
 
+test("a realm's keys are at the usual place below its issuer, whatever its discovery document says [S4.3-1]", async () => {
+  const { run } = await compile(realmConfig, {
+    [`${REALM}/.well-known/openid-configuration`]: { status: 503 },
+    [`${REALM}/protocol/openid-connect/certs`]: { body: keySetOf(key) },
+  });
+  assert.equal((await run({ headers: bearer() })).reply, undefined);
+});
+
 test("while keys are missing, no token is still 401 and a token is 503 with retry-after", async () => {
   const { refused } = await compile(realmConfig, { [realmDocument.jwks_uri]: { status: 503 } });
   assert.equal((await refused({})).code, "unauthorized");
@@ -213,7 +221,7 @@ test("while keys are missing, no token is still 401 and a token is 503 with retr
 // Documents (spec 2.4, 2.5)
 
 for (const path of ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"]) {
-  test(`the protected resource metadata stands at ${path}`, async () => {
+  test(`the protected resource metadata stands at ${path} [S2.2-7]`, async () => {
     assert.deepEqual(await (await compile(realmConfig)).document(path), {
       resource: `${BASE}/mcp`,
       authorization_servers: [`${BASE}/mcp`],
@@ -248,7 +256,7 @@ const serverPaths = [
   { path: "/mcp/.well-known/openid-configuration", issuer: `${BASE}/mcp`, endpoints: `${BASE}${AS}/mcp` },
 ];
 for (const { path, issuer, endpoints } of serverPaths) {
-  test(`realm metadata at ${path} names the issuer that the path was built from`, async () => {
+  test(`realm metadata at ${path} names the issuer that the path was built from [S2.5-1] [S2.5-2] [S4.3-2]`, async () => {
     const document = await (await compile(realmConfig)).document(path);
     assert.equal(document.issuer, issuer);
     assert.equal(document.registration_endpoint, `${endpoints}/client-registration`);
@@ -258,7 +266,7 @@ for (const { path, issuer, endpoints } of serverPaths) {
     assert.ok(!("authorization_response_iss_parameter_supported" in document) && !("signed_metadata" in document));
   });
 
-  test(`tenant metadata at ${path} points authorize and token at the gateway`, async () => {
+  test(`tenant metadata at ${path} points authorize and token at the gateway [S2.5-3]`, async () => {
     const document = await (await compile(tenantConfig)).document(path);
     assert.equal(document.issuer, issuer);
     assert.equal(document.authorization_endpoint, `${endpoints}/authorize`);
@@ -423,7 +431,7 @@ function registrationOf(body: unknown, type = "application/json"): RequestWords 
   };
 }
 
-test("realm registration passes through, with the answer's own status and text, and without other headers [D4]", async () => {
+test("realm registration passes through, with the answer's own status and text, and without other headers [D4] [S2.5-4] [S4.3-2]", async () => {
   const url = realmDocument.registration_endpoint;
   const client = { client_id: "generated", redirect_uris: REGISTRATION.redirect_uris };
   const { env, reply } = await compile(realmConfig, {
@@ -506,7 +514,7 @@ test("a realm that sends no iss is not asked", async () => {
   assert.ok(env.provider.requests.every(({ method }) => method !== "PUT"));
 });
 
-test("the realm's refusal passes through, and the log says how to mend it", async () => {
+test("the realm's refusal passes through, and the log says how to mend it [S7-5]", async () => {
   const text = "Policy 'Trusted Hosts' rejected request to client-registration service. Details: Host not trusted.";
   const body = { error: "insufficient_scope", error_description: text };
   const { env, reply } = await compile(realmConfig, { [realmDocument.registration_endpoint]: { status: 403, body } });
@@ -527,7 +535,7 @@ test("a realm that names no registration endpoint is asked at its usual place", 
   assert.equal((await reply(registrationOf(REGISTRATION))).status, 201);
 });
 
-test("tenant registration answers with the configured client and echoes only its own fields [D3]", async () => {
+test("tenant registration answers with the configured client and echoes only its own fields [D3] [S2.2-5] [S2.5-5] [S4.3-5] [S5-4]", async () => {
   const { env, reply } = await compile(tenantConfig);
   const asked = {
     ...REGISTRATION,
@@ -627,7 +635,7 @@ const queries = [
   ["state=%E0%A4%A&redirect_uri=http://localhost:1/cb", "state=%E0%A4%A&redirect_uri=http://localhost:1/cb"],
 ];
 for (const [sent = "", forwarded] of queries) {
-  test(`authorize forwards ${sent} without resource and byte for byte [D9] [V11]`, async () => {
+  test(`authorize forwards ${sent} without resource and byte for byte [D9] [V11] [S4.3-4]`, async () => {
     assert.equal(await authorizeLocation(sent), `${TENANT}/oauth2/v2.0/authorize?${forwarded}`);
   });
 }
@@ -674,7 +682,7 @@ async function forwardedToken(body: string, headers: Record<string, string> = {}
 const CODE = "grant_type=authorization_code&client_id=client-1&code=c&code_verifier=v";
 const withSecret = [CODE, "grant_type=refresh_token&client_id=client-1&refresh_token=r"];
 for (const body of withSecret) {
-  test(`the secret is added to ${body} [D11]`, async () => {
+  test(`the secret is added to ${body} [D11] [S2.2-6] [S4.3-6]`, async () => {
     const sent = await forwardedToken(`${body}&resource=http%3A%2F%2Fx`, {
       cookie: "a=b",
       origin: "http://x",
@@ -703,7 +711,7 @@ const withoutSecret: [string, string, Record<string, string>?][] = [
   ["an authorization header", CODE, { authorization: "Basic YTpi" }],
 ];
 for (const [name, body, headers] of withoutSecret) {
-  test(`the secret is not added with ${name} [D11]`, async () => {
+  test(`the secret is not added with ${name} [D11] [S4.3-6]`, async () => {
     const sent = await forwardedToken(body, headers);
     assert.equal(sent.body, body);
     assert.equal(sent.headers?.authorization, headers?.authorization);
@@ -719,7 +727,7 @@ test("the verifier of a code goes to the provider as it came, and none is made u
     assert.equal((await forwardedToken(body)).body, `${body}&client_secret=planted-secret`);
 });
 
-test("a public app registration gets no secret", async () => {
+test("a public app registration gets no secret [S2.2-6]", async () => {
   const { clientSecret: _, ...config } = tenantConfig;
   assert.equal((await forwardedToken(CODE, {}, config)).body, CODE);
 });
@@ -737,7 +745,7 @@ test("the token endpoint takes POST and forms only [D13]", async () => {
   assert.equal((await reply({ ...tokenRequest("{}"), headers: { "content-type": "application/json" } })).status, 400);
 });
 
-test("the provider's token errors pass through and are explained in the log without the description", async () => {
+test("the provider's token errors pass through and are explained in the log without the description [S7-5]", async () => {
   const url = `${TENANT}/oauth2/v2.0/token`;
   const body = {
     error: "invalid_client",
@@ -777,7 +785,7 @@ const tenantForms = [
   { issuer: "http://localhost:9090/tid/v2.0", keys: "http://localhost:9090/tid/discovery/v2.0/keys" },
 ];
 for (const { issuer, keys } of tenantForms) {
-  test(`the tenant issuer ${issuer} has its keys at ${keys}`, async () => {
+  test(`the tenant issuer ${issuer} has its keys at ${keys} [S2.2-8] [S4.3-3]`, async () => {
     const { run } = await compile({ ...tenantConfig, issuer }, { [keys]: { body: keySetOf(key) } });
     assert.equal((await run({ headers: bearer({ iss: issuer, aud: "client-1" }) })).reply, undefined);
   });
@@ -793,7 +801,7 @@ const jwksForms: [string, unknown][] = [
   ["{inline} with an object", { inline: keySetOf(key) }],
 ];
 for (const [name, jwks] of jwksForms) {
-  test(`jwks may be ${name}`, async () => {
+  test(`jwks may be ${name} [S2.2-4]`, async () => {
     const { run } = await compile({ ...realmConfig, jwks }, { "http://mirror.internal/keys": { body: keySetOf(key) } });
     assert.equal((await run({ headers: bearer() })).reply, undefined);
   });
@@ -822,7 +830,7 @@ const badConfigs: Record<string, unknown> = {
   "an unknown field": { ...realmConfig, extra: 1 },
 };
 for (const [name, config] of Object.entries(badConfigs)) {
-  test(`the configuration is refused with ${name}`, () => {
+  test(`the configuration is refused with ${name} [S2.2-3]`, () => {
     assert.equal(mcpAuthentication.schema.safeParse(config).success, false);
   });
 }

@@ -45,7 +45,7 @@ test("a full bucket goes first, however often it was used", () => {
   );
 });
 
-test("then the least used goes, and among equals the one not seen for longest", () => {
+test("then the least used goes, and among equals the one not seen for longest [S8-6]", () => {
   const store = new BucketStore({ capacity: 10, refill: 10, windowMs: 60_000 }, 4);
   use(store, "much", 6, 0);
   use(store, "little, old", 1, 1);
@@ -56,7 +56,7 @@ test("then the least used goes, and among equals the one not seen for longest", 
   for (const key of ["much", "little, new", "exhausted", "fresh"]) assert.notEqual(store.find(key, 5), NO_SLOT);
 });
 
-test("an exhausted bucket survives a flood of fresh keys twice as large as the map [B1]", () => {
+test("an exhausted bucket survives a flood of fresh keys twice as large as the map [B1] [S8-6]", () => {
   let evictions = 0;
   const store = new BucketStore(rule, MAX_BUCKETS, () => {
     evictions += 1;
@@ -64,6 +64,7 @@ test("an exhausted bucket survives a flood of fresh keys twice as large as the m
   use(store, "drained", 3, 0);
   for (let i = 0; i < 2 * MAX_BUCKETS; i++) use(store, `fresh ${i}`, 1, 1);
   assert.equal(left(store, "drained", 2), 0);
+  assert.equal(MAX_BUCKETS, 65_536);
   assert.equal(store.count, MAX_BUCKETS);
   assert.equal(evictions, MAX_BUCKETS + 1);
 });

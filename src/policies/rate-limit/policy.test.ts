@@ -210,7 +210,7 @@ test("the headers show the limit with the smallest share left, on a refusal the 
   assert.equal((await respond([gateway, route], exchange)).get("x-ratelimit-remaining"), "0");
 });
 
-test("each value of the key has its own bucket", async () => {
+test("each value of the key has its own bucket [S2.6-6]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { requests: 2, unit: "Hours", key: "jwt.sub" })];
   assert.equal(await admitted(scopes, 3, { jwt: { sub: "alice" } }), 2);
@@ -228,7 +228,7 @@ const sharing: { name: string; key: string; facts: Facts[] }[] = [
   { name: "an evaluation error", key: "jwt.sub + 1", facts: [{ jwt: { sub: "a" } }, { jwt: { sub: "b" } }] },
 ];
 for (const { name, key, facts } of sharing) {
-  test(`requests whose key is ${name} share one bucket and are not exempt [B2]`, async () => {
+  test(`requests whose key is ${name} share one bucket and are not exempt [B2] [S8-7]`, async () => {
     const env = limitEnv();
     const scopes = [compile(env, { requests: 2, unit: "Hours", key })];
     let count = 0;
@@ -319,7 +319,7 @@ test("a call that never fits is refused and told so; without a maximum the estim
   assert.equal(env.views()[0]?.buckets[0]?.remaining, 30);
 });
 
-test("concurrent calls are bounded by their estimates [B5]", async () => {
+test("concurrent calls are bounded by their estimates [B5] [S8-3]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { tokens: 100, unit: "Hours" })];
   assert.equal(await admitted(scopes, 50, { llm: { estimatedTokens: 30 } }), 4);
@@ -365,7 +365,7 @@ const settlements: { name: string; usage: Facts["llm"]; outcome?: Outcome; remai
   },
 ];
 for (const { name, usage, outcome, remaining } of settlements) {
-  test(`settles ${name}`, async () => {
+  test(`settles ${name} [S8-3]`, async () => {
     const env = limitEnv();
     await llmCall([compile(env, { tokens: 100, unit: "Hours" })], usage, outcome);
     const left = env.views()[0]?.buckets[0]?.remaining ?? 100;
