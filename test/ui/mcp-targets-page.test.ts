@@ -24,10 +24,10 @@ mcp:
   context.after(() => browser.close());
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/mcp`);
   const row = page.getByRole("row", { name: /^bad/ });
-  await row.getByText("failing").waitFor();
+  await row.getByText("failed").waitFor();
   await row.getByText("exited with code 7: none found").waitFor();
   await row.getByText("stderr").click();
   await row.locator("pre").getByText("reading the licence").waitFor();
-  await page.getByRole("row", { name: /^good/ }).getByText("up in 1 session").waitFor();
+  await page.getByRole("row", { name: /^good/ }).getByText("running (1 session)").waitFor();
   assert.deepEqual(errors, []);
 });

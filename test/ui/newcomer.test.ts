@@ -38,7 +38,7 @@ test("a tool is called through the gateway: form, progress, result, trace", { sk
   await page.getByRole("button", { name: "Call" }).click();
   await page.getByRole("progressbar").waitFor();
   await page.getByText("worked for 1 s").waitFor();
-  await page.getByText("up in 1 session").waitFor();
+  await page.getByText("running (1 session)").waitFor();
   await documentationImage(page, "ui-mcp.png");
   await page.getByRole("link", { name: "trace", exact: true }).click();
   await page.getByText("tools/call slow").first().waitFor();
@@ -58,7 +58,7 @@ test("the chat streams until the limit refuses; the trace says why and leads to 
   }
   await page.getByText("rate limit exceeded").first().waitFor();
   await page
-    .getByText(/left, reset in/)
+    .getByText(/left, resets in/)
     .first()
     .waitFor();
   await documentationImage(page, "ui-llm.png");
@@ -69,11 +69,11 @@ test("the chat streams until the limit refuses; the trace says why and leads to 
     .waitFor();
   await documentationImage(page, "ui-trace.png");
   await page.goBack();
-  await page.getByRole("link", { name: "see the rule" }).first().click();
+  await page.getByRole("link", { name: "See the rule" }).first().click();
   await page.getByText("150 tokens per minute").waitFor();
-  await page.getByText(/again in \d+ s/).waitFor();
+  await page.getByText(/available in \d+ s/).waitFor();
   await documentationImage(page, "ui-limits.png");
-  await page.getByRole("link", { name: "rule", exact: true }).click();
+  await page.getByRole("link", { name: "Rule", exact: true }).click();
   await page.getByRole("heading", { name: "chat", exact: true }).waitFor();
   await page.getByText("rateLimit").first().waitFor();
   assert.deepEqual(errors, []);

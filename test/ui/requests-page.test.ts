@@ -28,7 +28,7 @@ test("filters by text, status and CEL stand in the address", { skip }, async () 
   const { page } = await openPage(browser, `${gateway.adminUrl}/ui/requests?text=world`);
   const rows = page.locator("table.requests tbody tr");
   await page.getByText("1 of 6 requests").waitFor();
-  await page.getByLabel("Search text").fill("");
+  await page.getByLabel("Search", { exact: true }).fill("");
   await page.getByRole("button", { name: "4xx" }).click();
   await page.getByText("3 of 6 requests").waitFor();
   assert.match(page.url(), /status=4xx/);
@@ -57,7 +57,7 @@ test("a refusal is one sentence, with the rule and the value it saw", { skip }, 
 test("the next request that matches is traced, with snapshots and their difference", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/requests`);
   await page.getByLabel(/Trace the next request/).fill('request.path.endsWith("/completions")');
-  await page.getByRole("button", { name: "Trace the next" }).click();
+  await page.getByRole("button", { name: "Trace next request" }).click();
   await page.getByText("waiting for a request").waitFor();
   await fetch(`${gateway.url("default")}/hello`);
   await ask(gateway, "Hello again!", { authorization: `Bearer ${SECRET}` });
@@ -78,7 +78,7 @@ test("while paused nothing moves, and afterwards nothing is lost", { skip }, asy
   const rows = page.locator("table.requests tbody tr");
   for (let i = 0; i < 3; i++) await fetch(`${gateway.url("default")}/hello/pause-test-${i}`);
   assert.equal(await rows.count(), 0);
-  await page.getByRole("button", { name: "Paused" }).click();
+  await page.getByRole("button", { name: "Resume" }).click();
   await rows.nth(2).waitFor();
   await page.close();
 });

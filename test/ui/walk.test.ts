@@ -14,12 +14,12 @@ import { sendTraffic, startDemo } from "./demo-gateway.ts";
 
 /** A page and a text that appears once its data is there. */
 const PAGES = [
-  { name: "overview", text: "Right now" },
+  { name: "overview", text: "Problems" },
   { name: "requests", text: "requests" },
   { name: "mcp", text: "Servers" },
   { name: "llm", text: "Models and providers" },
   { name: "limits", text: "150 tokens per minute" },
-  { name: "policies", text: "stands on" },
+  { name: "policies", text: "applies to" },
   { name: "config", text: "Kept: a comment" },
   { name: "runtime", text: "process (RSS)" },
   { name: "cel", text: "Attributes" },
@@ -88,12 +88,12 @@ test("keys open pages, and the palette finds a route by its name", { skip }, asy
 test("the copy on a gateway shows the same and offers nothing that acts [S2.1-14]", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.url("default")}/ui/`);
   await page.getByText("read-only").waitFor();
-  await page.getByText("Right now").waitFor();
+  await page.getByText("Problems").waitFor();
   for (const { name, text } of PAGES.filter((one) => one.name !== "cel" && one.name !== "config")) {
     await page.goto(`${gateway.url("default")}/ui/${name}`);
     await page.getByText("read-only").waitFor();
     await page.getByText(text).first().waitFor();
-    for (const action of ["Connect", "Send", "Set", "CPU", "Trace the next"])
+    for (const action of ["Connect", "Send", "Set", "CPU", "Trace next request"])
       assert.equal(await page.getByRole("button", { name: action, exact: true }).count(), 0, `${action} on ${name}`);
   }
   await page.goto(`${gateway.url("default")}/ui/config`);

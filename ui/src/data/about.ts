@@ -30,14 +30,14 @@ export interface State {
 
 export const state = computed<State>(() => {
   const failure = ready.error.value ?? dump.error.value;
-  if (failure !== undefined) return { level: "bad", text: "no answer" };
+  if (failure !== undefined) return { level: "bad", text: "not responding" };
   const readiness = ready.value.value?.trim();
   if (readiness === undefined || dump.value.value === undefined) return { level: "idle", text: "connecting" };
   if (readiness !== "ready") {
     const pending = readiness.replace(/^not ready, pending: /, "");
-    return { level: "bad", text: pending === "draining" ? "draining" : `not serving: ${pending}` };
+    return { level: "bad", text: pending === "draining" ? "draining" : `not ready: ${pending}` };
   }
-  if (dump.value.value.reload.refused) return { level: "warn", text: "last reload refused" };
+  if (dump.value.value.reload.refused) return { level: "warn", text: "last reload rejected" };
   return { level: "ok", text: "serving" };
 });
 

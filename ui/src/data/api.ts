@@ -68,7 +68,7 @@ async function request(name: string, init: RequestInit): Promise<Response> {
     response = await fetch(BASE + name, { ...init, cache: "no-store" });
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
-    throw new ApiError(0, "the gateway does not answer");
+    throw new ApiError(0, "the gateway does not respond");
   }
   if (response.ok || response.status === 503) return response;
   const text = (await response.text()).trim();

@@ -48,7 +48,7 @@ export async function callListener(request: ListenerRequest, handlers: AnswerHan
     },
     { body: request, ...(handlers.signal ? { signal: handlers.signal } : {}) },
   );
-  if (failure !== undefined) throw new Error(`the listener did not answer: ${failure}`);
+  if (failure !== undefined) throw new Error(`the listener did not respond: ${failure}`);
   return { status, headers, text };
 }
 

@@ -37,7 +37,7 @@ export function App() {
   return (
     <div class="frame">
       <a class="button skip" href="#page">
-        Skip to the page
+        Skip to content
       </a>
       <Rail />
       <main class="page" id="page" tabIndex={-1}>
@@ -79,7 +79,7 @@ function Rail() {
         <button type="button" onClick={() => (isPaletteOpen.value = true)}>
           Search <kbd class="hint">Ctrl K</kbd>
         </button>
-        <button type="button" onClick={nextTheme} title="Light, dark, or as the system says">
+        <button type="button" onClick={nextTheme} title="Light, dark, or system">
           Theme <span class="hint">{theme.value}</span>
         </button>
       </div>
@@ -100,7 +100,7 @@ function CurrentPage({ name }: { name: string }) {
   if (Page) return <Page />;
   if (loaders[name]) return <Skeleton />;
   return (
-    <Empty title="There is no such page">
+    <Empty title="Page not found">
       <a href={pageHref("overview")}>Overview</a>
     </Empty>
   );

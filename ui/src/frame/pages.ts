@@ -10,17 +10,17 @@ export interface Page {
 }
 
 export const PAGES: readonly Page[] = [
-  { name: "overview", title: "Overview", key: "o", doc: "How traffic flows, and how well" },
+  { name: "overview", title: "Overview", key: "o", doc: "Traffic, errors and current problems" },
   { name: "requests", title: "Requests", key: "r", doc: "Recent requests and their traces" },
-  { name: "mcp", title: "MCP", key: "m", doc: "Servers, tools, and a place to call them" },
-  { name: "llm", title: "LLM", key: "l", doc: "Models, chat, and usage" },
+  { name: "mcp", title: "MCP", key: "m", doc: "MCP servers, sessions, and a client to call tools" },
+  { name: "llm", title: "LLM", key: "l", doc: "Models, chat and usage" },
   { name: "limits", title: "Limits", key: "i", doc: "Rate limits and their buckets" },
-  { name: "policies", title: "Policies", key: "p", doc: "What applies to each route, in running order" },
-  { name: "config", title: "Config", key: "c", doc: "The configuration as written" },
-  { name: "runtime", title: "Runtime", key: "u", doc: "Log level, memory, tasks, profiles" },
+  { name: "policies", title: "Policies", key: "p", doc: "Policies of each route, in execution order" },
+  { name: "config", title: "Config", key: "c", doc: "Configuration files, with checks" },
+  { name: "runtime", title: "Runtime", key: "u", doc: "Log level, memory, tasks and profiles" },
 ];
 
 /** Reached from other pages and the palette. */
 export const MORE_PAGES: readonly Page[] = [
-  { name: "cel", title: "CEL", key: "e", doc: "Try an expression over a request" },
+  { name: "cel", title: "CEL", key: "e", doc: "Evaluate an expression on a request" },
 ];

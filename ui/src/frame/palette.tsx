@@ -85,7 +85,7 @@ export function Palette() {
           </button>
         ))}
       </div>
-      {shown.length === 0 ? <p class="muted none">Nothing has that name.</p> : null}
+      {shown.length === 0 ? <p class="muted none">No results.</p> : null}
     </dialog>
   );
 }

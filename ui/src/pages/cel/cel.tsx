@@ -65,10 +65,10 @@ export function Cel() {
     return () => clearTimeout(timer);
   }, [expression, id, own]);
 
-  if (isReadOnly.value) return <Empty title="Expressions are evaluated on the admin address only" />;
+  if (isReadOnly.value) return <Empty title="Expressions are available only on the admin address" />;
   return (
     <>
-      <PageHead title="CEL" doc="Try an expression and see the value of each part." />
+      <PageHead title="CEL" doc="Evaluate an expression and see the value of each part." />
       <div class="split two">
         <div class="stack">
           <Panel title="Expression">
@@ -96,7 +96,11 @@ export function Cel() {
             </div>
           </Panel>
           <Panel title="Result">
-            {result === undefined ? <p class="muted">Write an expression.</p> : <Shown result={result} />}
+            {result === undefined ? (
+              <p class="muted">Enter an expression to see its value.</p>
+            ) : (
+              <Shown result={result} />
+            )}
           </Panel>
         </div>
         <Panel
@@ -104,11 +108,11 @@ export function Cel() {
           end={
             <select
               class="input"
-              aria-label="Whose attributes"
+              aria-label="Source of attributes"
               value={id}
               onChange={(event) => setParams({ request: event.currentTarget.value }, { replace: true })}
             >
-              <option value="">written here</option>
+              <option value="">custom</option>
               {rows.slice(0, 50).map((row) => (
                 <option key={row.seq} value={row.id}>
                   {visible(row.what)} · {row.status ?? row.end}

@@ -32,7 +32,7 @@ function LoadedOnly() {
   const loaded = usePoll(dump);
   return (
     <>
-      <PageHead title="Config" doc="What is loaded, with secrets redacted." />
+      <PageHead title="Config" doc="The loaded configuration, with secrets redacted." />
       <Panel title="Loaded configuration">{loaded ? <Json value={loaded} open={2} /> : <Skeleton />}</Panel>
     </>
   );
@@ -105,9 +105,9 @@ function Editing({ file }: { file: ConfigFile }) {
         end={
           <>
             {isEdited ? (
-              <Status level="warn">edited</Status>
+              <Status level="warn">unsaved changes</Status>
             ) : (
-              <Status level={running?.refused ? "warn" : "ok"}>{running?.refused ? "refused" : "running"}</Status>
+              <Status level={running?.refused ? "warn" : "ok"}>{running?.refused ? "rejected" : "active"}</Status>
             )}
             <button type="button" class="button" disabled={!isEdited} onClick={() => setText(file.text)}>
               Reset
@@ -143,7 +143,7 @@ function Editing({ file }: { file: ConfigFile }) {
         {saving === undefined || saving === "saving" ? null : <p class="note bad wrap">{visible(saving)}</p>}
         {running?.refused && !isEdited ? (
           <JudgementView
-            title="The last reload was refused"
+            title="The last reload was rejected"
             judged={{ problems: running.refused.problems.map((message) => ({ message })), warnings: [], changes: [] }}
           />
         ) : null}
@@ -153,12 +153,12 @@ function Editing({ file }: { file: ConfigFile }) {
               <Skeleton lines={2} />
             </Panel>
           ) : (
-            <JudgementView title="This edit" judged={judged} />
+            <JudgementView title="Check" judged={judged} />
           )
         ) : null}
         <Field field={field} />
         {isEdited ? (
-          <Panel title="Difference to the file" flush>
+          <Panel title="Unsaved changes" flush>
             <DiffView before={file.text} after={text} />
           </Panel>
         ) : null}
@@ -171,7 +171,7 @@ function Field({ field }: { field: { path: string[]; doc: FieldDoc | undefined }
   if (!field)
     return (
       <Panel title="Field">
-        <p class="muted">Point at a line, or move the caret to it, to read what the field means.</p>
+        <p class="muted">Point at a line, or move the cursor to it, to read about its field.</p>
       </Panel>
     );
   const { path, doc } = field;
@@ -181,7 +181,7 @@ function Field({ field }: { field: { path: string[]; doc: FieldDoc | undefined }
       end={<span class="muted">{doc?.type}</span>}
     >
       <div class="stack">
-        <p>{doc ? doc.description || "No further documentation." : "This field is not known."}</p>
+        <p>{doc ? doc.description || "No description." : "Unknown field."}</p>
         {doc && doc.values.length > 0 ? (
           <p>
             One of <code>{doc.values.join(", ")}</code>

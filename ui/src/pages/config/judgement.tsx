@@ -59,7 +59,7 @@ export function JudgementView({ title, judged }: { title: string; judged: Judgem
             {visible(one.message)}
           </li>
         ))}
-        {problems.length === 0 && changes.length === 0 ? <li class="muted">Nothing would change.</li> : null}
+        {problems.length === 0 && changes.length === 0 ? <li class="muted">No changes.</li> : null}
         {changes.map(({ what, name, change, parts }) => (
           <li key={`${what} ${name} ${change}`}>
             <span class="mono">{change === "added" ? "+" : change === "removed" ? "−" : "±"}</span> {what}{" "}

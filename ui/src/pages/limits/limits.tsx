@@ -36,11 +36,11 @@ export function Limits() {
   const loaded = usePoll(limits);
   return (
     <>
-      <PageHead title="Limits" doc="Rules and their buckets in this replica, live.">
+      <PageHead title="Limits" doc="Rate limits of this instance, live.">
         <input
           class="input"
-          aria-label="Find a key"
-          placeholder="Find a key"
+          aria-label="Search by key"
+          placeholder="Search by key"
           value={param("key")}
           onInput={(event) => {
             setParams({ key: event.currentTarget.value }, { replace: true });
@@ -51,8 +51,11 @@ export function Limits() {
       {loaded === undefined ? (
         <Skeleton lines={6} />
       ) : loaded.rules.length === 0 ? (
-        <Empty title="No rate limit is configured" yaml={EXAMPLE}>
-          <p>Requests or LLM tokens per second, minute or hour, for everybody together or per key:</p>
+        <Empty title="No rate limits" yaml={EXAMPLE}>
+          <p>
+            Configured limits appear here. A limit counts requests or LLM tokens per second, minute or hour, for all
+            clients or per key:
+          </p>
         </Empty>
       ) : (
         loaded.rules.map((rule) => <RulePanel key={`${rule.owner} ${JSON.stringify(rule.rule)}`} rule={rule} />)
@@ -81,7 +84,7 @@ function RulePanel({ rule }: { rule: Rule }) {
         <>
           <span class="muted mono">{visible(rule.owner)}</span>
           {rule.owner.startsWith("route ") ? (
-            <a href={pageHref("policies", { route: rule.owner.slice(6), policy: "rateLimit" })}>rule</a>
+            <a href={pageHref("policies", { route: rule.owner.slice(6), policy: "rateLimit" })}>Rule</a>
           ) : null}
         </>
       }
@@ -89,16 +92,16 @@ function RulePanel({ rule }: { rule: Rule }) {
       <div class="stack">
         <div class="row">
           <span>
-            key <code>{key === undefined ? "none: one bucket for all" : visible(String(key))}</code>
+            key <code>{key === undefined ? "none (one bucket for all)" : visible(String(key))}</code>
           </span>
           <span class="muted">
             {rule.bucketsInUse === 1 ? "1 bucket" : `${wholeText(rule.bucketsInUse)} buckets`} in use
           </span>
           <Status level={perMinute > 0 ? "warn" : "ok"}>
-            {wholeText(rule.refusals)} refused, {wholeText(perMinute)} in the last minute
+            {wholeText(rule.refusals)} rejected, {wholeText(perMinute)} in the last minute
           </Status>
         </div>
-        {rule.buckets.length === 0 ? <p class="muted">No bucket is in use: everything is full.</p> : null}
+        {rule.buckets.length === 0 ? <p class="muted">No usage yet. All limits are at their full budget.</p> : null}
         <ul class="buckets">
           {rule.buckets.map((bucket) => (
             <BucketRow key={bucket.key} bucket={bucket} />
@@ -125,7 +128,7 @@ function BucketRow({ bucket }: { bucket: Bucket }) {
         {wholeText(bucket.remaining)} <span class="muted">of {wholeText(bucket.limit)}</span>
       </span>
       <span class="number muted">
-        {level === "bad" ? `again in ${bucket.resetSeconds} s` : `reset in ${bucket.resetSeconds} s`}
+        {level === "bad" ? `available in ${bucket.resetSeconds} s` : `resets in ${bucket.resetSeconds} s`}
       </span>
     </li>
   );

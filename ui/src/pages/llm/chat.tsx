@@ -139,7 +139,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
                 />
               </label>
               <label class="field">
-                <span>Most tokens</span>
+                <span>Max tokens</span>
                 <input
                   class="input"
                   type="number"
@@ -160,7 +160,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
                 :{endpoint.port}
                 {visible(chatPath(endpoint))}
               </code>{" "}
-              like any OpenAI client. Ask something.
+              like an OpenAI client. Responses appear here.
             </p>
           ) : null}
           {shown.map((exchange, i) => (
@@ -178,7 +178,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
             class="input grow"
             rows={2}
             aria-label="Message"
-            placeholder="Message; Enter sends, Shift-Enter breaks the line"
+            placeholder="Message (Enter to send, Shift+Enter for a new line)"
             value={draft}
             onInput={(event) => setDraft(event.currentTarget.value)}
             onKeyDown={(event) => {
@@ -220,7 +220,7 @@ function ExchangeView({ exchange }: { exchange: Exchange }) {
           {turn.status === 429 ? (
             <>
               {" "}
-              · <a href={pageHref("limits")}>see the rule</a>
+              · <a href={pageHref("limits")}>See the rule</a>
             </>
           ) : null}
         </p>
@@ -246,7 +246,7 @@ function Took({ turn }: { turn: Turn }) {
       {usage && streamedMs > 20 ? <span>{wholeText((usage.output * 1000) / streamedMs)} tokens/s</span> : null}
       {limit ? (
         <Status level={Number(limit.remaining) > 0 ? "ok" : "bad"}>
-          {limit.remaining} of {limit.limit} left, reset in {limit.reset} s
+          {limit.remaining} of {limit.limit} left, resets in {limit.reset} s
         </Status>
       ) : null}
       {requestId === undefined || turn.error !== undefined ? null : (

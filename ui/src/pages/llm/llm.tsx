@@ -20,18 +20,18 @@ export function Llm() {
   if (backends.length === 0)
     return (
       <>
-        <PageHead title="LLM" doc="Models, chat, and usage." />
-        <Empty title="No model is configured" yaml={EXAMPLE}>
+        <PageHead title="LLM" doc="Models, chat and usage." />
+        <Empty title="No models" yaml={EXAMPLE}>
           <p>
-            One provider, several of them as fallbacks, or a list of models; OpenAI and Anthropic clients can use each.
-            A demo needs no key:
+            Configured models appear here. Use one provider, several providers with failover, or a list of models. The
+            demo needs no key:
           </p>
         </Empty>
       </>
     );
   return (
     <>
-      <PageHead title="LLM" doc="Models, chat, and usage." />
+      <PageHead title="LLM" doc="Models, chat and usage." />
       <div class="split chat-and-usage">
         {isReadOnly.value || endpoints.length === 0 ? null : (
           <Chat endpoints={endpoints} models={chatModels(backends)} />
@@ -52,7 +52,7 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
         <thead>
           <tr>
             <th scope="col">provider</th>
-            <th scope="col">reached at</th>
+            <th scope="col">address</th>
             <th scope="col">state</th>
           </tr>
         </thead>
@@ -64,7 +64,7 @@ function Providers({ backends }: { backends: readonly DumpBackend[] }) {
                 <td class="mono wrap">{visible(textOf(target.target))}</td>
                 <td>
                   <Status level={target.ejected === true || target.healthy === false ? "bad" : "ok"}>
-                    {target.ejected === true || target.healthy === false ? "set aside" : "in use"}
+                    {target.ejected === true || target.healthy === false ? "paused after failures" : "active"}
                   </Status>
                 </td>
               </tr>

@@ -24,7 +24,7 @@ export function UsagePanel() {
   const [by, setBy] = useState<By>("model");
   const used = totals(rows, by);
   return (
-    <Panel title="Usage" end={<span class="muted">of the last 500 requests</span>}>
+    <Panel title="Usage" end={<span class="muted">last 500 requests</span>}>
       <div class="stack">
         <TokenChart />
         <Tabs<By>
@@ -38,7 +38,7 @@ export function UsagePanel() {
           onSelect={setBy}
         />
         {used.length === 0 ? (
-          <p class="muted">No LLM call has been made yet.</p>
+          <p class="muted">No LLM calls yet. Send a message in the chat.</p>
         ) : (
           <ScrollX>
             <table>

@@ -22,5 +22,9 @@ export function Callback() {
     history.replaceState(null, "", "/ui/callback");
     if (error === "") window.close();
   }, [error]);
-  return <Empty title={error === "" ? "Signed in. This window can be closed." : `The provider refused: ${error}`} />;
+  return (
+    <Empty
+      title={error === "" ? "Signed in. You can close this window." : `The provider rejected the login: ${error}`}
+    />
+  );
 }

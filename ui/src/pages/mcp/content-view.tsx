@@ -70,7 +70,7 @@ function Picture({ base64, type }: { base64: string; type: string }) {
     setUrl(made);
     return () => URL.revokeObjectURL(made);
   }, [base64, type]);
-  return url === undefined ? null : <img src={url} alt="answered by the tool" class="picture" />;
+  return url === undefined ? null : <img src={url} alt="from the tool result" class="picture" />;
 }
 
 function partsOf(result: unknown): Part[] {

@@ -27,7 +27,7 @@ export function Credential() {
           />
         </label>
         <label class="field">
-          <span>Value, for example Bearer and a token; kept in this page only</span>
+          <span>Value, for example Bearer &lt;token&gt;; kept in this page only</span>
           <input
             class="input mono"
             type="password"
@@ -50,9 +50,9 @@ export function LoginPanel({ endpoint, problem }: { endpoint: Endpoint; problem:
       title="Not connected"
       end={
         <>
-          {requestId === undefined ? null : <a href={pageHref("requests", { id: requestId })}>why</a>}
+          {requestId === undefined ? null : <a href={pageHref("requests", { id: requestId })}>See why</a>}
           <button type="button" class="button" onClick={() => connect(endpoint)}>
-            Try again
+            Retry
           </button>
           {needsLogin(problem) ? (
             <button type="button" class="button primary" onClick={() => signIn(endpoint, problem.authenticate)}>
@@ -65,7 +65,7 @@ export function LoginPanel({ endpoint, problem }: { endpoint: Endpoint; problem:
       <div class="stack">
         <p class="note bad">{visible(problem.message)}</p>
         {needsLogin(problem) ? (
-          <p class="muted">The route asks for a token. Sign in at its identity provider, or give a credential above.</p>
+          <p class="muted">The route requires a token. Sign in, or enter a credential above.</p>
         ) : null}
         <Legs />
       </div>

@@ -75,7 +75,7 @@ export async function login(
   const code = await leg(
     `Sign in at ${new URL(url).origin}`,
     () => authorize(url, state, signal),
-    () => "a code came back",
+    () => "received a code",
   );
   const token = await leg(
     "Token",
@@ -137,11 +137,11 @@ function authorize(url: string, state: string, signal: AbortSignal): Promise<str
     channel.onmessage = ({ data }: MessageEvent<LoginAnswer>) => {
       if (data.state !== state) return;
       if (data.code !== null) finish(() => resolve(data.code ?? ""));
-      else finish(() => reject(new Error(data.error ?? "the provider refused")));
+      else finish(() => reject(new Error(data.error ?? "the provider rejected the login")));
     };
     signal.addEventListener("abort", () => finish(() => reject(new Error("cancelled"))));
     if (!window.open(url, "_blank", "popup,width=520,height=680"))
-      finish(() => reject(new Error("the browser did not open the sign-in window; allow pop-ups for this page")));
+      finish(() => reject(new Error("the browser blocked the sign-in window: allow pop-ups for this page")));
   });
 }
 
@@ -164,7 +164,7 @@ function authorizationUrl(base: string, parameters: Record<string, string>): str
   const url = new URL(base);
   // Whatever the metadata says, the window never runs a script of somebody else as ours.
   if (url.protocol !== "https:" && url.protocol !== "http:")
-    throw new Error("the authorization endpoint is no web address");
+    throw new Error("the authorization endpoint is not an http or https URL");
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
   return url.href;
 }

@@ -157,7 +157,7 @@ export class McpClient {
     else if (message.method === "roots/list") await reply({ result: { roots: [] } });
     else if (message.method === "elicitation/create")
       await reply({ result: await this.#askUser(message.params ?? {}) });
-    else await reply({ error: { code: -32601, message: "this client does not offer that" } });
+    else await reply({ error: { code: -32601, message: "this client does not support that method" } });
   }
 
   async #post(

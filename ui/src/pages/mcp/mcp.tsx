@@ -24,10 +24,10 @@ export function Mcp() {
   if (backends.length === 0)
     return (
       <>
-        <PageHead title="MCP" doc="Servers, tools, and a place to call them." />
-        <Empty title="No MCP server is configured" yaml={EXAMPLE}>
+        <PageHead title="MCP" doc="MCP servers, sessions, and a client to call tools." />
+        <Empty title="No MCP servers" yaml={EXAMPLE}>
           <p>
-            Ten lines put a server behind the gateway; every MCP client can then connect to http://localhost:3000/mcp:
+            Configured servers appear here. With this configuration, MCP clients connect to http://localhost:3000/mcp:
           </p>
         </Empty>
       </>
@@ -39,7 +39,7 @@ export function Mcp() {
     endpoints[0];
   return (
     <>
-      <PageHead title="MCP" doc="Servers, tools, and a place to call them.">
+      <PageHead title="MCP" doc="MCP servers, sessions, and a client to call tools.">
         {isReadOnly.value || !chosen ? null : <Connecting endpoints={endpoints} chosen={chosen} />}
       </PageHead>
       {current.state === "failed" ? <LoginPanel endpoint={current.endpoint} problem={current.problem} /> : null}
@@ -99,7 +99,7 @@ function Targets({ backends }: { backends: readonly DumpBackend[] }) {
           <tr>
             <th scope="col">name</th>
             <th scope="col">backend</th>
-            <th scope="col">reached by</th>
+            <th scope="col">command or URL</th>
             <th scope="col">state</th>
             <th scope="col">last error</th>
           </tr>
@@ -127,10 +127,10 @@ function TargetRow({ backend, target }: { backend: string; target: Record<string
       <td>
         <Status level={isFailing ? "bad" : living.up > 0 ? "ok" : "idle"}>
           {isFailing
-            ? "failing"
+            ? "failed"
             : living.up > 0
-              ? `up in ${living.up} ${living.up === 1 ? "session" : "sessions"}`
-              : "starts with a session"}
+              ? `running (${living.up} ${living.up === 1 ? "session" : "sessions"})`
+              : "not started"}
         </Status>
       </td>
       <td class="wrap">
@@ -154,10 +154,11 @@ function Sessions() {
   const backends = tasksOfKind(report?.tasks ?? [], ({ kind }) => kind === "mcp backend");
   const sessions = backends.flatMap(({ children }) => children ?? []);
   return (
-    <Panel title="Sessions and their processes" end={<span class="muted">{sessions.length} open</span>}>
+    <Panel title="Sessions and processes" end={<span class="muted">{sessions.length} open</span>}>
       {sessions.length === 0 ? (
         <p class="muted">
-          None is open. Each client that connects gets one, with a process of its own where the server runs over stdio.
+          No open sessions. A session appears here when a client connects. Each session starts its own process for stdio
+          servers.
         </p>
       ) : (
         <Branch list={backends} />

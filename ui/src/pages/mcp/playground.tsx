@@ -31,7 +31,7 @@ export function Playground({ open }: { open: Open }) {
         flush
       >
         <Tabs<Kind>
-          label="What the server offers"
+          label="Capabilities"
           tabs={[
             { name: "tools", title: `Tools ${open.tools.length}` },
             { name: "prompts", title: `Prompts ${open.prompts.length}` },
@@ -43,8 +43,8 @@ export function Playground({ open }: { open: Open }) {
         {all.length > 8 ? (
           <input
             class="input find"
-            aria-label="Find"
-            placeholder="Find"
+            aria-label="Search"
+            placeholder="Search"
             value={search}
             onInput={(event) => setSearch(event.currentTarget.value)}
           />

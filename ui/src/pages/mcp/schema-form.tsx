@@ -74,7 +74,7 @@ function Property({ name, schema, root, isRequired, value, onChange }: PropertyP
         value={value === undefined ? "" : JSON.stringify(value)}
         onChange={(event) => onChange(parsed(event.currentTarget.value))}
       >
-        <option value="">{isRequired ? "choose one" : "leave out"}</option>
+        <option value="">{isRequired ? "choose one" : "not set"}</option>
         {values.map((one) => (
           <option key={String(one)} value={JSON.stringify(one)}>
             {visible(String(one))}
@@ -89,7 +89,7 @@ function Property({ name, schema, root, isRequired, value, onChange }: PropertyP
         value={value === undefined ? "" : String(value)}
         onChange={(event) => onChange(parsed(event.currentTarget.value))}
       >
-        <option value="">leave out</option>
+        <option value="">not set</option>
         <option value="true">true</option>
         <option value="false">false</option>
       </select>,
@@ -163,7 +163,7 @@ export function JsonField({
           onChange(parsed(event.currentTarget.value));
         }}
       />
-      {isWrong ? <span class="status bad">not valid JSON yet</span> : null}
+      {isWrong ? <span class="status bad">invalid JSON</span> : null}
     </>
   );
 }

@@ -120,7 +120,7 @@ async function resourcesOf(client: McpClient): Promise<Resource[]> {
 function askUser(params: Readonly<Record<string, unknown>>): Promise<unknown> {
   return new Promise((resolve) => {
     question.value = {
-      message: String(params.message ?? "The server asks:"),
+      message: String(params.message ?? "The server asks for input:"),
       schema: (params.requestedSchema as JsonSchema | undefined) ?? {},
       answer(action, content) {
         question.value = undefined;

@@ -90,7 +90,7 @@ function Node({ box, dump, isWide, isSelected }: { box: Box; dump: Dump; isWide:
         {p95 === undefined ? null : <span class="muted">p95 {durationText(p95 * 1000)}</span>}
         {rate.errorShare > 0 ? <Status level={level}>{percentText(rate.errorShare)} errors</Status> : null}
         {rate.errorShare === 0 && rate.refusedShare > 0 ? (
-          <Status level="warn">{percentText(rate.refusedShare)} refused</Status>
+          <Status level="warn">{percentText(rate.refusedShare)} rejected</Status>
         ) : null}
         <Sparkline values={sparkOf(key)} />
       </span>

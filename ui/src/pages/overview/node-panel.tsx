@@ -34,7 +34,7 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
     >
       <div class="columns">
         <div class="stack">
-          <h3>Policies, in running order</h3>
+          <h3>Policies, in execution order</h3>
           {scopes.every(({ policies }) => Object.keys(policies).length === 0) ? <p class="muted">None.</p> : null}
           {scopes.map((scope) => (
             <PolicyList key={scope.title} {...scope} />
@@ -86,10 +86,10 @@ function LastRequests({ rows, kind, name }: { rows: readonly RequestRow[]; kind:
   return (
     <div class="stack">
       <h3>
-        Last requests · <a href={pageHref("requests", { [kind]: name })}>all</a>
+        Recent requests · <a href={pageHref("requests", { [kind]: name })}>View all</a>
       </h3>
       {rows.length === 0 ? (
-        <p class="muted">None among the last 500.</p>
+        <p class="muted">None in the last 500 requests.</p>
       ) : (
         <RequestTable rows={rows.slice(0, SHOWN_REQUESTS)} />
       )}

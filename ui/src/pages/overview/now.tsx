@@ -22,9 +22,9 @@ export function Now({ dump }: { dump: Dump }) {
   const wrong = sentencesOf(dump);
   return (
     <div class="columns">
-      <Panel title="Right now">
+      <Panel title="Problems">
         {wrong.length === 0 ? (
-          <Status level="ok">Nothing is wrong.</Status>
+          <Status level="ok">No problems.</Status>
         ) : (
           <ul class="stack">
             {wrong.map(({ level, text, href }) => (
@@ -45,23 +45,23 @@ export function Now({ dump }: { dump: Dump }) {
 
 function LastReload({ dump: { reload } }: { dump: Dump }) {
   return (
-    <Panel title="Configuration" end={<a href={pageHref("config")}>open</a>}>
+    <Panel title="Configuration" end={<a href={pageHref("config")}>Open</a>}>
       <dl class="facts">
         <dt>loaded</dt>
         <dd>
           <Ago at={reload.loadedAt} />
         </dd>
-        <dt>loads</dt>
+        <dt>generation</dt>
         <dd>{reload.generation}</dd>
-        <dt>from</dt>
+        <dt>files</dt>
         <dd class="mono" title={reload.sources.map(visible).join(", ")}>
           {reload.sources.map(fileName).join(", ")}
         </dd>
-        <dt>last attempt</dt>
+        <dt>last reload</dt>
         <dd>
           {reload.refused ? (
             <Status level="warn">
-              refused <Ago at={reload.refused.at} />
+              rejected <Ago at={reload.refused.at} />
             </Status>
           ) : (
             <Status level="ok">loaded</Status>
@@ -81,13 +81,13 @@ function Living() {
     0,
   );
   return (
-    <Panel title="Process" end={<a href={pageHref("runtime")}>open</a>}>
+    <Panel title="Process" end={<a href={pageHref("runtime")}>Open</a>}>
       <dl class="facts">
-        <dt>up</dt>
+        <dt>uptime</dt>
         <dd>{ageText(report.process.ageMs)}</dd>
         <dt>memory</dt>
         <dd>{bytesText(report.process.rssBytes)}</dd>
-        <dt>in flight</dt>
+        <dt>requests in flight</dt>
         <dd>{wholeText(report.requestsInFlight)}</dd>
         <dt>MCP sessions</dt>
         <dd>{sessions}</dd>
@@ -106,7 +106,7 @@ function sentencesOf(dump: Dump): Sentence[] {
     ...(pending === undefined || pending === "ready" ? [] : [{ level: "bad" as const, text: pending }]),
     ...(dump.reload.refused?.problems ?? []).map((text) => ({
       level: "warn" as const,
-      text: `Reload refused: ${text}`,
+      text: `Reload rejected: ${text}`,
       href: config,
     })),
     ...dump.backends.flatMap((backend) =>
@@ -116,21 +116,21 @@ function sentencesOf(dump: Dump): Sentence[] {
         )
         .map(({ name }) => {
           const { lastError } = livingOf(backend.name, name);
-          const text = `${name} of ${backend.name} is failing${lastError === "" ? "" : `: ${lastError}`}`;
+          const text = `${name} (${backend.name}) failed${lastError === "" ? "" : `: ${lastError}`}`;
           return { level: "bad" as const, text, href: pageHref(backend.type === "ai" ? "llm" : "mcp") };
         }),
     ),
     ...errorSentences(),
     ...dump.reload.needsRestart.map((field) => ({
       level: "warn" as const,
-      text: `\`${field}:\` changed; restart to apply it`,
+      text: `\`${field}\` changed: restart the gateway to apply it`,
       href: config,
     })),
     ...dump.reload.warnings.map((text) => ({ level: "warn" as const, text, href: config })),
   ];
 }
 
-/** Broken answers first; refusals are somebody's will, but worth a look. */
+/** Failures first, then requests that the gateway rejected. */
 function errorSentences(): Sentence[] {
   const isBroken = ({ status = "" }: Readonly<Record<string, string>>): boolean =>
     status === "" || Number(status) >= 500;
@@ -150,7 +150,13 @@ function sentencesBy(level: Level, growth: ReadonlyMap<string, number>): Sentenc
     .slice(0, 4)
     .map(([code, count]) => ({
       level,
-      text: `${wholeText(count)} ${count === 1 ? "request" : "requests"} ended with ${code} while this page was open`,
+      text: `${countText(level, code, count)} since you opened this page`,
       href: pageHref("requests", { text: code }),
     }));
+}
+
+function countText(level: Level, code: string, count: number): string {
+  const noun = count === 1 ? "request" : "requests";
+  if (code === "rate_limited") return `${wholeText(count)} rate-limited ${noun}`;
+  return `${wholeText(count)} ${noun} ${level === "bad" ? "failed" : "rejected"} with ${code}`;
 }

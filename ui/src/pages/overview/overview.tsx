@@ -25,13 +25,13 @@ export function Overview() {
     <>
       <PageHead
         title="Overview"
-        doc="Listeners → routes → backends; the last ten seconds on the lines, five minutes in the pictures."
+        doc="Listeners → routes → backends. Lines show the last 10 seconds, charts the last 5 minutes."
       />
       {loaded === undefined ? (
         <Skeleton lines={6} />
       ) : loaded.listeners.length === 0 ? (
-        <Empty title="No listener is configured" yaml={EXAMPLE}>
-          <p>A listener, a route and a backend make a gateway. The smallest configuration:</p>
+        <Empty title="No listeners" yaml={EXAMPLE}>
+          <p>Traffic appears here when a listener, a route and a backend are configured. The smallest configuration:</p>
         </Empty>
       ) : (
         <>

@@ -18,7 +18,7 @@ export function Recent({ dump }: { dump: Dump }) {
   if (rows === undefined) return null;
   if (rows.length === 0) return <TryIt dump={dump} />;
   return (
-    <Panel title="Last requests" end={<a href={pageHref("requests")}>all</a>} flush>
+    <Panel title="Recent requests" end={<a href={pageHref("requests")}>View all</a>} flush>
       <RequestTable rows={rows.slice(0, SHOWN)} />
     </Panel>
   );
@@ -29,11 +29,11 @@ function TryIt({ dump }: { dump: Dump }) {
   const llm = endpointsOf(dump, "ai")[0];
   const command = exampleCommand(dump);
   return (
-    <Panel title="Nothing has come through yet. Try it">
+    <Panel title="No requests yet">
       <ul class="stack">
         {mcp && !isReadOnly.value ? (
           <li>
-            <a href={pageHref("mcp", { at: mcp.id })}>Call a tool</a> of the MCP server at <code>{address(mcp)}</code>
+            <a href={pageHref("mcp", { at: mcp.id })}>Call a tool</a> of the MCP servers at <code>{address(mcp)}</code>
           </li>
         ) : null}
         {llm && !isReadOnly.value ? (
@@ -43,7 +43,7 @@ function TryIt({ dump }: { dump: Dump }) {
         ) : null}
         {command !== undefined ? (
           <li>
-            or from a terminal: <code>{command}</code>
+            Or in a terminal: <code>{command}</code>
           </li>
         ) : null}
       </ul>

@@ -18,9 +18,9 @@ export function PoliciesPage() {
   const name = param("route") === "" ? (routes[0]?.name ?? "") : param("route");
   return (
     <>
-      <PageHead title="Policies" doc="What applies to each route, in running order." />
+      <PageHead title="Policies" doc="Policies of each route, in execution order." />
       {routes.length === 0 ? (
-        <Empty title="There is no route yet" />
+        <Empty title="No routes" />
       ) : (
         <div class="split side">
           <Panel title="Routes" flush>
@@ -55,12 +55,12 @@ function Effective({ dump: loaded, name }: { dump: Dump; name: string }) {
   return (
     <Panel
       title={<span class="mono">{visible(name)}</span>}
-      end={<a href={pageHref("requests", { route: name })}>requests</a>}
+      end={<a href={pageHref("requests", { route: name })}>View requests</a>}
       flush
     >
       {rows.length === 0 ? (
-        <Empty title="No policy applies here" yaml={EXAMPLE}>
-          <p>Every request passes unchanged. A policy stands on a gateway, a route or a backend:</p>
+        <Empty title="No policies" yaml={EXAMPLE}>
+          <p>Every request passes unchanged. A policy applies to a gateway, a route or a backend:</p>
         </Empty>
       ) : (
         <table>
@@ -70,7 +70,7 @@ function Effective({ dump: loaded, name }: { dump: Dump; name: string }) {
                 order
               </th>
               <th scope="col">policy</th>
-              <th scope="col">stands on</th>
+              <th scope="col">applies to</th>
               <th scope="col">configuration</th>
             </tr>
           </thead>

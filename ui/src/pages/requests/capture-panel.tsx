@@ -23,7 +23,7 @@ export function CapturePanel({ capture }: { capture: Capture }) {
         <>
           <span role="status">{words[state]}</span>
           <button type="button" class="button" onClick={() => captureNext(expression)}>
-            Again
+            Trace again
           </button>
           <button type="button" class="button quiet" onClick={stopCapture}>
             Close
@@ -34,10 +34,10 @@ export function CapturePanel({ capture }: { capture: Capture }) {
       <div class="stack">
         <p class="muted">
           {expression === "" ? (
-            "The next request."
+            "Traces the next request."
           ) : (
             <>
-              The next request for which <code>{visible(expression)}</code>
+              Traces the next request that matches <code>{visible(expression)}</code>
             </>
           )}
         </p>
@@ -66,7 +66,7 @@ export function TraceNextForm() {
         onInput={(event) => setExpression(event.currentTarget.value)}
       />
       <button type="submit" class="button">
-        Trace the next
+        Trace next request
       </button>
     </form>
   );

@@ -23,7 +23,7 @@ export function RequestDetailPanel({ id }: { id: string }) {
   useEffect(() => {
     const stop = new AbortController();
     readRequest(id, stop.signal).then(
-      (found) => setDetail(found ?? "not found"),
+      (found) => setDetail(found ?? "This request is no longer in memory."),
       (error: Error) => setDetail(error.message),
     );
     return () => stop.abort();
@@ -76,7 +76,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
         {isReadOnly.value ? null : (
           <>
             <button type="button" class="button" onClick={() => captureNext(likeThis(detail))}>
-              Trace the next one like this
+              Trace next similar request
             </button>
             <a class="button" href={pageHref("cel", { request: detail.id })}>
               Open in CEL
@@ -86,7 +86,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
       </div>
       {detail.trace ? <TraceView events={detail.trace} /> : <Waterfall bars={barsOfRecord(detail)} />}
       <details>
-        <summary>The whole story</summary>
+        <summary>All steps</summary>
         <ol class="story">
           {detail.story.map((sentence) => (
             <li key={sentence}>
@@ -96,7 +96,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
         </ol>
       </details>
       <details>
-        <summary>What the gateway knew</summary>
+        <summary>Attributes</summary>
         <Json value={detail.requestState} open={2} />
       </details>
     </div>
@@ -107,7 +107,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
 function verdictOf({ story, failure, steps }: RequestDetail): string | undefined {
   if (failure === undefined && !steps.some(({ verdict }) => verdict === "answered")) return undefined;
   return story.find((sentence) =>
-    /^(?:Denied|Limited|Refused|No route|The request was|Backend|The gateway could|Policy)/.test(sentence),
+    /^(?:Denied|Limited|Rejected|No route|The request was|Backend|The gateway failed|Policy)/.test(sentence),
   );
 }
 

@@ -13,7 +13,7 @@ export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRo
       <thead>
         <tr>
           <th scope="col">time</th>
-          <th scope="col">what</th>
+          <th scope="col">request</th>
           <th scope="col">route</th>
           <th scope="col">status</th>
           <th scope="col">answered by</th>

@@ -39,7 +39,7 @@ export function Requests() {
   const isOpen = id !== "" || capture.value !== undefined;
   return (
     <>
-      <PageHead title="Requests" doc={inFlight.value > 0 ? `${inFlight.value} in flight` : "The last 500"}>
+      <PageHead title="Requests" doc={inFlight.value > 0 ? `${inFlight.value} in flight` : "The last 500 requests"}>
         {isReadOnly.value ? null : <TraceNextForm />}
         <button
           type="button"
@@ -49,7 +49,7 @@ export function Requests() {
             isPaused.value = !isPaused.value;
           }}
         >
-          {isPaused.value ? "Paused" : "Pause"}
+          {isPaused.value ? "Resume" : "Pause"}
         </button>
       </PageHead>
       <Filters />
@@ -91,13 +91,13 @@ function Filters() {
     <search class="filters">
       <input
         class="input"
-        aria-label="Search text"
-        placeholder="Text: path, tool, id, error"
+        aria-label="Search"
+        placeholder="Search: path, tool, id, error"
         value={param("text")}
         onInput={set("text")}
       />
       <select class="input" aria-label="Route" value={param("route")} onChange={set("route")}>
-        <option value="">every route</option>
+        <option value="">all routes</option>
         {routes.map(({ name }) => (
           <option key={name} value={name}>
             {visible(name)}
@@ -121,7 +121,7 @@ function Filters() {
             key={name}
             type="button"
             class="chip on"
-            aria-label={`remove the filter ${name}`}
+            aria-label={`Remove filter ${name}`}
             onClick={() => setParams({ [name]: "" })}
           >
             {name} {visible(param(name))} ×
@@ -176,8 +176,8 @@ function countText(shown: number, all: number | undefined): string {
 function NoRequests() {
   const command = exampleCommand(dump.value.value);
   return (
-    <Empty title="No request has come yet" {...(command === undefined ? {} : { yaml: command })}>
-      <p>The last 500 requests stand here as they end, with who answered and why. Send one:</p>
+    <Empty title="No requests yet" {...(command === undefined ? {} : { yaml: command })}>
+      <p>Requests appear here when they end, with who answered and why. Send one:</p>
     </Empty>
   );
 }

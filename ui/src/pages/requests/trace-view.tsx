@@ -43,7 +43,7 @@ function EventView({ event, before }: { event: TraceEvent; before: unknown }) {
   return (
     <div class="stack">
       <h3>{visible(labelOf(message))}</h3>
-      <Tabs<View> label="Views of the event" tabs={tabs} selected={chosen} onSelect={setChosen} />
+      <Tabs<View> label="Event views" tabs={tabs} selected={chosen} onSelect={setChosen} />
       {chosen === "event" ? <Json value={event} open={3} /> : null}
       {chosen === "snapshot" ? <Json value={snapshot} open={3} /> : null}
       {chosen === "difference" ? <Difference before={before} after={snapshot} /> : null}
@@ -56,7 +56,7 @@ function EventView({ event, before }: { event: TraceEvent; before: unknown }) {
 
 export function Difference({ before, after }: { before: unknown; after: unknown }) {
   const list = differences(before, after);
-  if (list.length === 0) return <p class="muted">Nothing changed since the snapshot before.</p>;
+  if (list.length === 0) return <p class="muted">No changes since the previous snapshot.</p>;
   return (
     <ScrollX>
       <table class="difference">
@@ -88,7 +88,7 @@ export function Difference({ before, after }: { before: unknown; after: unknown 
 function Body({ base64, isCut }: { base64: string; isCut: boolean }) {
   const bytes = Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
   const text = new TextDecoder("utf-8").decode(bytes);
-  const cut = isCut ? <p class="muted">Cut at 64 KiB.</p> : null;
+  const cut = isCut ? <p class="muted">Truncated at 64 KiB.</p> : null;
   const json = parse(text);
   if (json !== undefined)
     return (

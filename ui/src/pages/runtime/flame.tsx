@@ -23,7 +23,7 @@ export function Flame({ profile }: { profile: Profile }) {
   const [focus, setFocus] = useState<Frame>(profile.root);
   const placed = place(focus);
   const height = (Math.max(0, ...placed.map(({ depth }) => depth)) + 1) * ROW_HEIGHT;
-  if (profile.root.total === 0) return <p class="muted">Nothing was measured: the gateway was idle.</p>;
+  if (profile.root.total === 0) return <p class="muted">No samples: the gateway was idle.</p>;
   return (
     <div class="stack">
       <div class="flame" style={{ height: `${height}px` }}>
@@ -42,7 +42,7 @@ export function Flame({ profile }: { profile: Profile }) {
       </div>
       {focus === profile.root ? null : (
         <button type="button" class="button" onClick={() => setFocus(profile.root)}>
-          Show everything
+          Reset zoom
         </button>
       )}
       <table>
@@ -51,7 +51,7 @@ export function Flame({ profile }: { profile: Profile }) {
             <th scope="col">function</th>
             <th scope="col">file</th>
             <th scope="col" class="number">
-              itself
+              self
             </th>
             <th scope="col" class="number">
               share

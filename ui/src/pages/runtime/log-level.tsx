@@ -55,7 +55,7 @@ export function LogLevel() {
           ))}
         </div>
         <p class="muted" role="status">
-          {said === undefined ? "A level, and levels by module: info,mcp=trace. It holds until the next start." : null}
+          {said === undefined ? "A level, or levels by module: info,mcp=trace. Applies until the next restart." : null}
           {said === undefined ? null : (
             <span class={said.isBad ? "status bad" : "status ok"}>{visible(said.text)}</span>
           )}

@@ -33,14 +33,14 @@ export function Memory() {
           <tbody>
             <Row name="process (RSS)" used={process.rssBytes} of={process.peakRssBytes} />
             <Row name="heap" used={heap.usedBytes} of={heap.totalBytes} />
-            <Row name="outside the heap" used={external.bytes} of={process.rssBytes} />
+            <Row name="external" used={external.bytes} of={process.rssBytes} />
             {spaces.map(({ name, usedBytes, sizeBytes }) => (
               <Row key={name} name={name.replaceAll("_", " ")} used={usedBytes} of={sizeBytes} isInner />
             ))}
           </tbody>
         </table>
         <details>
-          <summary>By part of the gateway</summary>
+          <summary>By component</summary>
           <Json value={report.parts} open={1} />
         </details>
       </div>

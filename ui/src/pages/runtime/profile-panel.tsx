@@ -18,7 +18,7 @@ export function ProfilePanel() {
   useEffect(() => () => URL.revokeObjectURL(taken?.href ?? ""), [taken]);
 
   const take = async (kind: "cpu" | "heap"): Promise<void> => {
-    setRunning(kind === "cpu" ? `measuring for ${seconds} s` : "reading");
+    setRunning(kind === "cpu" ? `profiling for ${seconds} s` : "reading the heap");
     setProblem(undefined);
     try {
       const bytes = await getBytes(kind === "cpu" ? `debug/pprof/profile?seconds=${seconds}` : "debug/pprof/heap");
@@ -63,7 +63,7 @@ export function ProfilePanel() {
         {running ??
           (taken
             ? visible(taken.name)
-            : "Where the time goes (CPU) or what memory is held by (heap); also readable by go tool pprof.")}
+            : "Take a CPU or heap profile. It appears here as a flame graph; the file also works with go tool pprof.")}
       </p>
       {problem === undefined ? null : <p class="note bad">{visible(problem)}</p>}
       {taken ? <Flame key={taken.href} profile={taken.profile} /> : null}

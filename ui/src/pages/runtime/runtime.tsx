@@ -11,7 +11,7 @@ import { TaskTree } from "./task-tree.tsx";
 export function Runtime() {
   return (
     <>
-      <PageHead title="Runtime" doc="Log level, memory, what lives in the process, and where its time goes." />
+      <PageHead title="Runtime" doc="Log level, memory, tasks and profiles." />
       <div class="split two">
         <div class="stack">
           {isReadOnly.value ? null : <LogLevel />}

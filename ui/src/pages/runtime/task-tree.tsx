@@ -15,7 +15,7 @@ export function TaskTree() {
       end={
         report ? (
           <span class="muted">
-            pid {report.process.pid} · up {ageText(report.process.ageMs)} · {bytesText(report.process.rssBytes)}
+            pid {report.process.pid} · uptime {ageText(report.process.ageMs)} · {bytesText(report.process.rssBytes)}
           </span>
         ) : null
       }
