@@ -79,7 +79,7 @@ mcp:
       attempt("1.x"),
       /./,
       facade,
-      /the rule .*mcp-user.* (cannot be evaluated|does not hold)/,
+      /the rule .*mcp-user.* (cannot be evaluated|is not true)/,
     );
     guide("4. Add the role");
 

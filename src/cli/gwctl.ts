@@ -17,80 +17,80 @@ export async function runGwctl(argv: readonly string[], terminal: Terminal): Pro
   const own = dashes < 0 ? argv : argv.slice(0, dashes);
   try {
     const isTrace = own[0] === "proxy" && own[1] === "trace";
-    if (request !== undefined && !isTrace) throw new CliError("only `gwctl proxy trace` takes arguments after --", 2);
+    if (request !== undefined && !isTrace) throw new CliError("only `gwctl proxy trace` accepts arguments after --", 2);
     await createProgram(terminal, request).parseAsync(own, { from: "user" });
     return 0;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
     if (!(error instanceof CliError)) throw error;
     terminal.err(`gwctl: ${error.message}\n`);
-    if (error.exitCode === 2) terminal.err("(gwctl --help shows how it is used)\n");
+    if (error.exitCode === 2) terminal.err("(see gwctl --help)\n");
     return error.exitCode;
   }
 }
 
 function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {
   const program = new Command("gwctl")
-    .description("Looks into a running gateway: what happened to a request, and why.")
+    .description("Inspects a running gateway: what happened to a request, and why.")
     .version(`gwctl ${VERSION}`, "-V, --version")
     .exitOverride()
     .configureOutput({ writeOut: terminal.out, writeErr: terminal.err })
-    .showHelpAfterError("(add --help to see how it is used)")
+    .showHelpAfterError("(add --help for usage)")
     .addHelpText(
       "after",
       `
-Most used:
-  gwctl explain <x-request-id>       why was this refused? the story of one request
-  gwctl requests --failed            the last requests that went wrong
+Common commands:
+  gwctl explain <x-request-id>       explain why a request was rejected or failed
+  gwctl requests --failed            list recent requests that failed
   gwctl proxy trace --local          step through the next request
-  gwctl proxy config all --local     the configuration as the gateway runs it`,
+  gwctl proxy config all --local     show the loaded configuration`,
     );
   addProxyCommands(program, terminal, request);
 
-  withTarget(program.command("explain <request-id> [target]"))
-    .description("tell the story of one request, by the x-request-id of its response")
+  withTarget(program.command("explain <request-id> [instance]"))
+    .description("explain what happened to a request, by the x-request-id of its response")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (id, name, flags) =>
       (await import("./commands/requests-command.ts")).explain(id, name, flags, terminal),
     );
 
-  withTarget(program.command("requests [target]"))
-    .description("the last requests, newest first")
-    .option("--failed", "only those that were refused or failed")
-    .option("--limit <n>", "how many (default 20)")
+  withTarget(program.command("requests [instance]"))
+    .description("list recent requests, newest first")
+    .option("--failed", "only requests that were rejected or failed")
+    .option("--limit <n>", "number of requests (default 20)")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/requests-command.ts")).requests(name, flags, terminal));
 
-  withTarget(program.command("policies [target]"))
-    .description("every policy, where it stands and what it says")
-    .option("-f, --file <dump.json>", "a saved /config_dump instead of a gateway")
+  withTarget(program.command("policies [instance]"))
+    .description("list every policy, where it applies, and its status")
+    .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway")
     .option("-o, --output <format>", "short, yaml or json", "short")
     .action(async (name, flags) => (await import("./commands/policies-command.ts")).policies(name, flags, terminal));
 
   withTarget(program.command("cel <expression>"))
-    .description("try a CEL expression, part by part")
-    .option("--request <id>", "on the attributes of a recent request")
+    .description("evaluate a CEL expression, part by part")
+    .option("--request <id>", "use the attributes of a recent request")
     .action(async (expression, flags) =>
       (await import("./commands/inspect-command.ts")).cel(expression, flags, terminal),
     );
 
   program
     .command("auth")
-    .description("logins of a configuration")
+    .description("check the logins of a configuration")
     .command("check")
-    .description("try every login of a configuration against its identity provider, leg by leg")
-    .requiredOption("-f, --file <path...>", "configuration files or folders, as for the gateway; - for standard input")
-    .option("--token-file <file>", "also check this access token of a real login; - for standard input")
+    .description("check every login of a configuration with its identity provider, step by step")
+    .requiredOption("-f, --file <path...>", "configuration files or folders; - for standard input")
+    .option("--token-file <file>", "also check this access token; - for standard input")
     .action(async (flags) => (await import("./commands/auth-check-command.ts")).authCheck(flags, terminal));
 
   program
     .command("version")
-    .description("prints the version")
+    .description("print the version")
     .action(() => terminal.out(`gwctl ${VERSION}\n`));
 
   program
     .command("completion <shell>")
-    .description("prints completion for bash, zsh or fish: source <(gwctl completion bash)")
+    .description("print completion for bash, zsh or fish: source <(gwctl completion bash)")
     .action(async (shell) => terminal.out((await import("./commands/completion.ts")).completionScript(program, shell)));
 
   return program;

@@ -33,11 +33,11 @@ const step = (policy: string, verdict: "passed" | "answered" | "refused", phase:
 
 test("a request that went well is told from arrival to end", () => {
   assert.deepEqual(explainRequest({ ...answered, steps: [step("cors", "passed", "gateway"), step("jwt", "passed")] }), [
-    "POST mcp.example.test/mcp came from 192.0.2.1 as `ada` at 2026-01-01T12:00:00.000Z, on listener `default`.",
+    "POST mcp.example.test/mcp from 192.0.2.1 as `ada` at 2026-01-01T12:00:00.000Z, on listener `default`.",
     "Route `tools` matched.",
     "Passed: cors (gateway); jwt (route).",
-    "Backend `tools/backend0` answered 200 after 9.5 ms.",
-    "It ended with 200 after 12.3 ms, 512 bytes.",
+    "Backend `tools/backend0` responded with 200 after 9.5 ms.",
+    "Finished with status 200 after 12.3 ms, 512 bytes.",
   ]);
 });
 
@@ -52,10 +52,10 @@ const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] =
         code: "authorization_denied",
         source: "client",
         message: "authorization failed",
-        detail: 'the rule `"admin" in jwt.roles` does not hold: jwt.roles is ["dev"]',
+        detail: 'the rule `"admin" in jwt.roles` is not true: jwt.roles is ["dev"]',
       },
     },
-    says: 'Denied by `authorization` of route `tools` (403): the rule `"admin" in jwt.roles` does not hold: jwt.roles is ["dev"].',
+    says: 'Denied by `authorization` of route `tools` (403): the rule `"admin" in jwt.roles` is not true: jwt.roles is ["dev"].',
   },
   {
     name: "a limit at the gateway names the gateway",
@@ -96,17 +96,17 @@ const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] =
   {
     name: "a policy that answered",
     changes: { answeredBy: "gateway", backend: null, status: 204, steps: [step("cors", "answered")] },
-    says: "Policy `cors` of route `tools` answered it.",
+    says: "Policy `cors` of route `tools` answered the request.",
   },
   {
     name: "a client that left",
     changes: { end: "aborted", durationMs: 25_000 },
-    says: "The client left after 25.0 s, 512 bytes into the response.",
+    says: "The client disconnected after 25.0 s, 512 bytes into the response.",
   },
   {
     name: "a response that broke off",
     changes: { end: "failed" },
-    says: "The response broke off after 12.3 ms and 512 bytes.",
+    says: "The response was cut off after 12.3 ms and 512 bytes.",
   },
   {
     name: "an MCP call",

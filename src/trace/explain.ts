@@ -25,12 +25,12 @@ export function explainRequest(record: RequestRecord): string[] {
 function arrival({ method, host, path, listener, source, subject, time, mcp }: RequestRecord): string {
   const who = subject === null ? "" : ` as \`${subject}\``;
   const call = mcp?.method === undefined ? "" : ` (MCP \`${mcp.method}\`${mcp.name ? ` of \`${mcp.name}\`` : ""})`;
-  return `${method} ${host}${path}${call} came from ${source.address}${who} at ${time}, on listener \`${listener}\`.`;
+  return `${method} ${host}${path}${call} from ${source.address}${who} at ${time}, on listener \`${listener}\`.`;
 }
 
 function routeTaken({ route, failure }: RequestRecord): string[] {
   if (route !== null) return [`Route \`${route}\` matched.`];
-  return failure?.code === "route_not_found" ? [] : ["It was answered before a route was chosen."];
+  return failure?.code === "route_not_found" ? [] : ["The gateway answered before it selected a route."];
 }
 
 function policiesPassed({ steps }: RequestRecord): string[] {
@@ -47,21 +47,21 @@ function verdict({ failure, steps, route, listener, status, backend }: RequestRe
   const answeredBy = steps.find((step) => step.verdict === "answered");
   if (failure === undefined)
     return answeredBy
-      ? [`Policy \`${answeredBy.policy}\` of ${scopeOf(answeredBy, route, listener, backend)} answered it.`]
+      ? [`Policy \`${answeredBy.policy}\` of ${scopeOf(answeredBy, route, listener, backend)} answered the request.`]
       : [];
   const why = sentence(failure.detail ?? failure.message);
   const refusedBy = steps.findLast((step) => step.verdict === "refused");
   if (refusedBy && failure.source !== "upstream") {
-    const verb = DENIALS[failure.code] ?? "Refused";
+    const verb = DENIALS[failure.code] ?? "Rejected";
     return [
       `${verb} by \`${refusedBy.policy}\` of ${scopeOf(refusedBy, route, listener, backend)}${code(status)}: ${why}`,
     ];
   }
   if (failure.code === "route_not_found") return [`No route matched${code(status)}: ${why}`];
   const blame = {
-    client: "The request was refused",
+    client: "The request was rejected",
     upstream: `Backend \`${backend ?? "?"}\` failed`,
-    gateway: "The gateway could not answer it",
+    gateway: "The gateway failed",
   }[failure.source];
   return [`${blame} (\`${failure.code}\`${status === null ? "" : `, ${status}`}): ${why}`];
 }
@@ -69,21 +69,21 @@ function verdict({ failure, steps, route, listener, status, backend }: RequestRe
 function answer({ answeredBy, backend, status, upstreamMs, failure }: RequestRecord): string[] {
   if (answeredBy !== "upstream" || failure !== undefined) return [];
   const after = upstreamMs === null ? "" : ` after ${milliseconds(upstreamMs)}`;
-  return [`Backend \`${backend ?? "?"}\` answered ${status ?? "nothing"}${after}.`];
+  return [`Backend \`${backend ?? "?"}\` responded with ${status ?? "nothing"}${after}.`];
 }
 
 function ending({ end, durationMs, responseBytes, status }: RequestRecord): string[] {
   const took = milliseconds(durationMs);
-  if (end === "aborted") return [`The client left after ${took}, ${responseBytes} bytes into the response.`];
-  if (end === "failed") return [`The response broke off after ${took} and ${responseBytes} bytes.`];
-  return [`It ended with ${status ?? "no status"} after ${took}, ${responseBytes} bytes.`];
+  if (end === "aborted") return [`The client disconnected after ${took}, ${responseBytes} bytes into the response.`];
+  if (end === "failed") return [`The response was cut off after ${took} and ${responseBytes} bytes.`];
+  return [`Finished with ${status === null ? "no status" : `status ${status}`} after ${took}, ${responseBytes} bytes.`];
 }
 
 function usage({ llm }: RequestRecord): string[] {
   if (llm?.model === undefined) return [];
   const provider = llm.provider === undefined ? "" : ` (${llm.provider})`;
   if (llm.inputTokens === undefined && llm.outputTokens === undefined)
-    return [`Model \`${llm.model}\`${provider}; it reported no usage.`];
+    return [`Model \`${llm.model}\`${provider}; no usage reported.`];
   const cached = llm.cachedTokens ? `, ${llm.cachedTokens} of them cached` : "";
   return [
     `Model \`${llm.model}\`${provider}: ${llm.inputTokens ?? 0} tokens in${cached}, ${llm.outputTokens ?? 0} out.`,

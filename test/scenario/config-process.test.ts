@@ -86,7 +86,7 @@ routes:
   });
   const exit = await run(t, ["--validate-only", "-f", join(at, "config.yaml")]);
   const missing = "ENOENT (no such file or directory)";
-  const home = "`~` is not replaced, write the whole path or `${HOME}`";
+  const home = "`~` is not expanded, use the full path or `${HOME}`";
   assert.deepEqual(exit.stderr.replaceAll(`${at}/`, "").trim().split("\n"), [
     `config.yaml:1:63: gateways.default.tls.cert: cannot read ~/cert.pem: ${missing}: ${home}`,
     `config.yaml:1:80: gateways.default.tls.key: cannot read none.pem: ${missing}`,

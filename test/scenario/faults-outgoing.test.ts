@@ -34,7 +34,7 @@ for (const announced of [true, false]) {
       res.end(Buffer.alloc(10));
     });
     assert.equal((await ask("/0")).body.length, LIMIT);
-    await assert.rejects(ask("/1"), { reason: "too-large", message: "the answer is larger than 100000 bytes" });
+    await assert.rejects(ask("/1"), { reason: "too-large", message: "the response is larger than 100000 bytes" });
   });
 }
 

@@ -217,7 +217,7 @@ test("without curl, inject mode says what to do", async () => {
     { environment: { PATH: folder } },
   );
   assert.equal(code, 1);
-  assert.match(stderr, /curl is not installed; install it, or leave out the URL/);
+  assert.match(stderr, /curl is not installed; install it, or omit the URL/);
 });
 
 test("a listener port that is none is named", async () => {

@@ -15,12 +15,12 @@ test("targets shows the MCP servers and which of them are down", async (t) => {
     `mcp: { port: 0, targets: [{ name: good, stdio: ${odd} }, { name: gone, stdio: { cmd: /nonexistent/server } }] }\n`,
   );
   const targets = (...args: string[]) => gwctl(["proxy", "targets", "-p", new URL(gateway.adminUrl).port, ...args]);
-  assert.match((await targets()).stdout, /^good +\S+ +idle\ngone +\S+ +idle$/m);
+  assert.match((await targets()).stdout, /^good +\S+ +not started\ngone +\S+ +not started$/m);
   const client = rawClient(`${gateway.url()}/mcp`);
   await client.initialize();
   const { code, stdout } = await targets();
   assert.equal(code, 0);
-  assert.match(stdout, /^good +\S+ +up in 1\ngone +\S+ +failing/m);
+  assert.match(stdout, /^good +\S+ +running \(1 session\)\ngone +\S+ +failed/m);
   const listed = JSON.parse((await targets("-o", "json")).stdout) as { target: string; state: string }[];
   assert.deepEqual(
     listed.map(({ target, state }) => [target, state]),
@@ -34,6 +34,6 @@ test("targets shows the MCP servers and which of them are down", async (t) => {
 test("a gateway without MCP servers has none to show", async (t) => {
   const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
   const run = await gwctl(["proxy", "targets", "-p", new URL(gateway.adminUrl).port]);
-  assert.deepEqual([run.code, run.stdout, run.stderr], [0, "", "no MCP targets\n"]);
+  assert.deepEqual([run.code, run.stdout, run.stderr], [0, "", "no MCP servers\n"]);
   assert.equal((await gwctl(["proxy", "targets", "-o", "yaml"])).code, 2);
 });

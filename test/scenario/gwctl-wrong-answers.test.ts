@@ -85,7 +85,7 @@ test("an answer that breaks off is a failure", async (t) => {
   const { code, stdout, stderr } = await gwctl(["proxy", "config", "all", "-p", port]);
   assert.equal(code, 1);
   assert.equal(stdout, "");
-  assert.match(stderr, /closed the connection before its answer was complete/);
+  assert.match(stderr, /closed the connection before the response was complete/);
 });
 
 test("a trace that breaks off shows what came, and fails", async (t) => {
@@ -96,17 +96,17 @@ test("a trace that breaks off shows what came, and fails", async (t) => {
   const { code, stdout, stderr } = await gwctl(["proxy", "trace", "--raw", "-p", port]);
   assert.equal(code, 1);
   assert.equal(stdout, `${STARTED}\n`);
-  assert.match(stderr, /gwctl: the gateway broke off the trace[^\n]*\n$/);
+  assert.match(stderr, /gwctl: the trace ended early[^\n]*\n$/);
 });
 
-test("a trace that ends before a request came says so", async (t) => {
+test("a trace that ends before a request arrived says so", async (t) => {
   const port = await answering(t, (_req, res) => {
     res.writeHead(200, { "content-type": "text/event-stream" });
     res.end(": armed\n\n");
   });
   const { code, stderr } = await gwctl(["proxy", "trace", "-p", port]);
   assert.equal(code, 1);
-  assert.match(stderr, /closed the trace before a request came/);
+  assert.match(stderr, /closed the trace before a request arrived/);
 });
 
 for (const line of ['{"nonsense":1}', "{broken", "null", '{"message":{"type":1},"eventEnd":1}']) {

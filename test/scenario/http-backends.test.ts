@@ -102,7 +102,7 @@ const broken: [name: string, bytes: string][] = [
   ["a header without a colon", "HTTP/1.1 200 OK\r\nnonsense\r\n\r\n"],
   ["a folded header", "HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok"],
   ["a head of 40 KB", `HTTP/1.1 200 OK\r\nX: ${"a".repeat(40_000)}\r\n\r\n`],
-  ["an upgrade that nobody asked for", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
+  ["an unexpected upgrade", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
   ["an endless row of interim answers", "HTTP/1.1 100 Continue\r\n\r\n".repeat(200)],
   ["a status of two digits", "HTTP/1.1 20 OK\r\n\r\n"],
   ["HTTP/2.0", "HTTP/2.0 200 OK\r\n\r\n"],

@@ -113,7 +113,7 @@ const badTls: [name: string, yaml: string, message: RegExp][] = [
   [
     "a client certificate without its key",
     route("localhost:1", "cert: client.pem"),
-    /backendTLS: cert and key belong together/,
+    /backendTLS: `cert` and `key` must be set together/,
   ],
 ];
 for (const [name, yaml, message] of badTls) {

@@ -26,7 +26,7 @@ test("a token that nobody gave gets no tick, and is no failure", async (t) => {
   t.after(() => realm.close());
   const { stdout } = await gwctl(["auth", "check", "-f", config(t, realm.issuer, "provider: { idp_realm: {} },")]);
   assert.match(stdout, /^ {2}✓ metadata/m);
-  assert.match(stdout, /^ {2}- token {10}not checked: give an access token/m);
+  assert.match(stdout, /^ {2}- token {10}not checked: use --token-file/m);
   assert.doesNotMatch(stdout, /[✓✗] token /);
 });
 
@@ -34,7 +34,7 @@ test("of a provider that cannot be reached only the metadata fails; nothing is s
   const { code, stdout, stderr } = await gwctl(["auth", "check", "-f", config(t, "http://127.0.0.1:1", "")]);
   assert.equal(code, 1);
   assert.match(stdout, /^ {2}✗ metadata/m);
-  assert.match(stdout, /^ {2}- keys {11}not checked: the metadata, which names their place, could not be read/m);
+  assert.match(stdout, /^ {2}- keys {11}not checked: the metadata with their address could not be read/m);
   assert.doesNotMatch(stdout, /jwks_uri/);
-  assert.match(stderr, /1 of the login's legs failed/);
+  assert.match(stderr, /1 login check failed/);
 });

@@ -176,6 +176,6 @@ test("a realm with closed trusted hosts: its text reaches the client, and the lo
   assert.match(error.message, /Trusted Hosts/);
   assert.match(
     log,
-    /the identity provider refused a client registration.*Host Sending Client Registration Request Must Match/,
+    /the identity provider rejected a client registration.*Host Sending Client Registration Request Must Match/,
   );
 });

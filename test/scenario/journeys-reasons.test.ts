@@ -148,7 +148,7 @@ test("a refusal of an LLM request has its reason in the log and in explain, and 
     assert.match(line, new RegExp(`error=${code} source=client`), name);
     assert.match(line, reason, name);
     const text = await explained(gateway, id);
-    assert.match(text, new RegExp(`The request was refused \\(\`${code}\`, ${status}\\)`), name);
+    assert.match(text, new RegExp(`The request was rejected \\(\`${code}\`, ${status}\\)`), name);
     assert.doesNotMatch(line + text, /planted/);
   }
   const fine = await fetch(`${gateway.url()}/v1/chat/completions`, {

@@ -90,7 +90,7 @@ test("why was this refused? the id of the response is enough", async (t) => {
   assert.equal(code, 0);
   assert.match(stdout, /as `eve`/);
   assert.match(stdout, /Denied by `authorization` of route `tools` \(403\)/);
-  assert.match(stdout, /`apiKey\.role in \["admin", "developer"\]` does not hold: apiKey\.role is "guest"/);
+  assert.match(stdout, /`apiKey\.role in \["admin", "developer"\]` is not true: apiKey\.role is "guest"/);
   const failed = await gwctl(["requests", "--failed", "-p", port]);
   assert.match(failed.stdout, /403 .*eve .*authorization_denied/);
 });

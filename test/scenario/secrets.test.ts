@@ -81,7 +81,7 @@ test("no planted secret comes out of a full run: log, answers, traces, dumps, me
     "unexpected error source=request",
     "stream=stderr",
     "the configuration was refused",
-    "the identity provider refused",
+    "the identity provider rejected",
   ])
     assert.ok(outputs.of("log").includes(text), `nothing was logged of: ${text}`);
   assert.deepEqual(outputs.leaks(planted), []);

@@ -143,7 +143,7 @@ test("a reader that never reads slows nothing: requests go on and events are dro
     await get("/wake-up");
     await new Promise((resolve) => setImmediate(resolve));
   }
-  assert.match(text, /: dropped \d+ events, the reader was too slow/);
+  assert.match(text, /: dropped \d+ events: the client reads too slowly/);
   socket.destroy();
 });
 

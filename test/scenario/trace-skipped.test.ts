@@ -32,8 +32,8 @@ async function policiesOf(headers: Record<string, string>): Promise<string[]> {
 test("policies that do not apply are skipped, and say why", async () => {
   assert.deepEqual(await policiesOf({}), [
     "cors skipped: the request has no Origin header",
-    "basicAuth skipped: no user name and password were sent, and none are required",
-    "apiKey skipped: no API key was sent, and none is required",
+    "basicAuth skipped: no user name and password were sent; none are required",
+    "apiKey skipped: no API key was sent; none is required",
     "directResponse answered",
   ]);
 });
@@ -41,7 +41,7 @@ test("policies that do not apply are skipped, and say why", async () => {
 test("the same policies are applied to a request that concerns them", async () => {
   assert.deepEqual(await policiesOf({ origin: "http://app.test", "x-api-key": KEY }), [
     "cors applied",
-    "basicAuth skipped: no user name and password were sent, and none are required",
+    "basicAuth skipped: no user name and password were sent; none are required",
     "apiKey applied",
     "directResponse answered",
   ]);

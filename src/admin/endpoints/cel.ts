@@ -14,7 +14,7 @@ const USAGE = 'send JSON: {"expression": "<CEL>", "requestId": "<id>"} or {"expr
 export function celEndpoint(recent: RecentRequests): AdminEndpoint {
   return {
     path: ADMIN_PATHS.cel,
-    doc: 'POST {"expression", "requestId" | "attributes"}: what the expression gives, part by part.',
+    doc: 'POST {"expression", "requestId" | "attributes"}: evaluates the expression, part by part.',
     async POST(request) {
       const asked = await readQuestion(request);
       if (asked === undefined) return textAnswer(400, USAGE);

@@ -12,7 +12,7 @@ export function statsEndpoints(options: { metrics: Metrics; notReady(): readonly
       doc: "Metrics in the Prometheus text format.",
       GET: () => ({ status: 200, type: "text/plain; version=0.0.4; charset=utf-8", body: options.metrics.render() }),
     },
-    { path: ADMIN_PATHS.live, doc: "200 while the process lives.", GET: () => textAnswer(200, "live\n") },
+    { path: ADMIN_PATHS.live, doc: "200 while the process runs.", GET: () => textAnswer(200, "live\n") },
     {
       path: ADMIN_PATHS.ready,
       doc: "200 while every listener serves; 503 with the reason otherwise.",

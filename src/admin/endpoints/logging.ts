@@ -10,7 +10,7 @@ export function loggingEndpoint(logging: Logging): AdminEndpoint {
   const current = (): AdminAnswer => textAnswer(200, `current log level is ${logging.filter.text}\n`);
   return {
     path: ADMIN_PATHS.logging,
-    doc: "GET: the log filter. POST ?level=info,mcp=trace: sets it until the next start.",
+    doc: "GET: the log filter. POST ?level=info,mcp=trace: sets it until the next restart.",
     GET(request) {
       if (!request.query.has("level")) return current();
       return { ...textAnswer(405, "use POST to set the level\n"), headers: { allow: "POST" } };

@@ -12,7 +12,7 @@ export type MemoryParts = Readonly<Record<string, () => unknown>>;
 export function memoryEndpoint(parts: MemoryParts): AdminEndpoint {
   return {
     path: ADMIN_PATHS.memory,
-    doc: "Memory of the process, of V8's heap by space, outside of the heap, and by part of the gateway.",
+    doc: "Memory of the process, the V8 heap by space, external memory, and by component.",
     GET() {
       const { rss, heapTotal, heapUsed, external, arrayBuffers } = process.memoryUsage();
       const heap = getHeapStatistics();

@@ -85,7 +85,7 @@ test("?id tells the story of one request, without its credentials", async () => 
   const { text, json } = await askAdmin(endpoint, "id=test");
   assert.doesNotMatch(text, /s3cret/);
   const [detail] = json().requests as { story: string[]; requestState: unknown }[];
-  assert.match(detail?.story[0] ?? "", /GET gateway\.test\/a came from 192\.0\.2\.1 as `ada`/);
+  assert.match(detail?.story[0] ?? "", /GET gateway\.test\/a from 192\.0\.2\.1 as `ada`/);
 });
 
 test("an id that is not among them is 404 and says how many there are", async () => {

@@ -19,7 +19,7 @@ export function requestsEndpoint(recent: RecentRequests, clock: Clock): AdminEnd
 
   function follow(): AdminAnswer {
     if (followers >= MAX_FOLLOWERS)
-      return textAnswer(429, `${MAX_FOLLOWERS} readers follow already; close one and try again\n`);
+      return textAnswer(429, `${MAX_FOLLOWERS} clients already follow; close one and try again\n`);
     return eventStreamAnswer(clock, (stream) => {
       followers += 1;
       stream.comment("following");
@@ -46,7 +46,7 @@ export function requestsEndpoint(recent: RecentRequests, clock: Clock): AdminEnd
 
   return {
     path: ADMIN_PATHS.requests,
-    doc: "The last requests, newest first: ?limit=, ?since=<seq>; ?id=<x-request-id> tells the story of one; ?follow=true streams.",
+    doc: "Recent requests, newest first: ?limit=, ?since=<seq>; ?id=<x-request-id> explains one; ?follow=true streams.",
     GET(request) {
       const id = request.query.get("id");
       if (id !== null) {

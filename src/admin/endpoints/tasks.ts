@@ -14,7 +14,7 @@ const MAX_REQUESTS = 200;
 export function tasksEndpoint(tasks: Tasks, recent: RecentRequests, uptimeMs: () => number): AdminEndpoint {
   return {
     path: ADMIN_PATHS.tasks,
-    doc: "What lives in the process: listeners, requests in flight, MCP sessions, child processes, background work.",
+    doc: "Tasks in the process: listeners, requests in flight, MCP sessions, child processes, background work.",
     async GET() {
       const requests = recent.inFlight(MAX_REQUESTS);
       const report = tasks.report().map((task) => withRequests(task, requests));

@@ -19,7 +19,7 @@ export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpo
   const open = (request: AdminRequest): AdminAnswer => watch(request, hub, clock);
   return {
     path: ADMIN_PATHS.trace,
-    doc: "The events of the next request (experimental). ?expression=<CEL> waits for one that matches, ?count=N for several.",
+    doc: "Events of the next request (experimental). ?expression=<CEL> waits for a matching request, ?count=N traces several.",
     GET: open,
     POST: open,
   };

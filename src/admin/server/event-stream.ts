@@ -39,7 +39,7 @@ function serve(clock: Clock, sink: AdminSink, open: (stream: EventStream) => () 
       return;
     }
     if (dropped > 0) {
-      sink.write(`: dropped ${dropped} events, the reader was too slow\n\n`);
+      sink.write(`: dropped ${dropped} events: the client reads too slowly\n\n`);
       dropped = 0;
     }
     sink.write(text);

@@ -43,7 +43,7 @@ type CallRequest = z.output<typeof callSchema>;
 export function callEndpoint(options: CallOptions): AdminEndpoint {
   return {
     path: "/ui/api/call",
-    doc: "POST: sends a request of the playground to one of the gateway's listeners.",
+    doc: "POST: sends a playground request to one of the gateway's listeners.",
     async POST(request) {
       const parsed = callSchema.safeParse(parseJson(await request.body()));
       if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);

@@ -53,7 +53,7 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
     },
     {
       path: "/ui/api/validate",
-      doc: "POST: what is wrong with an edited text, and what it would change.",
+      doc: "POST: checks an edited file and lists what it would change.",
       async POST(request) {
         const edit = await readEdit(request, options);
         return "refusal" in edit ? textAnswer(edit.status, `${edit.refusal}\n`) : jsonAnswer(judge(edit, options));
@@ -61,13 +61,10 @@ export function uiConfigEndpoints(options: UiConfigOptions): AdminEndpoint[] {
     },
     {
       path: "/ui/api/save",
-      doc: "POST: writes an edited text to its file, where `config.allowConfigEdit` allows it.",
+      doc: "POST: saves an edited file, if `config.allowConfigEdit` is true.",
       async POST(request) {
         if (!options.mayEdit)
-          return textAnswer(
-            403,
-            "writing the configuration is not allowed; set `config.allowConfigEdit: true` to allow it\n",
-          );
+          return textAnswer(403, "saving is not allowed; set `config.allowConfigEdit: true` to allow it\n");
         const edit = await readEdit(request, options);
         if ("refusal" in edit) return textAnswer(edit.status, `${edit.refusal}\n`);
         const judged = judge(edit, options);
@@ -109,8 +106,7 @@ async function readEdit(
   const sources = options.read();
   const source = sources.find(({ file }) => file === parsed.data.file);
   if (!source) return { status: 404, refusal: "that file is not part of the configuration" };
-  if (versionOf(source) !== parsed.data.base)
-    return { status: 409, refusal: "the file changed meanwhile; load it again" };
+  if (versionOf(source) !== parsed.data.base) return { status: 409, refusal: "the file has changed; reload it" };
   const restored = restoreSecrets(parsed.data.text, shownText(source.text, options.redaction).secrets);
   return { sources, source, restored };
 }
@@ -129,7 +125,7 @@ function judge({ sources, source, restored }: Edit, options: UiConfigOptions) {
     file: source.file,
     line: undefined,
     column: undefined,
-    message: `<redacted:${id}> stands for nothing: write the value, or a \${VARIABLE}`,
+    message: `<redacted:${id}> is not a known placeholder: write the value, or a \${VARIABLE}`,
   }));
   return {
     problems: [...unknown, ...after.problems.map(shown)],

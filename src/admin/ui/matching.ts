@@ -14,7 +14,7 @@ const questionSchema = z.strictObject({ expression: z.string(), ids: z.array(z.s
 export function matchingEndpoint(endpoints: () => readonly AdminEndpoint[]): AdminEndpoint {
   return {
     path: "/ui/api/matching",
-    doc: "POST: which of these recent requests an expression is true for.",
+    doc: "POST: filters recent requests by an expression.",
     async POST(request) {
       const parsed = questionSchema.safeParse(parseJson(await request.body()));
       if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);

@@ -27,7 +27,7 @@ const tokenSchema = z.strictObject({
 export function tokenEndpoint(options: TokenOptions): AdminEndpoint {
   return {
     path: "/ui/api/token",
-    doc: "POST: exchanges an authorization code of the playground's login for a token.",
+    doc: "POST: exchanges an authorization code of a playground login for a token.",
     async POST(request) {
       const parsed = tokenSchema.safeParse(parseJson((await request.body()).toString("utf8")));
       if (!parsed.success) return textAnswer(400, `${z.prettifyError(parsed.error)}\n`);
@@ -35,7 +35,7 @@ export function tokenEndpoint(options: TokenOptions): AdminEndpoint {
       const address = options.listener(listener);
       if (!address) return textAnswer(404, `there is no listener named ${JSON.stringify(listener)}\n`);
       const endpoint = await tokenEndpointOf(address, resourcePath, options.fetch);
-      if (endpoint === undefined) return textAnswer(502, "the route's metadata names no token endpoint\n");
+      if (endpoint === undefined) return textAnswer(502, "the route's metadata has no token endpoint\n");
       return exchange(endpoint, form, options.fetch);
     },
   };

@@ -92,8 +92,8 @@ async function whyRefused(cluster: Cluster, path: string, error: Error, terminal
   if (status === 401 || status === 404) return `the cluster answered ${status}: ${reasonOf(body)}`;
   // kubectl may ask with POST, for which another right is needed.
   if (status === 403)
-    return `the cluster answered 403: ${reasonOf(body)} (the right \`get\` on pods/portforward is needed)`;
-  return `${error.message} (is there a proxy before the cluster that lets no WebSockets through?)`;
+    return `the cluster answered 403: ${reasonOf(body)} (you need the permission \`get\` on pods/portforward)`;
+  return `${error.message} (does a proxy in front of the cluster block WebSockets?)`;
 }
 
 type Forward = (port: number) => Promise<Duplex>;
@@ -113,7 +113,7 @@ function podsOf(body: Buffer, cluster: Cluster): Pod[] {
   } catch {
     // Said below.
   }
-  throw new CliError(`${cluster.server} does not answer like a Kubernetes API server`);
+  throw new CliError(`${cluster.server} is not a Kubernetes API server`);
 }
 
 /** Pods without conditions are taken as they are. */

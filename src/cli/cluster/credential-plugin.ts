@@ -23,7 +23,7 @@ export async function runCredentialPlugin(user: Entry, cluster: Entry, terminal:
     );
   const interactive = terminal.isInteractive && plugin.interactiveMode !== "Never";
   if (plugin.interactiveMode === "Always" && !interactive)
-    throw new CliError(`the credential plugin ${command} wants to ask you: run gwctl in a terminal`);
+    throw new CliError(`the credential plugin ${command} needs input: run gwctl in a terminal`);
 
   const spec = { ...(plugin.provideClusterInfo === true ? { cluster: clusterInfo(cluster) } : {}), interactive };
   const environment = {
@@ -57,7 +57,7 @@ function credentialOf(stdout: string, command: string, version: string): Shown {
   const cert = text(answer.status?.clientCertificateData);
   const key = text(answer.status?.clientKeyData);
   if ((cert === undefined) !== (key === undefined) || (token === undefined && cert === undefined))
-    throw new CliError(`the credential plugin ${command} gave neither a token nor a certificate with its key`);
+    throw new CliError(`the credential plugin ${command} returned neither a token nor a certificate with its key`);
   return {
     headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
     tls: cert === undefined || key === undefined ? {} : { cert, key },

@@ -14,7 +14,7 @@ export async function userCredentials(user: Entry, cluster: Entry, terminal: Ter
   const token = tokenOf(user);
   const isNamed = text(fields.username) !== undefined || text(fields.password) !== undefined;
   if (token !== undefined && isNamed)
-    throw new CliError(`${title} of the kubeconfig has a token and a password: only one of them can be used`);
+    throw new CliError(`${title} of the kubeconfig has both a token and a password: remove one`);
   const acting = actingAs(user);
   if (token !== undefined) return { headers: { authorization: `Bearer ${token}`, ...acting }, tls: certificate };
   if (isNamed) {
@@ -47,7 +47,7 @@ function actingAs({ title, fields }: Entry): Record<string, string> {
   const groups = Array.isArray(fields["as-groups"]) ? fields["as-groups"].map(String) : [];
   if (groups.length > 1 || fields["as-user-extra"] !== undefined)
     throw new CliError(
-      `${title} of the kubeconfig: gwctl can act as a user and one group, not as several or with extras`,
+      `${title} of the kubeconfig: gwctl supports impersonation of a user and one group, not several groups or extras`,
     );
   const name = text(fields.as);
   const uid = text(fields["as-uid"]);

@@ -153,7 +153,7 @@ for (const { name, parts, headers, tls } of read) {
 }
 
 const refused: { name: string; parts: Parts; says: RegExp }[] = [
-  { name: "a context without a cluster", parts: { context: { cluster: "" } }, says: /context c .* names no cluster/ },
+  { name: "a context without a cluster", parts: { context: { cluster: "" } }, says: /context c .* has no cluster/ },
   { name: "an unknown cluster", parts: { context: { cluster: "x" } }, says: /no cluster named x: it has k$/ },
   { name: "an unknown user", parts: { context: { user: "x" } }, says: /no user named x: it has u$/ },
   { name: "no server", parts: { cluster: { server: "" } }, says: /cluster k .* has no server/ },
@@ -166,7 +166,7 @@ const refused: { name: string; parts: Parts; says: RegExp }[] = [
   {
     name: "an authority that is not checked",
     parts: { cluster: { "insecure-skip-tls-verify": true } },
-    says: /take one out/,
+    says: /remove one/,
   },
   {
     name: "an authority that is no PEM",

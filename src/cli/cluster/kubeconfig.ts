@@ -27,7 +27,7 @@ export async function loadCluster(flags: TargetFlags, terminal: Terminal): Promi
     throw new CliError("the kubeconfig has no current-context: use --context <name>");
   const context = find(documents, "context", contextName);
   const clusterName = text(context.fields.cluster);
-  if (clusterName === undefined) throw new CliError(`${context.title} of the kubeconfig names no cluster`);
+  if (clusterName === undefined) throw new CliError(`${context.title} of the kubeconfig has no cluster`);
   const cluster = find(documents, "cluster", clusterName);
   const server = serverOf(cluster);
   const tls = serverTls(cluster);
@@ -102,7 +102,7 @@ function serverTls(cluster: Entry): TlsOptions {
   const insecure = cluster.fields["insecure-skip-tls-verify"] === true;
   if (insecure && ca !== undefined)
     throw new CliError(
-      `${cluster.title} of the kubeconfig has a certificate-authority and insecure-skip-tls-verify: take one out`,
+      `${cluster.title} of the kubeconfig has both certificate-authority and insecure-skip-tls-verify: remove one`,
     );
   const servername = text(cluster.fields["tls-server-name"]);
   return {

@@ -53,7 +53,7 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
   } finally {
     fetcher.close();
   }
-  if (failures > 0) throw new CliError(`${failures} of the login's legs failed`);
+  if (failures > 0) throw new CliError(`${failures} login ${failures === 1 ? "check" : "checks"} failed`);
 }
 
 function lineOf({ leg, ok, message, mend }: LoginLeg): string {

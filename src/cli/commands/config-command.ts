@@ -68,7 +68,8 @@ export async function loadDump(name: string | undefined, flags: ConfigFlags, ter
       admin.close();
     }
   }
-  if (name !== undefined || flags.local) throw usageError("--file reads a saved dump: it takes no target");
+  if (name !== undefined || flags.local)
+    throw usageError("--file reads a saved dump and cannot be combined with an instance");
   return readDump(flags.file, terminal);
 }
 

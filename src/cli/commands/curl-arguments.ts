@@ -139,7 +139,7 @@ function onlyUrl(urls: readonly string[]): string {
   if (urls.length !== 1)
     throw usageError(
       urls.length === 0
-        ? "after -- comes a URL, for example -- http://example.test/mcp -X POST"
+        ? "expected a URL after --, for example -- http://example.test/mcp -X POST"
         : `one request can be traced at a time; found ${urls.length} URLs: ${urls.join(" ")}`,
     );
   const text = urls[0] as string;
@@ -151,7 +151,7 @@ function onlyUrl(urls: readonly string[]): string {
 
 function refused(option: string): Error {
   return usageError(
-    `curl option ${option} is not taken here: use those that shape the request (method, headers, body, user, cookies)`,
+    `curl option ${option} is not supported: use options that shape the request (method, headers, body, user, cookies)`,
   );
 }
 

@@ -63,5 +63,5 @@ function judgement(text: string, display: string): Judgement {
   } catch {
     // Said below.
   }
-  throw new CliError(`${display} did not judge the expression: is that a gateway's admin interface?`);
+  throw new CliError(`${display} did not evaluate the expression: is that a gateway's admin interface?`);
 }

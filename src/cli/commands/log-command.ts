@@ -17,12 +17,12 @@ export interface LogFlags extends TargetFlags {
 
 export async function log(name: string | undefined, flags: LogFlags, terminal: Terminal): Promise<void> {
   if (flags.level !== undefined && flags.set !== undefined)
-    throw usageError("--level replaces the whole filter and --set changes parts of it: use one of them");
+    throw usageError("use either --level (replaces the filter) or --set (changes parts of it)");
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const before = (await admin.get(ADMIN_PATHS.logging)).body.toString();
     if (!before.startsWith(CURRENT))
-      throw new CliError(`${admin.display} does not tell its log level: is that a gateway's admin interface?`);
+      throw new CliError(`${admin.display} did not return its log level: is that a gateway's admin interface?`);
     const level = flags.level ?? (flags.set === undefined ? undefined : merged(before, flags.set));
     if (level === undefined) terminal.out(printable(before));
     else {

@@ -10,8 +10,9 @@ import type { Terminal } from "../terminal/terminal.ts";
 export async function openTarget(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<Target> {
   const adminPort = portOf("--admin-port", flags.adminPort ?? String(DEFAULT_ADMIN_PORT));
   if (name !== undefined) {
-    if (flags.local) throw usageError("--local does not go with a target; leave out one of them");
-    if (flags.adminSocket !== undefined) throw usageError("--admin-socket does not go with a target in a cluster");
+    if (flags.local) throw usageError("--local cannot be combined with an instance name");
+    if (flags.adminSocket !== undefined)
+      throw usageError("--admin-socket cannot be combined with an instance in a cluster");
     const { openClusterTarget } = await import("../cluster/cluster-target.ts");
     return openClusterTarget(name, adminPort, flags, terminal);
   }

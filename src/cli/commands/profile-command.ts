@@ -36,13 +36,13 @@ export async function profile(
   try {
     if (kind === "cpu") terminal.err(`profiling ${admin.display} for ${seconds} s\n`);
     const { body } = await admin.get(path, { timeoutMs, what: `${kind} profile` });
-    if (body.length === 0) throw new CliError(`${kind} profile: the gateway sent nothing; its log says why`);
+    if (body.length === 0) throw new CliError(`${kind} profile: the gateway sent an empty profile; see its log`);
     if (!body.subarray(0, 2).equals(GZIP))
-      throw new CliError(`${admin.display} sent something that is no profile: is that a gateway's admin interface?`);
+      throw new CliError(`${admin.display} did not send a profile: is that a gateway's admin interface?`);
     const file = flags.output ?? `gwctl-${kind}-${timestamp(terminal.clock.now())}.pb.gz`;
     write(file, body, flags.output !== undefined);
     terminal.out(`Wrote ${kind} profile to ${file}\n`);
-    terminal.err(`look at it with: go tool pprof -http=: ${file}\n`);
+    terminal.err(`open it with: go tool pprof -http=: ${file}\n`);
   } finally {
     admin.close();
   }
@@ -61,7 +61,7 @@ function checkPlace(named: string | undefined): void {
   const file = named ?? ".";
   try {
     const found = statSync(file, { throwIfNoEntry: false });
-    if (named !== undefined && found?.isDirectory()) throw new Error("it is a folder");
+    if (named !== undefined && found?.isDirectory()) throw new Error("it is a directory");
     accessSync(found ? file : dirname(resolve(file)), constants.W_OK);
   } catch (error) {
     throw new CliError(`cannot write ${file}: ${(error as Error).message}`);

@@ -25,7 +25,7 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
   checkOutput(flags.output);
   const limit = flags.limit === undefined ? DEFAULT_LIMIT : Number(flags.limit);
   if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT)
-    throw usageError(`invalid --limit ${flags.limit}: a number from 1 to ${MAX_LIMIT}`);
+    throw usageError(`invalid --limit ${flags.limit}: expected a number from 1 to ${MAX_LIMIT}`);
   const { admin } = await openTarget(name, flags, terminal);
   try {
     const asked = flags.failed ? MAX_LIMIT : limit;
@@ -35,7 +35,7 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
     );
     const shown = answer.requests.filter((record) => !flags.failed || isFailed(record)).slice(0, limit);
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(shown, null, 2)}\n`));
-    else if (shown.length === 0) terminal.err(flags.failed ? "no request failed\n" : "no request yet\n");
+    else if (shown.length === 0) terminal.err(flags.failed ? "no failed requests\n" : "no requests yet\n");
     else terminal.out(table([HEAD, ...shown.map(row)]));
   } finally {
     admin.close();
@@ -113,6 +113,6 @@ function told(request: RequestDetail, older: number): string {
     );
   }
   if (request.trace) lines.push("\n", ...request.trace.map(plainLine));
-  if (older > 0) lines.push(`\n${older} older with the same id; -o json shows them.\n`);
+  if (older > 0) lines.push(`\n${older} older requests have the same id; use -o json to see them.\n`);
   return printable(lines.join(""));
 }

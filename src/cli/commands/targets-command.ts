@@ -33,7 +33,7 @@ interface McpTarget {
   readonly stderr: readonly string[];
 }
 
-/** The mend is often at the end of a reason. */
+/** How to fix a failure is often at the end of its reason. */
 const MAX_ERROR_CHARS = 300;
 
 export async function targets(name: string | undefined, flags: TargetsFlags, terminal: Terminal): Promise<void> {
@@ -50,7 +50,7 @@ export async function targets(name: string | undefined, flags: TargetsFlags, ter
       );
     });
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(found, null, 2)}\n`));
-    else if (found.length === 0) terminal.err("no MCP targets\n");
+    else if (found.length === 0) terminal.err("no MCP servers\n");
     else terminal.out(told(found));
   } finally {
     admin.close();
@@ -88,15 +88,20 @@ function told(found: readonly McpTarget[]): string {
   const rows = found.map(({ backend, target, state, sessions, lastError, agoMs }) => [
     target,
     backend,
-    state === "up" ? `up in ${sessions}` : state,
+    stateText(state, sessions),
     lastError === undefined ? "" : `${agoMs === undefined ? "" : `${Math.round(agoMs / 1000)} s ago: `}${lastError}`,
   ]);
   const words = found
     .filter(({ state, stderr }) => state === "failing" && stderr.length > 0)
     .map(({ target, stderr }) => `\nstderr of ${target}:\n${stderr.map((line) => `  ${line}\n`).join("")}`);
   return printable(
-    `${table([["TARGET", "BACKEND", "STATE", "LAST ERROR"], ...rows], MAX_ERROR_CHARS)}${words.join("")}`,
+    `${table([["SERVER", "BACKEND", "STATE", "LAST ERROR"], ...rows], MAX_ERROR_CHARS)}${words.join("")}`,
   );
+}
+
+function stateText(state: McpTarget["state"], sessions: number): string {
+  if (state === "up") return `running (${sessions} ${sessions === 1 ? "session" : "sessions"})`;
+  return state === "failing" ? "failed" : "not started";
 }
 
 function listOf(value: unknown): Fields[] {

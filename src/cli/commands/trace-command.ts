@@ -24,7 +24,7 @@ export interface TraceFlags extends TargetFlags {
 
 /** A request that was sent and not traced is not one of this gateway's, or was refused before it had a head. */
 const TRACE_LIMIT_MS = 3_000;
-const BROKEN_OFF = "the gateway broke off the trace: is it still running? Later events are missing";
+const BROKEN_OFF = "the trace ended early and later events are missing: is the gateway still running?";
 /** curl must not learn of a proxy: the request goes to the listener. */
 const PROXY_VARIABLE = /^(?:https?|all|ftp|no)_proxy$/i;
 
@@ -58,18 +58,19 @@ export async function trace(
 
 function checkFlags(name: string | undefined, flags: TraceFlags, request: readonly string[] | undefined): void {
   if (flags.file !== undefined) {
-    if (name !== undefined || flags.local) throw usageError("--file shows a saved trace: it takes no target");
-    if (flags.expression !== undefined) throw usageError("--file does not go with --expression");
-    if (request !== undefined) throw usageError("--file does not go with a request after --");
+    if (name !== undefined || flags.local)
+      throw usageError("--file shows a saved trace and cannot be combined with an instance");
+    if (flags.expression !== undefined) throw usageError("--file cannot be combined with --expression");
+    if (request !== undefined) throw usageError("--file cannot be combined with a request after --");
   }
   if (request !== undefined && flags.port === undefined)
     throw usageError("a request after -- needs --port <listener port>");
   if (request === undefined && flags.port !== undefined)
     throw usageError("--port needs a request: … --port 3000 -- http://example.test/path");
   if (request !== undefined && (flags.expression !== undefined || flags.count !== undefined))
-    throw usageError("--expression and --count wait for requests; leave them out to send one");
+    throw usageError("--expression and --count wait for requests and cannot be combined with a request after --");
   if (flags.count !== undefined && !(/^\d{1,4}$/.test(flags.count) && Number(flags.count) >= 1))
-    throw usageError(`invalid --count ${flags.count}: a number from 1 to 1000`);
+    throw usageError(`invalid --count ${flags.count}: expected a number from 1 to 1000`);
 }
 
 async function show(
@@ -134,7 +135,7 @@ async function watch(target: Target, flags: TraceFlags, view: TraceView): Promis
   const isWhole = await Promise.race([open.ended, view.closed.then(() => true)]);
   open.stop();
   if (seen === 0 && !(await isSettled(view.closed)))
-    throw new CliError("the gateway closed the trace before a request came");
+    throw new CliError("the gateway closed the trace before a request arrived");
   if (!isWhole) throw new CliError(BROKEN_OFF);
 }
 
@@ -208,7 +209,7 @@ async function curl(args: readonly string[], terminal: Terminal, options: Omit<P
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
     throw new CliError(
-      "curl is not installed; install it, or leave out the URL and send the request yourself while gwctl waits",
+      "curl is not installed; install it, or omit the URL and send the request yourself while gwctl waits",
     );
   }
 }

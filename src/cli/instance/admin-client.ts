@@ -76,7 +76,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
       });
       call.on("response", resolve);
       call.on("timeout", () =>
-        call.destroy(new CliError(`${address.display} did not answer in time: ${IS_IT_A_GATEWAY}`)),
+        call.destroy(new CliError(`${address.display} did not respond in time: ${IS_IT_A_GATEWAY}`)),
       );
       call.on("error", (error: NodeJS.ErrnoException) => reject(explain(error, address)));
       call.end(options.body);
@@ -92,7 +92,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
   }
 
   const notOurs = (path: string): CliError =>
-    new CliError(`${address.display} answers ${path.split("?", 1)[0]} with something else: ${IS_IT_A_GATEWAY}`);
+    new CliError(`${address.display} returned an unexpected response for ${path.split("?", 1)[0]}: ${IS_IT_A_GATEWAY}`);
 
   return {
     display: address.display,
@@ -153,12 +153,12 @@ function readWhole(response: IncomingMessage): Promise<Buffer> {
     response.on("data", (chunk: Buffer) => {
       bytes += chunk.length;
       chunks.push(chunk);
-      if (bytes > MAX_ANSWER_BYTES) response.destroy(new CliError("the answer is larger than 64 MiB"));
+      if (bytes > MAX_ANSWER_BYTES) response.destroy(new CliError("the response is larger than 64 MiB"));
     });
     response.on("end", () => resolve(Buffer.concat(chunks)));
     response.on("error", reject);
     response.on("aborted", () =>
-      reject(new CliError("the gateway closed the connection before its answer was complete")),
+      reject(new CliError("the gateway closed the connection before the response was complete")),
     );
   });
 }
@@ -169,7 +169,7 @@ function explain(error: NodeJS.ErrnoException, { display }: AdminAddress): Error
     case "ECONNREFUSED":
     case "ENOENT":
       return new CliError(
-        `no gateway answers at ${display}: is it running? If its config.adminAddr was moved, use -p <port> or --admin-socket <path>`,
+        `no gateway answers at ${display}: is it running? If config.adminAddr is not the default, use -p <port> or --admin-socket <path>`,
       );
     case "EACCES":
       return new CliError(`${display} belongs to another user: run gwctl as the user that runs the gateway`);

@@ -25,16 +25,16 @@ export interface Target {
 
 export function withTarget(command: Command): Command {
   return command
-    .option("--local", "the gateway on this machine (also the default)")
+    .option("--local", "use the gateway on this machine (default)")
     .option("-p, --admin-port <port>", `admin port of the gateway (default ${DEFAULT_ADMIN_PORT})`)
     .option("--admin-socket <path>", "unix socket of the admin interface (config.adminAddr: unix:<path>)")
-    .option("-n, --namespace <name>", "namespace of a target in a cluster")
-    .option("-k, --kubeconfig <file>", "kubeconfig for a target in a cluster")
-    .option("--context <name>", "context of the kubeconfig");
+    .option("-n, --namespace <name>", "namespace of the instance in a cluster")
+    .option("-k, --kubeconfig <file>", "kubeconfig of the cluster")
+    .option("--context <name>", "context in the kubeconfig");
 }
 
 export function portOf(flag: string, text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
-  if (port < 1 || port > 65535) throw usageError(`invalid ${flag} ${text}: a port is a number from 1 to 65535`);
+  if (port < 1 || port > 65535) throw usageError(`invalid ${flag} ${text}: expected a number from 1 to 65535`);
   return port;
 }

@@ -51,7 +51,7 @@ test("the first snapshot has nothing to differ from", () => {
 
 test("snapshots that are alike say so; durations do not count", () => {
   const alike = [at(1, request("initial request", {})), at(2, request("route policies", {}))];
-  assert.deepEqual(text(diffLines(alike, 1)), ["initial request → route policies", "nothing changed"]);
+  assert.deepEqual(text(diffLines(alike, 1)), ["initial request → route policies", "no changes"]);
 });
 
 test("an event can be read as YAML and as JSON", () => {

@@ -47,7 +47,7 @@ export function diffLines(events: readonly TraceEvent[], index: number): DetailL
     ];
   });
   const title = `${before.stage} → ${current.stage}`;
-  return [{ text: title }, ...(changed.length === 0 ? [{ text: "nothing changed" }] : changed)];
+  return [{ text: title }, ...(changed.length === 0 ? [{ text: "no changes" }] : changed)];
 }
 
 interface Snapshot {

@@ -62,7 +62,7 @@ const cases: { message: TraceMessage; label: string; summary: string }[] = [
   {
     message: { type: "bodySnapshot", stage: "response", body: "aGVsbG8=", truncated: true },
     label: "Body Snapshot",
-    summary: "response body, 5 bytes (cut)",
+    summary: "response body, 5 bytes (truncated)",
   },
   {
     message: { type: "policy", phase: "route", kind: "authorization", result: "refused", details: "no role" },

@@ -44,7 +44,7 @@ function summary(message: TraceMessage): string {
     case "responseSnapshot":
       return `${message.stage}${statusLine(message.requestState)}`;
     case "bodySnapshot":
-      return `${message.stage} body, ${bodyBytes(message.body)} bytes${message.truncated ? " (cut)" : ""}`;
+      return `${message.stage} body, ${bodyBytes(message.body)} bytes${message.truncated ? " (truncated)" : ""}`;
     case "policySelection": {
       const kinds = Object.keys(message.effectivePolicy).sort();
       return `${message.phase}: ${kinds.length === 0 ? "none" : kinds.join(", ")}`;

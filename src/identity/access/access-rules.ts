@@ -10,8 +10,8 @@ import { celSource } from "../../core/schema.ts";
 
 export const accessRule = z.union([
   celSource(),
-  z.strictObject({ allow: celSource().describe("At least one such rule must be true, if any is given.") }),
-  z.strictObject({ deny: celSource().describe("Must not be true.") }),
+  z.strictObject({ allow: celSource().describe("At least one allow rule must be true, if there are any.") }),
+  z.strictObject({ deny: celSource().describe("Must be false.") }),
   z.strictObject({ require: celSource().describe("Must be true.") }),
 ]);
 
@@ -45,7 +45,7 @@ export function denial(rules: AccessRules, attributes: Attributes): string | und
     const result = rule.evaluate(attributes);
     if (!result.ok) return `the deny rule ${explained(rule, attributes, failed(result.error))}`;
     if (result.value !== false)
-      return `the deny rule ${explained(rule, attributes, result.value === true ? "holds" : "is not false")}`;
+      return `the deny rule ${explained(rule, attributes, result.value === true ? "is true" : "is not false")}`;
   }
   for (const rule of rules.require) {
     const result = rule.evaluate(attributes);
@@ -58,7 +58,7 @@ export function denial(rules: AccessRules, attributes: Attributes): string | und
     return result.ok && result.value === true;
   });
   if (admitted) return undefined;
-  return `no allow rule holds: ${rules.allow
+  return `no allow rule is true: ${rules.allow
     .slice(0, 3)
     .map((rule) => explained(rule, attributes))
     .join("; ")}`;
@@ -73,7 +73,7 @@ function failed(error: string): string {
   return `cannot be evaluated (${error})`;
 }
 
-function explained(rule: Expression, attributes: Attributes, verdict = "does not hold"): string {
+function explained(rule: Expression, attributes: Attributes, verdict = "is not true"): string {
   const text = `\`${rule.source}\` ${verdict}`;
   if (NOT_SHOWN.some((path) => rule.reads(path))) return text;
   const values = rule

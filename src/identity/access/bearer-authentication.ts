@@ -14,7 +14,7 @@ import { type CredentialLocation, readCredential, withhold } from "./credential-
 export const authenticationMode = z
   .enum(["strict", "optional", "permissive"])
   .describe(
-    "`strict`: a valid credential is required. `optional`: none passes, a bad one does not. `permissive`: nothing is rejected; a bad one is neither readable nor forwarded.",
+    "`strict`: a valid credential is required. `optional`: a request without a credential passes, one with an invalid credential does not. `permissive`: every request passes; an invalid credential is neither readable nor forwarded.",
   );
 export type AuthenticationMode = z.output<typeof authenticationMode>;
 
@@ -44,7 +44,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     if (mode === "permissive") {
       withhold(exchange, location, false);
       const detail = verdict.kind === "unavailable" ? verdict.detail : verdict.problem.detail;
-      return exchange.skip(`the token is not used: ${detail}`);
+      return exchange.skip(`the token is ignored: ${detail}`);
     }
     if (verdict.kind === "unavailable") {
       throw new GatewayError("not_ready", {
@@ -71,7 +71,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   return (exchange) => {
     const found = readCredential(exchange.request, location);
     if (found.kind === "none") {
-      if (mode !== "strict") return exchange.skip("no token was sent, and none is required");
+      if (mode !== "strict") return exchange.skip("no token was sent; none is required");
       throw new GatewayError("unauthorized", { headers: missing, detail: "no bearer token was sent" });
     }
     if (found.kind === "bad") {

@@ -11,7 +11,7 @@ export const credentialLocation = z.union([
   z.strictObject({
     header: z.strictObject({
       name: headerName().describe("The header's name."),
-      prefix: z.string().optional().describe("What stands before the credential, for example `Bearer `."),
+      prefix: z.string().optional().describe("The prefix of the credential, for example `Bearer `."),
     }),
   }),
   z.strictObject({ queryParameter: z.strictObject({ name: z.string().regex(/^[A-Za-z0-9._~-]+$/) }) }),

@@ -256,5 +256,5 @@ test("what is not a regular file of a key set's size fails at once instead of ha
     () => openFileKeySet(join(folder, "absent"), env),
     /^Error: cannot read .*absent: ENOENT \(no such file/,
   );
-  assert.throws(() => openFileKeySet(join(folder, "~", "keys.json"), env), /`~` is not replaced/);
+  assert.throws(() => openFileKeySet(join(folder, "~", "keys.json"), env), /`~` is not expanded/);
 });

@@ -52,7 +52,7 @@ export function keysFor(token: ParsedToken, table: KeyTable): readonly Verificat
   if (token.kid === undefined) {
     // Each key that is tried costs a verification: their number bounds what a bad token costs.
     if (fitting.length > 0) return fitting.slice(0, MAX_KEYS_TRIED);
-    return failure("key", "the token's key is not known", `the token names no kid and no key fits ${token.algorithm}`)
+    return failure("key", "the token's key is not known", `the token has no kid and no key fits ${token.algorithm}`)
       .problem;
   }
   if (fitting.length > 0) return fitting;
@@ -93,11 +93,11 @@ export function openFileKeySet(path: string, env: { clock: Clock; logger: Logger
       stamp = now;
       table = createKeyTable(readKeyFile(path).keys);
       generation += 1;
-      env.logger.info("key set file read again", { path, keys: table.size });
+      env.logger.info("key set file reloaded", { path, keys: table.size });
     } catch (error) {
       if (stamp === "") return;
       stamp = "";
-      env.logger.warn("key set file cannot be read, the last good keys stay", { path, error: detailOf(error) });
+      env.logger.warn("key set file cannot be read; the previous keys stay active", { path, error: detailOf(error) });
     }
   });
 

@@ -25,7 +25,7 @@ export const jwksSetting = z
     keySetObject,
   ])
   .describe(
-    "The key set: an http(s) URL, a file, inline JSON, or `{url}`, `{file}`, `{inline}`. Without it the provider's own.",
+    "The key set: an http(s) URL, a file, inline JSON, or `{url}`, `{file}`, `{inline}`. Default: the provider's own.",
   );
 
 export type KeySource =

@@ -112,7 +112,7 @@ class RemoteKeySet implements KeySet {
       const request = { url, timeoutMs: KEY_FETCH_TIMEOUT_MS, maxBytes: MAX_KEY_SET_BYTES };
       const response = await this.#options.fetch(request);
       // Redirects are not followed: they end here like any other status.
-      if (response.status !== 200) throw new Error(`${url} answered with status ${response.status}`);
+      if (response.status !== 200) throw new Error(`${url} returned status ${response.status}`);
       if (this.#closed) return;
       this.#adopt(response);
       if (this.#failures > 0) logger.info("key set is available again", { source: this.description });
@@ -125,7 +125,7 @@ class RemoteKeySet implements KeySet {
       this.#lastError = detailOf(error);
       const fields = { source: this.description, error: this.#lastError, stale: this.#table !== undefined };
       // Once per outage: the retries would fill the log.
-      if (this.#failures === 1) logger.warn("key set cannot be fetched, trying again in the background", fields);
+      if (this.#failures === 1) logger.warn("key set cannot be fetched; retrying in the background", fields);
       else logger.debug("key set still cannot be fetched", fields);
       this.#schedule(Math.min(MAX_RETRY_MS, 1000 * 2 ** Math.min(this.#failures - 1, 10)));
     }
@@ -138,7 +138,7 @@ class RemoteKeySet implements KeySet {
       this.#table = createKeyTable(keys);
       this.#body = body;
       this.generation += 1;
-      logger.info("key set read", { source: this.description, keys: keys.length, skipped: [...skipped] });
+      logger.info("key set loaded", { source: this.description, keys: keys.length, skipped: [...skipped] });
     }
     this.#goodMs = clock.monotonicMs();
   }

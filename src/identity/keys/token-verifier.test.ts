@@ -246,9 +246,9 @@ test("the details say what was expected and what came", () => {
     detailOf(token({ aud: ["account"] })),
     "the token's audience is [account], expected one of [gateway, api://gateway]",
   );
-  assert.match(detailOf(token({ iss: `${ISSUER}/` })), /differ only in the last slash/);
+  assert.match(detailOf(token({ iss: `${ISSUER}/` })), /differ only in the trailing slash/);
   assert.match(detailOf(token({}, { header: { kid: "other" } })), /kid is other, the key set has \[rsa-1, /);
-  assert.equal(detailOf(token({ exp: NOW - 61 })), "exp was 61 s ago, 60 s are forgiven");
+  assert.equal(detailOf(token({ exp: NOW - 61 })), "exp was 61 s ago, 60 s are tolerated");
 });
 
 test("a key set without usable keys is refused with the reason", () => {

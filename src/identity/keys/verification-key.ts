@@ -96,7 +96,7 @@ function readKey(value: unknown): VerificationKey | string {
   if (!members) return `kty ${String(jwk.kty)} cannot verify tokens`;
   if (jwk.use !== undefined && jwk.use !== "sig") return `its use is ${String(jwk.use)}, not sig`;
   if (jwk.key_ops !== undefined && !(Array.isArray(jwk.key_ops) && jwk.key_ops.includes("verify")))
-    return "its key_ops lack verify";
+    return "its key_ops do not include verify";
   if (jwk.kid !== undefined && typeof jwk.kid !== "string") return "its kid is not a string";
 
   const possible = possibleAlgorithms(jwk);
@@ -109,7 +109,7 @@ function readKey(value: unknown): VerificationKey | string {
     const publicPart = Object.fromEntries(["kty", ...members].map((member) => [member, jwk[member]]));
     key = createPublicKey({ key: publicPart, format: "jwk" });
   } catch {
-    return "its numbers are not a valid key";
+    return "its parameters are not a valid key";
   }
   const bits = key.asymmetricKeyDetails?.modulusLength;
   if (jwk.kty === "RSA" && (bits === undefined || bits < MIN_RSA_BITS || bits > MAX_RSA_BITS)) {

@@ -92,7 +92,7 @@ test("a tenant that is set up passes every leg", async () => {
   const { token, ...others } = Object.fromEntries(found);
   for (const leg of Object.values(others)) assert.equal(leg.ok, true, `${leg.leg}: ${leg.message}`);
   assert.equal(token?.ok, undefined, "without a token nothing is known of it");
-  assert.match(token?.message ?? "", /^not checked: give an access token/);
+  assert.match(token?.message ?? "", /^not checked: use --token-file/);
 });
 
 const trusted = "Policy 'Trusted Hosts' rejected request to client-registration service. Details: Host not trusted.";
@@ -123,7 +123,7 @@ const faults: {
     policy: realm,
     answers: { [`${REALM}/.well-known/openid-configuration`]: { body: { issuer: "http://other" } } },
     leg: "metadata",
-    mend: /exactly what the provider calls itself/,
+    mend: /the exact issuer of the provider/,
   },
   {
     name: "the realm does not exist",
@@ -211,7 +211,7 @@ test("keys whose place only the metadata knows are not checked while it cannot b
   assert.deepEqual(found.get("keys"), {
     leg: "keys",
     ok: undefined,
-    message: "not checked: the metadata, which names their place, could not be read",
+    message: "not checked: the metadata with their address could not be read",
   });
   assert.equal(found.get("token")?.ok, undefined);
   assert.match(found.get("token")?.message ?? "", /issuer, audience and times fit, but there are no keys/);
@@ -220,7 +220,7 @@ test("keys whose place only the metadata knows are not checked while it cannot b
 test("metadata that was read and names no keys is said to be so", async () => {
   const answers = { [`${REALM}/.well-known/openid-configuration`]: { body: { issuer: REALM } } };
   const found = (await legs(plainPolicy, providers(answers))).get("keys");
-  assert.deepEqual([found?.ok, found?.message], [false, "the metadata names no jwks_uri"]);
+  assert.deepEqual([found?.ok, found?.message], [false, "the metadata has no jwks_uri"]);
 });
 
 test("a token with the wrong audience fails even where there are no keys", async () => {

@@ -24,7 +24,7 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
   try {
     const found = await fetchMetadata({ ...options, urls: provider.discoveryUrls, issuer: provider.discoveredIssuer });
     discovered = found.document;
-    yield { leg: "metadata", ok: true, message: `${found.url} names the issuer ${provider.discoveredIssuer}` };
+    yield { leg: "metadata", ok: true, message: `${found.url} has the issuer ${provider.discoveredIssuer}` };
   } catch (error) {
     yield failed("metadata", detailOf(error), metadataMend(provider, detailOf(error)));
   }
@@ -33,11 +33,11 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
   try {
     const source = keySourceOf(policy.jwks, provider);
     if (source.kind === "discovered" && !discovered) {
-      yield notChecked("keys", "the metadata, which names their place, could not be read");
+      yield notChecked("keys", "the metadata with their address could not be read");
     } else {
       const { read, from } = await readKeys(options, source, discovered);
       keys = requireKeys(read);
-      const skipped = keys.skipped.length === 0 ? "" : `; left out: ${keys.skipped.join("; ")}`;
+      const skipped = keys.skipped.length === 0 ? "" : `; skipped: ${keys.skipped.join("; ")}`;
       yield { leg: "keys", ok: true, message: `${keys.keys.length} usable at ${from}${skipped}` };
     }
   } catch (error) {
@@ -63,9 +63,9 @@ async function readKeys(
     return { read: typeof value === "string" ? readKeySet(value) : readKeySetObject(value), from: "`jwks`" };
   }
   const url = source.kind === "url" ? source.url : discovered?.jwks_uri;
-  if (typeof url !== "string") throw new Error("the metadata names no jwks_uri");
+  if (typeof url !== "string") throw new Error("the metadata has no jwks_uri");
   const response = await options.fetch({ url, ...LEG_LIMITS });
-  if (response.status !== 200) throw new Error(`${url} answered with status ${response.status}: ${textOf(response)}`);
+  if (response.status !== 200) throw new Error(`${url} returned status ${response.status}: ${textOf(response)}`);
   return { read: readKeySet(response.body.toString("utf8")), from: url };
 }
 
@@ -76,8 +76,8 @@ function pkceLeg(provider: IdentityProvider, discovered: Discovered): LoginLeg {
     return { leg: "pkce", ok: true, message: "S256 is supported" };
   return failed(
     "pkce",
-    "the metadata does not name the code challenge method S256",
-    "MCP clients need it: switch PKCE with S256 on at the provider",
+    "the metadata does not include the code challenge method S256",
+    "MCP clients need it: enable PKCE with S256 at the provider",
   );
 }
 
@@ -87,7 +87,7 @@ function tokenLeg(
   keys: ReadKeys | undefined,
 ): LoginLeg {
   if (token === undefined) {
-    return notChecked("token", "give an access token to see whether issuer and audience fit");
+    return notChecked("token", "use --token-file to check issuer and audience of an access token");
   }
   const parsed = parseToken(token);
   if (!parsed.ok) return problemLeg(parsed.problem, provider);
@@ -102,7 +102,7 @@ function tokenLeg(
     return failed(
       "token",
       "the signature does not match a key of the provider",
-      "the token is of another provider or realm",
+      "the token is from another provider or realm",
     );
   return { leg: "token", ok: true, message: `issuer, audience, times and signature fit; sub is ${String(claims.sub)}` };
 }
@@ -116,9 +116,9 @@ function problemLeg(
 }
 
 function metadataMend(provider: IdentityProvider, detail: string): string | undefined {
-  if (/names the issuer/.test(detail)) return "set `issuer` to exactly what the provider calls itself";
-  if (/ECONNREFUSED|ENOTFOUND|EAI_AGAIN|no answer within/.test(detail))
-    return "check that the provider runs and that this host can reach it";
+  if (/has the issuer/.test(detail)) return "set `issuer` to the exact issuer of the provider";
+  if (/ECONNREFUSED|ENOTFOUND|EAI_AGAIN|no response within/.test(detail))
+    return "check that the provider is running and that this host can reach it";
   if (/status 404/.test(detail))
     return provider.name === "idp_tenant"
       ? "check the tenant id in `issuer`"

@@ -79,7 +79,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     const metadata = await discovered();
     const url = provider.registrationUrl?.(metadata);
     if (url === undefined)
-      throw new GatewayError("not_found", { detail: "the identity provider takes no client registrations" });
+      throw new GatewayError("not_found", { detail: "the identity provider does not support client registration" });
     // Written anew from what was checked, so that the provider cannot read the text in another way.
     const body = Buffer.from(JSON.stringify(provider.fitRegistration?.(registration) ?? registration));
     const authorization = provider.takesInitialAccessToken ? exchange.request.headers.get("authorization") : undefined;
@@ -151,7 +151,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     }
     const isRedirect = response.status >= 300 && response.status < 400;
     if (isRedirect)
-      throw invalidProviderAnswer(`${url} answered with a redirect (${response.status}), which is not followed`);
+      throw invalidProviderAnswer(`${url} returned a redirect (${response.status}), which is not followed`);
     return response;
   }
 
@@ -160,7 +160,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     if (response.status < 400) return;
     const text = response.body.toString("utf8");
     const fault = providerFault(text);
-    logger.warn(`the identity provider refused a ${what}`, {
+    logger.warn(`the identity provider rejected a ${what}`, {
       provider: provider.name,
       status: response.status,
       error: errorMember(text),

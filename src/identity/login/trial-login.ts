@@ -22,8 +22,8 @@ export async function* registrationLegs(
   if (url === undefined) {
     yield failed(
       "registration",
-      "the provider takes no client registrations",
-      "give clients a client id that you created at the provider",
+      "the provider does not support client registration",
+      "create a client at the provider and give its client id to MCP clients",
     );
     return;
   }
@@ -46,7 +46,7 @@ export async function* registrationLegs(
     yield failed("registration", `${url}: ${detailOf(error)}`);
     return;
   }
-  yield { leg: "registration", ok: true, message: `${url} registers clients (the trial one is taken back)` };
+  yield { leg: "registration", ok: true, message: `${url} registers clients (the test client was deleted)` };
 
   const completion = provider.completion?.request(discovered, client);
   if (completion) {
@@ -88,8 +88,8 @@ async function authorizeLeg(
   if (new URL(location).searchParams.has("iss") && !namesDirectly) {
     return failed(
       "authorize",
-      "the callback carries the provider's `iss`, which strict clients refuse",
-      provider.completion?.mend ?? "name the provider in `resourceMetadata.authorizationServers`",
+      "the callback carries the provider's `iss`, which strict clients reject",
+      provider.completion?.mend ?? "set `resourceMetadata.authorizationServers` to the provider",
     );
   }
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
@@ -116,7 +116,7 @@ export async function* tenantLegs(options: LoginCheckOptions, provider: Identity
     const headers = { "content-type": "application/x-www-form-urlencoded" };
     const response = await options.fetch({ url: tokenUrl, method: "POST", headers, body, ...LEG_LIMITS });
     const isCodeRefused = /"error"\s*:\s*"invalid_grant"/.test(response.body.toString("utf8"));
-    const message = `${tokenUrl} knows the app registration; a redirect URI on the single-page-application platform would show only at a real login`;
+    const message = `${tokenUrl} knows the app registration; a redirect URI on the single-page-application platform would appear only in a real login`;
     yield isCodeRefused ? { leg: "token endpoint", ok: true, message } : refusedLeg("token endpoint", response);
   } catch (error) {
     yield failed("token endpoint", `${tokenUrl}: ${detailOf(error)}`);

@@ -91,7 +91,7 @@ function parseUsers(text: string): Map<string, PasswordHash> {
     const user = line.slice(0, colon);
     const hash = parseHash(line.slice(colon + 1));
     if (typeof hash === "string") throw new Error(`htpasswd line ${index + 1} (${user}): ${hash}`);
-    if (users.has(user)) throw new Error(`htpasswd line ${index + 1}: the user ${user} stands twice`);
+    if (users.has(user)) throw new Error(`htpasswd line ${index + 1}: the user ${user} appears twice`);
     users.set(user, { line, ...hash });
   }
   if (users.size === 0) throw new Error("htpasswd has no users");
@@ -105,7 +105,7 @@ function parseHash(text: string): ParsedHash | string {
   if (salt !== undefined && md5 !== undefined) return { kind: "apr1", salt, hash: md5 };
   const sha1 = SHA1.exec(text)?.[1];
   if (sha1 !== undefined) return { kind: "sha1", hash: sha1 };
-  return "the hash is not bcrypt, apr1 or SHA: make it with `htpasswd -B`";
+  return "the hash is not bcrypt, apr1 or SHA: create it with `htpasswd -B`";
 }
 
 /** Hashes of both, so that neither length nor content shows in the time. */

@@ -87,7 +87,7 @@ export async function fetchMetadata(
       const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
       if (response.status !== 200) {
         throw invalidProviderAnswer(
-          `${url} answered with status ${response.status} ${show(response.body.toString("utf8"))}`,
+          `${url} returned status ${response.status} ${show(response.body.toString("utf8"))}`,
         );
       }
       const document = checkMetadata(response.body.toString("utf8"), options.issuer, url);
@@ -111,7 +111,7 @@ function checkMetadata(text: string, issuer: string, url: string): Discovered {
   const document = parsed as Record<string, unknown>;
   if (document.issuer !== issuer) {
     throw invalidProviderAnswer(
-      `${url} names the issuer ${show(document.issuer)}, expected ${issuer}: set \`issuer\` to what the provider calls itself`,
+      `${url} has the issuer ${show(document.issuer)}, expected ${issuer}: set \`issuer\` to the exact issuer of the provider`,
     );
   }
   for (const [name, value] of Object.entries(document)) {

@@ -57,13 +57,13 @@ export function idpRealm({ issuer }: ProviderOptions): IdentityProvider {
         typeof registrationAccessToken === "string"
           ? { ...client, registration_access_token: registrationAccessToken }
           : client,
-      mend: "strict clients will refuse the callback's `iss`: switch `Exclude Issuer From Authentication Response` on for the client, or name the realm in `authorizationServers`",
+      mend: "strict clients will reject the callback's `iss`: enable `Exclude Issuer From Authentication Response` for the client, or set `authorizationServers` to the realm",
     },
 
     mend({ check }) {
       if (check === "audience") return "add an audience mapper to the client or to one of its client scopes";
       if (check === "issuer")
-        return "the realm names itself by the address that the client used: set its hostname, or `issuer` to it";
+        return "the realm's issuer depends on the address that the client used: set the realm's hostname, or set `issuer` to this value";
       return undefined;
     },
   };

@@ -18,11 +18,7 @@ const GRANTS_WITH_SECRET = new Set(["authorization_code", "refresh_token"]);
 export function idpTenant(options: ProviderOptions): IdentityProvider {
   const { clientId, clientSecret } = options;
   if (!clientId)
-    throw new ConfigError(
-      undefined,
-      "clientId",
-      "`idp_tenant` has no registration: it needs the `clientId` of an app registration",
-    );
+    throw new ConfigError(undefined, "clientId", "`idp_tenant` needs the `clientId` of an app registration");
   const issuer = new URL(options.issuer);
   const tenantId = issuer.pathname.split("/")[1];
   if (!tenantId) throw new ConfigError(undefined, "issuer", `no tenant id in ${options.issuer}`);

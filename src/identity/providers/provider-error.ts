@@ -27,13 +27,16 @@ export function providerError(error: unknown, url: string): GatewayError {
   const options = { detail: `${url}: ${detailOf(error)}`, cause: error };
   const isTimeout = error instanceof FetchError && error.reason === "timeout";
   if (isTimeout)
-    return new GatewayError("backend_timeout", { ...options, message: "the identity provider did not answer in time" });
+    return new GatewayError("backend_timeout", {
+      ...options,
+      message: "the identity provider did not respond in time",
+    });
   return new GatewayError("backend_unavailable", { ...options, message: "the identity provider could not be reached" });
 }
 
 export function invalidProviderAnswer(detail: string): GatewayError {
   return new GatewayError("backend_response_invalid", {
-    message: "the identity provider's answer is not valid",
+    message: "the identity provider's response is not valid",
     detail,
   });
 }

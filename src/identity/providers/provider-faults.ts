@@ -23,17 +23,17 @@ export const PROVIDER_FAULTS: readonly ProviderFault[] = [
   {
     pattern: /Policy 'Trusted Hosts' rejected/i,
     cause: "the realm's trusted-hosts policy blocks the registration",
-    mend: "in the realm's anonymous client registration policies, list the hosts of the redirect URIs under Trusted Hosts, switch `Host Sending Client Registration Request Must Match` off and keep `Client URIs Must Match` on",
+    mend: "in the realm's anonymous client registration policies, list the hosts of the redirect URIs under Trusted Hosts, disable `Host Sending Client Registration Request Must Match` and keep `Client URIs Must Match` enabled",
   },
   {
     pattern: /Policy 'Allowed Client Scopes' rejected|Not permitted to use specified clientScope/i,
-    cause: "the client asks for scopes that the realm's registration policy does not allow",
+    cause: "the client requests scopes that the realm's registration policy does not allow",
     mend: "add the scopes of `scopesSupported` to the realm's Allowed Client Scopes policy, or make them default client scopes",
   },
   {
     pattern: /Policy 'Max Clients Limit' rejected/i,
     cause: "the realm's limit for registered clients is reached",
-    mend: "delete clients that nobody uses, or raise the limit in the realm's registration policies",
+    mend: "delete unused clients, or raise the limit in the realm's registration policies",
   },
   {
     pattern: /AADSTS9010010/,

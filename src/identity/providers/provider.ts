@@ -103,4 +103,4 @@ export function withoutLastSlash(url: string): string {
   return url.endsWith("/") ? url.slice(0, -1) : url;
 }
 
-export const AUDIENCE_MEND = "let the provider issue one of them, or add what it issues to `audiences`";
+export const AUDIENCE_MEND = "configure the provider to issue one of them, or add its audience to `audiences`";

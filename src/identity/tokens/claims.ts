@@ -27,7 +27,7 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
   }
   if (nowSeconds >= exp + LEEWAY_SECONDS) {
     const agoSeconds = Math.round(nowSeconds - exp);
-    return failure("expiry", "the token is expired", `exp was ${agoSeconds} s ago, ${LEEWAY_SECONDS} s are forgiven`)
+    return failure("expiry", "the token is expired", `exp was ${agoSeconds} s ago, ${LEEWAY_SECONDS} s are tolerated`)
       .problem;
   }
   const early = beginProblem("nbf", claims.nbf, nowSeconds) ?? beginProblem("iat", claims.iat, nowSeconds);
@@ -54,7 +54,7 @@ function beginProblem(name: "nbf" | "iat", value: unknown, nowSeconds: number): 
   }
   if (nowSeconds >= value - LEEWAY_SECONDS) return undefined;
   const aheadSeconds = Math.round(value - nowSeconds);
-  const detail = `${name} is ${aheadSeconds} s ahead, ${LEEWAY_SECONDS} s are forgiven: compare the clocks`;
+  const detail = `${name} is ${aheadSeconds} s ahead, ${LEEWAY_SECONDS} s are tolerated: check the clocks`;
   return failure("notBefore", "the token is not valid yet", detail).problem;
 }
 
@@ -66,7 +66,7 @@ function hasAudience(aud: unknown, accepted: readonly string[]): boolean {
 function issuerProblem(iss: unknown, expected: string): TokenProblem {
   let detail = `the token's issuer is ${show(iss)}, expected ${expected}`;
   if (typeof iss === "string" && (iss === `${expected}/` || `${iss}/` === expected)) {
-    detail += ": they differ only in the last slash, set `issuer` exactly as the token has it";
+    detail += ": they differ only in the trailing slash: set `issuer` exactly as in the token";
   }
   return failure("issuer", "the token's issuer is not accepted", detail).problem;
 }

@@ -63,12 +63,12 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 export function parseToken(token: string): TokenResult<ParsedToken> {
   if (token.length > MAX_TOKEN_BYTES)
-    return malformed(`it has ${token.length} bytes, at most ${MAX_TOKEN_BYTES} are read`);
+    return malformed(`it has ${token.length} bytes, the maximum is ${MAX_TOKEN_BYTES}`);
   const parts = token.split(".");
   if (parts.length === 5) return malformed("it is encrypted (five parts), which is not supported");
   const [header, payload, signature] = parts;
   if (parts.length !== 3 || header === undefined || payload === undefined || signature === undefined) {
-    return malformed(`it has ${parts.length} parts instead of three`);
+    return malformed(`it has ${parts.length} parts, expected 3`);
   }
   if (signature === "") return failure("algorithm", "the token is not signed", "the signature is empty");
   for (const part of [header, payload, signature]) {

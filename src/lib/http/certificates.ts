@@ -17,7 +17,7 @@ export function checkCertificates({ ca, cert, key }: CertificateTexts): void {
   if (cert !== undefined) check("the certificate", () => new X509Certificate(cert));
   if (key !== undefined) check("the private key", () => createPrivateKey(key));
   if (cert !== undefined && key !== undefined)
-    check("certificate and key (do they belong together?)", () => createSecureContext({ cert, key }));
+    check("certificate and key (do they match?)", () => createSecureContext({ cert, key }));
 }
 
 function check(what: string, read: () => unknown): void {

@@ -77,7 +77,7 @@ export function openFetcher(clock: Clock): Fetcher {
           return false;
         };
         const timer = clock.after(request.timeoutMs, () => {
-          stop(new FetchError("timeout", `no answer within ${request.timeoutMs} ms`));
+          stop(new FetchError("timeout", `no response within ${request.timeoutMs} ms`));
         });
         const call = poolFor(url, request.tls).send(
           { method: request.method ?? "GET", path: url.pathname + url.search, headers, body: request.body },
@@ -89,7 +89,7 @@ export function openFetcher(clock: Clock): Fetcher {
             data(chunk) {
               bytes += chunk.length;
               if (bytes > request.maxBytes)
-                return stop(new FetchError("too-large", `the answer is larger than ${request.maxBytes} bytes`));
+                return stop(new FetchError("too-large", `the response is larger than ${request.maxBytes} bytes`));
               chunks.push(chunk);
               return true;
             },

@@ -137,7 +137,7 @@ const bad = [
   { name: "a length after the byte 0xA0", text: "HTTP/1.1 200 OK\r\ncontent-length: \xa01\r\n\r\nx" },
   { name: "a coding before the byte 0xA0", text: "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\xa0\r\n\r\n" },
   { name: "a head one byte over the limit", text: `HTTP/1.1 200 OK\r\nx: ${"a".repeat(32 * 1024 - 19)}\r\n\r\n` },
-  { name: "an upgrade that nobody asked for", text: "HTTP/1.1 101 Switching Protocols\r\n\r\n" },
+  { name: "an unexpected upgrade", text: "HTTP/1.1 101 Switching Protocols\r\n\r\n" },
   { name: "a second response", text: "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" },
   { name: "an interim answer in HTTP/1.0", text: "HTTP/1.0 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" },
   { name: "interim answers without end", text: "HTTP/1.1 100 Continue\r\n\r\n".repeat(20) },

@@ -103,7 +103,7 @@ export class ResponseParser {
     while (at < chunk.length) {
       switch (this.#state) {
         case "idle":
-          throw new ResponseError("bytes arrived that nobody asked for");
+          throw new ResponseError("unexpected bytes");
         case "head":
           at = this.#readHead(chunk, at);
           break;
@@ -155,7 +155,7 @@ export class ResponseParser {
     if (next < 0) return chunk.length;
     const { head, framing } = parseHead(this.#text);
     if (head.status === 101) {
-      if (!this.#wantsUpgrade) throw new ResponseError("an upgrade that nobody asked for");
+      if (!this.#wantsUpgrade) throw new ResponseError("an unexpected upgrade");
       this.#state = "idle";
       this.#events.upgrade(head, chunk.subarray(next));
       return chunk.length;
@@ -252,7 +252,7 @@ export class ResponseParser {
   }
 
   #readByte(chunk: Buffer, at: number, wanted: number, next: State): number {
-    if (chunk[at] !== wanted) throw new ResponseError("a chunk is not framed as it says");
+    if (chunk[at] !== wanted) throw new ResponseError("a chunk does not match its size");
     if (next === "chunk-size") this.#nextChunk();
     else this.#state = next;
     return at + 1;

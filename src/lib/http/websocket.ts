@@ -60,7 +60,7 @@ export function openWebSocket(options: WebSocketOptions, handler: WebSocketHandl
     socket.addEventListener("close", ({ reason, code }) => {
       dispatcher.destroy().catch(() => undefined);
       if (isOpen) handler.closed(reason || `code ${code}`);
-      else reject(new Error(reason || "the server refused the WebSocket"));
+      else reject(new Error(reason || "the server rejected the WebSocket"));
     });
   });
 }

@@ -28,7 +28,7 @@ export function createUnexpectedErrors(env: {
   const { clock, logger, metrics } = env;
   const family = metrics.counter(
     "gateway_unexpected_errors_total",
-    "Exceptions that nothing expected, by what caught them. Each is a defect: alert on any increase.",
+    "Unexpected exceptions, by the place that caught them. Each is a bug: alert on any increase.",
     ["source"],
   );
   // Shown from the start as 0: an alert on an increase needs a value before the first one.

@@ -13,7 +13,7 @@ const cases: [name: string, path: string, error: Error, line: string][] = [
     "the shell's word for home",
     "/etc/gateway/~/b.pem",
     failed("ENOENT"),
-    "cannot read /etc/gateway/~/b.pem: ENOENT (no such file or directory): `~` is not replaced, write the whole path or `${HOME}`",
+    "cannot read /etc/gateway/~/b.pem: ENOENT (no such file or directory): `~` is not expanded, use the full path or `${HOME}`",
   ],
 ];
 for (const [name, path, error, line] of cases) {

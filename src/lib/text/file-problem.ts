@@ -5,7 +5,7 @@
 
 const SYSTEM_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: "no such file or directory",
-  ENOTDIR: "a part of the path is no directory",
+  ENOTDIR: "a part of the path is not a directory",
   EISDIR: "it is a directory",
   EACCES: "permission denied",
 };
@@ -20,6 +20,6 @@ export function fileProblem(path: string, error: unknown): string {
 /** `~` is the shell's word for the home directory; here it is the name of a folder that nobody has. */
 export function homeHint(path: string, code: string | undefined): string {
   return code === "ENOENT" && /(?:^|[/\\])~[/\\]/.test(path)
-    ? ": `~` is not replaced, write the whole path or `${HOME}`"
+    ? ": `~` is not expanded, use the full path or `${HOME}`"
     : "";
 }

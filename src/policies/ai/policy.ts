@@ -11,16 +11,13 @@ import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 
 const message = z.strictObject({
-  role: z.enum(["system", "developer", "user", "assistant"]).describe("Who says it."),
+  role: z.enum(["system", "developer", "user", "assistant"]).describe("The role of the message."),
   content: z.string().min(1).describe("The text."),
 });
 
 const rule = exactlyOneOf(
   z.strictObject({
-    builtin: z
-      .enum(["ssn", "creditCard", "phoneNumber", "email", "caSin"])
-      .optional()
-      .describe("A pattern that the gateway knows."),
+    builtin: z.enum(["ssn", "creditCard", "phoneNumber", "email", "caSin"]).optional().describe("A built-in pattern."),
     pattern: z.string().min(1).max(4096).optional().describe("A regular expression in RE2 syntax."),
   }),
   ["builtin", "pattern"],
@@ -32,17 +29,21 @@ const guard = z.strictObject({
       action: z
         .enum(["mask", "reject"])
         .default("mask")
-        .describe("Replace what matches, or refuse the whole. Default: mask."),
-      rules: z.array(rule).min(1).describe("What to look for."),
+        .describe("Mask matches, or reject the whole message. Default: mask."),
+      rules: z.array(rule).min(1).describe("The patterns."),
     })
     .describe("Regular expressions, matched in linear time."),
   rejection: z
     .strictObject({
-      status: z.int().min(400).max(599).default(403).describe("The status. Default: 403."),
-      body: z.string().min(1).default("The request was rejected due to inappropriate content").describe("The message."),
+      status: z.int().min(400).max(599).default(403).describe("The response status. Default: 403."),
+      body: z
+        .string()
+        .min(1)
+        .default("The request was rejected due to inappropriate content")
+        .describe("The response message."),
     })
     .optional()
-    .describe("What a refused client is told."),
+    .describe("The response for rejected requests."),
 });
 
 const DEFAULT_REJECTION = { status: 403, body: "The request was rejected due to inappropriate content" };
@@ -55,32 +56,29 @@ export const ai = definePolicy({
     defaults: z
       .record(z.string(), z.unknown())
       .optional()
-      .describe("Members of the request body, set where the client gave none."),
-    overrides: z
-      .record(z.string(), z.unknown())
-      .optional()
-      .describe("Members of the request body, set whatever the client gave."),
+      .describe("Fields of the request body, set if the client sets none."),
+    overrides: z.record(z.string(), z.unknown()).optional().describe("Fields of the request body, always set."),
     prompts: z
       .strictObject({
-        prepend: z.array(message).min(1).optional().describe("Messages before those of the client."),
-        append: z.array(message).min(1).optional().describe("Messages behind those of the client."),
+        prepend: z.array(message).min(1).optional().describe("Messages before the client's."),
+        append: z.array(message).min(1).optional().describe("Messages after the client's."),
       })
       .optional()
-      .describe("Messages around every prompt."),
+      .describe("Messages added to every prompt."),
     modelAliases: z
       .record(
-        z.string().refine((name) => name.split("*").length <= 2, "at most one * is possible"),
+        z.string().refine((name) => name.split("*").length <= 2, "at most one * is allowed"),
         z.string().min(1),
       )
       .optional()
-      .describe("Other names of models; a `*` in the name matches anything, a `*` in the value stands for it."),
+      .describe("Aliases of models; a `*` in the name matches anything and replaces a `*` in the value."),
     promptGuard: z
       .strictObject({
-        request: z.array(guard).min(1).optional().describe("Look at the texts of a request."),
-        response: z.array(guard).min(1).optional().describe("Look at the texts of an answer, also while it streams."),
+        request: z.array(guard).min(1).optional().describe("Check the texts of a request."),
+        response: z.array(guard).min(1).optional().describe("Check the texts of a response, also while it streams."),
       })
       .optional()
-      .describe("Mask or refuse texts that match."),
+      .describe("Mask or reject matching texts."),
   }),
 
   compile(config) {

@@ -97,7 +97,7 @@ for (const config of badConfigs) {
   });
 }
 
-test("a key that stands twice, also once as hash, is refused", () => {
+test("a key that appears twice, also once as hash, is refused", () => {
   const twice = { keys: [{ key: "a" }, { keyHash: hashOf("a") }] };
   assert.throws(() => apiKey.compile(apiKey.schema.parse(twice), testEnv), { name: "ConfigError", path: "keys" });
 });

@@ -41,7 +41,7 @@ export const apiKey = definePolicy({
       .array(
         exactlyOneOf(
           z.strictObject({
-            key: secret().optional().describe("The key in plain text, best from the environment."),
+            key: secret().optional().describe("The key in plain text; use an environment variable."),
             keyHash: z
               .string()
               .regex(KEY_HASH, "expected `sha256:` and 64 hexadecimal digits")
@@ -58,7 +58,7 @@ export const apiKey = definePolicy({
       .min(1),
     location: credentialLocation
       .optional()
-      .describe("Where the key is; by default `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),
+      .describe("Where the key is. Default: `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),
   }),
 
   compile(config) {
@@ -68,7 +68,7 @@ export const apiKey = definePolicy({
     const entries = config.keys.map(({ key, keyHash, metadata }, index): ApiKeyEntry => {
       const digest = key === undefined ? Buffer.from((keyHash ?? "").slice("sha256:".length), "hex") : digestOf(key);
       const hex = digest.toString("hex");
-      if (seen.has(hex)) throw new ConfigError(undefined, "keys", `the key at index ${index} stands twice`);
+      if (seen.has(hex)) throw new ConfigError(undefined, "keys", `the key at index ${index} appears twice`);
       seen.add(hex);
       return { digest, principal: keyPrincipal(digest), metadata: Object.freeze({ ...metadata }) };
     });
@@ -93,7 +93,7 @@ export const apiKey = definePolicy({
           // A key of ours in a second place is not for the backend either; two users in one request are none.
           else if (entry !== undefined) withhold(exchange, place, false);
           if (known !== undefined && entry !== undefined && entry !== known)
-            return refuse("the request carries two API keys of different users");
+            return refuse("the request has two API keys of different users");
           known ??= entry;
           if (known === undefined)
             bad.push(found.kind === "bad" ? found.detail : "the API key is not one of the configured keys");
@@ -105,7 +105,7 @@ export const apiKey = definePolicy({
         }
         if (bad.length > 0) return refuse(bad.join("; "));
         if (mode === "strict") return refuse("no API key was sent");
-        return exchange.skip("no API key was sent, and none is required");
+        return exchange.skip("no API key was sent; none is required");
       },
     };
   },

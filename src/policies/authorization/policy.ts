@@ -14,7 +14,7 @@ import { readsBody, readsTooEarly, splitRules } from "./body-rules.ts";
 
 export const authorization = definePolicy({
   kind: "authorization",
-  doc: "Admits a request only when its rules hold.",
+  doc: "Admits a request only if its rules are satisfied.",
   scopes: ["gateway", "route", "backend"],
   role: "security",
   schema: z.strictObject({

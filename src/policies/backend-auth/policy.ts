@@ -9,23 +9,26 @@ import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, exactlyOneOf, secret } from "../../core/schema.ts";
 import { isHeaderValue } from "../../lib/http/headers.ts";
 
-const keyFile = z.strictObject({ file: z.string().min(1).describe("A file with the key alone in it.") });
+const keyFile = z.strictObject({ file: z.string().min(1).describe("A file that contains only the key.") });
 
 export const backendAuth = definePolicy({
   kind: "backendAuth",
-  doc: "Authenticates to the backend with a key of the gateway's own, or passes the client's credential on.",
+  doc: "Sends the gateway's own key to the backend, or forwards the client's credential.",
   scopes: ["route", "backend"],
   schema: exactlyOneOf(
     z.strictObject({
-      passthrough: z.strictObject({}).optional().describe("Sends the credential that authentication read."),
-      key: z.union([secret(), keyFile]).optional().describe("A key, best from the environment, or `{file}`."),
+      passthrough: z
+        .strictObject({})
+        .optional()
+        .describe("Forwards the credential that an authentication policy read."),
+      key: z.union([secret(), keyFile]).optional().describe("The key (use an environment variable), or `{file}`."),
       header: z
         .strictObject({
-          name: changeableHeaderName().describe("The header that carries the key."),
-          prefix: z.string().optional().describe("What stands before the key."),
+          name: changeableHeaderName().describe("The header for the key."),
+          prefix: z.string().optional().describe("The prefix of the key."),
         })
         .optional()
-        .describe("With `key`: where it goes, if not to `authorization: Bearer`."),
+        .describe("With `key`: the header. Default: `authorization: Bearer`."),
     }),
     ["passthrough", "key"],
   ),
@@ -38,7 +41,7 @@ export const backendAuth = definePolicy({
     const value = prefix + (typeof key === "string" ? key : env.readFile(key.file).trim());
     if (value === prefix) throw new ConfigError(undefined, "key", "the key is empty");
     if (!isHeaderValue(value))
-      throw new ConfigError(undefined, "key", "the key has characters that a header cannot carry");
+      throw new ConfigError(undefined, "key", "the key has characters that are not allowed in a header");
     return {
       credentials: { headers: [name] },
       request(exchange) {

@@ -8,25 +8,19 @@ import { checkCertificates } from "../../lib/http/certificates.ts";
 
 export const backendTls = definePolicy({
   kind: "backendTLS",
-  doc: "Speaks TLS to the backend, with own roots, a client certificate or another server name.",
+  doc: "Uses TLS to the backend, with custom root certificates, a client certificate or another server name.",
   scopes: ["route", "backend"],
   merge: "innermost",
   schema: z
     .strictObject({
-      root: z
-        .string()
-        .optional()
-        .describe("A PEM file with the certificates that are trusted, instead of the system's."),
+      root: z.string().optional().describe("A PEM file with trusted certificates, instead of the system's."),
       cert: z.string().optional().describe("A PEM file with the client certificate."),
       key: z.string().optional().describe("A PEM file with the key of the client certificate."),
-      hostname: z
-        .string()
-        .optional()
-        .describe("The name that the certificate must carry, if it is not the backend's host."),
+      hostname: z.string().optional().describe("The expected name in the certificate. Default: the backend's host."),
       insecure: z.boolean().optional().describe("Accepts any certificate. Only for development."),
     })
     .refine((config) => (config.cert === undefined) === (config.key === undefined), {
-      message: "cert and key belong together",
+      message: "`cert` and `key` must be set together",
     }),
 
   compile(config, env) {

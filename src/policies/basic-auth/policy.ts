@@ -17,7 +17,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 export const basicAuth = definePolicy({
   kind: "basicAuth",
-  doc: "Requires a user name and password of an htpasswd file.",
+  doc: "Requires a user name and password from an htpasswd file.",
   scopes: ["gateway", "route"],
   role: "security",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
@@ -65,7 +65,7 @@ export const basicAuth = definePolicy({
       request(exchange) {
         const found = readCredential(exchange.request, LOCATION);
         if (found.kind === "none" && mode === "strict") return refuse("no user name and password were sent");
-        if (found.kind === "none") return exchange.skip("no user name and password were sent, and none are required");
+        if (found.kind === "none") return exchange.skip("no user name and password were sent; none are required");
         const pair = found.kind === "found" ? parsePair(found.value) : undefined;
         if (!pair) {
           withhold(exchange, LOCATION, false);

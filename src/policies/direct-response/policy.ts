@@ -16,7 +16,7 @@ export const directResponse = definePolicy({
     headers: z
       .record(changeableHeaderName(), headerValue())
       .optional()
-      .describe("Response headers; without a content-type, text/plain is used."),
+      .describe("Response headers; the default content-type is text/plain."),
   }),
 
   compile(config) {

@@ -12,22 +12,22 @@ import { plain } from "../../identity/providers/plain.ts";
 
 export const jwtAuth = definePolicy({
   kind: "jwtAuth",
-  doc: "Requires a bearer token (JWT) of an identity provider.",
+  doc: "Requires a bearer token (JWT) from an identity provider.",
   scopes: ["gateway", "route"],
   role: "security",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
   schema: z.strictObject({
     mode: authenticationMode.optional(),
-    issuer: httpUrl().describe("The issuer of accepted tokens, exactly as their `iss` claim has it."),
+    issuer: httpUrl().describe("The issuer of accepted tokens, exactly as in their `iss` claim."),
     audiences: z
       .array(z.string().min(1))
       .min(1)
       .describe("Accepted values of the `aud` claim; one of them must be in it."),
     jwks: jwksSetting.optional(),
-    location: credentialLocation.optional().describe("Where the token is, if not in `authorization: Bearer`."),
+    location: credentialLocation.optional().describe("Where the token is. Default: `authorization: Bearer`."),
     jwtValidationOptions: z
       .strictObject({
-        requiredClaims: z.array(z.string().min(1)).describe("Claims that must be present besides `exp`."),
+        requiredClaims: z.array(z.string().min(1)).describe("Required claims besides `exp`."),
       })
       .optional(),
   }),

@@ -521,7 +521,7 @@ test("the realm's refusal passes through, and the log says how to mend it [S7-5]
   const answered = await reply(registrationOf(REGISTRATION));
   assert.equal(answered.status, 403);
   assert.deepEqual(bodyOf(answered), body);
-  const line = env.logged.find(({ message }) => message === "the identity provider refused a client registration");
+  const line = env.logged.find(({ message }) => message === "the identity provider rejected a client registration");
   assert.match(String(line?.fields.mend), /Trusted Hosts/);
 });
 
@@ -755,7 +755,7 @@ test("the provider's token errors pass through and are explained in the log with
   const answered = await reply(tokenRequest(CODE));
   assert.equal(answered.status, 401);
   assert.deepEqual(bodyOf(answered), body);
-  const line = env.logged.find(({ message }) => message === "the identity provider refused a token request");
+  const line = env.logged.find(({ message }) => message === "the identity provider rejected a token request");
   assert.match(String(line?.fields.mend), /set `clientSecret`/);
   assert.ok(!JSON.stringify(env.logged).includes("code=c"));
 });
@@ -835,7 +835,7 @@ for (const [name, config] of Object.entries(badConfigs)) {
   });
 }
 
-const EITHER = "write `idp_realm: {}` or `idp_tenant: {}`, or leave `provider` out for any other";
+const EITHER = "write `idp_realm: {}` or `idp_tenant: {}`, or omit `provider` for other providers";
 const providers: [name: string, provider: unknown, message: string][] = [
   ["the realm provider's product name", "keycloak", "expected an object: write `provider: { idp_realm: {} }`"],
   ["a key by its product name", { Keycloak: {} }, "unknown field: write `provider: { idp_realm: {} }`"],

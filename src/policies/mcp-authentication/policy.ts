@@ -23,14 +23,16 @@ const PRODUCTS: readonly (readonly [name: RegExp, key: string])[] = [
 const resourceMetadata = z
   .looseObject({
     resource: httpUrl().describe("The canonical URL of the MCP endpoint, as clients reach it."),
-    scopesSupported: z.array(z.string().min(1)).optional().describe("Scopes that clients should ask for."),
+    scopesSupported: z.array(z.string().min(1)).optional().describe("Scopes that clients should request."),
     bearerMethodsSupported: z.array(z.string().min(1)).optional().describe("Where tokens are accepted: `header`."),
     authorizationServers: z
       .array(httpUrl())
       .optional()
-      .describe("Instead of the gateway itself: for strict clients of a provider that sends `iss`."),
+      .describe(
+        "Overrides the gateway as the authorization server, for strict clients of a provider that sends `iss`.",
+      ),
   })
-  .describe("The protected resource metadata; any other key goes into it in snake_case.");
+  .describe("The protected resource metadata; other keys are added in snake_case.");
 
 /** The products' own names, and the name without braces: what people write first. */
 function wrongProvider({ code, input, keys }: { code?: string; input?: unknown; keys?: string[] }): string | undefined {
@@ -40,7 +42,7 @@ function wrongProvider({ code, input, keys }: { code?: string; input?: unknown; 
   const meant = PRODUCTS.find(([product]) => product.test(name))?.[1];
   return `${isText ? "expected an object" : "unknown field"}: ${
     meant === undefined
-      ? "write `idp_realm: {}` or `idp_tenant: {}`, or leave `provider` out for any other"
+      ? "write `idp_realm: {}` or `idp_tenant: {}`, or omit `provider` for other providers"
       : `write \`provider: { ${meant}: {} }\``
   }`;
 }
@@ -48,7 +50,7 @@ function wrongProvider({ code, input, keys }: { code?: string; input?: unknown; 
 const schema = z
   .strictObject({
     mode: authenticationMode.optional(),
-    issuer: httpUrl().describe("The issuer of accepted tokens, exactly as their `iss` claim has it."),
+    issuer: httpUrl().describe("The issuer of accepted tokens, exactly as in their `iss` claim."),
     audiences: z
       .array(z.string().min(1))
       .min(1)
@@ -56,19 +58,21 @@ const schema = z
     provider: z
       .strictObject(
         {
-          idp_realm: z.strictObject({}).optional().describe("The realm-based open-source provider."),
-          idp_tenant: z.strictObject({}).optional().describe("The cloud tenant-based provider."),
+          idp_realm: z.strictObject({}).optional().describe("Keycloak (realm provider)."),
+          idp_tenant: z.strictObject({}).optional().describe("Microsoft Entra ID (tenant provider)."),
         },
         { error: wrongProvider },
       )
       .optional()
-      .describe("The kind of provider; without it one that follows RFC 8414 or OpenID Connect discovery."),
+      .describe(
+        "The kind of provider. Default: any provider with RFC 8414 or OpenID Connect discovery, for example Auth0 or Okta.",
+      ),
     jwks: jwksSetting.optional(),
-    clientId: z.string().min(1).optional().describe("With `idp_tenant`: the app registration that clients get."),
+    clientId: z.string().min(1).optional().describe("With `idp_tenant`: the client id of the app registration."),
     clientSecret: secret().optional().describe("With `idp_tenant`: the secret of a confidential app registration."),
     jwtValidationOptions: z
       .strictObject({
-        requiredClaims: z.array(z.string().min(1)).describe("Claims that must be present besides `exp`."),
+        requiredClaims: z.array(z.string().min(1)).describe("Required claims besides `exp`."),
       })
       .optional(),
     resourceMetadata,
@@ -77,16 +81,14 @@ const schema = z
     const problem = (path: string, message: string): void =>
       context.addIssue({ code: "custom", path: [path], message });
     const { provider, clientId, clientSecret, issuer } = config;
-    if (provider?.idp_realm && provider.idp_tenant)
-      problem("provider", "only one of `idp_realm` and `idp_tenant` may be given");
+    if (provider?.idp_realm && provider.idp_tenant) problem("provider", "use only one of `idp_realm` and `idp_tenant`");
     if (provider?.idp_tenant && !provider.idp_realm) {
-      if (clientId === undefined)
-        problem("clientId", "`idp_tenant` has no registration: it needs the `clientId` of an app registration");
+      if (clientId === undefined) problem("clientId", "`idp_tenant` needs the `clientId` of an app registration");
       if (URL.canParse(issuer) && new URL(issuer).pathname.split("/")[1] === "")
-        problem("issuer", "there is no tenant id in its path");
+        problem("issuer", "its path has no tenant id");
     } else {
       if (clientId !== undefined)
-        problem("clientId", "only `idp_tenant` uses it: clients register themselves elsewhere");
+        problem("clientId", "only `idp_tenant` uses it: with other providers, clients register themselves");
       if (clientSecret !== undefined) problem("clientSecret", "only `idp_tenant` uses it");
     }
     const { resource } = config.resourceMetadata;
@@ -98,7 +100,7 @@ type Config = z.output<typeof schema>;
 
 export const mcpAuthentication = definePolicy({
   kind: "mcpAuthentication",
-  doc: "Requires a bearer token of an external identity provider and lets MCP clients find and log in to it.",
+  doc: "Requires a bearer token from an identity provider and lets MCP clients log in there.",
   scopes: ["route"],
   role: "security",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",

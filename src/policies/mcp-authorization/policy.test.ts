@@ -113,7 +113,7 @@ test("a call of a hidden tool is a refusal that the operator can read, with the 
     code: "authorization_denied",
     source: "client",
     message: HIDDEN,
-    detail: `${HIDDEN}: no allow rule holds: \`"admin" in jwt.roles\` does not hold: jwt.roles is ["user"]`,
+    detail: `${HIDDEN}: no allow rule is true: \`"admin" in jwt.roles\` is not true: jwt.roles is ["user"]`,
   });
   assert.equal(exchange.steps.at(-1)?.verdict, "refused");
 });

@@ -14,7 +14,7 @@ const KINDS: readonly ItemKind[] = ["tool", "prompt", "resource"];
 
 export const mcpAuthorization = definePolicy({
   kind: "mcpAuthorization",
-  doc: "Restricts the tools, prompts and resources that a client sees and may use.",
+  doc: "Restricts the tools, prompts and resources that a client can see and use.",
   scopes: ["gateway", "route", "backend"],
   role: "security",
   schema: z.strictObject({
@@ -22,7 +22,7 @@ export const mcpAuthorization = definePolicy({
       .array(accessRule)
       .min(1)
       .describe(
-        'CEL expressions; an item is visible if one is true, for example `mcp.tool.name == "echo"`; or `{allow}`, `{deny}`, `{require}`.',
+        'CEL expressions; an item is visible if one of them is true, for example `mcp.tool.name == "echo"`; or `{allow}`, `{deny}`, `{require}`.',
       ),
   }),
 

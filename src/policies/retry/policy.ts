@@ -11,14 +11,14 @@ const DEFAULT_BACKOFF_MS = 25;
 
 export const retry = definePolicy({
   kind: "retry",
-  doc: "Tries again when the backend cannot be reached, closes the connection early, or answers with a listed status.",
+  doc: "Retries if the backend cannot be reached, closes the connection early, or responds with a listed status.",
   scopes: ["gateway", "route"],
   merge: "innermost",
   schema: z.strictObject({
     attempts: z.int().min(1).max(MAX_ATTEMPTS).default(1).describe("Attempts after the first (1 to 10)."),
     backoff: duration()
       .optional()
-      .describe("Wait before the first repetition; doubled for each further one. Default: 25ms."),
+      .describe("Wait before the first retry; doubled for each further one. Default: 25ms."),
     codes: z
       .array(z.int().min(400).max(599))
       .optional()

@@ -8,7 +8,7 @@ import { duration } from "../../core/schema.ts";
 
 export const timeout = definePolicy({
   kind: "timeout",
-  doc: "Limits the wait for the response head; a response that has begun is never cut.",
+  doc: "Limits the wait for the response head; a response that has started is never cut off.",
   scopes: ["gateway", "route", "backend"],
   merge: "innermost",
   schema: z.strictObject({

@@ -12,7 +12,7 @@ export const urlRewrite = definePolicy({
   doc: "Rewrites the path or the authority (Host) of the request before it goes to the backend.",
   scopes: ["route", "backend"],
   schema: z.strictObject({
-    authority: authority().optional().describe("Sent as Host instead of the one that the client asked for."),
+    authority: authority().optional().describe("The Host header for the backend."),
     path: pathChange.schema.optional(),
   }),
 
