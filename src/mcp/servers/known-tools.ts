@@ -5,7 +5,7 @@
  */
 
 const MAX_TOOLS = 100;
-const MAX_UNPROVEN_TOOLS = MAX_TOOLS / 2;
+const MAX_UNPROVEN_TOOLS = 50;
 /** Longer names share the series of those without a place. */
 const MAX_TOOL_LABEL_CHARS = 128;
 
