@@ -32,9 +32,9 @@ export interface Attribute {
 
 const ALWAYS = "always";
 const RESPONSE = "once the response head has arrived";
-const LLM_REQUEST = "LLM requests, once the body has been read";
+const LLM_REQUEST = "LLM requests, once the body has been read; `authorization` waits for it";
 const LLM_RESPONSE = "LLM requests, once the response has ended";
-const MCP_REQUEST = "MCP requests";
+const MCP_REQUEST = "MCP requests, once the body has been read; `authorization` and limits wait for it";
 
 export const ATTRIBUTES: readonly Attribute[] = [
   {
@@ -110,7 +110,7 @@ export const ATTRIBUTES: readonly Attribute[] = [
     name: "llm",
     doc: "What is known of a call to a language model.",
     fields: [
-      field("llm.provider", "string", "The provider that answers.", LLM_REQUEST),
+      field("llm.provider", "string", "The provider that answers.", "LLM requests, once it was chosen"),
       field("llm.requestModel", "string", "The model that the client asked for.", LLM_REQUEST),
       field("llm.responseModel", "string", "The model that answered.", LLM_RESPONSE),
       field("llm.streaming", "bool", "Whether the client asked for an event stream.", LLM_REQUEST),

@@ -32,6 +32,7 @@ const RULES: Readonly<Record<string, readonly { readonly rule: string; readonly 
   "traffic.rateLimit.local[]": [
     { rule: "has(self.requests) != has(self.tokens)", message: "exactly one of requests, tokens is needed" },
     { rule: "!has(self.burst) || has(self.requests)", message: "burst can only be used with requests" },
+    { rule: "!has(self.reserveOutput) || has(self.tokens)", message: "reserveOutput can only be used with tokens" },
   ],
 };
 
