@@ -75,7 +75,8 @@ function excludes({ neverAt, scopes, setBy, backends }: Availability, moment: Mo
   if (backends === undefined || site.routes.length === 0) return false;
   if (site.backends.some(({ key }) => backends.includes(key))) return false;
   // A token limit makes LLM calls of what goes to a plain backend.
-  return !(backends.includes("ai") && site.all.has("rateLimit") && site.backends.some(({ key }) => key === "host"));
+  const reads = site.all.has("rateLimit") || moment === "access";
+  return !(backends.includes("ai") && reads && site.backends.some(({ key }) => key === "host"));
 }
 
 function isWithin(path: string, parent: string): boolean {
