@@ -84,6 +84,11 @@ Common commands:
     .action(async (flags) => (await import("./commands/auth-check-command.ts")).authCheck(flags, terminal));
 
   program
+    .command("import <kind> <file>")
+    .description("another program's configuration as one of ours: mcpServers, agentgateway, litellm, supergateway")
+    .action(async (kind, file) => (await import("./commands/import-command.ts")).importConfig(kind, file, terminal));
+
+  program
     .command("version")
     .description("print the version")
     .action(() => terminal.out(`gwctl ${VERSION}\n`));

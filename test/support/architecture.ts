@@ -39,13 +39,13 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["records", "route", "phases", "listen"],
   config: ["text", "schema", "load", "checks", "resources", "compile"],
   admin: ["server", "endpoints", "ui"],
-  cli: ["terminal", "instance", "cluster", "trace", "commands"],
+  cli: ["terminal", "instance", "cluster", "trace", "import", "commands"],
 };
 
 /** What one can still look over; tests are not counted. */
 const MAX_FILES_PER_FOLDER = 20;
 
-/** gwctl shares words with the gateway, not code; the login check alone loads more, and only when it runs. */
+/** gwctl shares words with the gateway, not code; the login check and imports load more, and only when they run. */
 const CLI_MAY_IMPORT = /^(?:lib\/.*|cli\/.*|trace\/(?:events|request-record)\.ts|admin\/server\/paths\.ts)$/;
 const CLI_MAY_LOAD_LAZILY = /^(?:config|identity)\//;
 

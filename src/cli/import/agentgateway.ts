@@ -1,0 +1,232 @@
+/**
+ * A configuration of agentgateway: both of its layouts. Names and shapes that differ are rewritten here; what has no counterpart
+ * is found by the gateway's own loader afterwards (drop-invalid.ts).
+ */
+import { convertPolicies } from "./agentgateway-policies.ts";
+import {
+  asList,
+  asObject,
+  type Conversion,
+  close,
+  isObject,
+  newConversion,
+  protectingPolicy,
+  type Values,
+} from "./conversion.ts";
+
+const LISTENER = ["port", "protocol", "address", "tls", "policies"];
+
+export function importAgentgateway(source: unknown): Conversion {
+  if (!isObject(source)) throw new Error("the file has no fields");
+  const { binds, gateways, routes, mcp, llm, ...others } = withBraces(source) as Values;
+  const conversion = newConversion({});
+  const { config } = conversion;
+  // In this order they are written.
+  if (others.config !== undefined) config.config = others.config;
+  const listeners: Values = {};
+  const allRoutes: Values[] = [];
+  addBinds(asList(binds), listeners, allRoutes, conversion);
+  for (const [name, gateway] of Object.entries(asObject(gateways)))
+    listeners[name] = listenerOf(asObject(gateway), `gateways.${name}`, conversion);
+  for (const [index, route] of asList(routes).entries())
+    allRoutes.push(routeOf(asObject(route), `routes[${index}]`, conversion));
+  if (Object.keys(listeners).length > 0) config.gateways = listeners;
+  if (allRoutes.length > 0) config.routes = allRoutes;
+  if (isObject(mcp)) config.mcp = sectionOf(mcpOf(mcp, "mcp", conversion), "mcp", conversion);
+  if (isObject(llm)) config.llm = sectionOf(llmOf(llm, conversion), "llm", conversion);
+  Object.assign(config, others);
+  note(conversion, JSON.stringify(source));
+  return conversion;
+}
+
+/** Several listeners of one bind share its port: what tells them apart is the host name, which routes have here. */
+function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[], conversion: Conversion): void {
+  for (const [index, bind] of binds.entries()) {
+    const { port, listeners: list, ...others } = asObject(bind);
+    const name = Object.keys(listeners).length === 0 ? "default" : `port-${String(port)}`;
+    const at = `binds[${index}]`;
+    const entries = asList(list).map(asObject);
+    const [first = {}] = entries;
+    const { protocol, tls } = first;
+    const policies = entries.length === 1 ? first.policies : undefined;
+    listeners[name] = listenerOf({ port, ...others, ...defined({ policies, protocol, tls }) }, at, conversion);
+    for (const [number, listener] of entries.entries())
+      addRoutes(listener, `${at}.listeners[${number}]`, { name, isAlone: entries.length === 1, routes, conversion });
+    if (entries.filter((entry) => entry.tls !== undefined).length > 1)
+      conversion.leftOut.push(`${at}: a port has one certificate here; that of its first listener is used`);
+  }
+}
+
+interface Place {
+  readonly name: string;
+  /** The listener's policies are the port's. */
+  readonly isAlone: boolean;
+  readonly routes: Values[];
+  readonly conversion: Conversion;
+}
+
+function addRoutes(listener: Values, at: string, { name, isAlone, routes, conversion }: Place): void {
+  const { name: _name, hostname, routes: own, policies, protocol: _protocol, tls: _tls, ...others } = listener;
+  for (const field of Object.keys(others)) conversion.leftOut.push(`${at}.${field}: there is no counterpart`);
+  for (const [index, one] of asList(own).entries()) {
+    const route: Values = { ...routeOf(asObject(one), `${at}.routes[${index}]`, conversion), gateways: name };
+    if (hostname !== undefined) route.hostnames ??= [hostname];
+    if (!isAlone && isObject(policies)) addPolicies(route, policies, `${at}.policies`, conversion);
+    routes.push(route);
+  }
+}
+
+/** A route has each policy once: where both have one that protects, neither alone is enough. */
+function addPolicies(route: Values, ofListener: Values, at: string, conversion: Conversion): void {
+  const own = asObject(route.policies);
+  const both = Object.keys(ofListener).filter((kind) => kind in own);
+  route.policies = { ...convertPolicies(ofListener, at, conversion), ...own };
+  for (const kind of both) {
+    conversion.leftOut.push(`${at}.${kind}: the route has one of its own`);
+    if (protectingPolicy([at, kind]) !== undefined)
+      close(conversion, route, `a route of ${at}`, `it has two of ${kind}`);
+  }
+}
+
+function listenerOf(gateway: Values, at: string, conversion: Conversion): Values {
+  const beside = Object.entries(gateway).filter(([name]) => !LISTENER.includes(name));
+  const policies = { ...Object.fromEntries(beside), ...asObject(gateway.policies) };
+  const own = Object.fromEntries(Object.entries(gateway).filter(([name]) => LISTENER.includes(name)));
+  if (isObject(own.tls)) own.protocol ??= "HTTPS";
+  if (Object.keys(policies).length === 0) return own;
+  return { ...own, policies: convertPolicies(policies, `${at}.policies`, conversion) };
+}
+
+function routeOf(route: Values, at: string, conversion: Conversion): Values {
+  const { matches, backends, policies, ...others } = route;
+  return {
+    ...others,
+    ...(matches === undefined ? {} : { matches: asList(matches).map(matchOf) }),
+    ...(backends === undefined
+      ? {}
+      : { backends: asList(backends).map((one, i) => backendOf(asObject(one), `${at}.backends[${i}]`, conversion)) }),
+    ...(isObject(policies) ? { policies: convertPolicies(policies, `${at}.policies`, conversion) } : {}),
+  };
+}
+
+/** `value: { exact }` is `exact` here. */
+function matchOf(match: unknown): unknown {
+  if (!isObject(match)) return match;
+  const flat = (list: unknown): unknown[] =>
+    asList(list).map((entry) => {
+      const { value, ...others } = asObject(entry);
+      return isObject(value) ? { ...others, ...value } : entry;
+    });
+  return defined({ ...match, headers: match.headers && flat(match.headers), query: match.query && flat(match.query) });
+}
+
+function backendOf(backend: Values, at: string, conversion: Conversion): Values {
+  const { mcp, ai, policies, ...others } = backend;
+  const isOpen = isObject(mcp) ? mcpOf(mcp, `${at}.mcp`, conversion) : undefined;
+  return {
+    ...others,
+    ...(isOpen ? { mcp: isOpen } : {}),
+    ...(isObject(ai) ? { ai: aiOf(ai, at, conversion) } : {}),
+    ...(isObject(policies) ? { policies: convertPolicies(policies, `${at}.policies`, conversion) } : {}),
+  };
+}
+
+/** The key of a provider stands beside it here. */
+function aiOf(ai: Values, at: string, conversion: Conversion): Values {
+  if (ai.groups !== undefined) {
+    const groups = asList(ai.groups).map((group) => ({
+      ...asObject(group),
+      providers: asList(asObject(group).providers).map((one) => aiOf(asObject(one), at, conversion)),
+    }));
+    return { ...ai, groups };
+  }
+  const { policies, ...others } = ai;
+  const { backendAuth, ...more } = asObject(policies);
+  for (const name of Object.keys(more))
+    conversion.leftOut.push(`${at}.ai.policies.${name}: policies of one provider are not supported`);
+  return { ...others, ...(isObject(backendAuth) ? { auth: backendAuth } : {}) };
+}
+
+function mcpOf(mcp: Values, at: string, conversion: Conversion): Values {
+  const targets = asList(mcp.targets).flatMap((one, index) => {
+    const target = targetOf(asObject(one));
+    const kinds = Object.keys(target).filter((field) => !["name", "policies"].includes(field));
+    if (kinds.some((kind) => ["stdio", "mcp", "sse"].includes(kind))) return [target];
+    conversion.leftOut.push(`${at}.targets[${index}] (${String(target.name)}): ${kinds.join(", ")} has no counterpart`);
+    return [];
+  });
+  if (mcp.failureMode === undefined && targets.length > 1)
+    conversion.differs.push(
+      `${at}.failureMode: written out, because the default differs (there failClosed, here failOpen)`,
+    );
+  return { ...mcp, targets, ...(targets.length > 1 ? { failureMode: mcp.failureMode ?? "failClosed" } : {}) };
+}
+
+/** `host`, `port` and `path` are one URL here. */
+function targetOf(target: Values): Values {
+  for (const kind of ["mcp", "sse"]) {
+    const remote = target[kind];
+    if (!isObject(remote) || remote.host === undefined) continue;
+    const { host, port, path, ...others } = remote;
+    return { ...target, [kind]: { url: urlOf(String(host), port, path, kind === "sse" ? "/sse" : "/mcp"), ...others } };
+  }
+  return target;
+}
+
+function urlOf(host: string, port: unknown, path: unknown, standard: string): string {
+  if (/^https?:\/\//.test(host)) return host;
+  const scheme = Number(port) === 443 ? "https" : "http";
+  const isStandard = port === undefined || Number(port) === 443;
+  return `${scheme}://${host}${isStandard ? "" : `:${String(port)}`}${typeof path === "string" ? path : standard}`;
+}
+
+function llmOf(llm: Values, conversion: Conversion): Values {
+  const models = asList(llm.models).map((one) => {
+    const { auth, ...model } = asObject(one);
+    const params = asObject(model.params);
+    const key = asObject(auth).key;
+    return key === undefined ? one : { ...model, params: { ...params, apiKey: key } };
+  });
+  if (llm.port === undefined) conversion.differs.push("llm: listens on a port of its own here, 4000");
+  return { ...llm, ...(llm.models === undefined ? {} : { models }) };
+}
+
+function sectionOf(section: Values, at: string, conversion: Conversion): Values {
+  if (!isObject(section.policies)) return section;
+  return { ...section, policies: convertPolicies(section.policies, `${at}.policies`, conversion) };
+}
+
+/** `$NAME` is `${NAME}` here, `$$` is `$`. */
+function withBraces(value: unknown): unknown {
+  if (typeof value === "string")
+    return value.replaceAll(/\$\$|\$([A-Za-z_]\w*)/g, (whole, name?: string) =>
+      name === undefined ? whole.slice(1) : `\${${name}}`,
+    );
+  if (Array.isArray(value)) return value.map(withBraces);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, withBraces(one)]));
+}
+
+/** Same spelling, other meaning: what cannot be rewritten is said. */
+function note(conversion: Conversion, text: string): void {
+  const notes: [pattern: RegExp, line: string][] = [
+    [
+      /"(?:apiKey|jwtAuth|basicAuth)":\{(?![^{}]*"mode")/,
+      "authentication without `mode` is strict here; there it is optional",
+    ],
+    [/"requestTimeout"/, "timeout.requestTimeout: ends with the response head here, with the whole response there"],
+    [/"deny"/, "a `deny` rule that cannot be evaluated rejects here; there it lets the request pass"],
+    [/"(?:cert|root|file)":/, "paths of files are relative to this file here, to the working directory there"],
+    [/"stdio"/, "stdio servers get a safe part of the gateway's environment here; `inheritEnv: true` passes all of it"],
+    [
+      /"(?:mcp|sse)":\{"(?:host|url)"/,
+      "headers of clients do not reach MCP servers here, unless `forwardHeaders` names them",
+    ],
+    [/llm\.cost/, "llm.cost is a number here, an object there"],
+  ];
+  for (const [pattern, line] of notes) if (pattern.test(text)) conversion.differs.push(line);
+}
+
+function defined(values: Values): Values {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+}

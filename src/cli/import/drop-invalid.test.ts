@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { loadConfig } from "../../config/load/load.ts";
+import { yamlText } from "../terminal/yaml-text.ts";
+import { newConversion, type Values } from "./conversion.ts";
+import { type Check, dropInvalid, pathParts } from "./drop-invalid.ts";
+
+const check: Check = (config, environment) => {
+  const loaded = loadConfig([{ file: "t", text: yamlText(config) }], environment);
+  return loaded.ok ? [] : loaded.problems;
+};
+
+const valid = (): Values => ({
+  gateways: { default: { port: 0, policies: { cors: { allowOrigins: ["*"] } } } },
+  routes: [
+    {
+      name: "web",
+      matches: [{ path: { pathPrefix: "/" } }],
+      policies: { apiKey: { keys: [{ key: "k" }] }, timeout: { requestTimeout: "1s" } },
+      backends: [
+        { host: "localhost:1" },
+        { mcp: { targets: [{ name: "a", mcp: { url: "http://localhost:1/mcp" } }] } },
+      ],
+    },
+  ],
+});
+
+const places = ["", "gateways.default", "gateways.default.policies", "routes[0]", "routes[0].policies"].concat(
+  ["routes[0].policies.timeout", "routes[0].policies.apiKey", "routes[0].matches[0]", "routes[0].backends[1].mcp"],
+  ["routes[0].backends[1].mcp.targets[0]", "routes[0].backends[1].mcp.targets[0].mcp"],
+);
+
+function at(config: Values, path: string): Values {
+  return pathParts(path).reduce<Values>((value, part) => value[part] as Values, config);
+}
+
+test("whatever is put into a configuration, the result is valid, and what was put in is named", () => {
+  const names = fc.constantFrom("foo", "extAuthz", "tcpRoutes", "requestMirror", "oidc", "Ünknown", "a-b");
+  const values = fc.oneof(
+    fc.constant({}),
+    fc.constant([1]),
+    fc.constant("x"),
+    fc.constant(null),
+    fc.constant({ a: { b: 1 } }),
+  );
+  fc.assert(
+    fc.property(fc.constantFrom(...places), names, values, (place, name, value) => {
+      const conversion = newConversion(valid());
+      at(conversion.config, place)[name] = value;
+      dropInvalid(conversion, check);
+      assert.deepEqual(check(conversion.config, {}), []);
+      assert.ok(
+        conversion.leftOut.some((line) => line.includes(name)),
+        JSON.stringify([place, name, conversion.leftOut]),
+      );
+    }),
+    { numRuns: 60 },
+  );
+});
+
+const protections = ["extAuthz", "oidc", "networkAuthorization"];
+for (const scope of ["gateways.default", "routes[0]"])
+  for (const name of protections)
+    test(`${scope}: ${name} without a counterpart closes it`, () => {
+      const conversion = newConversion(valid());
+      (at(conversion.config, scope).policies as Values)[name] = { host: "localhost:1" };
+      dropInvalid(conversion, check);
+      assert.deepEqual((at(conversion.config, scope).policies as Values).authorization, { rules: [{ deny: "true" }] });
+      assert.equal(conversion.closed.length, 1);
+    });
+
+test("a protection that loses a part of itself closes its route", () => {
+  const conversion = newConversion(valid());
+  const { policies } = at(conversion.config, "routes[0]");
+  (policies as Values).apiKey = { keys: [{ key: "k" }], allowedModels: ["a"] };
+  dropInvalid(conversion, check);
+  assert.deepEqual(conversion.closed, ["routes[0] (web): its apiKey was not imported"]);
+});
+
+test("a variable may be a number, a URL or a text; it is never the reason to drop a field", () => {
+  const conversion = newConversion(valid());
+  at(conversion.config, "gateways.default").port = "${PORT}";
+  at(conversion.config, "routes[0].backends[1].mcp.targets[0].mcp").url = "${TOOLS_URL}";
+  dropInvalid(conversion, check);
+  assert.deepEqual(conversion.leftOut, []);
+});
+
+test("what cannot be without a dropped field goes with it, in one line", () => {
+  const conversion = newConversion(valid());
+  at(conversion.config, "routes[0].backends[1].mcp.targets[0].mcp").url = "nonsense";
+  dropInvalid(conversion, check);
+  assert.equal(conversion.leftOut.length, 1);
+  assert.match(conversion.leftOut[0] ?? "", /^routes\[0\]\.backends\[1\]/);
+});

@@ -1,0 +1,140 @@
+/**
+ * Makes a conversion valid: what the gateway's own loader rejects is taken out, named with the loader's reason, until
+ * nothing is rejected. So no import ends in a file that does not load, whatever stood in the source.
+ */
+import { type Conversion, close, isObject, protectingPolicy, type Values } from "./conversion.ts";
+
+export interface Problem {
+  /** `routes[0].policies.cors`. */
+  readonly path: string;
+  readonly message: string;
+}
+
+type Part = string | number;
+
+/** What a configuration's variables may stand for, when they are not set: a number, then a URL. */
+const STAND_INS = ["1", "https://example.com"];
+const VARIABLE = /\$\{(\w+)\}/g;
+
+export type Check = (config: Values, environment: Readonly<Record<string, string>>) => readonly Problem[];
+
+/** Throws when something is wrong that belongs to no field. */
+export function dropInvalid(conversion: Conversion, check: Check): void {
+  const { config } = conversion;
+  const environment: Record<string, string> = {};
+  for (const [, name = ""] of JSON.stringify(config).matchAll(VARIABLE)) environment[name] = STAND_INS[0] ?? "";
+  const dropped: Dropped[] = [];
+  for (;;) {
+    const [problem] = check(config, environment);
+    if (!problem) break;
+    const path = pathParts(problem.path);
+    if (tryAnotherValue(valueAt(config, path), environment)) continue;
+    const present = presentPart(config, path);
+    if (present.length === 0) throw new Error(problem.message);
+    const inside = path.slice(present.length);
+    addDropped(dropped, { path: present, label: labelOf(config, present), inside, reason: reasonOf(problem) });
+    remove(config, present);
+    const policy = protectingPolicy(present);
+    if (policy !== undefined) closeScope(conversion, present, policy);
+  }
+  for (const { label, inside, reason } of dropped)
+    conversion.leftOut.push(`${label}: ${inside.length === 0 ? "" : `${pathText(inside)}: `}${reason}`);
+}
+
+interface Dropped {
+  readonly path: readonly Part[];
+  readonly label: string;
+  /** The field inside it that is the reason. */
+  readonly inside: readonly Part[];
+  readonly reason: string;
+}
+
+/** What cannot be without the field that was just taken out goes for the same reason. */
+function addDropped(dropped: Dropped[], next: Dropped): void {
+  const last = dropped.at(-1);
+  const isWhole =
+    last && last.path.length > next.path.length && next.path.every((part, index) => last.path[index] === part);
+  if (!isWhole) {
+    dropped.push(next);
+    return;
+  }
+  const inside = [...last.path.slice(next.path.length), ...last.inside];
+  dropped[dropped.length - 1] = { ...next, inside, reason: last.reason };
+}
+
+/** With the name of a list's entry: positions move when one is taken out. */
+function labelOf(config: Values, path: readonly Part[]): string {
+  const value = valueAt(config, path);
+  const name = typeof path.at(-1) === "number" && isObject(value) ? value.name : undefined;
+  return `${pathText(path)}${typeof name === "string" ? ` (${name})` : ""}`;
+}
+
+function reasonOf({ message }: Problem): string {
+  return message.startsWith("unknown field") ? "there is no counterpart" : firstSentence(message);
+}
+
+function pathText(path: readonly Part[]): string {
+  return path.reduce<string>(
+    (text, part) => `${text}${typeof part === "number" ? `[${part}]` : text === "" ? part : `.${part}`}`,
+    "",
+  );
+}
+
+function tryAnotherValue(value: unknown, environment: Record<string, string>): boolean {
+  if (typeof value !== "string") return false;
+  for (const [, name = ""] of value.matchAll(VARIABLE)) {
+    const next = STAND_INS[STAND_INS.indexOf(environment[name] ?? "") + 1];
+    if (next === undefined) continue;
+    environment[name] = next;
+    return true;
+  }
+  return false;
+}
+
+/** `a.b[0].c`; names with other characters are written `["a.b"]`. */
+export function pathParts(path: string): Part[] {
+  return [...path.matchAll(/\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map(([, quoted, index, name]) =>
+    index !== undefined ? Number(index) : (quoted ?? name ?? ""),
+  );
+}
+
+/** A field that is missing is a problem of what should have it. */
+function presentPart(config: Values, path: readonly Part[]): Part[] {
+  for (let length = path.length; length > 0; length -= 1) {
+    const part = path.slice(0, length);
+    if (valueAt(config, part) !== undefined) return part;
+  }
+  return [];
+}
+
+function valueAt(config: unknown, path: readonly Part[]): unknown {
+  return path.reduce<unknown>((value, part) => {
+    if (Array.isArray(value)) return value[Number(part)];
+    return isObject(value) && Object.hasOwn(value, part) ? value[part] : undefined;
+  }, config);
+}
+
+function remove(config: Values, path: readonly Part[]): void {
+  const owner = valueAt(config, path.slice(0, -1));
+  const last = path.at(-1) ?? "";
+  if (Array.isArray(owner)) owner.splice(Number(last), 1);
+  else if (isObject(owner)) delete owner[last];
+}
+
+/** The scope is what has the policies; a protection that stands elsewhere closes the nearest part that can have some. */
+function closeScope(conversion: Conversion, path: readonly Part[], policy: string): void {
+  const index = path.lastIndexOf("policies");
+  const scope = index > 0 ? path.slice(0, index) : scopeOf(path);
+  const owner = valueAt(conversion.config, scope);
+  if (!isObject(owner)) return;
+  close(conversion, owner, labelOf(conversion.config, scope), `its ${policy} was not imported`);
+}
+
+function scopeOf(path: readonly Part[]): Part[] {
+  const [first = "", second = ""] = path;
+  return first === "routes" || first === "gateways" ? [first, second] : [first];
+}
+
+function firstSentence(message: string): string {
+  return (message.split("\n")[0] ?? "").replace(/[.;:,]? (?:Did you mean|did you mean|see docs).*$/, "");
+}

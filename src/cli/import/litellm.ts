@@ -1,0 +1,230 @@
+/**
+ * A LiteLLM proxy configuration: `model_list` becomes `llm.models`; several deployments of one name, and fallbacks, become
+ * virtual models; `mcp_servers` becomes `mcp`. Keys kept in its database cannot be seen here.
+ */
+import {
+  asList,
+  asObject,
+  type Conversion,
+  close,
+  isObject,
+  leaveOutOthers,
+  newConversion,
+  type Values,
+} from "./conversion.ts";
+import { targetName, targetOf } from "./mcp-servers.ts";
+
+/** Prefixes of `litellm_params.model`, and the provider of that name here. */
+const PROVIDERS: Readonly<Record<string, string>> = {
+  openai: "openAI",
+  text_completion_openai: "openAI",
+  anthropic: "anthropic",
+  gemini: "gemini",
+  vertex_ai: "vertex",
+  vertex_ai_beta: "vertex",
+  bedrock: "bedrock",
+  azure: "azure",
+  baseten: "baseten",
+  cerebras: "cerebras",
+  cohere: "cohere",
+  cohere_chat: "cohere",
+  deepinfra: "deepinfra",
+  deepseek: "deepseek",
+  fireworks_ai: "fireworks",
+  groq: "groq",
+  huggingface: "huggingface",
+  mistral: "mistral",
+  ollama: "ollama",
+  ollama_chat: "ollama",
+  openrouter: "openrouter",
+  together_ai: "togetherai",
+  xai: "xai",
+};
+const PARAMS = ["model", "api_key", "api_base", "api_version", "aws_region_name", "aws_access_key_id"].concat([
+  "aws_secret_access_key",
+  "aws_session_token",
+  "vertex_project",
+  "vertex_location",
+  "weight",
+  "order",
+]);
+const NO_COUNTERPART = "there is no counterpart";
+/** Settings that keep requests or contents out. */
+const PROTECTS = ["custom_auth", "enable_jwt_auth", "enable_oauth2_auth", "allowed_ips", "guardrails"];
+
+interface Deployment {
+  readonly model: Values;
+  readonly weight: number;
+}
+
+export function importLitellm(source: unknown): Conversion {
+  const document = asObject(source);
+  const conversion = newConversion();
+  const deployments = new Map<string, Deployment[]>();
+  for (const [index, entry] of asList(document.model_list).entries()) {
+    if (!isObject(entry)) continue;
+    const deployment = deploymentOf(entry, `model_list[${index}]`, conversion);
+    if (!deployment) continue;
+    const name = String(entry.model_name);
+    deployments.set(name, [...(deployments.get(name) ?? []), deployment]);
+  }
+  const mcp = mcpOf(document, conversion);
+  if (deployments.size === 0 && !mcp) throw new Error("there is no `model_list` with a model that can be taken over");
+  if (deployments.size > 0) conversion.config.llm = llmOf(deployments, document, conversion);
+  if (mcp) conversion.config.mcp = mcp;
+  const general = asObject(document.general_settings);
+  for (const name of PROTECTS.filter((one) => one in general || one in document))
+    for (const section of ["llm", "mcp"])
+      if (isObject(conversion.config[section]))
+        close(conversion, conversion.config[section], section, `${name} was not imported`);
+  for (const section of ["litellm_settings", "router_settings"])
+    leaveOutOthers(
+      conversion,
+      `${section}.`,
+      asObject(document[section]),
+      ["fallbacks", "model_group_alias"],
+      NO_COUNTERPART,
+    );
+  leaveOutOthers(conversion, "general_settings.", asObject(document.general_settings), ["master_key"], NO_COUNTERPART);
+  const taken = ["model_list", "litellm_settings", "router_settings", "general_settings", "mcp_servers"];
+  leaveOutOthers(conversion, "", document, taken, NO_COUNTERPART);
+  return conversion;
+}
+
+function llmOf(deployments: ReadonlyMap<string, Deployment[]>, document: Values, conversion: Conversion): Values {
+  const models: Values[] = [];
+  const virtualModels: Values[] = [];
+  const fallbacks = fallbacksOf(document);
+  for (const [name, list] of deployments) {
+    const wanted = fallbacks.get(name) ?? [];
+    const others = wanted.filter((other) => deployments.has(other));
+    for (const other of wanted)
+      if (!deployments.has(other)) conversion.leftOut.push(`fallbacks of ${name}: there is no model ${other}`);
+    const [only] = list;
+    if (list.length === 1 && others.length === 0 && only) {
+      models.push({ name, ...only.model });
+      continue;
+    }
+    const own = list.map(({ model, weight }, index) => {
+      const part = `${name}-${index + 1}`;
+      models.push({ name: part, visibility: "internal", ...model });
+      return { model: part, weight };
+    });
+    virtualModels.push({
+      name,
+      routing: others.length === 0 ? { weighted: { targets: own } } : failover(own, others, deployments),
+    });
+    if (others.length > 0 && list.some(({ weight }) => weight !== 1))
+      conversion.leftOut.push(`weight of ${name}: models of one priority share evenly`);
+  }
+  for (const [alias, name] of Object.entries(asObject(asObject(document.router_settings).model_group_alias))) {
+    const model = models.find((one) => one.name === name);
+    if (model) model.aliases = [...asList(model.aliases), alias];
+    else conversion.leftOut.push(`router_settings.model_group_alias.${alias}: it stands for several models`);
+  }
+  const key = asObject(document.general_settings).master_key;
+  if (key === undefined) conversion.differs.push("there is no `master_key`: everybody who reaches the port can use it");
+  else conversion.differs.push("`master_key` opens the models, and no administration: this gateway creates no keys");
+  return {
+    port: 4000,
+    address: "127.0.0.1",
+    ...protection(document),
+    models,
+    ...(virtualModels.length > 0 ? { virtualModels } : {}),
+  };
+}
+
+/** The key opens the MCP servers too. */
+function protection(document: Values): Values {
+  const key = asObject(document.general_settings).master_key;
+  return key === undefined ? {} : { policies: { apiKey: { mode: "strict", keys: [{ key: secret(key) }] } } };
+}
+
+/** Fallbacks are names of other models: their deployments come next, in the order in which they are listed. */
+function failover(
+  own: readonly { model: string }[],
+  others: readonly string[],
+  deployments: ReadonlyMap<string, Deployment[]>,
+): Values {
+  const targets: Values[] = own.map(({ model }) => ({ model, priority: 0 }));
+  for (const [index, other] of others.entries()) {
+    const count = deployments.get(other)?.length ?? 0;
+    const isAlone = count === 1;
+    const names = isAlone ? [other] : Array.from({ length: count }, (_, part) => `${other}-${part + 1}`);
+    for (const model of names) targets.push({ model, priority: index + 1 });
+  }
+  return { failover: { targets } };
+}
+
+function fallbacksOf(document: Values): Map<string, string[]> {
+  const found = new Map<string, string[]>();
+  for (const section of ["router_settings", "litellm_settings"])
+    for (const entry of asList(asObject(document[section]).fallbacks))
+      for (const [name, others] of Object.entries(asObject(entry))) found.set(name, asList(others).map(String));
+  return found;
+}
+
+function deploymentOf(entry: Values, at: string, conversion: Conversion): Deployment | undefined {
+  const given = asObject(entry.litellm_params);
+  const written = String(given.model ?? entry.model_name);
+  const slash = written.indexOf("/");
+  const prefix = slash < 0 ? "openai" : written.slice(0, slash);
+  const model = slash < 0 ? written : written.slice(slash + 1);
+  const known = PROVIDERS[prefix];
+  const base = typeof given.api_base === "string" ? secret(given.api_base) : undefined;
+  if (known === undefined && base === undefined) {
+    conversion.leftOut.push(
+      `${at} (${String(entry.model_name)}): the provider ${prefix} is unknown here, and has no api_base`,
+    );
+    return undefined;
+  }
+  const isCompatible = known === undefined || (known === "openAI" && base !== undefined);
+  const params: Values = { model: model.replace(/^(?:converse|invoke)\//, "") };
+  if (given.api_key !== undefined) params.apiKey = secret(given.api_key);
+  addProviderParams(params, given, known, base);
+  if (known !== "azure" && !isCompatible && base !== undefined) params.baseUrl = base;
+  leaveOutOthers(conversion, `${at}.litellm_params.`, given, PARAMS, NO_COUNTERPART);
+  leaveOutOthers(conversion, `${at}.`, entry, ["model_name", "litellm_params"], NO_COUNTERPART);
+  const provider = isCompatible ? { openAICompatible: { baseUrl: base, name: prefix } } : known;
+  return { model: { provider, params }, weight: Number(given.weight ?? 1) };
+}
+
+function addProviderParams(params: Values, given: Values, known: string | undefined, base: string | undefined): void {
+  if (known === "bedrock") {
+    params.awsRegion = given.aws_region_name === undefined ? "${AWS_REGION}" : secret(given.aws_region_name);
+    if (given.aws_access_key_id !== undefined) params.awsAccessKeyId = secret(given.aws_access_key_id);
+    if (given.aws_secret_access_key !== undefined) params.awsSecretAccessKey = secret(given.aws_secret_access_key);
+    if (given.aws_session_token !== undefined) params.awsSessionToken = secret(given.aws_session_token);
+  } else if (known === "vertex") {
+    params.vertexProject = given.vertex_project === undefined ? "${VERTEXAI_PROJECT}" : secret(given.vertex_project);
+    if (given.vertex_location !== undefined) params.vertexRegion = secret(given.vertex_location);
+  } else if (known === "azure") {
+    const [, resource, kind] =
+      /^https:\/\/([\w-]+)\.(openai|services\.ai|cognitiveservices)\.azure\.com/.exec(base ?? "") ?? [];
+    params.azureResourceName = resource ?? "${AZURE_RESOURCE_NAME}";
+    if (kind === "services.ai") params.azureResourceType = "foundry";
+    if (given.api_version !== undefined) params.azureApiVersion = String(given.api_version);
+  }
+}
+
+function mcpOf(document: Values, conversion: Conversion): Values | undefined {
+  const servers = Object.entries(asObject(document.mcp_servers)).filter(([, entry]) => isObject(entry));
+  if (servers.length === 0) return undefined;
+  const targets = servers.flatMap(([key, entry]) => {
+    const server = asObject(entry);
+    const { url, transport, command, args, env, headers, extra_headers, ...others } = server;
+    const target = targetOf({ url, transport, command, args, env, headers }, targetName(key, conversion), conversion);
+    if (!target) conversion.leftOut.push(`mcp_servers.${key}: it has neither \`url\` nor \`command\``);
+    const forwarded = asList(extra_headers).map(String);
+    const remote = asObject(target?.mcp ?? target?.sse);
+    if (forwarded.length > 0 && target && !target.stdio) remote.forwardHeaders = forwarded;
+    leaveOutOthers(conversion, `mcp_servers.${key}.`, others, ["description"], NO_COUNTERPART);
+    return target ? [target] : [];
+  });
+  return targets.length === 0 ? undefined : { port: 3000, address: "127.0.0.1", ...protection(document), targets };
+}
+
+/** `os.environ/NAME` is `${NAME}` here. */
+function secret(value: unknown): string {
+  return String(value).replace(/^os\.environ\/(\w+)$/, (_, name: string) => `\${${name}}`);
+}
