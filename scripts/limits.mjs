@@ -94,6 +94,13 @@ const LIMITS = {
     ["mcp.maxSessions", "sessions of one backend", "503"],
     ["mcp.maxChildren", "child processes of one backend", "the session that was idle longest makes room, else 503"],
     ["mcp.sessionIdleTtl", "time without requests and streams", "the session is ended"],
+    ["mcp.parkAfter", "time after a client closed its event stream", "its processes are stopped until it comes back"],
+    [
+      "OPEN_WAIT_MS",
+      "mcp/many/late-targets.ts",
+      "time that a session waits for a slow server with `failOpen`",
+      "it opens without, and is told when the server is up",
+    ],
     ["mcp.requestTimeout", "time that a server is silent about a request", "the call fails"],
     [
       "MAX_CALL_MS",
@@ -101,7 +108,21 @@ const LIMITS = {
       "time of one call, however often it reports progress",
       "the call fails",
     ],
-    ["MAX_BODY_BYTES", "mcp/clients/downstream.ts", "a client's message", "413 `body_too_large`"],
+    ["mcp.maxRequestBytes", "a client's message", "413 with -32600"],
+    ["mcp.maxMessageBytes", "a message of a server", "the call fails; a child is stopped"],
+    [
+      "MAX_DISCARDED_BYTES",
+      "mcp/clients/read-body.ts",
+      "what is read of a larger message to find its id",
+      "413 without the id",
+    ],
+    [
+      "MAX_ID_WINDOW_BYTES",
+      "mcp/clients/read-body.ts",
+      "where the id of a larger message is looked for",
+      "413 without the id",
+    ],
+    ["MAX_LINE", "mcp/servers/start-gate.ts", "starts that wait in line", "503"],
     ["MAX_NAME_CHARS", "mcp/wire/message-rules.ts", "a method, a name or a URI", "400 with -32602 or -32600"],
     ["MAX_REASON_TEXT_CHARS", "mcp/clients/call-outcome.ts", "what is read of a server's error message", "cut"],
     ["MAX_TOOLS", "mcp/servers/known-tools.ts", "tools of one server with a metric of their own", "`other`"],
@@ -110,12 +131,6 @@ const LIMITS = {
     ["MAX_BATCH", "mcp/clients/downstream.ts", "messages of a batch", "400"],
     ["MAX_DEPTH", "mcp/wire/json-rpc.ts", "nesting of a message", "parse error (-32700)"],
     ["MAX_ID_CHARS", "mcp/wire/json-rpc.ts", "a request's id", "invalid request (-32600)"],
-    [
-      "MAX_LINE_BYTES",
-      "mcp/transports/child-process.ts",
-      "a line of a stdio server",
-      "the server is killed, its calls fail",
-    ],
     ["MAX_QUEUED_BYTES", "mcp/transports/child-process.ts", "what waits for a server that does not read", "calls fail"],
     [
       "GRACE_MS",
@@ -134,7 +149,6 @@ const LIMITS = {
     ],
     ["MAX_PAUSE_MS", "mcp/servers/server-link.ts", "pause between two attempts to connect", "it grows no further"],
     ["MAX_WAITING", "mcp/servers/server-link.ts", "calls that wait for a connection to a server", "503"],
-    ["MAX_MESSAGE_BYTES", "mcp/transports/remote-server.ts", "a message of a remote server", "the call fails"],
     [
       "MAX_UNDER_WAY",
       "mcp/transports/http-channel.ts",

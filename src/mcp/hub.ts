@@ -30,7 +30,7 @@ import type { LateUpstream } from "./many/target-change.ts";
 import { Retirement } from "./servers/retirement.ts";
 import type { LinkEnv } from "./servers/server-link.ts";
 import { StartGate } from "./servers/start-gate.ts";
-import { defaultConcurrentStarts, Target } from "./servers/target.ts";
+import { defaultConcurrentStarts, type MessageSizes, Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
 import type { Upstream } from "./servers/upstream.ts";
 import type { Environment } from "./transports/child-environment.ts";
@@ -67,6 +67,7 @@ export class Hub {
   #isClosed = false;
   #requestTimeoutMs: number;
   #failureMode: McpConfig["failureMode"];
+  #sizes: MessageSizes;
 
   constructor(config: McpConfig, env: HubEnv) {
     this.#env = env;
@@ -78,6 +79,7 @@ export class Hub {
     }));
     this.#requestTimeoutMs = config.requestTimeout;
     this.#failureMode = config.failureMode;
+    this.#sizes = config;
     this.#forwarded = forwardedBy(config);
     this.names = createNames(
       config.targets.map(({ name }) => name),
@@ -103,6 +105,7 @@ export class Hub {
   configure(config: McpConfig, tls: TlsOptions | undefined): void {
     this.#requestTimeoutMs = config.requestTimeout;
     this.#failureMode = config.failureMode;
+    this.#sizes = config;
     this.#forwarded = forwardedBy(config);
     this.#gate.limits = gateLimits(config);
     this.sessions.settings = storeSettings(config);
@@ -201,7 +204,7 @@ export class Hub {
 
   #target(config: McpConfig["targets"][number], tls: TlsOptions | undefined): Target {
     const { clock, logger, environment } = this.#env;
-    return new Target(config, { clock, logger, environment, tls, gate: this.#gate });
+    return new Target(config, { clock, logger, environment, tls, gate: this.#gate, sizes: () => this.#sizes });
   }
 
   #closeLeftTargets(): void {
@@ -249,9 +252,12 @@ export class Hub {
         exchange.request.headers,
       );
     });
-    lane.open(this.#router(upstreams, "modern", neverLate), () => {
-      if (isModern()) this.sessions.alsoKnownAs(lane, owner);
-    });
+    lane.open(
+      this.#router(upstreams, "modern", neverLate, () => undefined),
+      () => {
+        if (isModern()) this.sessions.alsoKnownAs(lane, owner);
+      },
+    );
     return lane;
   }
 
@@ -269,7 +275,7 @@ export class Hub {
       return upstream;
     };
     const upstreams = this.targets.map((target) => (target.config.shared ? seat(target) : own(target, headers)));
-    return this.#router(upstreams, "legacy", late);
+    return this.#router(upstreams, "legacy", late, (upstream) => session.arrived(upstream));
   }
 
   /** Brought up by the first who needs it. */
@@ -298,10 +304,12 @@ export class Hub {
     return failures.length === 0 ? {} : { failures };
   }
 
-  #router(upstreams: readonly Upstream[], era: Era, late: LateUpstream): Router {
+  #router(upstreams: readonly Upstream[], era: Era, late: LateUpstream, arrived: (upstream: Upstream) => void): Router {
     const [only] = upstreams;
     if (only && upstreams.length === 1 && !this.names.isPrefixed) return new SingleRouter(only, this.names, late);
-    return new FanOut(upstreams, { names: this.names, failureMode: () => this.#failureMode, era, late });
+    const { clock } = this.#env;
+    const failureMode = (): McpConfig["failureMode"] => this.#failureMode;
+    return new FanOut(upstreams, { names: this.names, failureMode, era, late, clock, arrived });
   }
 
   /** The same for all sessions: it is made once. */
@@ -347,5 +355,6 @@ function gateLimits(config: McpConfig) {
 }
 
 function storeSettings(config: McpConfig) {
-  return { maxSessions: config.maxSessions, sessionIdleTtlMs: config.sessionIdleTtl };
+  const { maxSessions, sessionIdleTtl, parkAfter } = config;
+  return { maxSessions, sessionIdleTtlMs: sessionIdleTtl, parkAfterMs: parkAfter };
 }

@@ -18,12 +18,12 @@ import {
   legacyPost,
   parseBody,
   Refused,
-  readBody,
 } from "../../mcp/clients/downstream.ts";
 import { factsOf } from "../../mcp/clients/message-facts.ts";
 import { isModern, modernPost } from "../../mcp/clients/modern-downstream.ts";
 import { isOldTransport, requireStream, singleMessage } from "../../mcp/clients/old-transport.ts";
 import { ANY_HOST, guardOrigin, trustedHosts } from "../../mcp/clients/origin-guard.ts";
+import { readBody } from "../../mcp/clients/read-body.ts";
 import type { Session } from "../../mcp/clients/session.ts";
 import { ownerOf } from "../../mcp/clients/session-owner.ts";
 import { Hub } from "../../mcp/hub.ts";
@@ -127,7 +127,7 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     }
     if (isOldTransport(request)) checkContentType(request);
     else checkPostHead(request);
-    const body = readBody(exchange);
+    const body = readBody(exchange, config.maxRequestBytes);
     if (typeof body !== "string") return body.then((text) => understand(exchange, text));
     understand(exchange, body);
     return undefined;
@@ -233,6 +233,7 @@ function empty(call: BackendCall, status: number): BackendRun {
 const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   404: "not_found",
   405: "method_not_allowed",
+  413: "body_too_large",
   415: "unsupported_media_type",
 };
 

@@ -3,11 +3,8 @@
  * Reads and refuses only; running what it found is the caller's. Refusals are JSON-RPC errors with the client's
  * own id wherever one could be read.
  */
-import { isUtf8 } from "node:buffer";
-import { GatewayError } from "../../core/errors.ts";
-import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
-import { BodyTooLarge, readAll } from "../../lib/http/body.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { allowsBatches, isLegacyVersion, isModernVersion, LEGACY_VERSIONS, UNSUPPORTED_VERSION } from "../wire/era.ts";
 import {
@@ -24,8 +21,6 @@ import { isNotificationMethod } from "../wire/message-rules.ts";
 import { parseEventId } from "./event-log.ts";
 import type { Session } from "./session.ts";
 
-/** Enough for any real message; parsing more would block everybody else. */
-const MAX_BODY_BYTES = 2 * 1024 * 1024;
 const MAX_BATCH = 100;
 /** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
 const REFUSED = -32000;
@@ -79,23 +74,6 @@ export class Refused extends Error {
 
 export interface SessionFinder {
   find(id: string): Session | undefined;
-}
-
-/** The body of a POST as text. Throws GatewayError or Refused. */
-export function readBody(exchange: Exchange): string | Promise<string> {
-  const { body } = exchange.request;
-  if (body.kind === "bytes") return asText(body.bytes);
-  if (body.kind === "none") return "";
-  if (body.length !== undefined && body.length > MAX_BODY_BYTES) throw new GatewayError("body_too_large");
-  return readAll(body.stream, MAX_BODY_BYTES).then(
-    (bytes) => {
-      exchange.request.body = { kind: "bytes", bytes };
-      return asText(bytes);
-    },
-    (error) => {
-      throw error instanceof BodyTooLarge ? new GatewayError("body_too_large") : error;
-    },
-  );
 }
 
 /** Before the body is looked at. */
@@ -221,10 +199,4 @@ function checkBatch(messages: readonly ClientMessage[], session: Session): void 
   if (messages.some((message) => message.kind === "request" && message.method === "initialize")) {
     throw new Refused(400, INVALID_REQUEST, "Invalid Request: initialize must not be part of a batch");
   }
-}
-
-function asText(bytes: Buffer): string {
-  if (bytes.length > MAX_BODY_BYTES) throw new GatewayError("body_too_large");
-  if (!isUtf8(bytes)) throw new Refused(400, -32700, "Parse error: the body is not valid UTF-8");
-  return bytes.toString("utf8");
 }

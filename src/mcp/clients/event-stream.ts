@@ -191,7 +191,9 @@ export class EventStream implements BackendRun, Beating {
     if (this.#queue !== undefined) {
       this.#queue.push(bytes);
       this.#queuedBytes += bytes.length;
-      if (this.#queuedBytes > MAX_QUEUED_BYTES) this.#detach()?.fail(new Error("the client does not read"));
+      // One message may be larger than what may wait.
+      if (this.#queuedBytes - bytes.length > MAX_QUEUED_BYTES)
+        this.#detach()?.fail(new Error("the client does not read"));
       else if (this.#queuedBytes > PAUSE_BYTES) this.#owner.congested(true);
     } else if (!this.#sink.data(bytes)) this.#queue = [];
   }

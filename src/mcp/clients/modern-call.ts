@@ -134,7 +134,8 @@ export class ModernCall implements Call, BackendRun, Beating {
     }
     this.#queue.push(bytes);
     this.#queuedBytes += bytes.length;
-    if (this.#queuedBytes <= MAX_QUEUED_BYTES || this.#isOver) return;
+    // One message may be larger than what may wait.
+    if (this.#queuedBytes - bytes.length <= MAX_QUEUED_BYTES || this.#isOver) return;
     this.#report(CANCELLED);
     this.#over();
     this.running?.cancel("the client does not read");

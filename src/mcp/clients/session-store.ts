@@ -26,6 +26,8 @@ const RETRY_AFTER_SECONDS = "5";
 export interface StoreSettings {
   readonly maxSessions: number;
   readonly sessionIdleTtlMs: number;
+  /** 0: never. */
+  readonly parkAfterMs: number;
 }
 
 export interface StoreEnv {
@@ -58,6 +60,8 @@ export class SessionStore {
     this.#retirement = env.retirement;
     this.#sessionEnv = {
       nowMs: () => env.clock.monotonicMs(),
+      parkAfterMs: () => this.settings.parkAfterMs,
+      closing: (done) => this.#waitFor(done),
       streamOpened: (stream) => this.beatFor(stream),
       streamClosed: (stream) => this.#beating.remove(stream),
       isOpen: (session) => {
@@ -223,14 +227,16 @@ export class SessionStore {
     if (task === undefined) return;
     this.#tenants.delete(tenant);
     this.#env.logger.debug("an MCP session ended", { reason });
-    const closing: Promise<unknown> = Promise.all(tenant.upstreams.map((upstream) => upstream.close())).finally(() => {
-      task.end();
-      this.#closing.delete(closing);
-    });
-    this.#closing.add(closing);
+    this.#waitFor(Promise.all(tenant.upstreams.map((upstream) => upstream.close())).finally(() => task.end()));
     if (this.#tenants.size > 0) return;
     this.#sweeper?.cancel();
     this.#sweeper = undefined;
+  }
+
+  /** The end of the store waits for it. */
+  #waitFor(done: Promise<unknown>): void {
+    const closing: Promise<unknown> = done.finally(() => this.#closing.delete(closing));
+    this.#closing.add(closing);
   }
 
   readonly #beat = (): void => {

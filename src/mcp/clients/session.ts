@@ -18,6 +18,7 @@ import type { Upstream, UpstreamUser } from "../servers/upstream.ts";
 import type { Question } from "../wire/call.ts";
 import { allowsPrimingEvents } from "../wire/era.ts";
 import {
+  asServerMessage,
   type ClientNotification,
   type ClientRequest,
   type ClientResponse,
@@ -44,6 +45,10 @@ const RETIRED = "its servers are not in the configuration any more";
 
 export interface SessionEnv {
   readonly nowMs: () => number;
+  /** How long a session may be left alone before its processes are stopped; 0: for ever. */
+  parkAfterMs(): number;
+  /** Something that the end of the gateway must wait for. */
+  closing(done: Promise<unknown>): void;
   streamOpened(stream: EventStream): void;
   streamClosed(stream: EventStream): void;
   /** Its servers have answered. */
@@ -69,6 +74,9 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   #state: "opening" | "open" | "ended" = "opening";
   #isDraining = false;
   #isRetiring = false;
+  /** Its client had a general stream: without one there is no telling whether it is gone. */
+  #hadStream = false;
+  #isParked = false;
 
   constructor(id: string, owner: string | undefined, env: SessionEnv) {
     this.id = id;
@@ -196,6 +204,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     wire: WireTap | undefined,
   ): BackendRun {
     this.lastUsedMs = this.#env.nowMs();
+    this.#isParked = false;
     const stream = new EventStream(this.#nextStream++, this);
     stream.attach(sink);
     const group = { left: requests.length };
@@ -225,6 +234,9 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
       resumed.begin();
       return resumed;
     }
+    this.#hadStream = true;
+    if (this.#isParked) for (const upstream of this.upstreams) upstream.revive();
+    this.#isParked = false;
     this.general.attach(sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
     this.general.begin();
     return this.general;
@@ -234,6 +246,8 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   sweep(nowMs: number): void {
     this.log.expire(nowMs);
     for (const upstream of this.upstreams) upstream.sweep(nowMs);
+    const parkAfterMs = this.#env.parkAfterMs();
+    if (parkAfterMs > 0 && nowMs - this.lastUsedMs >= parkAfterMs) this.#park();
   }
 
   end(reason: string): void {
@@ -308,6 +322,13 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     if (text !== undefined) this.general.event(text);
   }
 
+  /** A server that the session was opened without is there: what the client listed lacks its part. */
+  arrived(upstream: Upstream): void {
+    for (const kind of ["tools", "prompts", "resources"])
+      if (upstream.about?.capabilities[kind] !== undefined)
+        this.notified(upstream, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
+  }
+
   asked(_upstream: Upstream, question: Question): void {
     this.ask(question, this.general);
   }
@@ -358,6 +379,19 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     for (const upstream of this.upstreams) {
       if (isCongested) upstream.pause();
       else upstream.resume();
+    }
+  }
+
+  /**
+   * Many clients go without a word. The processes of one whose stream has ended and that is silent are stopped; should
+   * it come back, they are started again and the handshake is repeated, as after a crash.
+   */
+  #park(): void {
+    if (this.#isParked || !this.#hadStream || !this.isIdle || this.#isRetiring) return;
+    this.#isParked = true;
+    for (const upstream of this.upstreams) {
+      const parked = upstream.park?.();
+      if (parked) this.#env.closing(parked);
     }
   }
 

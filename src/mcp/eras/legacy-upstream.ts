@@ -93,6 +93,10 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     this.#link.connect();
   }
 
+  park(): Promise<void> | undefined {
+    return this.target.config.stdio ? this.#link.park() : undefined;
+  }
+
   sweep(nowMs: number): void {
     this.#link.sweep(nowMs);
   }
@@ -190,7 +194,9 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     this.#opened = undefined;
     if (opened) {
       this.about = about;
-      io.ready();
+      // The session may have gone on without it, and its client is long initialized.
+      if (this.#isInitialized) this.#resume(io);
+      else io.ready();
       opened({ ok: true, answer, about });
     } else this.#reopen(io, about);
   }
@@ -202,6 +208,11 @@ export class LegacyUpstream implements Upstream, LinkOwner {
       return;
     }
     this.about = about;
+    this.#resume(io);
+  }
+
+  /** Tells the server what the client has said before, then lets calls pass. */
+  #resume(io: Handshaking): void {
     if (this.#modern) {
       io.ready();
       return;

@@ -16,9 +16,9 @@ import {
   type Upstream,
   type UpstreamUser,
 } from "../servers/upstream.ts";
-import { withAnswer } from "../wire/access.ts";
+import { unknownMethod, withAnswer } from "../wire/access.ts";
 import { type Call, NOTHING_RUNS, type Question, type Running } from "../wire/call.ts";
-import { LATEST_LEGACY, LATEST_MODERN, SERVER_INFO } from "../wire/era.ts";
+import { LATEST_LEGACY, LATEST_MODERN, REMOVED_METHODS, SERVER_INFO } from "../wire/era.ts";
 import type { ClientNotification, ServerMessage } from "../wire/json-rpc.ts";
 import { ModernOverLegacy } from "./modern-over-legacy.ts";
 
@@ -91,8 +91,9 @@ export class ModernUpstream implements Upstream, LinkOwner {
       method === "tools/call" && this.target.config.mcp === undefined
         ? params.problem(call.request, call.headers ?? NO_HEADERS)
         : undefined;
-    if (problem) {
-      call.failed(problem);
+    // Servers of this era answer in several ways to what it no longer has; the protocol names one.
+    if (problem || REMOVED_METHODS.has(method)) {
+      call.failed(problem ?? unknownMethod(method));
       return NOTHING_RUNS;
     }
     const learning =

@@ -14,10 +14,16 @@ import {
 import type { Upstream } from "../servers/upstream.ts";
 import { type Call, NOTHING_RUNS, type Running } from "../wire/call.ts";
 import { editedRequest } from "../wire/edited-request.ts";
-import { asServerMessage, INVALID_PARAMS, type ServerMessage } from "../wire/json-rpc.ts";
+import { asServerMessage, INVALID_PARAMS, notificationText, type ServerMessage } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
 import type { Names } from "./names.ts";
 import { renamedNotification } from "./rewrite-names.ts";
+
+/** A subscription while it lasts. */
+export interface FanOutListen extends Running {
+  /** A target came up late: it gets its share, and the client hears that lists changed. */
+  join(upstream: Upstream): void;
+}
 
 export function fanOutListen(
   call: Call,
@@ -25,11 +31,11 @@ export function fanOutListen(
   names: Names,
   mayRead: (uri: string, target: string) => boolean,
   answer: (result: string) => void,
-): Running {
+): FanOutListen {
   const asked = filterOf(call.request);
   if (asked === undefined) {
     call.failed({ code: INVALID_PARAMS, status: 200, message: 'Invalid params: "notifications" is required' });
-    return NOTHING_RUNS;
+    return NOTHING_LISTENS;
   }
   const shares = upstreams
     .map((upstream) => ({ upstream, filter: shareOf(asked, upstream, names, mayRead) }))
@@ -44,6 +50,14 @@ export function fanOutListen(
     call.notified(
       asServerMessage(withSubscription(acknowledgement(merged([...acknowledged.values()])), call.request.id)),
     );
+  };
+  /** A late target: what the client has listed lacks its part. */
+  const changed = (): void => {
+    for (const kind of ["tools", "prompts", "resources"] as const) {
+      if (asked[`${kind}ListChanged`] !== true) continue;
+      const text = notificationText(`notifications/${kind}/list_changed`, "{}");
+      call.notified(asServerMessage(withSubscription(text, call.request.id)));
+    }
   };
   const end = (upstream: Upstream): void => {
     ended.add(upstream);
@@ -62,9 +76,9 @@ export function fanOutListen(
   if (shares.length === 0) {
     acknowledge();
     answer("{}");
-    return NOTHING_RUNS;
+    return NOTHING_LISTENS;
   }
-  const running = shares.map(({ upstream, filter }) => {
+  const start = ({ upstream, filter }: Share): Running => {
     const span = find(call.request.text, 0, "params", "notifications");
     const request = span
       ? editedRequest(call.request, [{ ...span, text: JSON.stringify(filter) }], {
@@ -81,13 +95,30 @@ export function fanOutListen(
       answered: () => end(upstream),
       failed: () => end(upstream),
     });
-  });
+  };
+  const running = shares.map(start);
+  let isOver = false;
   return {
     cancel: (reason) => {
+      isOver = true;
       for (const one of running) one.cancel(reason);
+    },
+    join: (upstream) => {
+      const share = { upstream, filter: shareOf(asked, upstream, names, mayRead) };
+      if (isOver || ended.size === shares.length || isEmpty(share.filter)) return;
+      if (isAcknowledged) changed();
+      shares.push(share);
+      running.push(start(share));
     },
   };
 }
+
+interface Share {
+  readonly upstream: Upstream;
+  readonly filter: SubscriptionFilter;
+}
+
+const NOTHING_LISTENS: FanOutListen = { ...NOTHING_RUNS, join: () => undefined };
 
 export function discoverResult(
   capabilities: object,

@@ -5,6 +5,7 @@
  */
 import type { McpAccess } from "../../core/exchange.ts";
 import type { WireTap } from "../../core/wire.ts";
+import type { Clock } from "../../lib/process/clock.ts";
 import { asModernResult } from "../eras/modern-text.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../servers/upstream.ts";
 import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "../wire/access.ts";
@@ -21,8 +22,9 @@ import {
   type ServerMessage,
 } from "../wire/json-rpc.ts";
 import { find, insertMembers, member, removeMembers, type Span, slice } from "../wire/json-text.ts";
-import { discoverResult, fanOutListen } from "./fan-out-listen.ts";
+import { discoverResult, type FanOutListen, fanOutListen } from "./fan-out-listen.ts";
 import { gather, type Part, type PartOutcome } from "./gather.ts";
+import { LateTargets, STILL_STARTING } from "./late-targets.ts";
 import {
   decodeCursor,
   FAILED_TARGETS,
@@ -45,43 +47,41 @@ export interface FanOutOptions {
   /** Of the clients; the targets look to them as if they were of the same. */
   readonly era: Era;
   readonly late: LateUpstream;
+  readonly clock: Clock;
+  /** A slow target is there at last: the client should list again. */
+  arrived(upstream: Upstream): void;
 }
 
 export class FanOut implements Router {
   upstreams: readonly Upstream[];
   names: Names;
   readonly #options: FanOutOptions;
+  readonly #missing: LateTargets;
+  /** Subscriptions of modern clients that a late target has yet to join. */
+  readonly #subscriptions = new Set<FanOutListen>();
   #index: NameIndex;
 
   constructor(upstreams: readonly Upstream[], options: FanOutOptions) {
     this.upstreams = upstreams;
     this.names = options.names;
     this.#options = options;
-    this.#index = new NameIndex(upstreams);
+    this.#missing = new LateTargets({
+      clock: options.clock,
+      mayGoOn: () => options.failureMode() === "failOpen",
+      arrived: (upstream) => this.#arrived(upstream),
+    });
+    this.#index = new NameIndex(() => this.#present());
   }
 
   open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void {
-    const outcomes = new Map<Upstream, OpenOutcome>();
-    for (const upstream of this.upstreams) {
-      upstream.open((outcome) => {
-        outcomes.set(upstream, outcome);
-        if (outcomes.size === this.upstreams.length) done(this.#opened(outcomes));
-      }, wire);
-    }
+    this.#missing.open(this.upstreams, (outcomes) => done(this.#opened(outcomes)), wire);
   }
 
   run(call: Call, access: McpAccess | undefined): Running {
     const { method } = call.request;
     if (this.#options.era === "modern") {
       if (method === "server/discover") return this.#discover(call);
-      if (method === "subscriptions/listen")
-        return fanOutListen(
-          call,
-          this.upstreams,
-          this.names,
-          (uri, target) => access?.allows("resource", uri, target) !== false,
-          (result) => this.#answer(call, result),
-        );
+      if (method === "subscriptions/listen") return this.#listen(call, access);
       if (REMOVED_METHODS.has(method)) return this.#fail(call, unknownMethod(method));
     }
     if (Object.hasOwn(LISTS, method)) return this.#list(call, access);
@@ -112,7 +112,8 @@ export class FanOut implements Router {
     if (changed === undefined) return [];
     this.upstreams = changed.next;
     if (takesNew) this.names = names;
-    this.#index = new NameIndex(changed.next);
+    this.#missing.forget(changed.left);
+    this.#index = new NameIndex(() => this.#present());
     return changed.left;
   }
 
@@ -121,7 +122,7 @@ export class FanOut implements Router {
     const failed = new Map<string, string>();
     let isOverloaded = true;
     for (const upstream of this.upstreams) {
-      const outcome = outcomes.get(upstream) as OpenOutcome;
+      const outcome = outcomes.get(upstream) ?? { ok: false, reason: STILL_STARTING, error: "backend_unavailable" };
       if (outcome.ok) abouts.push({ target: upstream.target.name, about: outcome.about });
       else {
         failed.set(upstream.target.name, "reason" in outcome ? outcome.reason : "refused to initialize");
@@ -136,7 +137,7 @@ export class FanOut implements Router {
     const instructions = mergeInstructions(abouts, failed);
     const result = {
       protocolVersion: version,
-      capabilities: routable(mergeCapabilities(abouts.map(({ about }) => about.capabilities))),
+      capabilities: this.#capabilities(abouts),
       serverInfo: GATEWAY_INFO,
       ...(instructions === undefined ? {} : { instructions }),
       ...failedMeta(failed),
@@ -147,12 +148,12 @@ export class FanOut implements Router {
   #discover(call: Call): Running {
     const abouts = this.upstreams.flatMap(({ about, target }) => (about ? [{ target: target.name, about }] : []));
     const failed = new Map(
-      this.upstreams
-        .filter(({ about }) => !about)
-        .map(({ target, lossReason }) => [target.name, lossReason ?? "is not available"]),
+      this.upstreams.filter(({ about }) => !about).map((upstream) => [upstream.target.name, this.#absence(upstream)]),
     );
-    const capabilities = routable(mergeCapabilities(abouts.map(({ about }) => about.capabilities)));
-    return this.#answer(call, discoverResult(capabilities, mergeInstructions(abouts, failed), MODERN_VERSIONS));
+    return this.#answer(
+      call,
+      discoverResult(this.#capabilities(abouts), mergeInstructions(abouts, failed), MODERN_VERSIONS),
+    );
   }
 
   #list(call: Call, access: McpAccess | undefined): Running {
@@ -196,7 +197,9 @@ export class FanOut implements Router {
       const key = capability === "resourceTemplates" ? "resources" : capability;
       return upstream.about === undefined || upstream.about.capabilities[key] !== undefined;
     });
-    const resting = wanted.filter((upstream) => upstream.isResting && this.#options.failureMode() === "failOpen");
+    const resting = wanted.filter(
+      (upstream) => this.#missing.has(upstream) || (upstream.isResting && this.#options.failureMode() === "failOpen"),
+    );
     const parts = wanted
       .filter((upstream) => !resting.includes(upstream))
       .map((upstream) => ({ upstream, request: withCursor(request, cursors?.[upstream.target.name]) }));
@@ -206,7 +209,7 @@ export class FanOut implements Router {
         upstream,
         request,
         result: undefined,
-        failure: serverFailure(`target "${upstream.target.name}" ${upstream.lossReason ?? "is not available"}`),
+        failure: serverFailure(`target "${upstream.target.name}" ${this.#absence(upstream)}`),
       })),
     };
   }
@@ -222,6 +225,8 @@ export class FanOut implements Router {
     const request = renamedRequest(call.request, inward.name);
     const problem = access && accessProblem(request, access, inward.target, about.name);
     if (problem) return this.#fail(call, problem);
+    if (this.#missing.has(upstream))
+      return this.#fail(call, serverFailure(`target "${inward.target}" ${STILL_STARTING}`));
     const renamed = withAnswer({ ...delegate(call), request }, (message) =>
       renamedResult(message, request.method, names, inward.target),
     );
@@ -245,6 +250,40 @@ export class FanOut implements Router {
     });
   }
 
+  #listen(call: Call, access: McpAccess | undefined): Running {
+    const listen = fanOutListen(
+      call,
+      this.#present(),
+      this.names,
+      (uri, target) => access?.allows("resource", uri, target) !== false,
+      (result) => this.#answer(call, result),
+    );
+    if (this.#missing.size > 0) this.#subscriptions.add(listen);
+    return listen;
+  }
+
+  #arrived(upstream: Upstream): void {
+    this.#index.clear();
+    for (const listen of this.#subscriptions) listen.join(upstream);
+    if (this.#missing.size === 0) this.#subscriptions.clear();
+    this.#options.arrived(upstream);
+  }
+
+  /** Those that the session has not gone on without. */
+  #present(): readonly Upstream[] {
+    return this.#missing.size === 0 ? this.upstreams : this.upstreams.filter((one) => !this.#missing.has(one));
+  }
+
+  #absence(upstream: Upstream): string {
+    return this.#missing.has(upstream) ? STILL_STARTING : (upstream.lossReason ?? "is not available");
+  }
+
+  /** What a target that is still starting can do is not known: the client is told that lists may change. */
+  #capabilities(abouts: readonly { readonly about: ServerAbout }[]): Record<string, unknown> {
+    const known = abouts.map(({ about }) => about.capabilities);
+    return routable(mergeCapabilities(this.#missing.size === 0 ? known : [...known, CHANGING_LISTS]));
+  }
+
   #answer(call: Call, result: string): Running {
     const message = asServerMessage(resultText("0", result));
     call.answered(
@@ -258,6 +297,12 @@ export class FanOut implements Router {
     return NOTHING_RUNS;
   }
 }
+
+const CHANGING_LISTS = {
+  tools: { listChanged: true },
+  prompts: { listChanged: true },
+  resources: { listChanged: true },
+};
 
 /** A call as a plain object, so that parts of it can be replaced. */
 function delegate(call: Call): Call {

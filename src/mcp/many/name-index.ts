@@ -17,12 +17,17 @@ import { gather } from "./gather.ts";
 const MAX_PAGES = 20;
 
 export class NameIndex {
-  readonly #upstreams: readonly Upstream[];
+  readonly #present: () => readonly Upstream[];
   readonly #owners = new Map<string, Upstream>();
   readonly #complete = new Set<string>();
 
-  constructor(upstreams: readonly Upstream[]) {
-    this.#upstreams = upstreams;
+  /** `present` are the targets that can be asked now. */
+  constructor(present: () => readonly Upstream[]) {
+    this.#present = present;
+  }
+
+  get #upstreams(): readonly Upstream[] {
+    return this.#present();
   }
 
   /** A list changed. */

@@ -78,7 +78,7 @@ export class ServerLink {
   #channel: Channel | undefined = undefined;
   /** The connection in force: what an older one still reports is ignored. */
   #current: ChannelHandlers | undefined = undefined;
-  #state: "down" | "connecting" | "up" | "closed" = "down";
+  #state: "down" | "parked" | "connecting" | "up" | "closed" = "down";
   /** Of the last request: handshakes and notifications of ours go with them too. */
   #headers: readonly string[] | undefined;
   #losses = 0;
@@ -128,7 +128,7 @@ export class ServerLink {
 
   /** Brings the connection up if it is down; calls do it by themselves. */
   connect(wire?: WireTap): void {
-    if (this.#state !== "down") return;
+    if (this.#state !== "down" && this.#state !== "parked") return;
     this.#wire = wire;
     this.#state = "connecting";
     const pauseMs = this.#retryAtMs - this.#env.clock.monotonicMs();
@@ -166,6 +166,16 @@ export class ServerLink {
       if (!pending.isOver) this.#conversation.take(pending.wireId);
       pending.fail(this.#failure(`did not answer within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout"));
     }
+  }
+
+  /** Lets the connection go where nothing is under way: the next call brings it up again. Not a loss. */
+  park(): Promise<void> | undefined {
+    const isAtWork = this.#waiting.length > 0 || this.#conversation.calls().some((call) => !call.isSubscription);
+    if (this.#state !== "up" || isAtWork || this.#conversation.isAsking) return undefined;
+    const channel = this.#drop(this.#failure("is parked"));
+    this.#state = "parked";
+    this.#losses = 0;
+    return channel?.close();
   }
 
   pause(): void {

@@ -32,10 +32,24 @@ test("whoever waits too long is refused [R47]", async () => {
   const { clock, slots, refusals, enter } = gate({ maxChildren: 10, maxConcurrentStarts: 1 });
   enter();
   enter();
-  await clock.advance(10_000);
+  await clock.advance(59_999);
+  assert.deepEqual(refusals, []);
+  await clock.advance(1);
   assert.deepEqual(refusals, ["too many child processes are starting"]);
   slots[0]?.started();
   assert.equal(slots.length, 1);
+});
+
+test("a burst of a hundred is served in order; only a line of more than a thousand is refused [R47]", () => {
+  const { slots, refusals, enter } = gate({ maxChildren: 5_000, maxConcurrentStarts: 4 });
+  for (let i = 0; i < 100; i++) enter();
+  for (let i = 0; i < 100; i++) slots[i]?.started();
+  assert.equal(slots.length, 100);
+  for (let i = 0; i < 1_006; i++) enter();
+  assert.deepEqual(refusals, [
+    "too many child processes wait to be started",
+    "too many child processes wait to be started",
+  ]);
 });
 
 test("at the limit of children a new one is refused at once if nothing can go", () => {

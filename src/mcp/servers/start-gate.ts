@@ -1,11 +1,14 @@
 /**
  * Admission of children: how many may live, and how many may be starting at one time. Starting a process costs
- * far more than running it, so a burst of sessions waits in line here instead of fighting for the CPU.
+ * far more than running it, so a burst of sessions waits in line here, first come, first served, instead of fighting for
+ * the CPU.
  */
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 
-/** A client gives up before long; it is better told so. */
-const MAX_WAIT_MS = 10_000;
+/** SDKs give up after a minute. */
+const MAX_WAIT_MS = 60_000;
+/** A longer line would not be served in that time. */
+const MAX_LINE = 1_000;
 
 export interface GateLimits {
   readonly maxChildren: number;
@@ -56,6 +59,10 @@ export class StartGate {
     }
     if (this.#living >= this.limits.maxChildren && !this.#makeRoom()) {
       refuse(`the limit of ${this.limits.maxChildren} child processes is reached`);
+      return () => undefined;
+    }
+    if (this.#waiting.length >= MAX_LINE) {
+      refuse("too many child processes wait to be started");
       return () => undefined;
     }
     const waiting: Waiting = {

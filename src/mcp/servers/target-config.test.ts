@@ -54,6 +54,12 @@ const refused = [
     name: "a shared target that forwards headers",
     config: { targets: [{ name: "a", shared: true, mcp: { url: "http://x/", forwardHeaders: ["a"] } }] },
   },
+  ...["mcp-session-id", "Mcp-Method", "mcp-param-x", "content-length", "Content-Type", "Host", "connection", "te"]
+    .concat(["transfer-encoding", "upgrade", "accept", "last-event-id", "sec-fetch-mode", "keep-alive"])
+    .map((header) => ({
+      name: `to forward ${header}`,
+      config: { targets: [{ name: "a", mcp: { url: "http://x/", forwardHeaders: [header] } }] },
+    })),
   { name: "a time without a unit", config: { targets: [{ name: "a", stdio }], sessionIdleTtl: 30 } },
 ];
 for (const { name, config } of refused) {

@@ -23,6 +23,17 @@ const stdio = z.strictObject({
     ),
 });
 
+/** What the gateway says to a server in its own name: a client's value would contradict the message or the connection. */
+const PROTOCOL_HEADERS: ReadonlySet<string> = new Set([
+  ...["host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "date"],
+  ...["accept", "accept-encoding", "last-event-id", "proxy-connection", "proxy-authenticate", "proxy-authorization"],
+]);
+const PROTOCOL_PREFIXES = ["mcp-", "content-", "sec-"];
+
+function isProtocolHeader(name: string): boolean {
+  return PROTOCOL_HEADERS.has(name) || PROTOCOL_PREFIXES.some((prefix) => name.startsWith(prefix));
+}
+
 const remote = z.strictObject({
   url: httpUrl().describe("The server's MCP endpoint, for example `https://mcp.example.com/mcp`."),
   headers: z
@@ -30,7 +41,12 @@ const remote = z.strictObject({
     .default({})
     .describe("Headers for every request to the server, for example a key. Their values are shown nowhere."),
   forwardHeaders: z
-    .array(headerName())
+    .array(
+      headerName().refine(
+        (name) => !isProtocolHeader(name),
+        "the gateway writes this header itself: it belongs to the protocol or the connection",
+      ),
+    )
     .default([])
     .describe("Headers of the client that are passed on, for example `authorization`. None are by default."),
 });
@@ -97,6 +113,11 @@ export const mcpSettingsShape = {
   sessionIdleTtl: duration()
     .prefault("30m")
     .describe("A session without requests and open streams is ended after this time."),
+  parkAfter: duration()
+    .prefault("60s")
+    .describe(
+      "The child processes of a session whose client closed its event stream and is silent are stopped after this time; its next request starts them again. `0s`: never.",
+    ),
   requestTimeout: duration()
     .prefault("300s")
     .describe("How long a target may be silent about one request; progress starts it anew."),
@@ -110,7 +131,19 @@ export const mcpSettingsShape = {
     .int()
     .min(1)
     .optional()
-    .describe("Children that start at a time; others wait up to 10 s. Default: four per CPU."),
+    .describe("Children that start at a time; others wait in line, up to 60 s. Default: four per CPU."),
+  maxRequestBytes: z
+    .int()
+    .min(1024)
+    .max(64 * 1024 * 1024)
+    .default(4 * 1024 * 1024)
+    .describe("The largest message of a client. It is parsed whole: much more than the default delays other requests."),
+  maxMessageBytes: z
+    .int()
+    .min(1024)
+    .max(256 * 1024 * 1024)
+    .default(32 * 1024 * 1024)
+    .describe("The largest message of a server, for example a result with images. The call fails beyond."),
   allowedHosts: z
     .array(z.string().min(1))
     .default([])

@@ -17,7 +17,7 @@ import { openStdioChannel } from "../transports/stdio-channel.ts";
 import type { RoutedTarget, ServerError } from "../wire/call.ts";
 import { ParamHeaders } from "./param-headers.ts";
 import type { StartGate } from "./start-gate.ts";
-import type { TargetConfig } from "./target-config.ts";
+import type { McpConfig, TargetConfig } from "./target-config.ts";
 import { UpstreamFailures } from "./upstream-failures.ts";
 
 export interface TargetEnv {
@@ -27,7 +27,11 @@ export interface TargetEnv {
   /** Of the gateway itself. */
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
+  /** The limits of messages in both directions, as they are configured now. */
+  sizes(): MessageSizes;
 }
+
+export type MessageSizes = Pick<McpConfig, "maxRequestBytes" | "maxMessageBytes">;
 
 export class Target implements RoutedTarget {
   readonly config: TargetConfig;
@@ -116,6 +120,8 @@ export class Target implements RoutedTarget {
           cwd: stdio.cwd,
           env: this.#childEnv,
           secrets: this.#secrets,
+          maxLineBytes: this.#env.sizes().maxMessageBytes,
+          maxWriteBytes: this.#env.sizes().maxRequestBytes,
           clock,
           logger,
         };
@@ -131,7 +137,10 @@ export class Target implements RoutedTarget {
   #remote(): RemoteServer {
     const options = this.config.mcp ?? this.config.sse;
     if (!options) throw new Error(`target ${this.name} is not remote`);
-    this.#server ??= openRemoteServer(options, this.#env.tls);
+    this.#server ??= openRemoteServer(
+      { ...options, maxMessageBytes: () => this.#env.sizes().maxMessageBytes },
+      this.#env.tls,
+    );
     return this.#server;
   }
 }

@@ -40,6 +40,8 @@ export interface Upstream {
   notify(message: ClientNotification, wire?: WireTap): void;
   /** Brings a lost connection up again without waiting for a call. */
   revive(): void;
+  /** Lets its process go until it is needed again; undefined if there is none of its own, or it is at work. */
+  park?(): Promise<void> | undefined;
   sweep(nowMs: number): void;
   pause(): void;
   resume(): void;

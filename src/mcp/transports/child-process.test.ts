@@ -39,6 +39,8 @@ function start(cmd: string, args: readonly string[], cwd?: string): Running {
       cwd,
       env: { PATH: "/usr/bin:/bin" },
       secrets: ["given-secret"],
+      maxLineBytes: 10 * 1024 * 1024,
+      maxWriteBytes: 4 * 1024 * 1024,
       clock: systemClock,
       logger: silentLogger,
     },

@@ -15,7 +15,6 @@ import { LineSplitter, LineTooLong } from "./line-splitter.ts";
 import { StderrTail } from "./stderr-tail.ts";
 
 /** The official SDKs read lines up to this size. */
-const MAX_LINE_BYTES = 10 * 1024 * 1024;
 /** A child that does not read its stdin gets no more than this queued; then calls fail instead of piling up. */
 const MAX_QUEUED_BYTES = 4 * 1024 * 1024;
 /** Between the end of stdin and TERM, and between TERM and KILL. */
@@ -33,6 +32,9 @@ export interface StdioProcessOptions {
   readonly env: Readonly<Record<string, string>>;
   /** What it was given and may print: taken out of what is logged and told of it. */
   readonly secrets: readonly string[];
+  /** The longest line that it may print, and the longest message that it is sent. */
+  readonly maxLineBytes: number;
+  readonly maxWriteBytes: number;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -63,7 +65,7 @@ export class StdioProcess {
     this.#handlers = handlers;
     this.#splitter = new LineSplitter((line) => {
       if (!this.#isOver) this.#handlers.line(line);
-    }, MAX_LINE_BYTES);
+    }, options.maxLineBytes);
     try {
       const child = spawn(options.cmd, [...options.args], {
         cwd: options.cwd,
@@ -106,7 +108,7 @@ export class StdioProcess {
   write(line: string): void {
     if (this.#isOver) return;
     // Calls are refused before; a child that asks and asks without reading our answers would fill our memory.
-    if (this.#queuedBytes > 2 * MAX_QUEUED_BYTES) {
+    if (this.#queuedBytes > 2 * MAX_QUEUED_BYTES + this.#options.maxWriteBytes) {
       this.kill("was stopped because it does not read its input");
       return;
     }

@@ -3,18 +3,18 @@
  * Nothing of the client's request is among them unless the configuration names it.
  */
 import type { WireTap } from "../../core/wire.ts";
+import { BodyTooLarge } from "../../lib/http/body.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpCall, HttpClientError, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
 import { openHttpPool } from "../../lib/http/http-pool.ts";
-import { createSseParser, type SseEvent, type SseParser } from "../../lib/http/sse.ts";
+import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../lib/http/sse.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
-
-/** As large as a line of a child may be. */
-export const MAX_MESSAGE_BYTES = 10 * 1024 * 1024;
 
 export interface RemoteOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
+  /** The largest event or body. */
+  maxMessageBytes(): number;
 }
 
 export interface RemoteServer {
@@ -76,10 +76,10 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       const body = request.body === undefined ? undefined : Buffer.from(request.body);
       const outgoing = { method: request.method, path: request.path ?? url.pathname + url.search, headers, body };
       const { wire } = request;
-      if (wire === undefined) return new Reading(pool, outgoing, handler).call;
+      if (wire === undefined) return new Reading(pool, outgoing, handler, options.maxMessageBytes()).call;
       const hiddenQuery = [...url.searchParams.keys()];
       wire.attempt(address, { over: "http", scheme, request: outgoing, hiddenHeaders, hiddenQuery });
-      return new Reading(pool, outgoing, tapped(handler, wire, address)).call;
+      return new Reading(pool, outgoing, tapped(handler, wire, address), options.maxMessageBytes()).call;
     },
     close: () => pool.close(),
   };
@@ -111,6 +111,7 @@ function rawValues(search: string): string[] {
 class Reading {
   readonly call: HttpCall;
   readonly #handler: RemoteHandler;
+  readonly #maxBytes: number;
   #status = 0;
   #parser: SseParser | undefined = undefined;
   #chunks: Buffer[] = [];
@@ -120,8 +121,10 @@ class Reading {
     pool: HttpPool,
     request: { method: string; path: string; headers: HeaderList; body: Buffer | undefined },
     handler: RemoteHandler,
+    maxBytes: number,
   ) {
     this.#handler = handler;
+    this.#maxBytes = maxBytes;
     this.call = pool.send(request, {
       head: (status, headers) => this.#head(status, headers),
       data: (chunk) => this.#data(chunk),
@@ -137,7 +140,7 @@ class Reading {
       // An event may end the call while others wait behind it in the same chunk.
       this.#parser = createSseParser((event) => {
         if (!this.call.isOver) this.#handler.event(event);
-      }, MAX_MESSAGE_BYTES);
+      }, this.#maxBytes);
     this.#handler.head(status, headers);
   }
 
@@ -146,14 +149,17 @@ class Reading {
       if (this.#parser) this.#parser.push(chunk);
       else {
         this.#bytes += chunk.length;
-        if (this.#bytes > MAX_MESSAGE_BYTES) throw new Error(`its answer is larger than ${MAX_MESSAGE_BYTES} bytes`);
+        if (this.#bytes > this.#maxBytes) throw new BodyTooLarge(this.#maxBytes);
         this.#chunks.push(chunk);
       }
     } catch (error) {
       // Who has left needs no reason.
       if (this.call.isOver) throw error;
       this.call.abort();
-      this.#handler.error((error as Error).message);
+      const isTooLarge = error instanceof BodyTooLarge || error instanceof SseTooLarge;
+      this.#handler.error(
+        isTooLarge ? `sent a message larger than ${this.#maxBytes} bytes` : `broke off: ${(error as Error).message}`,
+      );
       return true;
     }
     return this.#handler.mayRead();
