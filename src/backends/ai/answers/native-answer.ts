@@ -50,7 +50,10 @@ export class NativeAnswer implements Answer {
     const beside = this.#format === "invoke" ? readHeaderUsage(headers) : undefined;
     if (status < 400)
       this.#tap = createUsageTap(contentType, encoding, (report) =>
-        this.#settlement.counted(report.usage === undefined && beside ? { ...report, usage: beside } : report),
+        // What stands beside the answer counts all of it.
+        this.#settlement.counted(
+          report.usage === undefined && beside ? { ...report, usage: beside, uncountedTokens: 0 } : report,
+        ),
       );
     if (this.#hidesUsage && this.#isEventStream) {
       this.#hider = createUsageHider();
