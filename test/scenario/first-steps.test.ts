@@ -9,8 +9,9 @@ import { firstSteps } from "../../src/app/first-steps.ts";
 import { startApp } from "../../src/app.ts";
 import { defaultConfig } from "../../src/config/load/default-config.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
+import { exampleCommand } from "../../ui/src/data/example-command.ts";
 import { fixturePath } from "../support/mcp/fixture.ts";
-import { backendFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 const DEMO = join(fixturePath("x"), "../../../../src/demo/mcp-server.js");
 
@@ -104,3 +105,21 @@ routes: [{ gateways: inner, matches: [{ path: { pathPrefix: /a } }, { path: { re
   assert.match(listening[0] ?? "", /gateway=default url=http:\/\/0\.0\.0\.0:\d+ paths=\["\/mcp","\/mcp\/","\/sse"\]/);
   assert.match(listening[1] ?? "", /gateway=inner url=http:\/\/127\.0\.0\.1:\d+ paths=\["\/a\/\*","\*"\]/);
 });
+
+const DEMO_SERVER = `mcp: { targets: [{ name: a, stdio: { cmd: ${JSON.stringify(process.execPath)}, args: [${JSON.stringify(DEMO)}] } }] }`;
+const shapes: [name: string, route: (host: string) => string][] = [
+  ["MCP servers", () => `{ backends: [{ ${DEMO_SERVER} }] }`],
+  [
+    "a model below a path",
+    () => "{ matches: [{ path: { pathPrefix: /llm } }], backends: [{ ai: { provider: { demo: {} } } }] }",
+  ],
+  ["a plain backend", (host) => `{ matches: [{ path: { exact: /only } }], backends: [{ host: "${host}" }] }`],
+];
+for (const [name, route] of shapes) {
+  test(`the command that the web UI shows while nothing has come is answered by ${name}`, async (t) => {
+    const backend = await backendFor(t);
+    const gateway = await gatewayFor(t, `gateways: { default: { port: 0 } }\nroutes: [${route(backend.host)}]\n`);
+    const dump = await (await fetch(`${gateway.adminUrl}/config_dump`)).json();
+    assert.deepEqual(await statuses(exampleCommand(dump) ?? "no command"), [200]);
+  });
+}

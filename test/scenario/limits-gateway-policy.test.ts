@@ -103,6 +103,26 @@ test("a policy on a Gateway is one ceiling over its routes [S2.6-1] [S8-8]", asy
   assert.deepEqual(await statuses(`${gateway.url()}/shop`, 2), [200, 429]);
 });
 
+test("a token limit on a Gateway is one ceiling over its routes, on a route it is that route's [S8-8]", async (t) => {
+  const route = (name: string): string =>
+    `{ name: ${name}, matches: [{ path: { pathPrefix: /${name} } }], backends: [{ ai: { provider: { demo: {} } } }] }`;
+  const routes = `gateways: { default: { port: 0 } }\nroutes: [${route("web")}, ${route("shop")}]\n`;
+  const ask = async (gateway: TestGateway, name: string): Promise<number> => {
+    const response = await fetch(`${gateway.url()}/${name}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "Hello!" }] }),
+    });
+    await response.text();
+    return response.status;
+  };
+  const limit = "{ rateLimit: { local: [{ tokens: 1, unit: Hours }] } }";
+  const ceiling = await start(t, () => routes + policy("ceiling", "Gateway", "default", limit));
+  assert.deepEqual([await ask(ceiling, "web"), await ask(ceiling, "shop")], [200, 429]);
+  const own = await start(t, () => routes + policy("own", "HTTPRoute", "web", limit));
+  assert.deepEqual([await ask(own, "web"), await ask(own, "web"), await ask(own, "shop")], [200, 429, 200]);
+});
+
 test("a bad policy is logged and shown, and stops neither the start nor the others", async (t) => {
   const gateway = await start(
     t,

@@ -89,7 +89,7 @@ export const STATEMENT_GROUPS: readonly StatementGroup[] = [
       "S2.6-3": "Exactly one of `requests` and `tokens`; `unit` is required; `burst` only with `requests`.",
       "S2.6-4": "`burst` allows extra requests above the base limit.",
       "S2.6-5": "With `key`, each distinct value has a bucket of its own with the entry's limits.",
-      "S2.6-6": "A key can read `jwt.<claim>`, and `llm.requestModel` in token limits.",
+      "S2.6-6": "A key can read `jwt.<claim>`, `apiKey.user_id`, and `llm.requestModel` in token limits.",
       "S2.6-7": "The status reports the conditions `Accepted` and `Attached` with type, status and message.",
       "S2.6-8": "Tokens are counted from the `usage` object of the response.",
     },

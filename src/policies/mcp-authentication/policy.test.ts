@@ -682,7 +682,7 @@ async function forwardedToken(body: string, headers: Record<string, string> = {}
 const CODE = "grant_type=authorization_code&client_id=client-1&code=c&code_verifier=v";
 const withSecret = [CODE, "grant_type=refresh_token&client_id=client-1&refresh_token=r"];
 for (const body of withSecret) {
-  test(`the secret is added to ${body} [D11] [S2.2-6] [S4.3-6]`, async () => {
+  test(`the secret is added to ${body} [D11] [S2.2-6] [S4.3-4] [S4.3-6]`, async () => {
     const sent = await forwardedToken(`${body}&resource=http%3A%2F%2Fx`, {
       cookie: "a=b",
       origin: "http://x",

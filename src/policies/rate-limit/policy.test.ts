@@ -215,6 +215,9 @@ test("each value of the key has its own bucket [S2.6-6]", async () => {
   const scopes = [compile(env, { requests: 2, unit: "Hours", key: "jwt.sub" })];
   assert.equal(await admitted(scopes, 3, { jwt: { sub: "alice" } }), 2);
   assert.equal(await admitted(scopes, 3, { jwt: { sub: "bob" } }), 2);
+  const byKey = [compile(env, { requests: 2, unit: "Hours", key: "apiKey.user_id" })];
+  assert.equal(await admitted(byKey, 3, { apiKey: { user_id: "alice" } }), 2);
+  assert.equal(await admitted(byKey, 3, { apiKey: { user_id: "bob" } }), 2);
 });
 
 const sharing: { name: string; key: string; facts: Facts[] }[] = [
