@@ -20,7 +20,8 @@ interface Step {
 
 type Running = Pick<App, "ports" | "adminUrl"> & { topology(): Topology };
 
-export function firstSteps(app: Running, isDemo: boolean): string {
+/** `command`: how this gateway was started, to start it again. */
+export function firstSteps(app: Running, isDemo: boolean, command = "gateway"): string {
   const served = app
     .topology()
     .listeners.flatMap((listener) =>
@@ -33,7 +34,7 @@ export function firstSteps(app: Running, isDemo: boolean): string {
   const ui = app.adminUrl === undefined ? undefined : `${app.adminUrl}${ADMIN_PATHS.ui}`;
   const lines = steps.map(({ title, url, command }) => block(title, url, command));
   if (ui !== undefined) lines.push(block("UI", ui, ["open it in a browser: traffic, traces, a playground for both"]));
-  const end = isDemo ? "Ctrl-C ends it. Your own configuration: npm start -- -f config.yaml" : "Ctrl-C ends it.";
+  const end = isDemo ? `Ctrl-C ends it. Your own configuration: ${command} -f config.yaml` : "Ctrl-C ends it.";
   return `\n${lines.join("\n")}\n  ${end}\n\n`;
 }
 

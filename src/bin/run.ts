@@ -92,7 +92,8 @@ async function serve(
   // Whoever pipes the log has the same in its lines (`listening … url=… paths=…`); the demo has nothing but this.
   if (isDefault || process.stdout.isTTY) {
     output.flushSync();
-    say(1, firstSteps(app, isDefault));
+    const isNpmStart = common.environment.npm_lifecycle_event === "start";
+    say(1, firstSteps(app, isDefault, isNpmStart ? "npm start --" : "gateway"));
   }
   await app.stopped;
   // A reader that takes nothing must not keep us from ending.

@@ -108,6 +108,16 @@ test("what the compose file mounts and builds from exists, and its gateway's con
   assert.match(text, /statsAddr: 0\.0\.0\.0:15020/);
 });
 
+test("the pages name files that exist, and build the image as its file says", () => {
+  const pages = ["docs/install.md", "docs/deploy.md"].map((page) => readFileSync(page, "utf8")).join("\n");
+  const named = [...pages.matchAll(/deploy\/[\w./-]*\w/g)].map(([path]) => path);
+  assert.ok(named.length > 4);
+  for (const path of named) assert.ok(existsSync(path), path);
+  const builds = [...readFileSync("deploy/Dockerfile", "utf8").matchAll(/^#\s+(docker build .*)$/gm)];
+  assert.equal(builds.length, 2);
+  for (const [, command = ""] of builds) assert.ok(pages.includes(`$ ${command}`), command);
+});
+
 test("systemd accepts the units", (t) => {
   if (spawnSync("systemd-analyze", ["--version"]).error) return t.skip("there is no systemd-analyze");
   const units = readdirSync("deploy/systemd");

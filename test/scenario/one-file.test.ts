@@ -4,11 +4,12 @@
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { startGatewayProcess } from "../support/gateway-process.ts";
+import { docCommands, runDocCommands } from "../support/package/doc-commands.ts";
 
 const INITIALIZE = {
   jsonrpc: "2.0",
@@ -65,6 +66,14 @@ test("the executable says that it has no profiler", async (t) => {
   const gone = asked(["--health", new URL(await gateway.adminUrl()).host]);
   assert.equal(gone.status, 1);
   assert.match(gone.stderr, /^no gateway answers at 127\.0\.0\.1:\d+: connect ECONNREFUSED.*\n$/);
+});
+
+test("the commands of the page work", () => {
+  const empty = join(folder, "page");
+  mkdirSync(empty);
+  symlinkSync(program, join(empty, "gateway"));
+  writeFileSync(join(empty, "config.yaml"), "gateways: { default: { port: 0 } }\n");
+  runDocCommands(docCommands("docs/install.md", "One file"), empty, { PATH: "/bin" });
 });
 
 test("a link named gwctl, and the argument ctl, are gwctl", () => {

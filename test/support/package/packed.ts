@@ -1,10 +1,10 @@
 /**
- * The npm package as its users get it: packed from this checkout, and installed from the tarball alone into an empty
- * folder. Without a network: everything that it needs is inside.
+ * The npm package as its users get it: packed from this checkout, and for npm a home without a network, because
+ * everything that the package needs is inside.
  */
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 
 /** No settings of this machine, and no cache but an empty one. */
@@ -29,15 +29,4 @@ export function pack(folder: string): string {
   assert.equal(packed.status, 0, packed.stderr);
   const [tarball = ""] = readdirSync(folder).filter((name) => name.endsWith(".tgz"));
   return join(folder, tarball);
-}
-
-export function install(tarball: string, folder: string): void {
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "package.json"), "{}");
-  const installed = spawnSync("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund", tarball], {
-    cwd: folder,
-    encoding: "utf8",
-    env: npmEnvironment(folder),
-  });
-  assert.equal(installed.status, 0, installed.stderr);
 }
