@@ -109,7 +109,7 @@ for (const [name, body, status] of [
 test("a token is asked for only where the listener's own metadata says", async () => {
   const answer = await admin("/ui/api/token", post({ listener: "default", resourcePath: "/mcp", form: { code: "x" } }));
   assert.equal(answer.status, 502);
-  assert.match(await answer.text(), /names no token endpoint/);
+  assert.match(await answer.text(), /has no token endpoint/);
 });
 
 test("the configuration text has marks where secrets stand, and a stale edit is refused", async () => {
