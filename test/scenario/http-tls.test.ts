@@ -97,7 +97,7 @@ const badTls: [name: string, yaml: string, message: RegExp][] = [
   [
     "a key of another certificate",
     "gateways: { default: { port: 0, protocol: HTTPS, tls: { cert: server.pem, key: client.key.pem } } }",
-    /gateways\.default\.tls: .*belong together.*mismatch/,
+    /gateways\.default\.tls: .*do they match.*mismatch/,
   ],
   [
     "a certificate file that is not there",

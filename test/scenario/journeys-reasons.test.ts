@@ -92,7 +92,7 @@ test("a call of a hidden tool looks unknown to the client, and explain names the
   assert.equal(hidden.message.error.message, "Unknown tool: now");
   assert.doesNotMatch(hidden.text, /hidden|rule/);
   const text = await explained(gateway, hidden.headers.get("x-request-id"));
-  assert.match(text, /Denied by `mcpAuthorization` of route `tools`.*the tool "now" is hidden: no allow rule holds/i);
+  assert.match(text, /Denied by `mcpAuthorization` of route `tools`.*the tool "now" is hidden: no allow rule is true/i);
   assert.match(await gateway.logged(`id=${hidden.headers.get("x-request-id")}`), /error=authorization_denied/);
 
   const shown = await call("echo");
