@@ -11,11 +11,13 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startBackend } from "./connection-scripts/backend.mjs";
 import { checkAnswers } from "./connection-scripts/check.mjs";
-import { hashOf, KINDS, LAST } from "./connection-scripts/kinds.mjs";
+import { KINDS, LAST } from "./connection-scripts/kinds.mjs";
 
 const HANG_MS = 20_000;
 const MAX_MESSAGES = 6;
 const MAX_SHOWN = 10;
+/** Finished scripts whose requests are still known: more than run within a second. */
+const REMEMBERED = 4_000;
 /** Sent at most once; others may be repeated when a kept connection was closed under them. */
 const ONCE = new Set(["POST"]);
 
@@ -30,12 +32,19 @@ const { values: flags } = parseArgs({
 });
 const seed = Number(flags.seed);
 const names = Object.keys(KINDS);
-const drawn = names.flatMap((name) => Array(KINDS[name][0]).fill(name));
+/** Large bodies cost thirty times as much: they are drawn less often than their weight says. */
+const drawn = names.flatMap((name) => Array(KINDS[name][0] * (name.includes("large") ? 1 : 3)).fill(name));
 
 const counts = { scripts: 0, messages: 0, forwarded: 0, resets: 0 };
 const perKind = new Map(names.map((name) => [name, 0]));
 const complaints = [];
 const open = new Map();
+/** In the order of their ends, for as long as somebody may ask for them. */
+const finished = [];
+let forgotten = 0;
+/** Connections that are under way, in the order of their begin: one look at the oldest replaces a timer for each. */
+const talks = new Set();
+setInterval(giveUpOnOld, 1_000).unref();
 let crash;
 
 const backend = await startBackend(onForwarded, complain);
@@ -89,11 +98,13 @@ function runScript(index) {
   const count = 1 + Math.floor(random() * MAX_MESSAGES);
   for (let i = 0; i < count; i++) {
     const kind = drawn[Math.floor(random() * drawn.length)];
-    messages.push({ ...KINDS[kind][1](`${index}-${i}`, random), kind });
+    const made = KINDS[kind][1](`${index}-${i}`, random);
+    made.kind = kind;
+    messages.push(made);
   }
   messages.push(LAST(`${index}-${count}`, random));
-  const entry = { byId: new Map(messages.map((message) => [message.id, { message, times: 0 }])) };
-  open.set(index, entry);
+  for (const message of messages) message.times = 0;
+  open.set(index, messages);
   counts.scripts += 1;
   counts.messages += messages.length;
   for (const { kind } of messages) if (kind !== "last") perKind.set(kind, perKind.get(kind) + 1);
@@ -106,7 +117,8 @@ function runScript(index) {
     if (complaint !== undefined && crash === undefined)
       complain(`script ${index} [${messages.map(({ kind }) => kind).join(" + ")}] ${how}: ${complaint}`);
     // Late forwards of a finished script must still find their request.
-    setTimeout(() => open.delete(index), 1_000).unref();
+    finished.push(index);
+    if (finished.length - forgotten > REMEMBERED) open.delete(finished[forgotten++]);
   });
 }
 
@@ -119,17 +131,19 @@ function talk(messages, random) {
     const socket = connect({ port, host: "127.0.0.1", noDelay: true, allowHalfOpen: true });
     const chunks = [];
     let how = "closed";
-    const timer = setTimeout(() => {
+    const hang = () => {
       how = "hang";
       socket.destroy();
-    }, HANG_MS);
+    };
+    const own = { sinceMs: performance.now(), hang };
+    talks.add(own);
     socket.on("data", (chunk) => chunks.push(chunk));
     socket.on("error", () => {
       if (how === "closed") how = "reset";
     });
     socket.on("end", () => socket.end());
     socket.on("close", () => {
-      clearTimeout(timer);
+      talks.delete(own);
       resolve({ text: Buffer.concat(chunks).toString("latin1"), end: how });
     });
     let at = 0;
@@ -144,6 +158,15 @@ function talk(messages, random) {
   });
 }
 
+function giveUpOnOld() {
+  const limitMs = performance.now() - HANG_MS;
+  for (const talk of talks) {
+    if (talk.sinceMs > limitMs) return;
+    talks.delete(talk);
+    talk.hang();
+  }
+}
+
 function pause(turns, then) {
   if (turns === 0) then();
   else setImmediate(pause, turns - 1, then);
@@ -152,15 +175,20 @@ function pause(turns, then) {
 /** What reaches the backend must be a request that was sent, as it was sent, and one that may pass. */
 function onForwarded({ method, target, id, hash }) {
   counts.forwarded += 1;
-  const known = open.get(Number(id.split("-")[0]))?.byId.get(id);
-  if (known === undefined) return complain(`forwarded and never sent: ${method} ${target} id ${JSON.stringify(id)}`);
-  const { message } = known;
-  known.times += 1;
+  const message = messageOf(id);
+  if (message === undefined) return complain(`forwarded and never sent: ${method} ${target} id ${JSON.stringify(id)}`);
+  message.times += 1;
   if (message.from === "gateway" && !message.bytes.includes("X-Reply: cut"))
     complain(`forwarded and to be refused: ${id} (${message.kind})`);
-  if (method !== message.method || target !== `/b/${id}` || hash !== hashOf(message.body))
+  if (method !== message.method || target !== `/b/${id}` || hash !== message.hash)
     complain(`forwarded and changed: ${id} (${message.kind}) ${method} ${target}`);
-  if (known.times > (ONCE.has(method) ? 1 : 2)) complain(`forwarded ${known.times} times: ${id} (${message.kind})`);
+  if (message.times > (ONCE.has(method) ? 1 : 2)) complain(`forwarded ${message.times} times: ${id} (${message.kind})`);
+}
+
+function messageOf(id) {
+  const dash = id.indexOf("-");
+  const found = open.get(Number(id.slice(0, dash)))?.[Number(id.slice(dash + 1))];
+  return found?.id === id ? found : undefined;
 }
 
 async function checkNothingIsLeft() {

@@ -130,6 +130,7 @@ const LIMITS = {
     ["MAX_TOOL_LABEL_CHARS", "mcp/servers/known-tools.ts", "a tool's name in metrics", "`other`"],
     ["MAX_BATCH", "mcp/clients/downstream.ts", "messages of a batch", "400"],
     ["MAX_DEPTH", "mcp/wire/json-rpc.ts", "nesting of a message", "parse error (-32700)"],
+    ["MAX_TOKENS", "mcp/wire/json-text.ts", "names, commas and brackets of a client's message", "parse error (-32700)"],
     ["MAX_ID_CHARS", "mcp/wire/json-rpc.ts", "a request's id", "invalid request (-32600)"],
     ["MAX_QUEUED_BYTES", "mcp/transports/child-process.ts", "what waits for a server that does not read", "calls fail"],
     [
@@ -215,6 +216,12 @@ const LIMITS = {
   LLM: [
     ["ai.maxBodyBytes", "a request body", "413 `request_too_large`"],
     ["ai.maxTreeBytes", "a request body besides images, where the text must be read", "413 `request_too_large`"],
+    [
+      "MAX_TREE_TOKENS",
+      "llm/wire/skeleton.ts",
+      "commas, colons and brackets of a request that is translated or changed",
+      "413 `request_too_large`",
+    ],
     ["MAX_DEPTH", "llm/dialects/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],
     [
       "MAX_SYNTAX_BYTES",

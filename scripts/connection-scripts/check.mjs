@@ -42,7 +42,7 @@ function judge(message, { status, headers, body }) {
   if (headers.get("x-id") !== message.id) return `the answer of ${headers.get("x-id")}`;
   if (isRefusal) return `refused: ${headers.get("x-gateway-error")}`;
   if (message.isTunnel || message.method === "HEAD" || status === 204) return undefined;
-  const wanted = `answer ${message.id} ${hashOf(message.body)}`;
+  const wanted = `answer ${message.id} ${message.hash}`;
   return body.startsWith(wanted) ? undefined : `body ${JSON.stringify(body.slice(0, 60))}, wanted ${wanted}`;
 }
 
@@ -56,11 +56,13 @@ function checkTunnel(rest, message, text, wasReset) {
 function readAnswer(text, start, message) {
   const headEnd = text.indexOf("\r\n\r\n", start);
   if (headEnd < 0) return undefined;
-  const [line, ...rest] = text.slice(start, headEnd).split("\r\n");
-  const status = Number(/^HTTP\/1\.1 (\d{3})(?: |$)/.exec(line)?.[1] ?? -1);
-  const headers = new Map(
-    rest.map((one) => [one.slice(0, one.indexOf(":")).toLowerCase(), one.slice(one.indexOf(":") + 1).trim()]),
-  );
+  const lines = text.slice(start, headEnd).split("\r\n");
+  const status = Number(/^HTTP\/1\.1 (\d{3})(?: |$)/.exec(lines[0])?.[1] ?? -1);
+  const headers = new Map();
+  for (let i = 1; i < lines.length; i++) {
+    const colon = lines[i].indexOf(":");
+    headers.set(lines[i].slice(0, colon).toLowerCase(), lines[i].slice(colon + 1).trim());
+  }
   const bodyStart = headEnd + 4;
   const whole = (end, body) => (end > text.length ? undefined : { status, headers, body, end });
   if (status < 200 || status === 204 || status === 304 || message.method === "HEAD") return whole(bodyStart, "");

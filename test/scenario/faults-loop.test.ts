@@ -47,14 +47,18 @@ after(async () => {
 });
 
 const chat = (member: string) => `{"model":"m","messages":[{"role":"user","content":"hi"}],${member}}`;
-const manyKeys = Array.from({ length: 150_000 }, (_, i) => `"k${i}":${i}`).join(",");
+const keys = (count: number) => Array.from({ length: count }, (_, i) => `"k${i}":${i}`).join(",");
+const objects = (count: number) => Array.from({ length: count }, (_, i) => `{"k${i}":1}`).join(",");
 /** Fact 3 of the threat table, in sizes up to what each route buffers and beyond. */
 const bodies: [name: string, text: string, withinMs?: number][] = [
   ["1 MiB of one string", chat(`"x":"${"x".repeat(MIB)}"`)],
   ["2 MB of small numbers", chat(`"x":[${"1,".repeat(MIB - 1000)}1]`)],
   ["10 MB of small numbers", chat(`"x":[${"1,".repeat(5 * MIB)}1]`)],
   ["31 MB of small objects", chat(`"x":[${"{},".repeat(10 * MIB)}{}]`)],
-  ["150,000 keys", chat(manyKeys)],
+  ["2 MB of empty objects", chat(`"x":[${"{},".repeat(600_000)}{}]`)],
+  ["24,000 objects, each with a name of its own", chat(`"x":[${objects(24_000)}]`)],
+  ["33,000 keys", chat(keys(33_000))],
+  ["150,000 keys", chat(keys(150_000))],
   ["nesting of a million", chat(`"x":${"[".repeat(1_000_000)}${"]".repeat(1_000_000)}`)],
   ["nesting of objects without an end", `{"a":`.repeat(400_000), MATCHED_MS],
   ["escapes only", chat(`"x":"${"\\u0061".repeat(300_000)}"`)],
@@ -111,10 +115,10 @@ test("the configuration dump of 5,000 routes does not hold the loop for 200 ms [
   assert.ok(longestMs < 200, `${longestMs} ms`);
 });
 
-/** The best of three: what really blocks does so each time, the compiler and the collector do not. */
+/** The best of some: what really blocks does so each time, the compiler, the collector and other programs do not. */
 async function longestTurnMs(work: () => Promise<unknown>): Promise<number> {
   const rounds: number[] = [];
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < 5 && !(Math.min(...rounds) < MAX_TURN_MS / 2); round++) {
     const turns = watchTurns();
     await work();
     rounds.push(turns.longestMs());

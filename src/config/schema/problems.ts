@@ -147,6 +147,9 @@ function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
   return issue.message;
 }
 
+/** Ports and counts fit. More digits may be a key that somebody put into the wrong field. */
+const MAX_QUOTED_NUMBER_CHARS = 6;
+
 function isQuotable(value: unknown): boolean {
   return typeof value === "number" || typeof value === "boolean";
 }
@@ -170,7 +173,9 @@ function describeType(value: unknown): string {
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object") return "an object";
   if (typeof value === "string") return "a string";
-  return `${typeof value === "number" ? "the number" : "the value"} ${String(value)}`;
+  const text = String(value);
+  if (typeof value !== "number") return `the value ${text}`;
+  return text.length > MAX_QUOTED_NUMBER_CHARS ? "a number" : `the number ${text}`;
 }
 
 function valueAt(root: unknown, path: Path): unknown {

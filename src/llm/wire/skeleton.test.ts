@@ -8,7 +8,7 @@ const base64 = (bytes: number): string => Buffer.alloc(bytes, "some bytes of an 
 
 function read(value: unknown, maxTreeBytes = 1_000_000): Skeleton {
   const skeleton = readSkeleton(Buffer.from(JSON.stringify(value)), maxTreeBytes, NONCE);
-  if (typeof skeleton === "string") throw new Error(skeleton);
+  if (skeleton === "not JSON" || "tooLarge" in skeleton) throw new Error(JSON.stringify(skeleton));
   return skeleton;
 }
 
@@ -40,7 +40,8 @@ test("a client that writes a mark itself gets its text back", () => {
 
 test("only what remains counts against the limit", () => {
   assert.ok(read({ data: base64(3_000_000) }, 1000));
-  assert.equal(readSkeleton(Buffer.from(JSON.stringify({ text: "a b ".repeat(1000) })), 1000, NONCE), "too large");
+  const long = Buffer.from(JSON.stringify({ text: "a b ".repeat(1000) }));
+  assert.deepEqual(readSkeleton(long, 1000, NONCE), { tooLarge: "of more than 1000 bytes besides images" });
   assert.equal(readSkeleton(Buffer.from("[1]"), 1000, NONCE), "not JSON");
 });
 
@@ -52,7 +53,28 @@ test("20 MB of images take a moment", () => {
   );
   const before = cpuMs();
   const skeleton = readSkeleton(bytes, 1000, NONCE);
-  assert.ok(typeof skeleton !== "string");
+  assert.ok(skeleton !== "not JSON" && !("tooLarge" in skeleton));
   assert.equal(Buffer.concat(skeleton.write(skeleton.value)).equals(bytes), true);
   assert.ok(cpuMs() - before < 200, String(cpuMs() - before));
 });
+
+const TOKENS = 100_000;
+const FILLINGS: [name: string, text: string, tokens: number][] = [
+  ["numbers", "1,", 1],
+  ["strings full of signs", '"[{,:",', 1],
+  ["lists", "[],", 2],
+  ["objects", '{"a":1},', 4],
+  ["messages", '{"role":"user","content":"\\","},', 7],
+];
+for (const [name, text, each] of FILLINGS) {
+  test(`a tree of more than ${TOKENS} values and names is not parsed: ${name}`, () => {
+    // Around them: an object, a name, a list.
+    const fits = Math.floor((TOKENS - 4) / each);
+    const filled = (count: number): Buffer => Buffer.from(`{"x":[${text.repeat(count)}0]}`);
+    const read = readSkeleton(filled(fits), 10_000_000, NONCE);
+    assert.ok(read !== "not JSON" && "value" in read);
+    assert.deepEqual(readSkeleton(filled(fits + 1), 10_000_000, NONCE), {
+      tooLarge: `of more than ${TOKENS} values and names`,
+    });
+  });
+}

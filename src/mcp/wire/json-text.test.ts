@@ -92,9 +92,13 @@ for (const { name, text } of harmless) {
   });
 }
 
-test("a body of two megabytes with two hundred thousand keys is looked through in time", () => {
-  const text = `{${Array.from({ length: 200_000 }, (_, i) => `"${i}":1`).join(",")}}`;
-  assert.equal(inspectDocument(text, 64).problem, undefined);
+test("a message may have a hundred thousand values and names, and not more", () => {
+  const keys = (count: number): string => `{${Array.from({ length: count }, (_, i) => `"${i}":1`).join(",")}}`;
+  assert.equal(inspectDocument(keys(33_333), 64).problem, undefined);
+  assert.match(inspectDocument(keys(33_335), 64).problem ?? "", /more than 100000 values and names/);
+  assert.equal(inspectDocument(`[${"[],".repeat(49_000)}"${"[,".repeat(100_000)}"]`, 64).problem, undefined);
+  for (const value of ["1", "{}", "[]"])
+    assert.match(inspectDocument(`[${`${value},`.repeat(100_001)}1]`, 64).problem ?? "", /more than 100000/);
 });
 
 const json = fc.jsonValue({ maxDepth: 6 });

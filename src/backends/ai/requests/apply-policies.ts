@@ -28,15 +28,14 @@ export function applyPolicies(llm: LlmCall, env: PlanEnv): PolicedCall {
 
 function edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): LlmCall {
   const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
-  if (skeleton === "too large") {
-    throw new PlanError({
-      status: 413,
-      message: `a request of more than ${env.maxTreeBytes} bytes besides images cannot pass the prompt policies`,
-      code: "request_too_large",
-    });
-  }
   if (skeleton === "not JSON")
     throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+  if ("tooLarge" in skeleton)
+    throw new PlanError({
+      status: 413,
+      message: `a request ${skeleton.tooLarge} cannot pass the prompt policies`,
+      code: "request_too_large",
+    });
   try {
     const bytes = Buffer.concat(skeleton.write(applyRules(skeleton.value, llm.dialect.format, rules)));
     const scanned = scanRequest(bytes);

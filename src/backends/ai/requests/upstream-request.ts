@@ -144,14 +144,14 @@ function treeBody(
   env: PlanEnv,
 ): readonly Buffer[] {
   const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
-  if (skeleton === "too large")
-    throw new PlanError({
-      status: 413,
-      message: `a request of more than ${env.maxTreeBytes} bytes besides images cannot be translated`,
-      code: "request_too_large",
-    });
   if (skeleton === "not JSON")
     throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+  if ("tooLarge" in skeleton)
+    throw new PlanError({
+      status: 413,
+      message: `a request ${skeleton.tooLarge} cannot be translated`,
+      code: "request_too_large",
+    });
   try {
     let body = translation ? translation.request(skeleton.value, context) : { ...skeleton.value };
     if (asksForUsage) body = { ...body, stream_options: { include_usage: true } };
