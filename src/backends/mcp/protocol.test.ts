@@ -129,21 +129,21 @@ for (const { name, body, status, code, id } of bodies) {
   });
 }
 
-test("a body of more than two megabytes is refused with 413", async () => {
+test("a body of more than four megabytes is refused with 413", async () => {
   const body = JSON.stringify({
     jsonrpc: "2.0",
     id: 1,
     method: "tools/call",
-    params: { name: "echo", arguments: { message: "x".repeat(2 * 1024 * 1024) } },
+    params: { name: "echo", arguments: { message: "x".repeat(4 * 1024 * 1024) } },
   });
   assert.equal((await client.post(body)).status, 413);
   const below = JSON.stringify({
     jsonrpc: "2.0",
     id: 1,
     method: "tools/call",
-    params: { name: "echo", arguments: { message: "x".repeat(2 * 1024 * 1024 - 200) } },
+    params: { name: "echo", arguments: { message: "x".repeat(4 * 1024 * 1024 - 200) } },
   });
-  assert.equal((await client.post(below)).message.result.content[0].text.length, 2 * 1024 * 1024 - 200);
+  assert.equal((await client.post(below)).message.result.content[0].text.length, 4 * 1024 * 1024 - 200);
 });
 
 const ping = { jsonrpc: "2.0", id: 1, method: "ping" };

@@ -12,6 +12,9 @@ import { elements, find, member, type Span, slice } from "../wire/json-text.ts";
 /** Read of a server's reason; what is shown of it is cut further. */
 const MAX_REASON_TEXT_CHARS = 4_000;
 
+/** May also stand in a text or deeper: then the result is looked at. */
+const IS_ERROR = /"isError"\s*:\s*true/;
+
 export interface CallOutcome {
   readonly kind: McpOutcome;
   readonly problem: BackendProblem | undefined;
@@ -34,8 +37,8 @@ export function outcomeOfAnswer(
     const code = Number(textAt(text, find(text, 0, "error", "code")));
     return rpcError(code, shown(target, stringAt(text, find(text, 0, "error", "message"))));
   }
-  // Looking for the word first is a search of the engine's own: most results do not have it.
-  if (request.method !== "tools/call" || !text.includes('"isError"')) return SUCCEEDED;
+  // A search of the engine's own comes first: a large result is not walked through only to find that it is one.
+  if (request.method !== "tools/call" || !IS_ERROR.test(text)) return SUCCEEDED;
   const result = find(text, 0, "result");
   const flag = result && member(text, result.start, "isError");
   if (!result || !flag || slice(text, flag) !== "true") return SUCCEEDED;

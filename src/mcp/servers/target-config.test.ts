@@ -12,9 +12,12 @@ test("the defaults", () => {
     prefixMode: "conditional",
     failureMode: "failOpen",
     sessionIdleTtl: 1_800_000,
+    parkAfter: 60_000,
     requestTimeout: 300_000,
     maxSessions: 10_000,
     maxChildren: 256,
+    maxRequestBytes: 4 * 1024 * 1024,
+    maxMessageBytes: 32 * 1024 * 1024,
     allowedHosts: [],
   });
 });

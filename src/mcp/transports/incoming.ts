@@ -4,7 +4,7 @@
  * its reason and, where it can be read, the call that it answers: that call fails, nothing waits for it in vain.
  */
 
-import { jsonProblem } from "../wire/json-check.ts";
+import { jsonProblem, MAX_SERVER_DEPTH } from "../wire/json-check.ts";
 import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../wire/json-rpc.ts";
 import { elements, keyOf, type Member, members, skipSpace, slice } from "../wire/json-text.ts";
 import type { ChannelHandlers, Outgoing } from "./channel.ts";
@@ -34,12 +34,16 @@ export function readServerText(text: string): readonly (ServerMessage | BrokenMe
   const start = skipSpace(text, 0);
   const first = text.charCodeAt(start);
   if (first !== OPEN_OBJECT && first !== OPEN_ARRAY) return [];
-  const problem = jsonProblem(text);
+  const top: Member[] = [];
+  const problem = jsonProblem(text, MAX_SERVER_DEPTH, top);
   const reason = problem === undefined ? undefined : `answered with invalid JSON: ${problem}`;
-  if (first === OPEN_OBJECT) return [readOne(text, reason)];
+  if (first === OPEN_OBJECT) return [readOne(text, reason, problem === undefined ? top : members(text, 0))];
   // Servers of the 2025-03-26 revision may send batches; a line of a log may begin with a bracket, too.
   const spans = elements(text, start).filter((span) => reason === undefined || text[span.start] === "{");
-  return spans.map((span) => readOne(slice(text, span), reason));
+  return spans.map((span) => {
+    const one = slice(text, span);
+    return readOne(one, reason, members(one, 0));
+  });
 }
 
 /** Fails the call that a broken message answers, or tells the server that its question cannot be read. */
@@ -61,9 +65,9 @@ interface Parts {
   error?: Member;
 }
 
-function readOne(text: string, invalid: string | undefined): ServerMessage | BrokenMessage {
+function readOne(text: string, invalid: string | undefined, top: readonly Member[]): ServerMessage | BrokenMessage {
   const parts: Parts = {};
-  for (const one of members(text, 0)) if (isPart(one.key)) parts[one.key] = one;
+  for (const one of top) if (isPart(one.key)) parts[one.key] = one;
   const reason = invalid ?? formProblem(text, parts);
   if (reason !== undefined) return broken(text, parts, reason);
   const { id, method, result } = parts;

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { jsonProblem } from "./json-check.ts";
+import { type Member, members } from "./json-text.ts";
 
 function parses(text: string): boolean {
   try {
@@ -110,6 +111,18 @@ test("the outcome is that of JSON.parse, whatever is done to the text", () => {
       assert.equal(problem === undefined, parses(text), `${text} ${problem}`);
     }),
     { numRuns: 2_000 },
+  );
+});
+
+test("the members at the top are those that a second look finds", () => {
+  fc.assert(
+    fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.boolean(), fc.boolean(), (value, isSpaced, isList) => {
+      const text = ` ${JSON.stringify(isList ? [value] : value, null, isSpaced ? "\t" : 0)}\n`;
+      const top: Member[] = [];
+      assert.equal(jsonProblem(text, 256, top), undefined);
+      assert.deepEqual(top, members(text, 0));
+    }),
+    { numRuns: 1_000 },
   );
 });
 

@@ -3,7 +3,7 @@
  * nesting. One pass that builds nothing, because every answer passes here and most are only handed on. Text that
  * passes can be read by `JSON.parse` and by `json-text.ts` anywhere in it, with the same outcome.
  */
-import { isAmong, keyOf, LargeObjects, skipSpace } from "./json-text.ts";
+import { isAmong, keyOf, LargeObjects, type Member, skipSpace, trimmedEnd } from "./json-text.ts";
 
 /** Deeper than any real message; far from where `JSON.stringify` and recursion over a value fail. */
 export const MAX_SERVER_DEPTH = 256;
@@ -27,8 +27,11 @@ const CLOSE_OBJECT = 125;
 /** Objects with more keys look them up in a set. */
 const FEW_KEYS = 32;
 
-/** What is wrong with the text, to follow "its answer is not valid JSON: "; undefined if nothing is. */
-export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH): string | undefined {
+/**
+ * What is wrong with the text, to follow "its answer is not valid JSON: "; undefined if nothing is. `top` gets the
+ * members of the object at the top, so that nobody walks through a large text again to find them.
+ */
+export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH, top?: Member[]): string | undefined {
   /** The keys of all open objects, outermost first. */
   const keys: string[] = [];
   /** For each open object the number of keys before it; -1 for an array. */
@@ -36,6 +39,10 @@ export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH): string |
   let large: LargeObjects | undefined;
   let frame = -1;
   let i = skipSpace(text, 0);
+  let key = "";
+  let keyStart = 0;
+  /** Of the member at the top whose value is being read; 0 for none. */
+  let valueStart = 0;
   for (;;) {
     // A value begins at `i`.
     const code = text.charCodeAt(i);
@@ -60,6 +67,10 @@ export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH): string |
     // A value has ended before `i`, or an empty list or object ends at it.
     for (;;) {
       if (frames.length === 0) return i < text.length ? unexpected(text, i) : undefined;
+      if (valueStart > 0 && frames.length === 1) {
+        top?.push({ key, keyStart, start: valueStart, end: trimmedEnd(text, valueStart, i) });
+        valueStart = 0;
+      }
       const next = text.charCodeAt(i);
       if (next === COMMA) break;
       if (next !== (frame >= 0 ? CLOSE_OBJECT : CLOSE_ARRAY)) return unexpected(text, i);
@@ -82,14 +93,23 @@ export function jsonProblem(text: string, maxDepth = MAX_SERVER_DEPTH): string |
   function afterKey(): number | string {
     const end = text.charCodeAt(i) === QUOTE ? checkedStringEnd(text, i) : -1;
     if (end < 0) return unexpected(text, i);
-    const key = keyOf(text, i, end);
+    const name = keyOf(text, i, end);
     large ??= keys.length - frame > FEW_KEYS ? new LargeObjects() : undefined;
     const isKnown =
-      large && keys.length - frame > FEW_KEYS ? large.has(frames.length, keys, frame, key) : isAmong(keys, frame, key);
-    if (isKnown) return `the key ${JSON.stringify(key.slice(0, 64))} is repeated`;
-    keys.push(key);
+      large && keys.length - frame > FEW_KEYS
+        ? large.has(frames.length, keys, frame, name)
+        : isAmong(keys, frame, name);
+    if (isKnown) return `the key ${JSON.stringify(name.slice(0, 64))} is repeated`;
+    keys.push(name);
     const colon = skipSpace(text, end);
-    return text.charCodeAt(colon) === COLON ? skipSpace(text, colon + 1) : unexpected(text, colon);
+    if (text.charCodeAt(colon) !== COLON) return unexpected(text, colon);
+    const value = skipSpace(text, colon + 1);
+    if (frames.length === 1) {
+      key = name;
+      keyStart = i;
+      valueStart = value;
+    }
+    return value;
   }
 }
 

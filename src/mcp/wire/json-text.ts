@@ -268,7 +268,7 @@ export class LargeObjects {
   }
 }
 
-function trimmedEnd(text: string, start: number, end: number): number {
+export function trimmedEnd(text: string, start: number, end: number): number {
   let at = end;
   while (at > start && text.charCodeAt(at - 1) <= 32) at -= 1;
   return at;
