@@ -1,6 +1,6 @@
 /**
- * The real clock with a hand on it: timers run as they do, but a test can let windows pass. For whole gateways, whose
- * sockets need real timers.
+ * A clock that only a test moves, with real timers: windows pass when the test says so, however slow the machine is. For
+ * whole gateways, whose sockets need real timers.
  */
 import { type Clock, systemClock } from "../../../src/lib/process/clock.ts";
 
@@ -9,11 +9,13 @@ export interface ShiftedClock extends Clock {
 }
 
 export function shiftedClock(): ShiftedClock {
+  const startedAt = systemClock.now();
+  const startedMs = systemClock.monotonicMs();
   let shiftedMs = 0;
   return {
     ...systemClock,
-    now: () => systemClock.now() + shiftedMs,
-    monotonicMs: () => systemClock.monotonicMs() + shiftedMs,
+    now: () => startedAt + shiftedMs,
+    monotonicMs: () => startedMs + shiftedMs,
     advance(ms) {
       shiftedMs += ms;
     },
