@@ -150,7 +150,7 @@ const post = (path: string, id: string, body: string | Buffer, headers: Record<s
   fetch(`${gateway.url()}${path}`, {
     method: "POST",
     headers: { "content-type": "application/json", ...auth, "x-request-id": id, ...headers },
-    body,
+    body: typeof body === "string" ? body : new Uint8Array(body),
   }).then(async (response) => ({ status: response.status, text: await response.text() }));
 
 test("a plain HTTP backend: without a body, with one, in chunks, retried, upgraded", async () => {
