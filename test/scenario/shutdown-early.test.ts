@@ -28,7 +28,7 @@ function signalAfter(listeners: number, turns: number): string {
 for (const which of LISTENERS) {
   test(`SIGTERM right after ${which} port is open, before the start is over: exit code 0`, async (t) => {
     const yaml = `config: { adminAddr: "127.0.0.1:0" }
-gateways: { one: { port: 0, address: 127.0.0.1 }, two: { port: 0, address: 127.0.0.1 } }
+gateways: { default: { port: 0, address: 127.0.0.1 }, two: { port: 0, address: 127.0.0.1 } }
 routes: [{ policies: { directResponse: { status: 200, body: yes } } }]
 `;
     const file = configFile(t, yaml);
