@@ -80,6 +80,14 @@ const refused: [name: string, text: string, lines: string[]][] = [
       "2:57: routes[0].policies.apiKey.keys[0].key: expected a string, found a number: put it in quotes",
     ],
   ],
+  [
+    "a number where a list is meant; a long one may be a key, and is not told",
+    "gateways: { default: { port: 0 } }\nroutes: [{ name: web, policies: { apiKey: { keys: 8199175304087809 } } }, { name: two, policies: { apiKey: { keys: 8080 } } }]",
+    [
+      "2:51: routes[0].policies.apiKey.keys: expected a list, found a number",
+      "2:116: routes[1].policies.apiKey.keys: expected a list, found the number 8080",
+    ],
+  ],
   ["a list", "- a", ["1:1: expected an object, found a list"]],
 ];
 for (const [name, text, lines] of refused) {
