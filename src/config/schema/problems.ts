@@ -148,7 +148,7 @@ function messageOf(issue: Issue, value: unknown, isSecret: boolean): string {
 }
 
 /** Ports and counts fit. More digits may be a key that somebody put into the wrong field. */
-const MAX_QUOTED_NUMBER_CHARS = 6;
+const QUOTED_NUMBER_CHARS = 6;
 
 function isQuotable(value: unknown): boolean {
   return typeof value === "number" || typeof value === "boolean";
@@ -175,7 +175,7 @@ function describeType(value: unknown): string {
   if (typeof value === "string") return "a string";
   const text = String(value);
   if (typeof value !== "number") return `the value ${text}`;
-  return text.length > MAX_QUOTED_NUMBER_CHARS ? "a number" : `the number ${text}`;
+  return text.length > QUOTED_NUMBER_CHARS ? "a number" : `the number ${text}`;
 }
 
 function valueAt(root: unknown, path: Path): unknown {
