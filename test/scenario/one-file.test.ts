@@ -8,8 +8,10 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { DEMO_ARGUMENT } from "../../src/bin/demo-program.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { docCommands, runDocCommands } from "../support/package/doc-commands.ts";
+import { demoYaml } from "../support/package/packed.ts";
 
 const INITIALIZE = {
   jsonrpc: "2.0",
@@ -32,10 +34,11 @@ before(() => {
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 test("the executable serves the demo and the UI without Node", async (t) => {
-  const gateway = startGatewayProcess(t, [], {
+  const gateway = startGatewayProcess(t, ["-f", "-"], {
     command: [program],
     cwd: "/",
-    env: { ...NOWHERE, PORT: "0", LLM_PORT: "0" },
+    stdin: demoYaml(program, [DEMO_ARGUMENT]),
+    env: NOWHERE,
   });
   const url = `http://127.0.0.1:${await gateway.port()}`;
   const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };

@@ -20,7 +20,7 @@ import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { docCommands, runDocCommands } from "../support/package/doc-commands.ts";
-import { npmEnvironment, pack } from "../support/package/packed.ts";
+import { demoYaml, npmEnvironment, pack } from "../support/package/packed.ts";
 
 const MAX_PACKAGE_BYTES = 10 * 1024 * 1024;
 const INITIALIZE = {
@@ -29,7 +29,6 @@ const INITIALIZE = {
   method: "initialize",
   params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" } },
 };
-const ANY_PORT = { PORT: "0", LLM_PORT: "0" };
 
 let folder: string;
 let tarball: string;
@@ -89,8 +88,14 @@ test("every package in the bundles is named with its licence", async () => {
     assert.ok(text.includes(packagePart(join(process.cwd(), "node_modules", name))), name);
 });
 
-test("the installed gateway serves the demo, and says what it lacks for a profile", async (t) => {
-  const gateway = startGatewayProcess(t, [], { command: [program("gateway")], env: ANY_PORT, cwd: installed });
+test("the installed gateway serves the demo and the UI", async (t) => {
+  const gateway = startGatewayProcess(t, ["-f", "-"], {
+    command: [program("gateway")],
+    stdin: demoYaml(process.execPath, [
+      join(installed, "node_modules", String(manifest.name), "dist", "demo-mcp-server.js"),
+    ]),
+    cwd: installed,
+  });
   const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
   const answer = await fetch(`http://127.0.0.1:${await gateway.port()}/mcp`, {
     method: "POST",

@@ -30,3 +30,13 @@ export function pack(folder: string): string {
   const [tarball = ""] = readdirSync(folder).filter((name) => name.endsWith(".tgz"));
   return join(folder, tarball);
 }
+
+/** The embedded default has a fixed admin port, which another gateway on this machine may have. */
+export function demoYaml(cmd: string, args: readonly string[]): string {
+  return `config: { adminAddr: "127.0.0.1:0" }
+gateways: { default: { port: 0, address: 127.0.0.1 } }
+routes:
+  - backends: [{ mcp: { targets: [{ name: demo, stdio: ${JSON.stringify({ cmd, args })} }] } }]
+ui: { gateways: default }
+`;
+}
