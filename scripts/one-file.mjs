@@ -1,5 +1,5 @@
 /**
- * The single executable: Node's own binary with our program and its files inside (ADR 16). Node 20 runs one CommonJS script
+ * The single executable: Node's own binary with our program and its files inside (ADR 17). Node 20 runs one CommonJS script
  * from there, so the modules are bundled once more, into one file.
  */
 import { chmodSync, copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
