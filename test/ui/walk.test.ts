@@ -97,7 +97,7 @@ test("the copy on a gateway shows the same and offers nothing that acts [S2.1-14
       assert.equal(await page.getByRole("button", { name: action, exact: true }).count(), 0, `${action} on ${name}`);
   }
   await page.goto(`${gateway.url("default")}/ui/config`);
-  await page.getByText("Loaded configuration").waitFor();
+  await page.getByRole("heading", { name: "Loaded configuration" }).waitFor();
   assert.deepEqual(errors, []);
   await page.close();
 });

@@ -38,7 +38,7 @@ const surroundings: [attribute: string, backend: string, auth: string, absent: r
   ["llm.cost > 5.0", AI, "", ["access", "tokenLimit", "request"]],
   ['llm.requestModel == "a"', AI, "", []],
   ['llm.requestModel == "a"', MCP, "", ["access", "tokenLimit", "request", "response"]],
-  ['llm.requestModel == "a"', HOST, "", ["access", "request", "response"]],
+  ['llm.requestModel == "a"', HOST, "", ["request", "response"]],
   ['mcp.tool.name == "a"', MCP, "", []],
   ['mcp.tool.name == "a"', AI, "", ["access", "requestLimit", "tokenLimit", "request", "response"]],
   ['jwt.sub == "a"', HOST, "", ["access", "requestLimit", "tokenLimit", "request", "response"]],

@@ -3,9 +3,11 @@
  * stand on a gateway or route, under its own name or the one that the Gateway API world uses; `spec.backend.mcp`
  * takes the two MCP policies. The table is made from the list of policies, so a new policy needs no line here.
  */
+
 import { z } from "zod";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { duration } from "../../core/schema.ts";
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import type { Path } from "../text/yaml-source.ts";
 
 export interface Part {
@@ -20,13 +22,13 @@ export interface Part {
 }
 
 /** Names that differ from the standalone document's. */
-const FIELDS: Readonly<Record<string, readonly string[]>> = {
+const FIELDS = lookupTable<readonly string[]>({
   jwtAuth: ["traffic", "jwtAuthentication"],
   apiKey: ["traffic", "apiKeyAuthentication"],
   basicAuth: ["traffic", "basicAuthentication"],
   mcpAuthentication: ["backend", "mcp", "authentication"],
   mcpAuthorization: ["backend", "mcp", "authorization"],
-};
+});
 
 const TIMEOUTS = z.strictObject({
   request: duration().optional().describe("From the request's arrival to the response head, over all attempts."),

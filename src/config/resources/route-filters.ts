@@ -2,6 +2,7 @@
  * Filters of HTTPRoute rules → policies as the standalone configuration writes them. A filter that we cannot honour
  * is never skipped: it may be what protects the backend, so the rule is closed instead.
  */
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { isObject } from "./parts.ts";
 import { listOf } from "./problem-list.ts";
 
@@ -16,7 +17,7 @@ type Fields = Readonly<Record<string, unknown>>;
 /** Gives the policy's kind and configuration, or the reason why there is none. */
 type Filter = (fields: Fields) => readonly [kind: string, config: unknown] | string;
 
-const FILTERS: Readonly<Record<string, { readonly field: string; readonly translate: Filter }>> = {
+const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter }>({
   RequestHeaderModifier: {
     field: "requestHeaderModifier",
     translate: (fields) => ["requestHeaderModifier", headerChanges(fields)],
@@ -28,7 +29,7 @@ const FILTERS: Readonly<Record<string, { readonly field: string; readonly transl
   RequestRedirect: { field: "requestRedirect", translate: redirect },
   URLRewrite: { field: "urlRewrite", translate: rewrite },
   CORS: { field: "cors", translate: cors },
-};
+});
 
 export function translateFilters(filters: readonly unknown[]): TranslatedFilters {
   const policies: Record<string, unknown> = {};

@@ -2,13 +2,15 @@
  * What a field was probably meant to be, where no similar name is near: the words of other programs, and fields that
  * stand one level too high. A hint is the tail of a message; nothing is guessed that is not certain.
  */
+
 import { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { foreignWord } from "./foreign-words.ts";
 import { below, knownKeys, unwrap } from "./schema-walk.ts";
 
 /** What clients, bridges and other gateways call it, and where it is written here. */
-const FOREIGN_NAMES: Readonly<Record<string, string>> = {
+const FOREIGN_NAMES = lookupTable<string>({
   mcpServers: "mcp.targets",
   servers: "mcp.targets",
   listeners: "gateways",
@@ -16,7 +18,7 @@ const FOREIGN_NAMES: Readonly<Record<string, string>> = {
   command: "stdio.cmd",
   localRateLimit: "rateLimit.local",
   remoteRateLimit: "rateLimit.global",
-};
+});
 
 const MAX_PLACES = 2;
 

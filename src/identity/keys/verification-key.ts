@@ -4,7 +4,9 @@
  * The check of a signature is synchronous: it costs half of what the promise-based interfaces do, and happens once
  * per token because verdicts are cached.
  */
+
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts";
 
 /** Below it RSA is broken or will be (RFC 7518 section 3.3). */
@@ -76,17 +78,17 @@ export function verifySignature(token: ParsedToken, key: VerificationKey): boole
 }
 
 /** Only these members reach the key import, so that a private part in the set is never loaded. */
-const PUBLIC_MEMBERS: Readonly<Record<string, readonly string[]>> = {
+const PUBLIC_MEMBERS = lookupTable<readonly string[]>({
   RSA: ["n", "e"],
   EC: ["crv", "x", "y"],
   OKP: ["crv", "x"],
-};
-const CURVE_ALGORITHM: Readonly<Record<string, Algorithm>> = {
+});
+const CURVE_ALGORITHM = lookupTable<Algorithm>({
   "P-256": "ES256",
   "P-384": "ES384",
   "P-521": "ES512",
   Ed25519: "EdDSA",
-};
+});
 
 function readKey(value: unknown): VerificationKey | string {
   if (typeof value !== "object" || value === null) return "not an object";

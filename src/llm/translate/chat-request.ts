@@ -3,6 +3,7 @@
  * translation to another provider starts from this, so that all understand a request alike. A member that is not
  * understood is refused by name.
  */
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { isMembers, type Members } from "../wire/json.ts";
 import { type Part, readMessages, type Turn } from "./chat-messages.ts";
 import { compact, list, members, optionalBoolean, optionalNumber, optionalText, text } from "./fields.ts";
@@ -81,13 +82,13 @@ const WITHOUT_EFFECT = new Set([
   "safety_identifier",
 ]);
 /** These mean the same as leaving them out. */
-const NEUTRAL: Readonly<Record<string, (value: unknown) => boolean>> = {
+const NEUTRAL = lookupTable<(value: unknown) => boolean>({
   logprobs: (value) => value === false,
   top_logprobs: (value) => value === 0,
   logit_bias: (value) => isMembers(value) && Object.keys(value).length === 0,
   modalities: (value) => Array.isArray(value) && value.length === 1 && value[0] === "text",
   service_tier: (value) => value === "auto" || value === "default",
-};
+});
 
 export function readChatRequest(body: Members): ChatRequest {
   for (const [name, value] of Object.entries(body)) {

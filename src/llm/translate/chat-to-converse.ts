@@ -1,6 +1,7 @@
 /**
  * A chat client and Amazon Bedrock's converse.
  */
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { errorMessage } from "../dialects/error-shape.ts";
 import { readUsage } from "../usage/usage.ts";
 import { isMembers, type Members } from "../wire/json.ts";
@@ -17,14 +18,14 @@ import {
   UpstreamAnswerError,
 } from "./translation.ts";
 
-const IMAGE_FORMATS: Readonly<Record<string, string>> = {
+const IMAGE_FORMATS = lookupTable<string>({
   "image/png": "png",
   "image/jpeg": "jpeg",
   "image/jpg": "jpeg",
   "image/gif": "gif",
   "image/webp": "webp",
-};
-const DOCUMENT_FORMATS: Readonly<Record<string, string>> = {
+});
+const DOCUMENT_FORMATS = lookupTable<string>({
   "application/pdf": "pdf",
   "text/csv": "csv",
   "text/html": "html",
@@ -34,7 +35,7 @@ const DOCUMENT_FORMATS: Readonly<Record<string, string>> = {
   "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
   "application/vnd.ms-excel": "xls",
   "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-};
+});
 
 export const chatToConverse: Translation = { request, response, stream };
 

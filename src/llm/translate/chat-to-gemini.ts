@@ -1,6 +1,7 @@
 /**
  * A chat client and a provider that speaks Gemini's generateContent.
  */
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { errorMessage } from "../dialects/error-shape.ts";
 import { readUsage } from "../usage/usage.ts";
 import { isMembers, type Members } from "../wire/json.ts";
@@ -25,13 +26,13 @@ import {
 } from "./translation.ts";
 
 /** Thought budgets for the efforts of chat clients, as in Google's own OpenAI-compatible API. */
-const THINKING_BUDGETS: Readonly<Record<string, number>> = {
+const THINKING_BUDGETS = lookupTable<number>({
   none: 0,
   minimal: 512,
   low: 1024,
   medium: 8192,
   high: 24_576,
-};
+});
 const FILTERED = new Set([
   "SAFETY",
   "RECITATION",
@@ -41,13 +42,13 @@ const FILTERED = new Set([
   "IMAGE_SAFETY",
   "LANGUAGE",
 ]);
-const IMAGE_TYPES: Readonly<Record<string, string>> = {
+const IMAGE_TYPES = lookupTable<string>({
   png: "image/png",
   webp: "image/webp",
   gif: "image/gif",
   heic: "image/heic",
   heif: "image/heif",
-};
+});
 
 export const chatToGemini: Translation = { request, response, stream };
 

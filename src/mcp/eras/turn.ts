@@ -3,6 +3,7 @@
  * attached; when the server asks something, the request is answered with `input_required` and the turn is parked
  * under a random token; the client's retry attaches to it again. The answer may come while nobody is attached.
  */
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { namedIn } from "../wire/access.ts";
 import type { Call, Failure, Question, Running } from "../wire/call.ts";
 import { CLIENT_CAPABILITIES, MISSING_CAPABILITY } from "../wire/era.ts";
@@ -10,11 +11,11 @@ import { asServerMessage, resultText, type ServerMessage } from "../wire/json-rp
 import { find, member, members, slice } from "../wire/json-text.ts";
 
 /** What the client must be able to do for each kind of question. */
-const NEEDED: Readonly<Record<string, string>> = {
+const NEEDED = lookupTable<string>({
   "sampling/createMessage": "sampling",
   "elicitation/create": "elicitation",
   "roots/list": "roots",
-};
+});
 
 export interface TurnEnv {
   token(): string;

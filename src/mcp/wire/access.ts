@@ -2,7 +2,9 @@
  * What an MCP authorization policy leaves of a request: lists without what may not be used, and calls of it
  * answered as if it did not exist, so that nobody learns the names of what he may not see.
  */
+
 import type { McpAccess } from "../../core/exchange.ts";
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import type { Call, Failure } from "./call.ts";
 import { type ClientRequest, edited, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
 import { elements, find, member, slice } from "./json-text.ts";
@@ -17,14 +19,12 @@ export interface Named {
 }
 
 /** The lists of each method: the member of the result, and the member of an item that names it. */
-export const LISTS: Readonly<
-  Record<string, { readonly member: string; readonly key: string; readonly kind: NamedKind }>
-> = {
+export const LISTS = lookupTable<{ readonly member: string; readonly key: string; readonly kind: NamedKind }>({
   "tools/list": { member: "tools", key: "name", kind: "tool" },
   "prompts/list": { member: "prompts", key: "name", kind: "prompt" },
   "resources/list": { member: "resources", key: "uri", kind: "resource" },
   "resources/templates/list": { member: "resourceTemplates", key: "uriTemplate", kind: "resource" },
-};
+});
 
 /** What a request is about, as the client named it. */
 export function namedIn(request: ClientRequest): Named | undefined {

@@ -3,6 +3,7 @@
  * and the log decide by what is read here; a lenient server could read something else in a name that is a list, in
  * a key of another case (Go's decoder takes `Name` for `name`) or in a call without an id, so these are refused.
  */
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 
 type Params = Readonly<Record<string, unknown>>;
 
@@ -15,16 +16,16 @@ const REQUESTS: ReadonlySet<string> = new Set([
 ]);
 
 /** The member of `params` that says what a request is about. */
-export const NAMED_BY: Readonly<Record<string, "name" | "uri">> = {
+export const NAMED_BY = lookupTable<"name" | "uri">({
   "tools/call": "name",
   "prompts/get": "name",
   "resources/read": "uri",
   "resources/subscribe": "uri",
   "resources/unsubscribe": "uri",
-};
+});
 
 /** The same for what a completion refers to, by its type. */
-export const REFERENCES: Readonly<Record<string, "name" | "uri">> = { "ref/prompt": "name", "ref/resource": "uri" };
+export const REFERENCES = lookupTable<"name" | "uri">({ "ref/prompt": "name", "ref/resource": "uri" });
 
 /** Names, URIs and methods stand in records of recent requests and in log lines. */
 const MAX_NAME_CHARS = 8_192;
