@@ -39,6 +39,8 @@ export function startGwctl(args: readonly string[], options: GwctlOptions = {}):
     stderr += chunk.toString();
     for (const check of waiting) check();
   });
+  // A program that ends at once takes no input.
+  child.stdin.on("error", () => undefined);
   child.stdin.end(options.input ?? "");
   const result = new Promise<GwctlResult>((resolve) => {
     child.once("close", (code) => resolve({ code, stdout: Buffer.concat(stdout).toString(), stderr }));
