@@ -39,7 +39,7 @@ export interface AdminParts {
   readonly statistics: readonly AdminEndpoint[];
   readonly ui: AdminEndpoint;
   upMs(): number;
-  dump(): unknown;
+  dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
   active(): { connections: number; requests: number };
   shutDown(): void;
