@@ -30,6 +30,8 @@ export const REFERENCES = lookupTable<"name" | "uri">({ "ref/prompt": "name", "r
 /** Names, URIs and methods stand in records of recent requests and in log lines. */
 const MAX_NAME_CHARS = 8_192;
 
+const REMOVED: ReadonlySet<string> = new Set(["resources/subscribe", "resources/unsubscribe"]);
+
 const NOTIFICATION_PREFIX = "notifications/";
 
 /** Keys by their form without case. */
@@ -68,6 +70,8 @@ export function paramsProblem(method: string, params: Params): string | undefine
   const { _meta: meta } = params;
   if (meta !== undefined && meta !== null && !isObject(meta)) return '"_meta" must be an object';
   const named = NAMED_BY[method];
+  // The 2026 era has no such methods: asked without a URI they are refused as unknown, not for what they lack.
+  if (REMOVED.has(method) && params.uri === undefined && meta !== undefined) return undefined;
   if (named !== undefined) return textProblem(named, params[named]);
   if (method === "completion/complete") return referenceProblem(params.ref);
   return method === "subscriptions/listen" ? listenProblem(params.notifications) : undefined;
