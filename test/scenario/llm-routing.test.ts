@@ -184,7 +184,7 @@ routes:
     // No key of one provider reaches another.
     assert.equal(second.last().headers["x-api-key"], "b");
     assert.ok(!JSON.stringify(second.last().headers).includes("Bearer a"));
-    await grouped.logged("trying the next target");
+    await grouped.logged("trying the next provider");
   } finally {
     await grouped.close();
   }

@@ -210,7 +210,7 @@ test("each chunk goes out when it comes: the first is read while the stream is s
 
 test("a stream that breaks off ends with an error event in the client's dialect and a broken connection", async () => {
   for (const [listener, path, wanted] of [
-    ["open", "/v1/chat/completions", /data: \{"error":\{"message":"the provider's stream broke off"/],
+    ["open", "/v1/chat/completions", /data: \{"error":\{"message":"the provider's stream ended early"/],
     ["claude", "/v1/messages", /event: error\ndata: \{"type":"error","error":/],
     ["claude", "/v1/chat/completions", /data: \{"error":\{"message":/],
   ] as const) {

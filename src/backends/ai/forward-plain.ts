@@ -31,7 +31,7 @@ export function forwardPlain(
   if (!target) throw new GatewayError("no_backend");
   // Among several providers nothing says whose account is meant.
   if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
-    throw new GatewayError("not_found", { message: "only calls of models can be sent from here" });
+    throw new GatewayError("not_found", { message: "only model calls are supported here" });
   const models = modelsPathOf(request.path);
   const suffix = models
     ? `/models${models.name === undefined ? "" : `/${encodeURIComponent(models.name)}`}`

@@ -121,7 +121,7 @@ export class AiRun implements BackendRun, AttemptOwner {
   #withoutCredential({ target }: Candidate, error: CredentialError): void {
     if (isOver(this.#state)) return;
     if (this.hasNext) {
-      this.#env.logger.warn("trying the next target", {
+      this.#env.logger.warn("trying the next provider", {
         target: target.name,
         reason: error.message,
         request: this.#exchange.id,
@@ -158,7 +158,10 @@ export class AiRun implements BackendRun, AttemptOwner {
       return this.#targets.left > 0 && this.#targets.hasNext;
     } catch (error) {
       // A defect of ours must not cost the client the answer that there is.
-      this.#env.logger.error("the next target cannot be asked", { error: String(error), request: this.#exchange.id });
+      this.#env.logger.error("the next provider does not support the request", {
+        error: String(error),
+        request: this.#exchange.id,
+      });
       return false;
     }
   }
@@ -167,7 +170,7 @@ export class AiRun implements BackendRun, AttemptOwner {
     this.#attempt = undefined;
     this.#call.missed(reason);
     target.health.failed(retryAfterSeconds);
-    this.#env.logger.warn("trying the next target", { target: target.name, reason, request: this.#exchange.id });
+    this.#env.logger.warn("trying the next provider", { target: target.name, reason, request: this.#exchange.id });
     this.start();
   }
 
@@ -182,7 +185,7 @@ export class AiRun implements BackendRun, AttemptOwner {
   refuseRedirect(): void {
     this.#refuse({
       status: 502,
-      message: "the provider answered with a redirect, which is not followed",
+      message: "the provider returned a redirect, which is not followed",
       code: "upstream_redirect",
     });
   }

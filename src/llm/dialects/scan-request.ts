@@ -5,7 +5,9 @@
  */
 import { isUtf8 } from "node:buffer";
 import { parseValue } from "../wire/json.ts";
-import { JsonScanner, type JsonSpan, jsonKeysOfAnyCase } from "../wire/json-scanner.ts";
+import type { JsonSpan } from "../wire/json-capture.ts";
+import { jsonKeysOfAnyCase } from "../wire/json-keys.ts";
+import { JsonScanner } from "../wire/json-scanner.ts";
 
 export interface RequestScan {
   readonly model: string | undefined;
@@ -44,7 +46,9 @@ export function modelProblem(model: unknown): string | undefined {
   if (typeof model !== "string" || model === "" || model.length > MAX_MODEL_CHARS)
     return "'model' must be a string of 1 to 256 characters";
   if (/\p{Surrogate}/u.test(model)) return "'model' is not valid Unicode";
-  return /(?:^|[/\\])\.{1,2}(?:[/\\]|$)/.test(model) ? "'model' must not have '.' or '..' as a part" : undefined;
+  return /(?:^|[/\\])\.{1,2}(?:[/\\]|$)/.test(model)
+    ? "'model' must not contain '.' or '..' as a path segment"
+    : undefined;
 }
 
 export function scanRequest(bytes: Buffer, keyCase: KeyCase = "exact"): ScanResult {

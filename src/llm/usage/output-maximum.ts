@@ -4,7 +4,8 @@
  * several answers may get each of them in full.
  */
 import { parseValue } from "../wire/json.ts";
-import { JsonScanner, jsonKeysOfAnyCase } from "../wire/json-scanner.ts";
+import { jsonKeysOfAnyCase } from "../wire/json-keys.ts";
+import { JsonScanner } from "../wire/json-scanner.ts";
 
 /** Chat, Responses, Messages and older completions; Gemini; Bedrock's Converse, and its models' own bodies. */
 const MAXIMA: ReadonlySet<string> = new Set([

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { JsonScanner, jsonKeys } from "./json-scanner.ts";
+import { jsonKeys } from "./json-keys.ts";
+import { JsonScanner } from "./json-scanner.ts";
 
 const KEYS = ["model", "usage", "message.usage", "message.model"];
 

@@ -5,6 +5,8 @@
  * It checks structure (strings closed, brackets balanced, depth), not grammar: whoever gets the bytes parses them.
  */
 
+import { JsonCapture, type JsonSpan } from "./json-capture.ts";
+import { decodeKey, foldCase, type JsonKeys, OTHER_KEY } from "./json-keys.ts";
 import { endOfString } from "./json-string.ts";
 
 const QUOTE = 34;
@@ -16,52 +18,8 @@ const CLOSE_BRACKET = 93;
 const COLON = 58;
 const COMMA = 44;
 const SPACE = 32;
-/** The first byte of U+017F, which is a small s to those who ignore case. */
-const LONG_S_LEAD = 0xc5;
-
 /** Most strings are short: a native search pays only for those that are not. */
 const SHORT_STRING_BYTES = 96;
-
-export interface JsonSpan {
-  /** Offsets over all bytes pushed so far; the value without surrounding white space. */
-  readonly start: number;
-  readonly end: number;
-}
-
-/** Which values are wanted; made once and shared by all scans. */
-export interface JsonKeys {
-  readonly wanted: ReadonlySet<string>;
-  readonly parents: ReadonlySet<string>;
-  /** By byte: whether a key that begins so may be one of them. */
-  readonly mayBegin: Uint8Array;
-  /** Keys by their form without case, where a key in another case is to be found too. */
-  readonly withoutCase?: ReadonlyMap<string, string>;
-}
-
-/** Keys of the outermost object, or `parent.key` one level below. */
-export function jsonKeys(...keys: readonly string[]): JsonKeys {
-  const nested = keys.filter((key) => key.includes("."));
-  const parents = new Set(nested.map((key) => key.slice(0, key.indexOf("."))));
-  const mayBegin = new Uint8Array(256);
-  for (const key of keys.flatMap((one) => one.split("."))) mayBegin[key.charCodeAt(0)] = 1;
-  // Escapes may stand for any letter.
-  mayBegin[BACKSLASH] = 1;
-  return { wanted: new Set(keys), parents, mayBegin };
-}
-
-/** The same, also in another case: some decoders do not look at it. */
-export function jsonKeysOfAnyCase(...keys: readonly string[]): JsonKeys {
-  const { wanted, parents, mayBegin } = jsonKeys(...keys);
-  const names = keys.flatMap((key) => key.split("."));
-  for (const name of names) mayBegin[name.toUpperCase().charCodeAt(0)] = 1;
-  mayBegin[LONG_S_LEAD] = 1;
-  return { wanted, parents, mayBegin, withoutCase: new Map(names.map((name) => [foldCase(name), name])) };
-}
-
-/** Both ways, because U+017F and s meet only in upper case. */
-function foldCase(key: string): string {
-  return key.toUpperCase().toLowerCase();
-}
 
 export interface JsonScannerOptions {
   readonly keys: JsonKeys;
@@ -100,11 +58,8 @@ export class JsonScanner {
   #keyParts: Buffer[] = [];
   #key: string | undefined = undefined;
   #afterColon = false;
-  #wantedKey: string | undefined = undefined;
-  #valueStart = -1;
   #lastSolid = -1;
-  #captured: Buffer[] = [];
-  #capturedBytes = 0;
+  readonly #capture: JsonCapture;
   #stringBytes = 0;
 
   constructor(options: JsonScannerOptions) {
@@ -112,6 +67,7 @@ export class JsonScanner {
     this.#wanted = options.keys.wanted;
     this.#parents = options.keys.parents;
     this.#mayBegin = options.keys.mayBegin;
+    this.#capture = new JsonCapture(options.maxValueBytes);
   }
 
   push(chunk: Buffer): void {
@@ -258,39 +214,20 @@ export class JsonScanner {
   #beginValue(i: number): void {
     this.#afterColon = false;
     const name = this.#parent === "" ? this.#key : `${this.#parent}.${this.#key}`;
-    if (name === undefined || !this.#wanted.has(name)) return;
-    this.#wantedKey = name;
-    this.#valueStart = this.#offset + i;
-    this.#captured = [];
-    this.#capturedBytes = 0;
+    if (name !== undefined && this.#wanted.has(name)) this.#capture.begin(name, this.#offset + i);
   }
 
   #endValue(chunk: Buffer): void {
     this.#key = undefined;
-    const name = this.#wantedKey;
-    if (name === undefined) return;
-    this.#wantedKey = undefined;
-    // In broken JSON there may be nothing where a value should be.
-    const span = { start: this.#valueStart, end: Math.max(this.#valueStart, this.#lastSolid) };
-    this.#options.value(name, span, this.#valueBytes(chunk, span));
-    this.#captured = [];
-  }
-
-  #valueBytes(chunk: Buffer, span: JsonSpan): Buffer | undefined {
-    const size = span.end - span.start;
-    if (size > this.#options.maxValueBytes) return undefined;
-    if (this.#captured.length === 0) return chunk.subarray(span.start - this.#offset, span.end - this.#offset);
-    const whole = Buffer.concat([...this.#captured, chunk.subarray(0, Math.max(0, span.end - this.#offset))]);
-    return whole.length > size ? whole.subarray(0, size) : whole;
+    const { key } = this.#capture;
+    if (key === undefined) return;
+    const { span, bytes } = this.#capture.end(chunk, this.#offset, this.#lastSolid);
+    this.#options.value(key, span, bytes);
   }
 
   /** The chunk is used up: what it holds of a wanted value or of a key is kept for the next. */
   #keepPieces(chunk: Buffer): void {
-    if (this.#wantedKey !== undefined) {
-      const piece = this.#valueStart > this.#offset ? chunk.subarray(this.#valueStart - this.#offset) : chunk;
-      this.#capturedBytes += piece.length;
-      if (this.#capturedBytes <= this.#options.maxValueBytes) this.#captured.push(piece);
-    }
+    if (this.#capture.key !== undefined) this.#capture.keep(chunk, this.#offset);
     if (this.#inString && this.#stringIsKey) {
       this.#keyParts.push(chunk.subarray(this.#keyStart));
       this.#keyStart = 0;
@@ -341,7 +278,7 @@ export class JsonScanner {
 
   #known(key: string): string {
     const { withoutCase } = this.#options.keys;
-    if (withoutCase === undefined || key === ANOTHER || this.#wanted.has(key)) return key;
+    if (withoutCase === undefined || key === OTHER_KEY || this.#wanted.has(key)) return key;
     const meant = withoutCase.get(foldCase(key));
     if (meant === undefined || meant === key) return key;
     this.otherCase ??= key;
@@ -352,25 +289,12 @@ export class JsonScanner {
   #keyAt(chunk: Buffer, quote: number): string {
     return this.#mayBegin[chunk[this.#keyStart] as number] === 1
       ? decodeKey(chunk.toString("utf8", this.#keyStart, quote))
-      : ANOTHER;
+      : OTHER_KEY;
   }
 
   #keyInPieces(chunk: Buffer, quote: number): string {
     const bytes = Buffer.concat([...this.#keyParts, chunk.subarray(this.#keyStart, quote)]);
     this.#keyParts = [];
     return decodeKey(bytes.toString("utf8"));
-  }
-}
-
-/** Some key that nobody asked for. */
-const ANOTHER = "";
-
-/** A key may be written with escapes (`"m\u006fdel"`): the parser behind us reads it as the plain word, so we do too. */
-function decodeKey(text: string): string {
-  if (!text.includes("\\")) return text;
-  try {
-    return JSON.parse(`"${text}"`) as string;
-  } catch {
-    return text;
   }
 }

@@ -123,7 +123,7 @@ export class GuardedCall implements BackendCall {
     const headers = this.#headers;
     if (body === undefined || headers === undefined) {
       this.#call.fail(
-        new GatewayError("backend_response_invalid", { detail: "the answer cannot be read by the response guards" }),
+        new GatewayError("backend_response_invalid", { detail: "the response guards cannot read the response" }),
       );
       return;
     }
@@ -157,13 +157,16 @@ export class GuardedCall implements BackendCall {
       const rejected = error instanceof GuardRejection;
       const said = {
         status: rejected ? error.status : 502,
-        message: rejected ? error.message : "the answer cannot be read by the response guards",
+        message: rejected ? error.message : "the response guards cannot read the response",
         code: rejected ? "content_rejected" : "upstream_error",
       };
       failAfter(
         this.#call,
         Buffer.from(encodeSseEvent(errorEvent(this.#format, said))),
-        new GatewayError("backend_response_invalid", { cause: error, detail: "a response guard refused the answer" }),
+        new GatewayError("backend_response_invalid", {
+          cause: error,
+          detail: "a response guard rejected the response",
+        }),
       );
       return false;
     }

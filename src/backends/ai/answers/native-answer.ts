@@ -113,6 +113,6 @@ export function failAfter(call: BackendCall, lastWords: Buffer, error: unknown):
 
 /** The blank line in front ends whatever event was cut. */
 export function brokenStreamEvent(format: Format): Buffer {
-  const error = { status: 502, message: "the provider's stream broke off", code: "upstream_error" };
+  const error = { status: 502, message: "the provider's stream ended early", code: "upstream_error" };
   return Buffer.from(`\n\n${encodeSseEvent(errorEvent(format, error))}`);
 }

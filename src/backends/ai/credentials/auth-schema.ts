@@ -16,7 +16,7 @@ const awsAuth = z
     ({ accessKeyId, secretAccessKey, sessionToken, profile }) =>
       profile === undefined ||
       (accessKeyId === undefined && secretAccessKey === undefined && sessionToken === undefined),
-    "`profile` is instead of keys",
+    "use either `profile` or keys",
   )
   .describe(
     "Signs requests to Amazon Bedrock (Signature Version 4). `{}`: keys from where AWS's tools look (environment, shared credentials file, web identity, container, instance).",

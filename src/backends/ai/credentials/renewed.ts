@@ -33,7 +33,7 @@ export class CredentialError extends Error {
   readonly retryAfterSeconds: number;
 
   constructor(retryAfterSeconds: number, cause: unknown) {
-    super("the gateway could not obtain its credential for this provider", { cause });
+    super("the gateway could not get its credential for this provider", { cause });
     this.name = "CredentialError";
     this.retryAfterSeconds = retryAfterSeconds;
   }
@@ -81,8 +81,8 @@ export function createRenewed<Value>({ name, clock, logger, obtain }: RenewalOpt
       failures += 1;
       const fields = { credential: name, error: error instanceof Error ? error.message : String(error) };
       // Once per outage: the retries would fill the log.
-      if (failures === 1) logger.warn("a provider's credential cannot be obtained", fields);
-      else logger.debug("a provider's credential still cannot be obtained", fields);
+      if (failures === 1) logger.warn("cannot get the provider's credential", fields);
+      else logger.debug("still cannot get the provider's credential", fields);
       throw unavailable();
     } finally {
       inFlight = undefined;

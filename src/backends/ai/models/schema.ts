@@ -7,12 +7,7 @@ import { duration, exactlyOneOf, httpUrl, secret } from "../../../core/schema.ts
 import { parseAddress } from "../../host/address.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
 
-const model = z
-  .string()
-  .min(1)
-  .max(256)
-  .optional()
-  .describe("The model to ask for, whatever the client named. Default: the client's.");
+const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
 
 export const PRESETS = {
   baseten: "https://inference.baseten.co/v1",
@@ -92,7 +87,7 @@ const PROVIDERS = {
       delay: duration().optional().describe("The pause between two chunks of a stream. Default: none."),
     })
     .optional()
-    .describe("Answers inside the gateway, without network or key; for trying things out."),
+    .describe("A demo provider inside the gateway, without network or key."),
 };
 
 export const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
@@ -142,7 +137,7 @@ const modelPattern = z
   .string()
   .min(1)
   .max(256)
-  .refine((name) => name.split("*").length <= 2, "at most one * is possible");
+  .refine((name) => name.split("*").length <= 2, "at most one * is allowed");
 
 export const modelSchema = z.strictObject({
   name: modelPattern.describe(
@@ -253,7 +248,7 @@ export const aiSchema = exactlyOneOf(
       .max(DEFAULT_MAX_BODY_BYTES)
       .default(DEFAULT_MAX_TREE_BYTES)
       .describe(
-        "The largest request, encoded images not counted, that is translated or edited; a larger one is refused with 413. Default: 2 MiB.",
+        "The largest request, encoded images not counted, that is translated or edited; a larger one gets 413. Default: 2 MiB.",
       ),
   }),
   ["provider", "groups", "models"],
