@@ -148,7 +148,7 @@ const LIMITS = {
       "failed starts of a server in a row",
       "the session gives the server up",
     ],
-    ["MAX_PAUSE_MS", "mcp/servers/server-link.ts", "pause between two attempts to connect", "it grows no further"],
+    ["MAX_PAUSE_MS", "mcp/servers/reconnect-pauses.ts", "pause between two attempts to connect", "it grows no further"],
     ["MAX_WAITING", "mcp/servers/server-link.ts", "calls that wait for a connection to a server", "503"],
     [
       "MAX_UNDER_WAY",
@@ -158,7 +158,7 @@ const LIMITS = {
     ],
     [
       "MAX_RETRY_MS",
-      "mcp/transports/http-channel.ts",
+      "mcp/transports/http-exchange.ts",
       "pause that a server may ask for before a stream is opened again",
       "the limit counts",
     ],

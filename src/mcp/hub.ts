@@ -18,23 +18,14 @@ import { endpointOf } from "./clients/old-transport.ts";
 import type { Session } from "./clients/session.ts";
 import { digest, laneOwnerOf, ownerOf } from "./clients/session-owner.ts";
 import { SessionStore } from "./clients/session-store.ts";
-import { LegacyUpstream } from "./eras/legacy-upstream.ts";
-import { type ClientIdentity, ModernUpstream } from "./eras/modern-upstream.ts";
-import { FanOut } from "./many/fan-out.ts";
-import { GATEWAY_INFO } from "./many/merge.ts";
-import { ModernSeat } from "./many/modern-seat.ts";
 import { createNames, type Names } from "./many/names.ts";
-import { type Router, SingleRouter } from "./many/router.ts";
-import { type SharedSeat, SharedServer } from "./many/shared-server.ts";
-import type { LateUpstream } from "./many/target-change.ts";
+import type { Router } from "./many/router.ts";
+import { identityOf, Routers } from "./routers.ts";
 import { Retirement } from "./servers/retirement.ts";
-import type { LinkEnv } from "./servers/server-link.ts";
 import { StartGate } from "./servers/start-gate.ts";
-import { defaultConcurrentStarts, type MessageSizes, Target } from "./servers/target.ts";
+import { defaultConcurrentStarts, Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
-import type { Upstream } from "./servers/upstream.ts";
 import type { Environment } from "./transports/child-environment.ts";
-import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./wire/era.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";
 
 export interface HubEnv {
@@ -60,14 +51,11 @@ export class Hub {
   /** Targets of earlier configurations, until nothing of them is in use. */
   #leftTargets: Target[] = [];
   readonly #ids = createIdSource();
-  readonly #linkEnvs = new Map<Target, LinkEnv>();
-  readonly #sharedServers = new Map<Target, SharedServer>();
+  readonly #routers: Routers;
   /** Headers of clients that any target is told. */
   #forwarded: readonly string[];
   #isClosed = false;
-  #requestTimeoutMs: number;
-  #failureMode: McpConfig["failureMode"];
-  #sizes: MessageSizes;
+  #settings: McpConfig;
 
   constructor(config: McpConfig, env: HubEnv) {
     this.#env = env;
@@ -77,9 +65,7 @@ export class Hub {
       sessions: this.sessions.size,
       ...this.#failures(),
     }));
-    this.#requestTimeoutMs = config.requestTimeout;
-    this.#failureMode = config.failureMode;
-    this.#sizes = config;
+    this.#settings = config;
     this.#forwarded = forwardedBy(config);
     this.names = createNames(
       config.targets.map(({ name }) => name),
@@ -95,6 +81,16 @@ export class Hub {
       retirement: this.#retirement,
     });
     this.targets = config.targets.map((target) => this.#target(target, env.tls));
+    this.#routers = new Routers({
+      clock: env.clock,
+      logger: env.logger,
+      targets: () => this.targets,
+      names: () => this.names,
+      settings: () => this.#settings,
+      token: () => this.#ids.hex(16),
+      sharedStarted: (server, name) => this.sessions.addShared(server, name),
+      sharedEnded: (server, reason) => this.sessions.sharedEnded(server, reason),
+    });
   }
 
   get children(): number {
@@ -103,9 +99,7 @@ export class Hub {
 
   /** Another configuration serves: sessions and children whose definition is the same go on, calls are finished. */
   configure(config: McpConfig, tls: TlsOptions | undefined): void {
-    this.#requestTimeoutMs = config.requestTimeout;
-    this.#failureMode = config.failureMode;
-    this.#sizes = config;
+    this.#settings = config;
     this.#forwarded = forwardedBy(config);
     this.#gate.limits = gateLimits(config);
     this.sessions.settings = storeSettings(config);
@@ -204,7 +198,7 @@ export class Hub {
 
   #target(config: McpConfig["targets"][number], tls: TlsOptions | undefined): Target {
     const { clock, logger, environment } = this.#env;
-    return new Target(config, { clock, logger, environment, tls, gate: this.#gate, sizes: () => this.#sizes });
+    return new Target(config, { clock, logger, environment, tls, gate: this.#gate, sizes: () => this.#settings });
   }
 
   #closeLeftTargets(): void {
@@ -214,10 +208,8 @@ export class Hub {
 
   #leave(target: Target): void {
     this.#leftTargets.push(target);
-    this.#linkEnvs.delete(target);
-    const server = this.#sharedServers.get(target);
+    const server = this.#routers.forget(target);
     if (server === undefined) return;
-    this.#sharedServers.delete(target);
     this.#retirement.add({
       get pendingCalls() {
         return server.isIdle ? 0 : 1;
@@ -240,59 +232,15 @@ export class Hub {
     const known = this.sessions.lane(key);
     if (known) return known;
     const lane = this.sessions.createLane(key, owner);
-    const { clock } = this.#env;
-    const token = (): string => this.#ids.hex(16);
-    const upstreams = this.targets.map((target) => {
-      if (target.config.shared) return new ModernSeat(this.#shared(target), clock, token);
-      return new ModernUpstream(
-        target,
-        { link: this.#linkEnv(target), clock, token },
-        identity,
-        lane,
-        exchange.request.headers,
-      );
+    lane.open(this.#routers.modern(lane, identity, exchange.request.headers), () => {
+      if (isModern()) this.sessions.alsoKnownAs(lane, owner);
     });
-    lane.open(
-      this.#router(upstreams, "modern", neverLate, () => undefined),
-      () => {
-        if (isModern()) this.sessions.alsoKnownAs(lane, owner);
-      },
-    );
     return lane;
   }
 
+  /** For servers that join later headers are kept; only remote ones get any of them. */
   #legacyRouter(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
-    const version = String(initialize.params.protocolVersion);
-    // For servers that join later; only remote ones get any of them.
-    const kept = this.wantsHeaders ? headers : undefined;
-    const seat = (target: Target): SharedSeat => this.#shared(target).seat(session, version);
-    const own = (target: Target, from: HeaderList | undefined): LegacyUpstream =>
-      new LegacyUpstream(target, this.#linkEnv(target), initialize, session, from);
-    const late: LateUpstream = (target, before) => {
-      const upstream = target.config.shared ? seat(target) : own(target, kept);
-      if (upstream instanceof LegacyUpstream) upstream.join(before);
-      else upstream.open(() => undefined);
-      return upstream;
-    };
-    const upstreams = this.targets.map((target) => (target.config.shared ? seat(target) : own(target, headers)));
-    return this.#router(upstreams, "legacy", late, (upstream) => session.arrived(upstream));
-  }
-
-  /** Brought up by the first who needs it. */
-  #shared(target: Target): SharedServer {
-    const known = this.#sharedServers.get(target);
-    if (known) return known;
-    const server = new SharedServer(target, {
-      link: this.#linkEnv(target),
-      nowMs: () => this.#env.clock.monotonicMs(),
-      ended: (ended, reason) => {
-        this.#sharedServers.delete(target);
-        this.sessions.sharedEnded(ended, reason);
-      },
-    });
-    this.#sharedServers.set(target, server);
-    this.sessions.addShared(server, target.name);
-    return server;
+    return this.#routers.legacy(session, initialize, headers, this.wantsHeaders ? headers : undefined);
   }
 
   /** A session that never came about has no task of its own: what its servers said is told here. */
@@ -303,44 +251,6 @@ export class Hub {
     });
     return failures.length === 0 ? {} : { failures };
   }
-
-  #router(upstreams: readonly Upstream[], era: Era, late: LateUpstream, arrived: (upstream: Upstream) => void): Router {
-    const [only] = upstreams;
-    if (only && upstreams.length === 1 && !this.names.isPrefixed) return new SingleRouter(only, this.names, late);
-    const { clock } = this.#env;
-    const failureMode = (): McpConfig["failureMode"] => this.#failureMode;
-    return new FanOut(upstreams, { names: this.names, failureMode, era, late, clock, arrived });
-  }
-
-  /** The same for all sessions: it is made once. */
-  #linkEnv(target: Target): LinkEnv {
-    const known = this.#linkEnvs.get(target);
-    if (known) return known;
-    const env: LinkEnv = {
-      clock: this.#env.clock,
-      logger: this.#env.logger,
-      targetName: target.name,
-      requestTimeoutMs: () => this.#requestTimeoutMs,
-      up: () => target.failures.over(),
-      forwarded: (headers) => target.forwarded(headers),
-      connect: (handlers, opened, refused) => target.connect(handlers, opened, refused),
-    };
-    this.#linkEnvs.set(target, env);
-    return env;
-  }
-}
-
-/** Lanes are replaced, not changed. */
-function neverLate(): never {
-  throw new Error("a lane does not change its targets");
-}
-
-function identityOf(request: ClientRequest): ClientIdentity {
-  const meta = request.params._meta as Record<string, unknown>;
-  const clientInfo = JSON.stringify(meta[CLIENT_INFO] ?? GATEWAY_INFO);
-  const capabilities = JSON.stringify(meta[CLIENT_CAPABILITIES] ?? {});
-  const envelope = `${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_INFO)}:${clientInfo},${JSON.stringify(CLIENT_CAPABILITIES)}:${capabilities}`;
-  return { envelope, clientInfo, capabilities };
 }
 
 function forwardedBy({ targets }: McpConfig): readonly string[] {

@@ -12,7 +12,7 @@ import { LinkedList } from "../../lib/text/linked-list.ts";
 import type { Names } from "../many/names.ts";
 import type { Router } from "../many/router.ts";
 import type { TargetChange } from "../many/target-change.ts";
-import type { Loss } from "../servers/server-link.ts";
+import type { Loss } from "../servers/link-contract.ts";
 import type { Tenant } from "../servers/tenant.ts";
 import type { Upstream, UpstreamUser } from "../servers/upstream.ts";
 import type { Question } from "../wire/call.ts";

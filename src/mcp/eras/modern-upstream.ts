@@ -5,7 +5,8 @@
 
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { Clock } from "../../lib/process/clock.ts";
-import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, ServerLink } from "../servers/server-link.ts";
+import type { Handshaking, LinkEnv, LinkOwner, Loss } from "../servers/link-contract.ts";
+import { ServerLink } from "../servers/server-link.ts";
 import type { Target } from "../servers/target.ts";
 import {
   type OpenOutcome,

@@ -10,34 +10,22 @@ import { asModernResult } from "../eras/modern-text.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../servers/upstream.ts";
 import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "../wire/access.ts";
 import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";
-import { editedRequest } from "../wire/edited-request.ts";
 import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "../wire/era.ts";
 import {
   asServerMessage,
   type ClientNotification,
-  type ClientRequest,
-  INVALID_PARAMS,
   METHOD_NOT_FOUND,
   resultText,
   type ServerMessage,
 } from "../wire/json-rpc.ts";
-import { find, insertMembers, member, removeMembers, type Span, slice } from "../wire/json-text.ts";
+import { failedMeta, listOfAll } from "./fan-out-list.ts";
 import { discoverResult, type FanOutListen, fanOutListen } from "./fan-out-listen.ts";
-import { gather, type Part, type PartOutcome } from "./gather.ts";
+import { gather } from "./gather.ts";
 import { LateTargets, STILL_STARTING } from "./late-targets.ts";
-import {
-  decodeCursor,
-  FAILED_TARGETS,
-  GATEWAY_INFO,
-  lowestVersion,
-  mergeCapabilities,
-  mergeInstructions,
-  mergePages,
-  routable,
-} from "./merge.ts";
+import { GATEWAY_INFO, lowestVersion, mergeCapabilities, mergeInstructions, routable } from "./merge.ts";
 import { NameIndex } from "./name-index.ts";
 import type { Names } from "./names.ts";
-import { renamedItem, renamedNotification, renamedRequest, renamedResult } from "./rewrite-names.ts";
+import { renamedNotification, renamedRequest, renamedResult } from "./rewrite-names.ts";
 import { type Router, type RouterOutcome, serverRefusal } from "./router.ts";
 import { changedUpstreams, type LateUpstream, type TargetChange } from "./target-change.ts";
 
@@ -157,61 +145,14 @@ export class FanOut implements Router {
   }
 
   #list(call: Call, access: McpAccess | undefined): Running {
-    const { request } = call;
-    const list = LISTS[request.method] as (typeof LISTS)[string];
-    const cursors = request.params.cursor === undefined ? undefined : decodeCursor(request.params.cursor);
-    if (request.params.cursor !== undefined && cursors === undefined)
-      return this.#fail(call, { code: INVALID_PARAMS, status: 200, message: "Invalid cursor" });
-    const { parts, resting } = this.#parts(request, list.member, cursors);
-    const seen = new Set<string>();
-    return gather(call, parts, (outcomes) => {
-      const page = mergePages(request.method, [...outcomes, ...resting], (text, span, { upstream }) => {
-        const name = nameOf(text, span, list.key);
-        if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
-        // Without prefixes the first target that has a name owns it.
-        if (!this.names.isPrefixed && seen.has(name)) return undefined;
-        seen.add(name);
-        return renamedItem(text, span, request.method, this.names, upstream.target.name);
-      });
-      if (
-        page.failed.size > 0 &&
-        (page.failed.size === this.upstreams.length || this.#options.failureMode() === "failClosed")
-      ) {
-        this.#fail(call, failureOf(page.failed));
-        return;
-      }
-      const next = page.nextCursor === undefined ? "" : `,"nextCursor":${JSON.stringify(page.nextCursor)}`;
-      const meta = page.failed.size === 0 ? "" : `,${JSON.stringify(failedMeta(page.failed)).slice(1, -1)}`;
-      this.#answer(call, `{"${list.member}":[${page.items.join(",")}]${next}${meta}}`);
+    return listOfAll(call, access, {
+      upstreams: this.upstreams,
+      names: this.names,
+      failureMode: this.#options.failureMode(),
+      isMissing: (upstream) => this.#missing.has(upstream),
+      absence: (upstream) => this.#absence(upstream),
+      answer: (result) => this.#answer(call, result),
     });
-  }
-
-  /** Who is asked for a page, and with which cursor; a target that just failed is not waited for. */
-  #parts(
-    request: ClientRequest,
-    capability: string,
-    cursors: Readonly<Record<string, string>> | undefined,
-  ): { parts: Part[]; resting: PartOutcome[] } {
-    const wanted = this.upstreams.filter((upstream) => {
-      if (cursors) return cursors[upstream.target.name] !== undefined;
-      const key = capability === "resourceTemplates" ? "resources" : capability;
-      return upstream.about === undefined || upstream.about.capabilities[key] !== undefined;
-    });
-    const resting = wanted.filter(
-      (upstream) => this.#missing.has(upstream) || (upstream.isResting && this.#options.failureMode() === "failOpen"),
-    );
-    const parts = wanted
-      .filter((upstream) => !resting.includes(upstream))
-      .map((upstream) => ({ upstream, request: withCursor(request, cursors?.[upstream.target.name]) }));
-    return {
-      parts,
-      resting: resting.map((upstream) => ({
-        upstream,
-        request,
-        result: undefined,
-        failure: serverFailure(`target "${upstream.target.name}" ${this.#absence(upstream)}`),
-      })),
-    };
   }
 
   #named(call: Call, access: McpAccess | undefined): Running {
@@ -307,39 +248,4 @@ const CHANGING_LISTS = {
 /** A call as a plain object, so that parts of it can be replaced. */
 function delegate(call: Call): Call {
   return withAnswer(call, (message) => message);
-}
-
-/** The request with a target's own cursor, or without any. */
-function withCursor(request: ClientRequest, cursor: string | undefined): ClientRequest {
-  const params = find(request.text, 0, "params");
-  if (!params) return request;
-  const present = member(request.text, params.start, "cursor");
-  if (cursor !== undefined) {
-    const edit = present
-      ? { start: present.start, end: present.end, text: JSON.stringify(cursor) }
-      : insertMembers(request.text, params.start, `"cursor":${JSON.stringify(cursor)}`);
-    return editedRequest(request, [edit]);
-  }
-  return present
-    ? editedRequest(
-        request,
-        removeMembers(request.text, params.start, (key) => key === "cursor"),
-      )
-    : request;
-}
-
-function nameOf(text: string, item: Span, key: string): string {
-  const span = member(text, item.start, key);
-  const value = span && (JSON.parse(slice(text, span)) as unknown);
-  return typeof value === "string" ? value : "";
-}
-
-function failedMeta(failed: ReadonlyMap<string, string>): object {
-  return failed.size === 0 ? {} : { _meta: { [FAILED_TARGETS]: Object.fromEntries(failed) } };
-}
-
-function failureOf(failed: ReadonlyMap<string, string>): Failure {
-  return serverFailure(
-    [...failed].map(([target, why]) => (why.startsWith("target ") ? why : `target "${target}": ${why}`)).join("; "),
-  );
 }

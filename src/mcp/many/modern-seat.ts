@@ -8,7 +8,8 @@ import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../server
 import { type Call, type Question, type Running, serverFailure } from "../wire/call.ts";
 import { LATEST_LEGACY } from "../wire/era.ts";
 import type { ServerMessage } from "../wire/json-rpc.ts";
-import type { SharedSeat, SharedServer } from "./shared-server.ts";
+import type { SharedSeat } from "./shared-seat.ts";
+import type { SharedServer } from "./shared-server.ts";
 
 export class ModernSeat implements Upstream, UpstreamUser {
   readonly #seat: SharedSeat;

@@ -6,68 +6,19 @@
 
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Timer } from "../../lib/process/clock.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/channel.ts";
 import { type Call, type Failure, type Running, type ServerError, serverFailure } from "../wire/call.ts";
-import type { Era } from "../wire/era.ts";
-import { notificationText, type ServerMessage } from "../wire/json-rpc.ts";
-import { Conversation, type Listener } from "./conversation.ts";
+import { notificationText } from "../wire/json-rpc.ts";
+import { Conversation } from "./conversation.ts";
+import type { Handshaking, LinkEnv, LinkOwner, Loss } from "./link-contract.ts";
 import { PendingCall, type PendingCallEnv } from "./pending-call.ts";
+import { ReconnectPauses } from "./reconnect-pauses.ts";
 
-const FIRST_PAUSE_MS = 100;
-const MAX_PAUSE_MS = 10_000;
-/** A connection that held this long was sound: the next loss counts as the first again. */
-const SOUND_MS = 30_000;
 /** However often a server reports progress, one call does not run longer. */
 const MAX_CALL_MS = 3_600_000;
 /** Calls that wait for a connection. */
 const MAX_WAITING = 1_000;
-
-export interface LinkEnv {
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly targetName: string;
-  requestTimeoutMs(): number;
-  /** A handshake succeeded. */
-  up(): void;
-  /** What of a client's HTTP headers goes to the target: name, value, … */
-  forwarded(headers: HeaderList): readonly string[] | undefined;
-  /** Brings up a connection now or soon; `refused` if it cannot be. Returns how to give up waiting. */
-  connect(
-    handlers: ChannelHandlers,
-    opened: (channel: Channel, started: () => void) => void,
-    refused: (reason: string, error: ServerError) => void,
-  ): () => void;
-}
-
-export interface LinkOwner extends Listener {
-  /** Runs on every new connection before calls pass; ends with `ready` or `refuse`. */
-  handshake(io: Handshaking): void;
-  /** The connection ended or did not come about; calls in flight have failed. */
-  lost(loss: Loss): void;
-}
-
-export interface Loss {
-  /** Completes "target x …". */
-  readonly reason: string;
-  readonly error: ServerError;
-  /** How often in a row the server could not be brought up. */
-  readonly failedStarts: number;
-  /** The last lines that its process wrote, where it is one. */
-  readonly stderr: readonly string[];
-}
-
-export interface Handshaking {
-  /** What both sides agreed on: it goes into the headers of HTTP. */
-  speak(era: Era, version: string): void;
-  /** `answer` is undefined if there is none; the reason then completes "target x …". */
-  request(method: string, params: string, done: (answer: ServerMessage | undefined, reason: string) => void): void;
-  notify(method: string, params: string): void;
-  ready(): void;
-  /** The server is there but will not do; the reason completes "target x …". */
-  refuse(reason: string): void;
-}
 
 export class ServerLink {
   readonly #env: LinkEnv;
@@ -81,10 +32,7 @@ export class ServerLink {
   #state: "down" | "parked" | "connecting" | "up" | "closed" = "down";
   /** Of the last request: handshakes and notifications of ours go with them too. */
   #headers: readonly string[] | undefined;
-  #losses = 0;
-  #failedStarts = 0;
-  #upSinceMs = 0;
-  #retryAtMs = 0;
+  readonly #pauses = new ReconnectPauses();
   #timer: Timer | undefined = undefined;
   #leaveLine: (() => void) | undefined = undefined;
   #started: (() => void) | undefined = undefined;
@@ -113,7 +61,7 @@ export class ServerLink {
 
   /** It failed a moment ago; the pause before the next attempt is not over. */
   get isResting(): boolean {
-    return this.#state !== "up" && this.#losses > 0 && this.#env.clock.monotonicMs() < this.#retryAtMs;
+    return this.#state !== "up" && this.#pauses.leftMs(this.#env.clock.monotonicMs()) > 0;
   }
 
   detail(): Record<string, unknown> {
@@ -131,8 +79,8 @@ export class ServerLink {
     if (this.#state !== "down" && this.#state !== "parked") return;
     this.#wire = wire;
     this.#state = "connecting";
-    const pauseMs = this.#retryAtMs - this.#env.clock.monotonicMs();
-    if (this.#losses > 0 && pauseMs > 0) this.#timer = this.#env.clock.after(pauseMs, () => this.#open());
+    const pauseMs = this.#pauses.leftMs(this.#env.clock.monotonicMs());
+    if (pauseMs > 0) this.#timer = this.#env.clock.after(pauseMs, () => this.#open());
     else this.#open();
   }
 
@@ -174,7 +122,7 @@ export class ServerLink {
     if (this.#state !== "up" || isAtWork || this.#conversation.isAsking) return undefined;
     const channel = this.#drop(this.#failure("is parked"));
     this.#state = "parked";
-    this.#losses = 0;
+    this.#pauses.reset();
     return channel?.close();
   }
 
@@ -250,8 +198,7 @@ export class ServerLink {
         if (!this.#isCurrent(handlers) || this.#state !== "connecting") return;
         this.#state = "up";
         this.#wire = undefined;
-        this.#failedStarts = 0;
-        this.#upSinceMs = this.#env.clock.monotonicMs();
+        this.#pauses.up(this.#env.clock.monotonicMs());
         this.#env.up();
         this.#started?.();
         const waiting = this.#waiting;
@@ -314,17 +261,13 @@ export class ServerLink {
   }
 
   #lost(reason: string, error: ServerError = "backend_unavailable"): void {
-    const nowMs = this.#env.clock.monotonicMs();
-    const wasUp = this.#state === "up";
-    this.#losses = wasUp && nowMs - this.#upSinceMs > SOUND_MS ? 1 : this.#losses + 1;
-    if (!wasUp) this.#failedStarts += 1;
-    this.#retryAtMs = nowMs + Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#losses - 1));
+    this.#pauses.lost(this.#env.clock.monotonicMs(), this.#state === "up");
     this.#env.logger.warn("a target was lost", { target: this.#env.targetName, reason });
     const channel = this.#drop(this.#failure(reason, error));
     this.#state = "down";
     const stderr = channel?.lastWords?.() ?? [];
     void channel?.close();
-    this.#loss = { reason, error, failedStarts: this.#failedStarts, stderr };
+    this.#loss = { reason, error, failedStarts: this.#pauses.failedStarts, stderr };
     this.#owner.lost(this.#loss);
   }
 

@@ -7,7 +7,7 @@ import type { Call, Question, Running, ServerError } from "../wire/call.ts";
 import { isModernVersion } from "../wire/era.ts";
 import type { ClientNotification, ServerMessage } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
-import type { Loss } from "./server-link.ts";
+import type { Loss } from "./link-contract.ts";
 import type { Target } from "./target.ts";
 
 /** What a server says of itself in `initialize` or `server/discover`. */

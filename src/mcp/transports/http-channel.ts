@@ -4,24 +4,18 @@
  * general stream. A session that the server has forgotten is reported, so that it can be opened anew.
  */
 
-import { type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
-import type { HttpCall } from "../../lib/http/http-client.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
 import type { SseEvent } from "../../lib/http/sse.ts";
-import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { Clock } from "../../lib/process/clock.ts";
 import type { Era } from "../wire/era.ts";
 import { wireIdOf } from "../wire/json-rpc.ts";
-import { find, slice } from "../wire/json-text.ts";
-import { MIRRORED, mirrorHeader } from "../wire/mirror-headers.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
+import { createExchange, FIRST_RETRY_MS, type HttpExchange, noteEvent, protocolHeaders } from "./http-exchange.ts";
 import { type BrokenMessage, readServerText, reportBroken } from "./incoming.ts";
 import type { RemoteServer } from "./remote-server.ts";
 
 /** Calls under way at one server for one session. */
 const MAX_UNDER_WAY = 1_024;
-const FIRST_RETRY_MS = 1_000;
-/** A server may ask for less; one that ends its streams at once would keep us busy. */
-const MIN_RETRY_MS = 100;
-const MAX_RETRY_MS = 30_000;
 const MAX_RESUMES = 10;
 
 /** A notification or an answer of ours is accepted in this time or given up: nobody waits for it. */
@@ -30,22 +24,11 @@ const ACCEPT_MS = 30_000;
 /** How long calls wait for the general stream to stand: what a server asks meanwhile would be lost. */
 const GENERAL_STREAM_MS = 250;
 
-/** One POST or GET whose answer is being read. */
-interface Exchange {
-  call: HttpCall | undefined;
-  readonly wireId: number | undefined;
-  isAnswered: boolean;
-  lastEventId: string | undefined;
-  retryMs: number;
-  resumes: number;
-  timer: Timer | undefined;
-}
-
 export class HttpChannel implements Channel {
   readonly #server: RemoteServer;
   readonly #clock: Clock;
   readonly #handlers: ChannelHandlers;
-  readonly #exchanges = new Set<Exchange>();
+  readonly #exchanges = new Set<HttpExchange>();
   #era: Era = "legacy";
   #version: string | undefined = undefined;
   #sessionId: string | undefined = undefined;
@@ -83,15 +66,7 @@ export class HttpChannel implements Channel {
       return;
     }
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
-    const exchange: Exchange = {
-      call: undefined,
-      wireId: message.wireId,
-      isAnswered: message.wireId === undefined,
-      lastEventId: undefined,
-      retryMs: FIRST_RETRY_MS,
-      resumes: 0,
-      timer: undefined,
-    };
+    const exchange = createExchange(message.wireId);
     // Calls are refused before it comes to this; what nobody waits for is left out.
     if (message.wireId === undefined) {
       if (this.isClogged) return;
@@ -156,21 +131,10 @@ export class HttpChannel implements Channel {
   }
 
   #protocolHeaders(message: Outgoing): string[] {
-    const headers: string[] = [...this.#headers];
-    if (this.#version !== undefined) headers.push("mcp-protocol-version", this.#version);
-    if (this.#era === "legacy") {
-      if (this.#sessionId !== undefined) headers.push("mcp-session-id", this.#sessionId);
-      return headers;
-    }
-    if (message.method !== undefined) headers.push("mcp-method", message.method);
-    const member = message.method === undefined ? undefined : MIRRORED.get(message.method);
-    const name = member && find(message.text, 0, "params", member);
-    const value = name && (JSON.parse(slice(message.text, name)) as unknown);
-    if (typeof value === "string") headers.push("mcp-name", mirrorHeader(value));
-    return headers;
+    return protocolHeaders(message, this.#headers, this.#era, this.#version, this.#sessionId);
   }
 
-  #reader(exchange: Exchange, message: Outgoing) {
+  #reader(exchange: HttpExchange, message: Outgoing) {
     let status = 0;
     return {
       head: (code: number, headers: HeaderList) => {
@@ -192,15 +156,13 @@ export class HttpChannel implements Channel {
     };
   }
 
-  #event(exchange: Exchange, event: SseEvent): void {
-    // It goes back in a header.
-    if (event.id !== undefined && isHeaderValue(event.id)) exchange.lastEventId = event.id;
-    if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
+  #event(exchange: HttpExchange, event: SseEvent): void {
+    noteEvent(exchange, event);
     if (event.event === "message" && event.data !== "") this.#message(exchange, event.data);
   }
 
   /** Returns why there is no answer in it; undefined where nothing is wrong. */
-  #message(exchange: Exchange, text: string): string | undefined {
+  #message(exchange: HttpExchange, text: string): string | undefined {
     const messages = readServerText(text);
     let problem = messages.length === 0 ? "answered with something that is no JSON-RPC message" : undefined;
     for (const message of messages) {
@@ -220,7 +182,7 @@ export class HttpChannel implements Channel {
     return problem;
   }
 
-  #broken(exchange: Exchange, message: BrokenMessage): void {
+  #broken(exchange: HttpExchange, message: BrokenMessage): void {
     if (message.wireId > 0 && message.wireId === exchange.wireId) {
       this.#fail(exchange, message.reason);
       exchange.call?.abort();
@@ -228,7 +190,7 @@ export class HttpChannel implements Channel {
       reportBroken(message, this.#handlers, (answer) => this.send(answer));
   }
 
-  #body(exchange: Exchange, status: number, text: string): void {
+  #body(exchange: HttpExchange, status: number, text: string): void {
     if (status === 404 && this.#era === "legacy" && this.#sessionId !== undefined) {
       this.#expired(exchange);
       return;
@@ -243,7 +205,7 @@ export class HttpChannel implements Channel {
   }
 
   /** An answer may be cut off on purpose and asked for again (2025-11-25, transports). */
-  #ended(exchange: Exchange): void {
+  #ended(exchange: HttpExchange): void {
     if (exchange.isAnswered || exchange.wireId === undefined) {
       this.#forget(exchange);
       return;
@@ -270,20 +232,12 @@ export class HttpChannel implements Channel {
   #openGeneralStream(): void {
     if (this.#hasGeneralStream || this.#isClosed || this.#era === "modern") return;
     this.#hasGeneralStream = true;
-    const exchange: Exchange = {
-      call: undefined,
-      wireId: undefined,
-      isAnswered: true,
-      lastEventId: undefined,
-      retryMs: FIRST_RETRY_MS,
-      resumes: 0,
-      timer: undefined,
-    };
+    const exchange = createExchange(undefined);
     this.#exchanges.add(exchange);
     this.#get(exchange);
   }
 
-  #get(exchange: Exchange): void {
+  #get(exchange: HttpExchange): void {
     if (this.#isClosed || !this.#exchanges.has(exchange)) return;
     const isGeneral = exchange.wireId === undefined;
     let isOpen = false;
@@ -317,7 +271,7 @@ export class HttpChannel implements Channel {
   }
 
   /** The server forgot the session: the request was not looked at and may be sent again. */
-  #expired(exchange: Exchange): void {
+  #expired(exchange: HttpExchange): void {
     this.#sessionId = undefined;
     this.#exchanges.delete(exchange);
     // The end of this body is not a failure of the request.
@@ -325,19 +279,19 @@ export class HttpChannel implements Channel {
     this.#handlers.expired(exchange.wireId);
   }
 
-  #fail(exchange: Exchange, reason: string): void {
+  #fail(exchange: HttpExchange, reason: string): void {
     this.#forget(exchange);
     if (this.#isClosed || exchange.wireId === undefined || exchange.isAnswered) return;
     exchange.isAnswered = true;
     this.#handlers.failed(exchange.wireId, reason);
   }
 
-  #forget(exchange: Exchange): void {
+  #forget(exchange: HttpExchange): void {
     this.#exchanges.delete(exchange);
     exchange.timer?.cancel();
   }
 
-  #drop(exchange: Exchange): void {
+  #drop(exchange: HttpExchange): void {
     this.#forget(exchange);
     exchange.call?.abort();
   }

@@ -1,0 +1,137 @@
+/**
+ * The ways from clients to the servers of one backend: makes the router of a session or lane over the targets that
+ * there are now, with connections of its own or, where a target is shared, a seat at the one that all use.
+ */
+import type { HeaderList } from "../lib/http/headers.ts";
+import type { Logger } from "../lib/log/logger.ts";
+import type { Clock } from "../lib/process/clock.ts";
+import type { Lane } from "./clients/lane.ts";
+import type { Session } from "./clients/session.ts";
+import { LegacyUpstream } from "./eras/legacy-upstream.ts";
+import { type ClientIdentity, ModernUpstream } from "./eras/modern-upstream.ts";
+import { FanOut } from "./many/fan-out.ts";
+import { GATEWAY_INFO } from "./many/merge.ts";
+import { ModernSeat } from "./many/modern-seat.ts";
+import type { Names } from "./many/names.ts";
+import { type Router, SingleRouter } from "./many/router.ts";
+import type { SharedSeat } from "./many/shared-seat.ts";
+import { SharedServer } from "./many/shared-server.ts";
+import type { LateUpstream } from "./many/target-change.ts";
+import type { LinkEnv } from "./servers/link-contract.ts";
+import type { Target } from "./servers/target.ts";
+import type { McpConfig } from "./servers/target-config.ts";
+import type { Upstream } from "./servers/upstream.ts";
+import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./wire/era.ts";
+import type { ClientRequest } from "./wire/json-rpc.ts";
+
+/** The backend, as its routers need it: each is asked anew, because a reload changes it. */
+export interface RoutersEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  targets(): readonly Target[];
+  names(): Names;
+  settings(): Pick<McpConfig, "requestTimeout" | "failureMode">;
+  token(): string;
+  sharedStarted(server: SharedServer, name: string): void;
+  sharedEnded(server: SharedServer, reason: string): void;
+}
+
+export class Routers {
+  readonly #env: RoutersEnv;
+  readonly #linkEnvs = new Map<Target, LinkEnv>();
+  readonly #sharedServers = new Map<Target, SharedServer>();
+
+  constructor(env: RoutersEnv) {
+    this.#env = env;
+  }
+
+  /** `kept` are headers for servers that join later. */
+  legacy(session: Session, initialize: ClientRequest, headers: HeaderList, kept: HeaderList | undefined): Router {
+    const version = String(initialize.params.protocolVersion);
+    const seat = (target: Target): SharedSeat => this.#shared(target).seat(session, version);
+    const own = (target: Target, from: HeaderList | undefined): LegacyUpstream =>
+      new LegacyUpstream(target, this.#linkEnv(target), initialize, session, from);
+    const late: LateUpstream = (target, before) => {
+      const upstream = target.config.shared ? seat(target) : own(target, kept);
+      if (upstream instanceof LegacyUpstream) upstream.join(before);
+      else upstream.open(() => undefined);
+      return upstream;
+    };
+    const upstreams = this.#env.targets().map((target) => (target.config.shared ? seat(target) : own(target, headers)));
+    return this.#router(upstreams, "legacy", late, (upstream) => session.arrived(upstream));
+  }
+
+  modern(lane: Lane, identity: ClientIdentity, headers: HeaderList): Router {
+    const { clock } = this.#env;
+    const token = (): string => this.#env.token();
+    const upstreams = this.#env.targets().map((target) => {
+      if (target.config.shared) return new ModernSeat(this.#shared(target), clock, token);
+      return new ModernUpstream(target, { link: this.#linkEnv(target), clock, token }, identity, lane, headers);
+    });
+    return this.#router(upstreams, "modern", neverLate, () => undefined);
+  }
+
+  /** A target is gone from the configuration. Returns the server that all shared, to be ended. */
+  forget(target: Target): SharedServer | undefined {
+    this.#linkEnvs.delete(target);
+    const server = this.#sharedServers.get(target);
+    this.#sharedServers.delete(target);
+    return server;
+  }
+
+  #router(upstreams: readonly Upstream[], era: Era, late: LateUpstream, arrived: (upstream: Upstream) => void): Router {
+    const [only] = upstreams;
+    const names = this.#env.names();
+    if (only && upstreams.length === 1 && !names.isPrefixed) return new SingleRouter(only, names, late);
+    const { clock } = this.#env;
+    const failureMode = (): McpConfig["failureMode"] => this.#env.settings().failureMode;
+    return new FanOut(upstreams, { names, failureMode, era, late, clock, arrived });
+  }
+
+  /** Brought up by the first who needs it. */
+  #shared(target: Target): SharedServer {
+    const known = this.#sharedServers.get(target);
+    if (known) return known;
+    const server = new SharedServer(target, {
+      link: this.#linkEnv(target),
+      nowMs: () => this.#env.clock.monotonicMs(),
+      ended: (ended, reason) => {
+        this.#sharedServers.delete(target);
+        this.#env.sharedEnded(ended, reason);
+      },
+    });
+    this.#sharedServers.set(target, server);
+    this.#env.sharedStarted(server, target.name);
+    return server;
+  }
+
+  /** The same for all sessions: it is made once. */
+  #linkEnv(target: Target): LinkEnv {
+    const known = this.#linkEnvs.get(target);
+    if (known) return known;
+    const env: LinkEnv = {
+      clock: this.#env.clock,
+      logger: this.#env.logger,
+      targetName: target.name,
+      requestTimeoutMs: () => this.#env.settings().requestTimeout,
+      up: () => target.failures.over(),
+      forwarded: (headers) => target.forwarded(headers),
+      connect: (handlers, opened, refused) => target.connect(handlers, opened, refused),
+    };
+    this.#linkEnvs.set(target, env);
+    return env;
+  }
+}
+
+/** Lanes are replaced, not changed. */
+function neverLate(): never {
+  throw new Error("a lane does not change its targets");
+}
+
+export function identityOf(request: ClientRequest): ClientIdentity {
+  const meta = request.params._meta as Record<string, unknown>;
+  const clientInfo = JSON.stringify(meta[CLIENT_INFO] ?? GATEWAY_INFO);
+  const capabilities = JSON.stringify(meta[CLIENT_CAPABILITIES] ?? {});
+  const envelope = `${JSON.stringify(PROTOCOL_VERSION)}:"${LATEST_MODERN}",${JSON.stringify(CLIENT_INFO)}:${clientInfo},${JSON.stringify(CLIENT_CAPABILITIES)}:${capabilities}`;
+  return { envelope, clientInfo, capabilities };
+}

@@ -1,0 +1,57 @@
+/**
+ * What a link to a server needs from outside (its environment), whom it tells (its owner), and what a handshake may
+ * do with a new connection.
+ */
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { Channel, ChannelHandlers } from "../transports/channel.ts";
+import type { ServerError } from "../wire/call.ts";
+import type { Era } from "../wire/era.ts";
+import type { ServerMessage } from "../wire/json-rpc.ts";
+import type { Listener } from "./conversation.ts";
+
+export interface LinkEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly targetName: string;
+  requestTimeoutMs(): number;
+  /** A handshake succeeded. */
+  up(): void;
+  /** What of a client's HTTP headers goes to the target: name, value, … */
+  forwarded(headers: HeaderList): readonly string[] | undefined;
+  /** Brings up a connection now or soon; `refused` if it cannot be. Returns how to give up waiting. */
+  connect(
+    handlers: ChannelHandlers,
+    opened: (channel: Channel, started: () => void) => void,
+    refused: (reason: string, error: ServerError) => void,
+  ): () => void;
+}
+
+export interface LinkOwner extends Listener {
+  /** Runs on every new connection before calls pass; ends with `ready` or `refuse`. */
+  handshake(io: Handshaking): void;
+  /** The connection ended or did not come about; calls in flight have failed. */
+  lost(loss: Loss): void;
+}
+
+export interface Loss {
+  /** Completes "target x …". */
+  readonly reason: string;
+  readonly error: ServerError;
+  /** How often in a row the server could not be brought up. */
+  readonly failedStarts: number;
+  /** The last lines that its process wrote, where it is one. */
+  readonly stderr: readonly string[];
+}
+
+export interface Handshaking {
+  /** What both sides agreed on: it goes into the headers of HTTP. */
+  speak(era: Era, version: string): void;
+  /** `answer` is undefined if there is none; the reason then completes "target x …". */
+  request(method: string, params: string, done: (answer: ServerMessage | undefined, reason: string) => void): void;
+  notify(method: string, params: string): void;
+  ready(): void;
+  /** The server is there but will not do; the reason completes "target x …". */
+  refuse(reason: string): void;
+}

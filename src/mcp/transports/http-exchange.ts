@@ -1,0 +1,69 @@
+/**
+ * One POST or GET at a streamable HTTP server while its answer is read: what is known of it, when it may be asked
+ * for again, and the headers that go with it.
+ */
+import { isHeaderValue } from "../../lib/http/headers.ts";
+import type { HttpCall } from "../../lib/http/http-client.ts";
+import type { SseEvent } from "../../lib/http/sse.ts";
+import type { Timer } from "../../lib/process/clock.ts";
+import type { Era } from "../wire/era.ts";
+import { find, slice } from "../wire/json-text.ts";
+import { MIRRORED, mirrorHeader } from "../wire/mirror-headers.ts";
+import type { Outgoing } from "./channel.ts";
+
+export const FIRST_RETRY_MS = 1_000;
+/** A server may ask for less; one that ends its streams at once would keep us busy. */
+const MIN_RETRY_MS = 100;
+const MAX_RETRY_MS = 30_000;
+
+export interface HttpExchange {
+  call: HttpCall | undefined;
+  /** Undefined where no answer is expected. */
+  readonly wireId: number | undefined;
+  isAnswered: boolean;
+  lastEventId: string | undefined;
+  retryMs: number;
+  resumes: number;
+  timer: Timer | undefined;
+}
+
+export function createExchange(wireId: number | undefined): HttpExchange {
+  return {
+    call: undefined,
+    wireId,
+    isAnswered: wireId === undefined,
+    lastEventId: undefined,
+    retryMs: FIRST_RETRY_MS,
+    resumes: 0,
+    timer: undefined,
+  };
+}
+
+/** What an event says about going on after a break. */
+export function noteEvent(exchange: HttpExchange, event: SseEvent): void {
+  // It goes back in a header.
+  if (event.id !== undefined && isHeaderValue(event.id)) exchange.lastEventId = event.id;
+  if (event.retry !== undefined) exchange.retryMs = Math.max(MIN_RETRY_MS, Math.min(MAX_RETRY_MS, event.retry));
+}
+
+/** `forwarded` are the client's own: name, value, … */
+export function protocolHeaders(
+  message: Outgoing,
+  forwarded: readonly string[],
+  era: Era,
+  version: string | undefined,
+  sessionId: string | undefined,
+): string[] {
+  const headers: string[] = [...forwarded];
+  if (version !== undefined) headers.push("mcp-protocol-version", version);
+  if (era === "legacy") {
+    if (sessionId !== undefined) headers.push("mcp-session-id", sessionId);
+    return headers;
+  }
+  if (message.method !== undefined) headers.push("mcp-method", message.method);
+  const member = message.method === undefined ? undefined : MIRRORED.get(message.method);
+  const name = member && find(message.text, 0, "params", member);
+  const value = name && (JSON.parse(slice(message.text, name)) as unknown);
+  if (typeof value === "string") headers.push("mcp-name", mirrorHeader(value));
+  return headers;
+}
