@@ -74,7 +74,7 @@ mcp:
       },
       {
         target: "missing",
-        reason: "could not be started: spawn /nonexistent/server ENOENT: there is no such file",
+        reason: "could not be started: spawn /nonexistent/server ENOENT: no such file",
         stderr: [],
         times: 1,
         isOver: false,
@@ -91,7 +91,7 @@ mcp:
       {
         target: "missing",
         state: "down",
-        lastError: "could not be started: spawn /nonexistent/server ENOENT: there is no such file",
+        lastError: "could not be started: spawn /nonexistent/server ENOENT: no such file",
       },
     ],
   );

@@ -184,7 +184,7 @@ test("a command that begins with ./ is beside its file; with a cwd it counts fro
   const servers = new Set(result.tools.map(({ name }: { name: string }) => name.split("_")[0]));
   assert.deepEqual([...servers].sort(), ["beside", "inside", "up"]);
   const failed = result._meta["gateway.internal/failedTargets"];
-  assert.match(failed.wrong, /could not be started: .*ENOENT \(in .*sub\): there is no such file/);
+  assert.match(failed.wrong, /could not be started: .*ENOENT \(in .*sub\): no such file/);
   assert.match(failed.bare, /could not be started: .*ENOENT: it is not on the gateway's PATH/);
 });
 

@@ -128,11 +128,11 @@ const CASES: readonly Case[] = [
   },
   {
     tool: "silent",
-    seen: /target "odd" did not answer within/,
+    seen: /target "odd" did not respond within/,
     outcome: "failed",
     code: "backend_timeout",
     source: "upstream",
-    reason: /did not answer within/,
+    reason: /did not respond within/,
   },
 ];
 

@@ -108,7 +108,7 @@ test("a hundred children killed in the middle of a call: every client gets an er
   for (const { message } of await Promise.all(running)) {
     assert.equal(message.id, "call");
     assert.equal(message.error.code, -32603);
-    assert.match(message.error.message, /was ended by SIGKILL/);
+    assert.match(message.error.message, /was terminated by SIGKILL/);
   }
   await inTwenties(clients, (client) => client.delete());
   await eventually("no child is left", () => children().length === 0);

@@ -46,7 +46,7 @@ const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
 export const mcp = defineBackend({
   key: "mcp",
-  doc: "MCP servers: child processes over stdio, streamable HTTP and HTTP+SSE servers, several of them seen as one.",
+  doc: "MCP servers: child processes over stdio, streamable HTTP and HTTP+SSE servers; several are offered as one.",
   schema: mcpSchema,
   defaultPaths: MCP_PATHS,
   section: { name: "mcp", defaultPort: 3000, paths: MCP_PATHS },

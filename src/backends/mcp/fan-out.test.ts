@@ -215,7 +215,7 @@ test("a target that crashes fails its own calls only, and comes back", async () 
       client.call("a_crash"),
       client.call("b_slow", { ms: 60, message: "x" }),
     ]);
-    assert.match(crashed.error.message, /target "a" was ended by SIGKILL/);
+    assert.match(crashed.error.message, /target "a" was terminated by SIGKILL/);
     assert.equal(fine.result.content[0].text, "slow x");
     assert.equal(JSON.parse((await client.call("a_state")).result.content[0].text).name, "a");
     assert.equal((await client.request("tools/list")).result.tools.length, 26);

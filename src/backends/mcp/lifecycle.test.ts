@@ -46,7 +46,7 @@ test("a server that dies in the middle of calls: each gets an error that says wh
     await client.call("echo");
     const crashed = await client.call("crash");
     assert.equal(crashed.error.code, -32603);
-    assert.match(crashed.error.message, /target "odd" was ended by SIGKILL: about to crash/);
+    assert.match(crashed.error.message, /target "odd" was terminated by SIGKILL: about to crash/);
     for (const [i, { message }] of (await Promise.all(waiting)).entries()) {
       assert.equal(message.id, i);
       assert.equal(message.error.code, -32603);
@@ -125,7 +125,7 @@ test("a silent server gets a time limit and is told that the call is over [R13]"
     await clock.advance(3_000);
     const { message } = await running;
     assert.equal(message.id, 5);
-    assert.match(message.error.message, /did not answer within 30 s/);
+    assert.match(message.error.message, /did not respond within 30 s/);
     assert.equal((await state(client)).cancelled.length, 1);
   });
 });

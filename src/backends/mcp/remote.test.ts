@@ -167,7 +167,7 @@ test("an endpoint of another origin is refused", async () => {
   await withRemote("sse", { endpoint: "http://evil.example/messages" }, {}, async (client) => {
     const { status, message } = await client.initialize();
     assert.equal(status, 200);
-    assert.match(message.error.message, /endpoint that is not its own/);
+    assert.match(message.error.message, /endpoint of another origin/);
   });
 });
 

@@ -113,7 +113,7 @@ export function parseBody(text: string): ClientMessage | readonly ClientMessage[
 export function checkNotifications(parsed: ClientMessage | readonly ClientMessage[]): void {
   for (const message of isBatch(parsed) ? parsed : [parsed])
     if (message.kind === "notification" && !isNotificationMethod(message.method))
-      throw new Refused(400, INVALID_REQUEST, `Invalid Request: ${message.method.slice(0, 100)} is no notification`);
+      throw new Refused(400, INVALID_REQUEST, `Invalid Request: ${message.method.slice(0, 100)} is not a notification`);
 }
 
 /** A POST of the legacy era. */

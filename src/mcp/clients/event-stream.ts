@@ -193,7 +193,7 @@ export class EventStream implements BackendRun, Beating {
       this.#queuedBytes += bytes.length;
       // One message may be larger than what may wait.
       if (this.#queuedBytes - bytes.length > MAX_QUEUED_BYTES)
-        this.#detach()?.fail(new Error("the client does not read"));
+        this.#detach()?.fail(new Error("the client reads too slowly"));
       else if (this.#queuedBytes > PAUSE_BYTES) this.#owner.congested(true);
     } else if (!this.#sink.data(bytes)) this.#queue = [];
   }

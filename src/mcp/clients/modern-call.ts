@@ -138,8 +138,8 @@ export class ModernCall implements Call, BackendRun, Beating {
     if (this.#queuedBytes - bytes.length <= MAX_QUEUED_BYTES || this.#isOver) return;
     this.#report(CANCELLED);
     this.#over();
-    this.running?.cancel("the client does not read");
-    this.#sink.fail(new Error("the client does not read"));
+    this.running?.cancel("the client reads too slowly");
+    this.#sink.fail(new Error("the client reads too slowly"));
   }
 
   #report(outcome: CallOutcome): void {

@@ -27,13 +27,13 @@ export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
   const host = hostNameOf(request.host);
   if (isLoopbackAddress(source.address) && !isLoopbackName(host) && !trusted.has(host)) {
     throw new GatewayError("origin_denied", {
-      message: `the host "${printable(host)}" is not allowed over a loopback address: name it in the MCP backend's "allowedHosts" or in the route's "hostnames"`,
+      message: `the host "${printable(host)}" is not allowed over a loopback address: add it to the MCP backend's "allowedHosts" or in the route's "hostnames"`,
     });
   }
   const origin = request.headers.get("origin");
   if (origin === undefined || exchange.originAllowed === true || isOwnOrigin(origin, request.host)) return;
   throw new GatewayError("origin_denied", {
-    message: `the origin "${printable(origin)}" is not allowed: name it in the route's "cors.allowOrigins"`,
+    message: `the origin "${printable(origin)}" is not allowed: add it to the route's "cors.allowOrigins"`,
   });
 }
 

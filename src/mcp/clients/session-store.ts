@@ -152,7 +152,7 @@ export class SessionStore {
       if (tenant.isIdle && (oldest === undefined || tenant.lastUsedMs < oldest.lastUsedMs)) oldest = tenant;
     }
     if (oldest === undefined || this.#env.clock.monotonicMs() - oldest.lastUsedMs < MIN_EVICTABLE_MS) return false;
-    oldest.end("it made room for another session");
+    oldest.end("the session limit was reached");
     return true;
   }
 
@@ -226,7 +226,7 @@ export class SessionStore {
     const task = this.#tenants.get(tenant);
     if (task === undefined) return;
     this.#tenants.delete(tenant);
-    this.#env.logger.debug("an MCP session ended", { reason });
+    this.#env.logger.debug("MCP session ended", { reason });
     this.#waitFor(Promise.all(tenant.upstreams.map((upstream) => upstream.close())).finally(() => task.end()));
     if (this.#tenants.size > 0) return;
     this.#sweeper?.cancel();

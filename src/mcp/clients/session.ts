@@ -147,7 +147,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
         // The client never got the id: nobody can ever use this session.
         if (this.#state !== "opening") return;
         report.ended(request, undefined, CANCELLED);
-        this.end("the client left before the session was open");
+        this.end("the client disconnected before the session was open");
       },
       resume: () => stream.resume(),
     };

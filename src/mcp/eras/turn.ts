@@ -64,7 +64,7 @@ export class Turn implements Running {
 
   /** The client does not come back. */
   give(): void {
-    this.cancel("the client did not come back with the input that was asked for");
+    this.cancel("the client did not send the requested input");
   }
 
   /** The client's retry: its answers go to the server, and it waits for what comes next. */
@@ -143,7 +143,7 @@ export class Turn implements Running {
 
   #refuseQuestions(): void {
     for (const question of this.#questions.values())
-      question.answer('"error":{"code":-32603,"message":"The client gave no answer"}');
+      question.answer('"error":{"code":-32603,"message":"The client sent no response"}');
     this.#questions.clear();
   }
 }

@@ -30,7 +30,7 @@ export function gather(call: Call, parts: readonly Part[], done: (outcomes: read
       done(parts.map((one) => outcomes.get(one) as PartOutcome));
     } catch (error) {
       // The last part is not to blame, and the client would wait for ever.
-      call.failed(serverFailure("the answers of the servers could not be merged"));
+      call.failed(serverFailure("the responses of the servers could not be merged"));
       throw error;
     }
   };

@@ -54,11 +54,7 @@ export class ParamHeaders {
       const said = raw === undefined ? undefined : readMirrorHeader(raw);
       if (said === undefined || value === undefined || !isSame(said, value)) {
         const what =
-          raw === undefined
-            ? "is missing"
-            : said === undefined
-              ? "is not well formed"
-              : "says something else than the body";
+          raw === undefined ? "is missing" : said === undefined ? "is not well formed" : "differs from the body";
         return { code: HEADER_MISMATCH, status: 400, message: `Header mismatch: ${header} ${what}` };
       }
     }

@@ -48,7 +48,7 @@ export class PendingCall implements Running {
       this.call.answered(message);
     } catch (error) {
       this.#env.broke(error);
-      this.fail(serverFailure("the answer of the server could not be handed on"));
+      this.fail(serverFailure("the server's response could not be forwarded"));
     }
   }
 

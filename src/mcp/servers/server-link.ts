@@ -89,7 +89,7 @@ export class ServerLink {
     if (this.#state === "up") this.#begin(pending);
     else if (this.#state === "closed") pending.fail(this.#failure("is closed"));
     else if (this.#waiting.length >= MAX_WAITING)
-      pending.fail(this.#failure("is not ready, and too many requests wait for it", "overloaded"));
+      pending.fail(this.#failure("is not ready and has too many waiting requests", "overloaded"));
     else {
       this.#waiting.push(pending);
       this.connect();
@@ -112,7 +112,7 @@ export class ServerLink {
       pending.cancel("timeout");
       // What we asked ourselves cannot be cancelled; the connection is of no use without it.
       if (!pending.isOver) this.#conversation.take(pending.wireId);
-      pending.fail(this.#failure(`did not answer within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout"));
+      pending.fail(this.#failure(`did not respond within ${Math.round(timeoutMs / 1000)} s`, "backend_timeout"));
     }
   }
 
@@ -235,7 +235,7 @@ export class ServerLink {
 
   readonly #broke = (error: unknown): void => {
     const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    this.#env.logger.error("a message of an MCP server could not be handled", {
+    this.#env.logger.error("cannot handle a message from an MCP server", {
       target: this.#env.targetName,
       reason,
     });
@@ -244,14 +244,14 @@ export class ServerLink {
   /** Opens the session anew and sends the request again that found it gone: once, lest it go round for ever. */
   #renew(wireId: number | undefined): void {
     const found = wireId === undefined ? undefined : this.#conversation.take(wireId);
-    this.#env.logger.info("a target forgot the session", { target: this.#env.targetName });
+    this.#env.logger.info("MCP server lost the session", { target: this.#env.targetName });
     const mayRepeat = found !== undefined && !found.wasRepeated && this.#state === "up";
-    const channel = this.#drop(this.#failure("forgot the session"));
+    const channel = this.#drop(this.#failure("lost the session"));
     this.#state = "down";
     void channel?.close();
     if (!found) return;
     if (!mayRepeat) {
-      found.fail(this.#failure("forgot the session"));
+      found.fail(this.#failure("lost the session"));
       return;
     }
     found.wireId = 0;
@@ -262,7 +262,7 @@ export class ServerLink {
 
   #lost(reason: string, error: ServerError = "backend_unavailable"): void {
     this.#pauses.lost(this.#env.clock.monotonicMs(), this.#state === "up");
-    this.#env.logger.warn("a target was lost", { target: this.#env.targetName, reason });
+    this.#env.logger.warn("MCP server failed", { target: this.#env.targetName, reason });
     const channel = this.#drop(this.#failure(reason, error));
     this.#state = "down";
     const stderr = channel?.lastWords?.() ?? [];

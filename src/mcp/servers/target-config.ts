@@ -9,11 +9,11 @@ const TARGET_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
 
 const stdio = z.strictObject({
   cmd: z.string().min(1).describe("The executable: a path, or a name that is looked up in PATH. No shell is involved."),
-  args: z.array(z.string()).default([]).describe("Its arguments, each passed as it stands."),
+  args: z.array(z.string()).default([]).describe("Its arguments, passed unchanged."),
   env: z
     .record(z.string(), z.string().meta({ secret: true }))
     .default({})
-    .describe("Variables for the child, beyond the safe ones it always gets. Their values are shown nowhere."),
+    .describe("Variables for the child, beyond the safe ones it always gets. Their values are never shown."),
   cwd: z.string().min(1).optional().describe("Working directory, relative to this file. Default: that of the gateway."),
   inheritEnv: z
     .boolean()
@@ -39,7 +39,7 @@ const remote = z.strictObject({
   headers: z
     .record(headerName(), headerValue().meta({ secret: true }))
     .default({})
-    .describe("Headers for every request to the server, for example a key. Their values are shown nowhere."),
+    .describe("Headers for every request to the server, for example a key. Their values are never shown."),
   forwardHeaders: z
     .array(
       headerName().refine(
@@ -48,7 +48,7 @@ const remote = z.strictObject({
       ),
     )
     .default([])
-    .describe("Headers of the client that are passed on, for example `authorization`. None are by default."),
+    .describe("Client headers to forward, for example `authorization`. Default: none."),
 });
 
 export const targetSchema = exactlyOneOf(
@@ -56,7 +56,7 @@ export const targetSchema = exactlyOneOf(
     name: z
       .string()
       .regex(TARGET_NAME, "expected letters, digits, dots, dashes and underscores, 63 characters at most")
-      .describe("Names the target in tool names, logs and the trace."),
+      .describe("The server's name in tool names, logs and the trace."),
     stdio: stdio.optional().describe("A server started as a child process that speaks over its standard streams."),
     mcp: remote.optional().describe("A remote server that speaks streamable HTTP."),
     sse: remote
@@ -105,11 +105,11 @@ export const mcpSettingsShape = {
   prefixMode: z
     .enum(["conditional", "always", "never"])
     .default("conditional")
-    .describe("Whether names carry their target's name: only with several targets, always, or never."),
+    .describe("When names have the server's name as a prefix: only with several servers, always, or never."),
   failureMode: z
     .enum(["failOpen", "failClosed"])
     .default("failOpen")
-    .describe("With several targets: whether one that fails leaves the others working, or fails the request."),
+    .describe("With several servers: if one fails, the others keep working, or the request fails."),
   sessionIdleTtl: duration()
     .prefault("30m")
     .describe("A session without requests and open streams is ended after this time."),
@@ -120,8 +120,8 @@ export const mcpSettingsShape = {
     ),
   requestTimeout: duration()
     .prefault("300s")
-    .describe("How long a target may be silent about one request; progress starts it anew."),
-  maxSessions: z.int().min(1).default(10_000).describe("Sessions at a time; further ones are answered with 503."),
+    .describe("How long a server may take without a message; progress restarts the time."),
+  maxSessions: z.int().min(1).default(10_000).describe("Maximum number of sessions; further ones get 503."),
   maxChildren: z
     .int()
     .min(1)

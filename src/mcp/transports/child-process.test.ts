@@ -90,15 +90,10 @@ test("a working directory that does not exist is named", async () => {
 
 const notStarted: [name: string, cmd: string, cwd: string | undefined, mend: RegExp][] = [
   ["a name that PATH does not know", "no-such-program", undefined, /ENOENT: it is not on the gateway's PATH$/],
-  ["a path where nothing is", "/nonexistent/command", undefined, /ENOENT: there is no such file$/],
-  ["a path that counts from a folder", "./none.sh", "/tmp", /ENOENT \(in \/tmp\): there is no such file$/],
-  [
-    "a whole command line",
-    "npx -y server",
-    undefined,
-    /ENOENT: `cmd` is one program, its arguments belong into `args`$/,
-  ],
-  ["the shell's word for home", "~/server", undefined, /ENOENT: `~` is not replaced, write the whole path$/],
+  ["a path where nothing is", "/nonexistent/command", undefined, /ENOENT: no such file$/],
+  ["a path that counts from a folder", "./none.sh", "/tmp", /ENOENT \(in \/tmp\): no such file$/],
+  ["a whole command line", "npx -y server", undefined, /ENOENT: `cmd` is one program, put its arguments in `args`$/],
+  ["the shell's word for home", "~/server", undefined, /ENOENT: `~` is not expanded, use the full path$/],
   [
     "a folder that is missing, whatever the command",
     "npx -y server",
@@ -119,7 +114,7 @@ test("a file that may not be run is said to be so [R7]", async (t) => {
   t.after(() => rmSync(folder, { recursive: true }));
   writeFileSync(join(folder, "server.sh"), "#!/bin/sh\n", { mode: 0o644 });
   const { exited } = start("./server.sh", [], folder);
-  assert.match(await exited, /EACCES \(in .*\): it is no executable file$/);
+  assert.match(await exited, /EACCES \(in .*\): it is not executable$/);
 });
 
 test("a child with a working directory runs there, and nothing is said of how to start it", async () => {

@@ -198,7 +198,7 @@ export class StdioProcess {
     // What this throws would keep Node from telling us that the streams are closed.
     child.once("exit", (code, signal) =>
       contain(() => {
-        this.#exitReason = signal === null ? `exited with code ${code}` : `was ended by ${signal}`;
+        this.#exitReason = signal === null ? `exited with code ${code}` : `was terminated by ${signal}`;
         this.#sweepGroup();
         this.#options.clock.after(LAST_LINES_MS, () => this.#over(this.#exitReason ?? "exited"));
       }, giveUp),
@@ -274,12 +274,12 @@ export class StdioProcess {
 
 /** What mends it. The system says ENOENT for a missing program, a missing folder, and a whole command line alike. */
 function startHint(code: string | undefined, cmd: string, cwd: string | undefined): string {
-  if (code === "EACCES") return ": it is no executable file";
+  if (code === "EACCES") return ": it is not executable";
   if (code !== "ENOENT") return "";
   if (cwd !== undefined && !existsSync(cwd)) return ": its working directory does not exist";
-  if (/\s/.test(cmd)) return ": `cmd` is one program, its arguments belong into `args`";
-  if (cmd.startsWith("~")) return ": `~` is not replaced, write the whole path";
-  return cmd.includes("/") ? ": there is no such file" : ": it is not on the gateway's PATH";
+  if (/\s/.test(cmd)) return ": `cmd` is one program, put its arguments in `args`";
+  if (cmd.startsWith("~")) return ": `~` is not expanded, use the full path";
+  return cmd.includes("/") ? ": no such file" : ": it is not on the gateway's PATH";
 }
 
 function ignore(): void {

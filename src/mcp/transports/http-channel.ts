@@ -164,7 +164,7 @@ export class HttpChannel implements Channel {
   /** Returns why there is no answer in it; undefined where nothing is wrong. */
   #message(exchange: HttpExchange, text: string): string | undefined {
     const messages = readServerText(text);
-    let problem = messages.length === 0 ? "answered with something that is no JSON-RPC message" : undefined;
+    let problem = messages.length === 0 ? "did not send a JSON-RPC message" : undefined;
     for (const message of messages) {
       if (message.kind === "broken") {
         problem = message.reason;
@@ -200,7 +200,9 @@ export class HttpChannel implements Channel {
     const said = this.#server.shown(text.trim()).slice(0, 200);
     this.#fail(
       exchange,
-      status < 300 ? (problem ?? "gave no answer") : `answered with status ${status}${said === "" ? "" : `: ${said}`}`,
+      status < 300
+        ? (problem ?? "sent no response")
+        : `answered with status ${status}${said === "" ? "" : `: ${said}`}`,
     );
   }
 
@@ -211,7 +213,7 @@ export class HttpChannel implements Channel {
       return;
     }
     if (exchange.lastEventId === undefined || this.#era === "modern" || exchange.resumes >= MAX_RESUMES)
-      this.#fail(exchange, "ended its answer early");
+      this.#fail(exchange, "ended its response early");
     else {
       exchange.resumes += 1;
       exchange.timer = this.#clock.after(exchange.retryMs, () => this.#get(exchange));

@@ -172,7 +172,7 @@ class Reading {
 
   #error(error: HttpClientError): void {
     this.#handler.error(
-      this.#status === 0 ? `could not be reached: ${error.message}` : `broke off its answer: ${error.message}`,
+      this.#status === 0 ? `could not be reached: ${error.message}` : `ended its response early: ${error.message}`,
     );
   }
 }

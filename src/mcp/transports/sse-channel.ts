@@ -56,7 +56,7 @@ export function openSseChannel(
     if (endpoint === undefined) refused(reason);
     else handlers.closed(reason);
   };
-  const timer = clock.after(OPEN_TIMEOUT_MS, () => over("did not name its endpoint in time"));
+  const timer = clock.after(OPEN_TIMEOUT_MS, () => over("did not send its endpoint in time"));
 
   const channel: Channel = {
     address: server.address,
@@ -118,7 +118,7 @@ export function openSseChannel(
     if (isOver) return;
     if (type === "endpoint" && endpoint === undefined) {
       const url = resolve(data, server.url);
-      if (url === undefined) over("named an endpoint that is not its own");
+      if (url === undefined) over("sent an endpoint of another origin");
       else {
         endpoint = url;
         timer.cancel();

@@ -18,7 +18,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     if (ignoredLines > 10) return;
     const fields = { target: options.name, reason, line: shown(text).slice(0, 200) };
     // Once for people: a server that logs to stdout, or does not speak MCP at all, is silent otherwise.
-    if (ignoredLines === 1) logger.info("ignored a line on stdout: MCP servers log to stderr", fields);
+    if (ignoredLines === 1) logger.info("ignored a line on stdout: MCP servers must log to stderr", fields);
     else logger.debug("ignored a line on stdout", fields);
   };
   const address = `stdio:${options.name}`;

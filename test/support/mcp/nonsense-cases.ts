@@ -165,34 +165,34 @@ const JSON_TYPE = { "content-type": "application/json" };
 
 /** For any method, over streamable HTTP only. */
 export const OVER_HTTP: readonly NonsenseCase[] = [
-  { name: "202", steps: [{ status: 202 }], reason: /gave no answer/ },
-  { name: "204", steps: [{ status: 204 }], reason: /gave no answer/ },
+  { name: "202", steps: [{ status: 202 }], reason: /sent no response/ },
+  { name: "204", steps: [{ status: 204 }], reason: /sent no response/ },
   { name: "a redirect", steps: [{ status: 302, headers: { location: "http://127.0.0.1:1/" } }], reason: /status 302/ },
   { name: "500", steps: [{ status: 500 }, { raw: "<h1>sorry</h1>" }], reason: /status 500: <h1>sorry/ },
   {
     name: "a page",
     steps: [{ status: 200, headers: { "content-type": "text/html" } }, { raw: "<html>" }],
-    reason: /no JSON-RPC message/,
+    reason: /a JSON-RPC message/,
   },
   {
     name: "JSON as events",
     steps: [{ status: 200, headers: EVENTS }, { raw: '{"id":$ID,"result":{}}' }],
-    reason: /ended its answer early/,
+    reason: /ended its response early/,
   },
   {
     name: "events as JSON",
     steps: [{ status: 200, headers: JSON_TYPE }, { raw: "data: {}\n\n" }],
-    reason: /no JSON-RPC message/,
+    reason: /a JSON-RPC message/,
   },
   {
     name: "events that are no messages",
     steps: [{ status: 200, headers: EVENTS }, { raw: "data: x\n\nid: 5\nevent: y\ndata: z" }],
-    reason: /ended its answer early/,
+    reason: /ended its response early/,
   },
   {
     name: "an event that breaks off",
     steps: [{ status: 200, headers: EVENTS }, { raw: 'data: {"id":$ID,"resu' }],
-    reason: /ended its answer early/,
+    reason: /ended its response early/,
   },
   {
     name: "a body that breaks off",
