@@ -45,7 +45,7 @@ async function loadCode() {
 export { configSchema } from "./config/schema/schema.ts";
 export { policies } from "./policies/index.ts";
 export { backends } from "./backends/index.ts";
-export { crdManifest } from "./config/resources/crd-manifest.ts";
+export { crdManifest } from "./config/crds/crd-manifest.ts";
 export { ERRORS, RECORDED } from "./core/errors.ts";
 export { ATTRIBUTES } from "./cel/values/attributes.ts";
 export { FUNCTION_GROUPS } from "./cel/reference.ts";

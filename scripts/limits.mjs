@@ -404,6 +404,7 @@ const LIMITS = {
       "rejected; a protection closes its routes",
     ],
     ["MAX_ANCESTORS", "config/resources/status.ts", "ancestors in a status", "the rest is left out"],
+    ["MAX_MESSAGE_BYTES", "config/resources/status.ts", "the message of a condition", "cut"],
   ],
   "Trace, logs and metrics": [
     [

@@ -5,6 +5,7 @@
 import { z } from "zod";
 import { compileExpression, ExpressionError } from "../cel/expression.ts";
 import { isHeaderName, isHeaderValue } from "../lib/http/headers.ts";
+import { markExactlyOne } from "./schema-marks.ts";
 
 /** A CEL expression: it is compiled at load, so that a mistake stops the load and not a request. */
 export function celSource(): z.ZodString {
@@ -100,7 +101,7 @@ export function httpUrl() {
 
 /** Exactly one of these keys must be present. */
 export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Shape>, keys: readonly string[]) {
-  return schema.superRefine((value, context) => {
+  const checked = schema.superRefine((value, context) => {
     const present = keys.filter((key) => (value as Record<string, unknown>)[key] !== undefined);
     if (present.length === 1) return;
     const list = keys.map((key) => `\`${key}\``).join(", ");
@@ -112,4 +113,5 @@ export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Sh
           : `only one of ${list} may be given, found ${present.join(" and ")}`,
     });
   });
+  return markExactlyOne(checked, keys);
 }

@@ -37,7 +37,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   mcp: ["wire", "transports", "servers", "eras", "many", "clients"],
   "backends/ai": ["credentials", "models", "requests", "answers"],
   pipeline: ["records", "route", "phases", "listen"],
-  config: ["text", "schema", "load", "checks", "resources", "compile"],
+  config: ["text", "schema", "load", "checks", "resources", "crds", "compile"],
   admin: ["server", "endpoints", "ui"],
   cli: ["terminal", "instance", "cluster", "trace", "import", "commands"],
 };

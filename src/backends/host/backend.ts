@@ -7,6 +7,7 @@ import { z } from "zod";
 import { type Backend, type BackendCall, type BackendRun, defineBackend } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { pathAndQuery } from "../../core/request-path.ts";
+import { markLocal } from "../../core/schema-marks.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
 import { openHttpPool } from "../../lib/http/http-pool.ts";
@@ -28,13 +29,13 @@ const KEPT = new Set([
 export const host = defineBackend({
   key: "host",
   doc: "A plain HTTP server: `host:port`, an `http://` or `https://` URL, or `unix:/path`.",
-  schema: z
-    .string()
-    .superRefine((text, context) => {
+  schema: markLocal(
+    z.string().superRefine((text, context) => {
       const parsed = parseAddress(text);
       if (!parsed.ok) context.addIssue({ code: "custom", message: parsed.error });
-    })
-    .describe("`host:port`, `http://host[:port]`, `https://host[:port]` or `unix:/path`."),
+    }),
+    { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
+  ).describe("`host:port`, `http://host[:port]`, `https://host[:port]` or `unix:/path`."),
 
   compile(config, env): Backend {
     const parsed = parseAddress(config);

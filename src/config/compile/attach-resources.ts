@@ -9,6 +9,7 @@ import type { Redaction } from "../../trace/redact.ts";
 import type { NormalConfig, NormalGateway, NormalRoute } from "../load/normal-config.ts";
 import { normalRoute } from "../load/normal-route.ts";
 import { DEFAULT_NAMESPACE, type PolicyResource } from "../resources/documents.ts";
+import { conditionMessage } from "../resources/status.ts";
 import { translateResources } from "../resources/translate.ts";
 import { routeSchema } from "../schema/schema.ts";
 import { pathText, type SourceDocument } from "../text/yaml-source.ts";
@@ -91,7 +92,7 @@ export function withFailures(
         ...condition,
         status: "False" as const,
         reason: "Invalid",
-        message,
+        message: conditionMessage(message),
       })),
     }));
     return { ...resource, status: { ancestors } };

@@ -14,6 +14,7 @@ import { referenceText } from "./problem-list.ts";
 
 /** The Gateway API allows no more. */
 const MAX_ANCESTORS = 16;
+const MAX_MESSAGE_BYTES = 32_768;
 
 export interface Verdict {
   readonly isTrue: boolean;
@@ -69,8 +70,13 @@ export function statusOf(
   if (ancestors.size === 0)
     add(policy, accepted, { ...NOT_ATTACHED, message: "Not attached: the policy has no usable target" });
 
+  // What failed comes first: whoever looks at one entry only (a column of kubectl) must not be told that all is well.
+  const rank = ({ accepted: isAccepted, attached }: { accepted: Verdict; attached: Verdict }): string =>
+    `${Number(isAccepted.isTrue)}${Number(attached.isTrue)}`;
+  const order = (one: { reference: ObjectReference; accepted: Verdict; attached: Verdict }): string =>
+    `${rank(one)} ${referenceText(one.reference)}`;
   return [...ancestors.values()]
-    .sort((one, other) => (referenceText(one.reference) < referenceText(other.reference) ? -1 : 1))
+    .sort((one, other) => (order(one) < order(other) ? -1 : 1))
     .slice(0, MAX_ANCESTORS)
     .map(({ reference, accepted: isAccepted, attached }) => ({
       ancestorRef: reference,
@@ -92,6 +98,15 @@ function attachedTo(reached: readonly TargetOutcome[], outcomes: readonly Target
   };
 }
 
+/** An API server takes no longer one, and then no status at all. */
+export function conditionMessage(message: string): string {
+  if (Buffer.byteLength(message) <= MAX_MESSAGE_BYTES) return message;
+  const end = " … (cut)";
+  const room = Buffer.from(message).subarray(0, MAX_MESSAGE_BYTES - Buffer.byteLength(end));
+  // A character that was cut in two is left out.
+  return `${new TextDecoder().decode(room).replace(/\ufffd$/, "")}${end}`;
+}
+
 function condition(
   type: Condition["type"],
   verdict: Verdict,
@@ -109,5 +124,12 @@ function condition(
     ?.conditions.find((one) => one.type === type);
   const lastTransitionTime =
     before?.status === status ? before.lastTransitionTime : `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
-  return { type, status, reason: verdict.reason, message: verdict.message, observedGeneration, lastTransitionTime };
+  return {
+    type,
+    status,
+    reason: verdict.reason,
+    message: conditionMessage(verdict.message),
+    observedGeneration,
+    lastTransitionTime,
+  };
 }

@@ -238,10 +238,10 @@ test("one missing target does not keep the policy from the others", () => {
     "targetRefs: [{ group: gateway.networking.k8s.io, kind: HTTPRoute, name: web }, { group: gateway.networking.k8s.io, kind: HTTPRoute, name: gone }]";
   const result = translate(policy(`${refs}\n${LIMIT}`));
   assert.deepEqual(conditions(result.policies[0]), [
-    "Gateway default: Accepted True Valid: Policy accepted",
-    "Gateway default: Attached True PartiallyAttached: Attached to 1 of 2 targets: HTTPRoute default/gone was not found",
     "HTTPRoute gone: Accepted True Valid: Policy accepted",
     "HTTPRoute gone: Attached False TargetNotFound: HTTPRoute default/gone was not found",
+    "Gateway default: Accepted True Valid: Policy accepted",
+    "Gateway default: Attached True PartiallyAttached: Attached to 1 of 2 targets: HTTPRoute default/gone was not found",
   ]);
   assert.equal(result.attachments.length, 1);
 });

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { ConfigError } from "../../core/errors.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { httpUrl } from "../../core/schema.ts";
+import { livingFilePath, markLocal } from "../../core/schema-marks.ts";
 import { parseHttpUrl } from "../../lib/http/fetch.ts";
 import { createDiscovery, type Discovery } from "../providers/discovery.ts";
 import type { IdentityProvider } from "../providers/provider.ts";
@@ -18,9 +19,9 @@ const keySetObject = z.looseObject({ keys: z.array(z.unknown()) });
 
 export const jwksSetting = z
   .union([
-    z.string().min(1),
+    markLocal(z.string().min(1), { what: "a file", isLocal: (text) => typeof text === "string" && isFileText(text) }),
     z.strictObject({ url: httpUrl() }),
-    z.strictObject({ file: z.string().min(1) }),
+    z.strictObject({ file: livingFilePath() }),
     z.strictObject({ inline: z.union([z.string().min(1), keySetObject]) }),
     keySetObject,
   ])
@@ -47,14 +48,17 @@ export function keySourceOf(jwks: z.output<typeof jwksSetting> | undefined, prov
   return { kind: "inline", value: jwks };
 }
 
+/** Neither inline JSON nor a URL. */
+function isFileText(text: string): boolean {
+  return !text.trimStart().startsWith("{") && !/^https?:/i.test(text);
+}
+
 function fromText(text: string): KeySource {
+  if (isFileText(text)) return { kind: "file", path: text.replace(/^file:\/\//, "") };
   if (text.trimStart().startsWith("{")) return { kind: "inline", value: text };
-  if (/^https?:/i.test(text)) {
-    if (!parseHttpUrl(text))
-      throw new ConfigError(undefined, "jwks", "not a valid http or https URL without credentials");
-    return { kind: "url", url: text };
-  }
-  return { kind: "file", path: text.replace(/^file:\/\//, "") };
+  if (!parseHttpUrl(text))
+    throw new ConfigError(undefined, "jwks", "not a valid http or https URL without credentials");
+  return { kind: "url", url: text };
 }
 
 /** Throws a ConfigError when a file or inline set is unusable; a remote one may come up later. */

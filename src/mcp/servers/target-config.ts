@@ -3,6 +3,7 @@
  */
 import { z } from "zod";
 import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
+import { markLocal } from "../../core/schema-marks.ts";
 
 /** Names stand in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines and the trace. */
 const TARGET_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
@@ -57,7 +58,9 @@ export const targetSchema = exactlyOneOf(
       .string()
       .regex(TARGET_NAME, "expected letters, digits, dots, dashes and underscores, 63 characters at most")
       .describe("The server's name in tool names, logs and the trace."),
-    stdio: stdio.optional().describe("A server started as a child process that speaks over its standard streams."),
+    stdio: markLocal(stdio, { what: "a process" })
+      .optional()
+      .describe("A server started as a child process that speaks over its standard streams."),
     mcp: remote.optional().describe("A remote server that speaks streamable HTTP."),
     sse: remote
       .optional()

@@ -7,9 +7,10 @@ import { ConfigError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, exactlyOneOf, secret } from "../../core/schema.ts";
+import { filePath } from "../../core/schema-marks.ts";
 import { isHeaderValue } from "../../lib/http/headers.ts";
 
-const keyFile = z.strictObject({ file: z.string().min(1).describe("A file that contains only the key.") });
+const keyFile = z.strictObject({ file: filePath().describe("A file that contains only the key.") });
 
 export const backendAuth = definePolicy({
   kind: "backendAuth",

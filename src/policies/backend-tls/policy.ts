@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { definePolicy } from "../../core/policy.ts";
+import { filePath } from "../../core/schema-marks.ts";
 import { checkCertificates } from "../../lib/http/certificates.ts";
 
 export const backendTls = definePolicy({
@@ -13,9 +14,9 @@ export const backendTls = definePolicy({
   merge: "innermost",
   schema: z
     .strictObject({
-      root: z.string().optional().describe("A PEM file with trusted certificates, instead of the system's."),
-      cert: z.string().optional().describe("A PEM file with the client certificate."),
-      key: z.string().optional().describe("A PEM file with the key of the client certificate."),
+      root: filePath().optional().describe("A PEM file with trusted certificates, instead of the system's."),
+      cert: filePath().optional().describe("A PEM file with the client certificate."),
+      key: filePath().optional().describe("A PEM file with the key of the client certificate."),
       hostname: z.string().optional().describe("The expected name in the certificate. Default: the backend's host."),
       insecure: z.boolean().optional().describe("Accepts any certificate. Only for development."),
     })

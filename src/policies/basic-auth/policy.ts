@@ -8,6 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { userPrincipal } from "../../core/principal.ts";
 import { secret } from "../../core/schema.ts";
+import { filePath } from "../../core/schema-marks.ts";
 import { authenticationMode } from "../../identity/access/bearer-authentication.ts";
 import { type CredentialLocation, readCredential, withhold } from "../../identity/access/credential-location.ts";
 import { createHtpasswd, type Htpasswd } from "../../identity/passwords/htpasswd.ts";
@@ -24,7 +25,7 @@ export const basicAuth = definePolicy({
   schema: z.strictObject({
     mode: authenticationMode.optional(),
     htpasswd: z
-      .union([secret(), z.strictObject({ file: z.string().min(1) })])
+      .union([secret(), z.strictObject({ file: filePath() })])
       .describe("Lines of `user:hash` (bcrypt, apr1 or SHA), or `{file}`."),
     realm: z
       .string()

@@ -4,42 +4,46 @@
  */
 import { z } from "zod";
 import { exactlyOneOf, secret } from "../../../core/schema.ts";
+import { livingFilePath, markLocal } from "../../../core/schema-marks.ts";
 
-const awsAuth = z
-  .strictObject({
-    accessKeyId: z.string().min(1).optional().describe("The id of the access key."),
-    secretAccessKey: secret().optional().describe("The secret of the access key."),
-    sessionToken: secret().optional().describe("For temporary credentials."),
-    profile: z.string().min(1).optional().describe("A profile of the shared credentials file, instead of keys."),
-  })
-  .refine(
-    ({ accessKeyId, secretAccessKey, sessionToken, profile }) =>
-      profile === undefined ||
-      (accessKeyId === undefined && secretAccessKey === undefined && sessionToken === undefined),
-    "use either `profile` or keys",
-  )
-  .describe(
-    "Signs requests to Amazon Bedrock (Signature Version 4). `{}`: keys from where AWS's tools look (environment, shared credentials file, web identity, container, instance).",
-  );
+const awsAuth = markLocal(
+  z
+    .strictObject({
+      accessKeyId: z.string().min(1).optional().describe("The id of the access key."),
+      secretAccessKey: secret().optional().describe("The secret of the access key."),
+      sessionToken: secret().optional().describe("For temporary credentials."),
+      profile: livingFilePath().optional().describe("A profile of the shared credentials file, instead of keys."),
+    })
+    .refine(
+      ({ accessKeyId, secretAccessKey, sessionToken, profile }) =>
+        profile === undefined ||
+        (accessKeyId === undefined && secretAccessKey === undefined && sessionToken === undefined),
+      "use either `profile` or keys",
+    ),
+  { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "secretAccessKey") },
+).describe(
+  "Signs requests to Amazon Bedrock (Signature Version 4). `{}`: keys from where AWS's tools look (environment, shared credentials file, web identity, container, instance).",
+);
 
-const googleAuth = z
-  .strictObject({
-    keyFile: z
-      .string()
-      .min(1)
+const googleAuth = markLocal(
+  z.strictObject({
+    keyFile: livingFilePath()
       .optional()
       .describe(
         "The JSON key of a service account (or what `gcloud auth application-default login` wrote). Default: the file in GOOGLE_APPLICATION_CREDENTIALS, else the machine's metadata server.",
       ),
-  })
-  .describe("An access token for Google Cloud (Vertex), renewed before it ends.");
+  }),
+  { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "keyFile") },
+).describe("An access token for Google Cloud (Vertex), renewed before it ends.");
+
+function hasOwn(value: unknown, field: string): boolean {
+  return typeof value === "object" && value !== null && Object.hasOwn(value, field);
+}
 
 export const authSchema = exactlyOneOf(
   z.strictObject({
     key: secret().optional().describe("The provider's key, usually from an environment variable."),
-    file: z
-      .string()
-      .min(1)
+    file: livingFilePath()
       .optional()
       .describe("A file that holds the key; read again when it changes, so that short-lived tokens work."),
     passthrough: z
@@ -57,7 +61,7 @@ export const apiKeySchema = z
     secret(),
     exactlyOneOf(
       z.strictObject({
-        file: z.string().min(1).optional(),
+        file: livingFilePath().optional(),
         passthrough: z.strictObject({}).optional(),
         aws: awsAuth.optional(),
         google: googleAuth.optional(),

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { duration, exactlyOneOf, httpUrl, secret } from "../../../core/schema.ts";
+import { filePath } from "../../../core/schema-marks.ts";
 import { parseAddress } from "../../host/address.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
 
@@ -231,11 +232,7 @@ export const aiSchema = exactlyOneOf(
       .describe("Groups of providers in order of priority: the next is tried when all of one fail."),
     models: z.array(modelSchema).min(1).optional().describe("Models by name, each with its provider."),
     virtualModels: z.array(virtualModelSchema).optional().describe("Names that stand for several of `models`."),
-    modelCatalog: z
-      .string()
-      .min(1)
-      .optional()
-      .describe("A JSON file with prices per model; adds the cost to each call."),
+    modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
     maxBodyBytes: z
       .int()
       .min(1024)

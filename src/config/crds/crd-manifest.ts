@@ -3,7 +3,7 @@
  */
 import { stringify } from "yaml";
 import { policies } from "../../policies/index.ts";
-import { gatewayPolicyCrd } from "./crd.ts";
+import { gatewayPolicyCrd } from "./policy-crd.ts";
 
 const HEADER = "# Generated from the schemas in src by `npm run generate`: do not edit.\n";
 

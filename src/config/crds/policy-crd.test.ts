@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { policies } from "../../policies/index.ts";
+import { rateLimit } from "../../policies/rate-limit/policy.ts";
+import { crdManifest } from "./crd-manifest.ts";
+import { gatewayPolicyCrd } from "./policy-crd.ts";
+
+type Schema = {
+  [key: string]: unknown;
+  properties?: Record<string, Schema>;
+  items?: Schema;
+  additionalProperties?: Schema;
+};
+
+function specOf(crd: Record<string, unknown>): Schema {
+  const { versions } = crd.spec as { versions: [{ schema: { openAPIV3Schema: Schema } }] };
+  return versions[0].schema.openAPIV3Schema.properties?.spec as Schema;
+}
+
+test("the manifest in kubernetes/ is what the schemas say (npm run generate)", () => {
+  assert.equal(readFileSync("kubernetes/gatewaypolicy-crd.yaml", "utf8"), crdManifest());
+});
+
+test("limits are described field for field, with rules for what spans fields", () => {
+  const local = specOf(gatewayPolicyCrd([rateLimit])).properties?.traffic?.properties?.rateLimit?.properties?.local;
+  assert.equal(local?.maxItems, 16);
+  const { properties = {}, required, ...rest } = local?.items ?? {};
+  assert.deepEqual(Object.keys(properties).sort(), ["burst", "key", "requests", "reserveOutput", "tokens", "unit"]);
+  assert.deepEqual(required, ["unit"]);
+  assert.deepEqual(properties.unit?.enum, ["Seconds", "Minutes", "Hours"]);
+  assert.equal(properties.requests?.minimum, 1);
+  assert.equal((rest["x-kubernetes-validations"] as unknown[]).length, 3);
+});
+
+test("every part of the schema is structural", () => {
+  const visit = (schema: Schema, path: string): void => {
+    assert.ok(
+      schema.type !== undefined || schema["x-kubernetes-preserve-unknown-fields"] === true,
+      `${path} has no type`,
+    );
+    if (schema.oneOf)
+      for (const option of schema.oneOf as Schema[]) assert.deepEqual(Object.keys(option), ["required"], path);
+    for (const keyword of ["anyOf", "const", "$ref", "$schema", "propertyNames"])
+      assert.ok(!(keyword in schema), `${path} has ${keyword}`);
+    assert.ok(
+      !(schema.properties && schema.additionalProperties),
+      `${path} has both properties and additionalProperties`,
+    );
+    for (const [name, field] of Object.entries(schema.properties ?? {})) visit(field, `${path}.${name}`);
+    if (schema.items) visit(schema.items, `${path}[]`);
+    if (schema.additionalProperties) visit(schema.additionalProperties, `${path}.*`);
+  };
+  visit(specOf(gatewayPolicyCrd([...policies, rateLimit])), "spec");
+});
+
+/** Every object and field below a part, with its path. */
+function* schemasBelow(schema: Schema, path: string): Generator<[string, Schema]> {
+  yield [path, schema];
+  for (const [name, field] of Object.entries(schema.properties ?? {})) yield* schemasBelow(field, `${path}.${name}`);
+  if (schema.items) yield* schemasBelow(schema.items, `${path}[]`);
+}
+
+test("unknown fields and nulls in anything that protects reach the gateway", () => {
+  const { traffic, backend, targetRefs } = specOf(gatewayPolicyCrd(policies)).properties ?? {};
+  const open = [traffic, backend, backend?.properties?.mcp, targetRefs?.items, specOf(gatewayPolicyCrd(policies))];
+  for (const schema of open) assert.equal(schema?.["x-kubernetes-preserve-unknown-fields"], true);
+  const parts = [
+    ...["jwtAuthentication", "apiKeyAuthentication", "basicAuthentication", "authorization"].map(
+      (name) => traffic?.properties?.[name],
+    ),
+    ...["authentication", "authorization"].map((name) => backend?.properties?.mcp?.properties?.[name]),
+  ];
+  for (const part of parts)
+    for (const [path, schema] of schemasBelow(part ?? {}, "part")) {
+      if (schema.type === "object" && !schema.additionalProperties)
+        assert.equal(schema["x-kubernetes-preserve-unknown-fields"], true, `${path} drops unknown fields`);
+      if (!path.endsWith("[]")) assert.equal(schema.nullable, true, `${path} drops null`);
+    }
+});
+
+test("no field of a cluster's policy names a file", () => {
+  for (const [path, schema] of schemasBelow(specOf(gatewayPolicyCrd(policies)), "spec")) {
+    if (schema.type !== "string") continue;
+    assert.doesNotMatch(path, /(?:file|File|\.root|backendTLS\.cert|backendTLS\.key)$/);
+  }
+  const { properties } = specOf(gatewayPolicyCrd(policies)).properties?.traffic?.properties?.backendTLS ?? {};
+  assert.deepEqual(properties?.root?.required, ["secretRef"]);
+});
+
+test("a choice between fields is a rule, or the plain keyword where a field has no type", () => {
+  const traffic = specOf(gatewayPolicyCrd(policies)).properties?.traffic?.properties ?? {};
+  assert.deepEqual(traffic.backendAuth?.oneOf, [{ required: ["passthrough"] }, { required: ["key"] }]);
+  assert.deepEqual(traffic.urlRewrite?.properties?.path?.["x-kubernetes-validations"], [
+    {
+      rule: "[has(self.full), has(self.prefix)].exists_one(given, given)",
+      message: "exactly one of full, prefix is needed",
+    },
+  ]);
+});

@@ -1,0 +1,113 @@
+/**
+ * The CustomResourceDefinition of GatewayPolicy, made from the same schemas that validate documents here. What spans
+ * several fields becomes a validation rule.
+ */
+import type { PolicyDefinition } from "../../core/policy.ts";
+import { POLICY_API_GROUP } from "../resources/documents.ts";
+import { partsOf, specSchema } from "../resources/parts.ts";
+import { POLICY_STATUS } from "./status-schema.ts";
+import { type Schema, type StructuralOptions, structuralSchema, validations } from "./structural-schema.ts";
+
+/** Where a misspelt or empty protection would otherwise be dropped by the API server, besides the protections themselves. */
+const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]"]);
+
+const EXTRA: StructuralOptions["extra"] = {
+  "": validations({ rule: "has(self.traffic) || has(self.backend)", message: "one of traffic, backend is needed" }),
+  traffic: { minProperties: 1 },
+  backend: { minProperties: 1 },
+  "backend.mcp": { minProperties: 1 },
+  "backend.mcp.authentication.provider": { maxProperties: 1, minProperties: 1 },
+  "traffic.backendTLS": validations({
+    rule: "has(self.cert) == has(self.key)",
+    message: "cert and key must be set together",
+  }),
+  "traffic.cors.allowOrigins": { maxItems: 64 },
+  "traffic.cors.allowOrigins[]": { maxLength: 512 },
+  "traffic.cors": validations({
+    rule: "!has(self.allowCredentials) || !self.allowCredentials || !('*' in self.allowOrigins)",
+    message: "allowCredentials cannot be combined with the origin *: list the origins",
+  }),
+  "traffic.rateLimit": validations({
+    rule: "has(self.local) || has(self.global)",
+    message: "one of local, global is needed",
+  }),
+  "traffic.rateLimit.local[]": validations(
+    { rule: "has(self.requests) != has(self.tokens)", message: "exactly one of requests, tokens is needed" },
+    { rule: "!has(self.burst) || has(self.requests)", message: "burst can only be used with requests" },
+    { rule: "!has(self.reserveOutput) || has(self.tokens)", message: "reserveOutput can only be used with tokens" },
+  ),
+};
+
+export function gatewayPolicyCrd(policies: readonly PolicyDefinition[]): Schema {
+  const protections = partsOf(policies)
+    .filter(({ isSecurity }) => isSecurity)
+    .map(({ field }) => field.join("."));
+  const isOpen = (path: string): boolean =>
+    OPEN.has(path) || protections.some((part) => path === part || /^[.[]/.test(after(path, part)));
+  return {
+    apiVersion: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    metadata: {
+      name: `gatewaypolicies.${POLICY_API_GROUP}`,
+      labels: { "gateway.networking.k8s.io/policy": "Direct" },
+    },
+    spec: {
+      group: POLICY_API_GROUP,
+      names: {
+        kind: "GatewayPolicy",
+        listKind: "GatewayPolicyList",
+        plural: "gatewaypolicies",
+        singular: "gatewaypolicy",
+        shortNames: ["gwpol"],
+      },
+      scope: "Namespaced",
+      versions: [
+        {
+          name: "v1alpha1",
+          served: true,
+          storage: true,
+          subresources: { status: {} },
+          // The status puts the ancestor first that says "False": a column shows only one.
+          additionalPrinterColumns: [
+            column(
+              "Accepted",
+              "Whether the policy is valid, for all its targets.",
+              conditionPath("Accepted", "status"),
+            ),
+            column("Attached", "Whether all its targets are reached.", conditionPath("Attached", "status")),
+            column("Reason", "Why, in one word.", conditionPath("Attached", "reason")),
+            { ...column("Age", "Time since creation.", ".metadata.creationTimestamp"), type: "date" },
+          ],
+          schema: {
+            openAPIV3Schema: {
+              description:
+                "Policies for the traffic and backends of Gateways and HTTPRoutes: limits, authentication, authorization and more.",
+              type: "object",
+              required: ["spec"],
+              properties: {
+                apiVersion: { type: "string" },
+                kind: { type: "string" },
+                metadata: { type: "object" },
+                spec: structuralSchema(specSchema(policies), { isOpen, extra: EXTRA }),
+                status: POLICY_STATUS,
+              },
+            },
+          },
+        },
+      ],
+    },
+  };
+}
+
+/** What a path has below the other; empty if it is not below. */
+function after(path: string, above: string): string {
+  return path.startsWith(above) ? path.slice(above.length) : "";
+}
+
+export function column(name: string, description: string, jsonPath: string): Schema {
+  return { name, type: "string", description, jsonPath };
+}
+
+function conditionPath(type: string, field: string): string {
+  return `.status.ancestors[0].conditions[?(@.type=="${type}")].${field}`;
+}
