@@ -17,6 +17,7 @@ import type { Fetch } from "../../lib/http/fetch.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Metrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { SharedMemory } from "../../lib/process/shared-memory.ts";
 import type { Tasks } from "../../lib/process/tasks.ts";
 import type { Phase } from "../../trace/events.ts";
 import type { Redaction } from "../../trace/redact.ts";
@@ -38,6 +39,7 @@ export interface CompileContext {
   readonly tasks: Tasks;
   readonly metrics: Metrics;
   readonly limits: LimitRegistry;
+  readonly shared?: SharedMemory | undefined;
   readonly redaction: Redaction;
   readonly generation: Generation;
   readonly environment: Environment;
@@ -197,6 +199,7 @@ function createCompiler(context: CompileContext) {
       tasks: context.tasks,
       metrics: context.metrics,
       limits: context.limits,
+      shared: context.shared,
       owner,
       matchedPrefixes,
       resolvePath,
