@@ -222,6 +222,13 @@ const LIMITS = {
       "commas, colons and brackets of a request that is translated or changed",
       "413 `request_too_large`",
     ],
+    [
+      "MAX_ERROR_BYTES",
+      "backends/ai/target-attempt.ts",
+      "a provider's 400 that is read for a prompt that is too long",
+      "it passes on as it comes",
+    ],
+    ["MAX_DOUBLINGS", "backends/ai/models/health.ts", "doublings of a failed provider's pause", "the pause stays"],
     ["MAX_DEPTH", "llm/dialects/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],
     [
       "MAX_SYNTAX_BYTES",

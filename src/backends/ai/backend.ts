@@ -20,6 +20,7 @@ import { GuardedCall } from "./answers/guarded-call.ts";
 import { Settlement } from "./answers/settlement.ts";
 import { forwardPlain } from "./forward-plain.ts";
 import { compileModels } from "./models/compile-models.ts";
+import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import type { ModelTable } from "./models/model-table.ts";
 import { modelsReply } from "./models/models-list.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
@@ -41,14 +42,18 @@ export const ai = defineBackend({
 
 function compileAi(config: AiConfig, env: BackendEnv): Backend {
   const table = compileModels(config, env);
+  const metrics = createLlmMetrics(env.metrics);
   const settling = {
     clock: env.clock,
-    metrics: createLlmMetrics(env.metrics),
+    metrics,
     prices: config.modelCatalog === undefined ? undefined : parsePriceCatalogue(env.readFile(config.modelCatalog)),
   };
   const ids = createIdSource();
   const running = {
     logger: env.logger.for("llm"),
+    clock: env.clock,
+    metrics,
+    rules: compileFailoverRules(config.failoverOn ?? DEFAULT_FAILOVER_ON),
     maxTreeBytes: config.maxTreeBytes,
     newId: () => ids.hex(12),
     nowSeconds: () => Math.floor(env.clock.now() / 1000),
