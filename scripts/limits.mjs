@@ -52,7 +52,7 @@ const LIMITS = {
     ],
     [
       "MAX_FAILURES",
-      "pipeline/phases/pipeline.ts",
+      "pipeline/phases/failures.ts",
       "failures while one request is answered",
       "the connection is closed",
     ],
@@ -393,8 +393,8 @@ const LIMITS = {
   Configuration: [
     ["MAX_FILE_BYTES", "config/text/yaml-source.ts", "a configuration file", "the configuration is rejected"],
     ["MAX_SOURCE_FILES", "config/load/load.ts", "configuration files", "the configuration is rejected"],
-    ["MAX_DEPTH", "config/text/yaml-source.ts", "nesting of a file", "the configuration is rejected"],
-    ["MAX_ALIASES", "config/text/yaml-source.ts", "aliases in a file", "the configuration is rejected"],
+    ["MAX_DEPTH", "config/text/too-deep.ts", "nesting of a file", "the configuration is rejected"],
+    ["MAX_ALIASES", "config/text/resolve-document.ts", "aliases in a file", "the configuration is rejected"],
     ["MAX_PROBLEMS", "config/text/yaml-source.ts", "problems that are listed", "the rest is left out"],
     ["MAX_SYNTAX_PROBLEMS", "config/text/syntax-problems.ts", "syntax errors that are listed", "the rest is left out"],
     ["MAX_PLACES", "config/schema/field-hints.ts", "places that a hint names", "the rest is left out"],

@@ -6,6 +6,7 @@ import { type Backend, type BackendEnv, type BackendRun, defineBackend } from ".
 import type { ErrorCode } from "../../core/errors.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
+import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
@@ -25,7 +26,6 @@ import type { ModelTable } from "./models/model-table.ts";
 import { modelsReply } from "./models/models-list.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
 import { applyPolicies } from "./requests/apply-policies.ts";
-import { readBody } from "./requests/read-body.ts";
 import { PlanError } from "./requests/upstream-request.ts";
 import { AiRun, sendJson } from "./run.ts";
 

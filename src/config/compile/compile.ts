@@ -24,7 +24,7 @@ import type { Redaction } from "../../trace/redact.ts";
 import { fieldPlace } from "../load/field-place.ts";
 import type { NormalBackend, NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
 import type { Environment } from "../text/env.ts";
-import { pathText } from "../text/yaml-source.ts";
+import { pathText } from "../text/value-path.ts";
 import { scopeOf } from "./compiled-scope.ts";
 import { readConfigFile } from "./config-file.ts";
 import { claimExtraMatches } from "./extra-matches.ts";

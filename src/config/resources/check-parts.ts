@@ -5,7 +5,7 @@
 import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { validate } from "../schema/problems.ts";
-import { type Path, pathText } from "../text/yaml-source.ts";
+import { type Path, pathText } from "../text/value-path.ts";
 import type { ResourceDocument } from "./documents.ts";
 import { findParts, isObject, type Part } from "./parts.ts";
 

@@ -3,7 +3,7 @@
  * listeners that share a port differ only in their host names. What cannot be served (other protocols, ports that are
  * taken, HTTPS without key files) is reported and left out; the other listeners are served.
  */
-import type { Path } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
 import { DEFAULT_NAMESPACE, POLICY_API_GROUP, type ResourceDocument, type WrittenGateway } from "./documents.ts";
 import { isObject } from "./parts.ts";
 import { identityOf, listOf, type ProblemList, textOf } from "./problem-list.ts";

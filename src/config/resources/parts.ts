@@ -8,7 +8,7 @@ import { z } from "zod";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { duration } from "../../core/schema.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
-import type { Path } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
 
 export interface Part {
   /** Below `spec`. */

@@ -5,7 +5,7 @@
  */
 
 import type { ConfigError } from "../../core/errors.ts";
-import type { Path } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
 import { checkParts } from "./check-parts.ts";
 import {
   type Attachment,

@@ -3,7 +3,7 @@
  */
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { Scope } from "../../core/policy.ts";
-import { pathText } from "../text/yaml-source.ts";
+import { pathText } from "../text/value-path.ts";
 import { GATEWAY_API_GROUP, type ObjectReference } from "./documents.ts";
 import { isObject } from "./parts.ts";
 import { listOf, type ProblemList, referenceText, textOf } from "./problem-list.ts";

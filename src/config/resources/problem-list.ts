@@ -3,7 +3,7 @@
  * lines of several documents are read together.
  */
 import { ConfigError } from "../../core/errors.ts";
-import { type Path, pathText } from "../text/yaml-source.ts";
+import { type Path, pathText } from "../text/value-path.ts";
 import { DEFAULT_NAMESPACE, type ObjectReference, type ResourceDocument } from "./documents.ts";
 import { isObject } from "./parts.ts";
 

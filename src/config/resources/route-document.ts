@@ -4,7 +4,7 @@
  * was asked for. Services are looked up in the `services` map of the standalone document.
  */
 import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
-import type { Path } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
 import {
   DEFAULT_NAMESPACE,
   type ObjectReference,
