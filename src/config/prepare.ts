@@ -7,6 +7,7 @@ import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
 import { createRedaction, type Redaction } from "../trace/redact.ts";
 import { checkConfig } from "./checks/check-config.ts";
+import type { Cluster } from "./cluster/cluster.ts";
 import { attachResources, withFailures } from "./compile/attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile/compile.ts";
 import { fieldPlace } from "./load/field-place.ts";
@@ -16,7 +17,7 @@ import type { PolicyResource } from "./resources/documents.ts";
 import { plainDollarWarnings } from "./schema/plain-dollars.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";
 import type { Environment } from "./text/env.ts";
-import { pathText } from "./text/value-path.ts";
+import { pathText, type SourceDocument } from "./text/yaml-source.ts";
 
 const NOTHING_SERVED = "nothing is served: the configuration has neither `gateways` nor `mcp` nor `llm`";
 const EMPTY = "the configuration is empty";
@@ -37,6 +38,8 @@ export type Prepared =
       /** Knows the headers and parameters in which this configuration reads and adds credentials. */
       readonly redaction: Redaction;
       readonly resources: readonly PolicyResource[];
+      /** Policies of documents that could not be compiled, by the document's value. */
+      readonly failures?: readonly { readonly document: unknown; readonly message: string }[];
       readonly services: Readonly<Record<string, unknown>>;
       readonly warnings: readonly string[];
       /** The warnings with their places, and notes, which only validation shows. */
@@ -46,10 +49,17 @@ export type Prepared =
     }
   | { readonly ok: false; readonly problems: readonly string[]; readonly findings?: readonly Finding[] };
 
+export interface ClusterInput {
+  readonly documents: readonly SourceDocument[];
+  readonly cluster: Cluster;
+}
+
 export interface PrepareContext extends Omit<CompileContext, "redaction"> {
   readonly environment: Environment;
   /** That of the running process; undefined at start, when the file's own sensitive headers count. */
   readonly redaction: Redaction | undefined;
+  /** What a cluster has, where one is followed. */
+  readonly cluster?: ClusterInput | undefined;
   /** For validation only: variables that are not set are noted, and placeholders stand for them. */
   readonly allowUnset?: boolean;
 }
@@ -71,6 +81,17 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     before?.ok ? before.resources : undefined,
     redaction,
   );
+  const { cluster } = context;
+  const joined =
+    cluster &&
+    attachResources(
+      config,
+      cluster.documents,
+      context.clock.now(),
+      before?.ok ? before.resources : undefined,
+      redaction,
+      cluster.cluster,
+    );
   const compiled = compileConfig(config, { ...context, redaction });
   const problems = compiled.problems.filter((problem) => !isUnset(problem, loaded.unset));
   if (problems.length > 0) return refused(problems);
@@ -84,6 +105,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
   const checked = checkConfig(config);
   const warnings = [
     ...attached.problems,
+    ...(joined?.problems ?? []),
     ...compiled.failures.map(failureOf),
     ...compiled.warnings,
     ...checked.warnings,
@@ -99,7 +121,8 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
         ? `config.${field}`
         : fieldPlace({ document: loaded.standalone, path: ["config"] }, field),
     redaction,
-    resources: withFailures(attached.resources, compiled.failures),
+    resources: withFailures([...attached.resources, ...(joined?.resources ?? [])], compiled.failures),
+    failures: compiled.failures.map(({ policy, message }) => ({ document: policy.place.document.value, message })),
     services: config.services,
     warnings: warnings.map((warning) => warning.toLine()),
     findings: [

@@ -10,7 +10,6 @@ import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { Logger } from "../lib/log/logger.ts";
 import type { Metrics } from "../lib/log/metrics.ts";
 import type { Clock } from "../lib/process/clock.ts";
-import type { SharedMemory } from "../lib/process/shared-memory.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
 import type { CredentialPlaces } from "../trace/redact.ts";
 import type { Exchange } from "./exchange.ts";
@@ -110,14 +109,14 @@ export interface CompileEnv {
   readonly metrics: Metrics;
   /** Limiters show themselves here for the admin interface; the returned function takes one out again. */
   readonly limits: LimitRegistry;
-  /** What all threads count in; undefined if there is one thread only. */
-  readonly shared?: SharedMemory | undefined;
   /** The name of what the policy stands on, for example `route tools`: for log lines and metrics. */
   readonly owner: string;
   /** The path prefixes by which the route is matched: what a prefix rewrite replaces. */
   readonly matchedPrefixes: readonly string[];
   /** A path in the configuration file, relative to that file. */
   resolvePath(path: string): string;
+  /** It comes from a cluster: it must not touch this machine. */
+  readonly isConfined?: boolean;
   /** The text of a file that the configuration names; throws an Error that says what is wrong with it. */
   readFile(path: string): string;
   /**

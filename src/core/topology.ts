@@ -61,6 +61,8 @@ export interface ValueMatch {
 export interface Route {
   readonly name: string;
   readonly hostnames: readonly string[];
+  /** Host names that are not its own, although `hostnames` covers them. */
+  readonly except?: readonly string[];
   readonly matches: readonly RouteMatch[];
   readonly policies: CompiledScope;
   readonly backends: readonly WeightedBackend[];

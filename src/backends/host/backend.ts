@@ -40,6 +40,8 @@ export const host = defineBackend({
   compile(config, env): Backend {
     const parsed = parseAddress(config);
     if (!parsed.ok) throw new Error(parsed.error);
+    if (env.isConfined && parsed.target.socketPath !== undefined)
+      throw new Error("a document of a cluster cannot use a unix socket");
     const target = env.tls ? { ...parsed.target, protocol: "https" as const, tls: env.tls } : parsed.target;
     const pool = env.keep(
       `http-pool ${config}`,
@@ -56,7 +58,7 @@ export const host = defineBackend({
   },
 });
 
-function sendTo(
+export function sendTo(
   pool: HttpPool,
   display: string,
   scheme: "http" | "https",

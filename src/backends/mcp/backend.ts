@@ -273,6 +273,7 @@ class Demands {
 
 function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {
   const { stdio } = target;
+  if (stdio && env.isConfined) throw new Error("a document of a cluster cannot start a process");
   if (stdio?.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
   // Like every path in a file, `./server.sh` is beside it; a bare name is looked up in PATH.
   return stdio && /^\.{1,2}[/\\]/.test(stdio.cmd)

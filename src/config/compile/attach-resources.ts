@@ -6,14 +6,14 @@ import type { z } from "zod";
 import type { ConfigError } from "../../core/errors.ts";
 import { policies } from "../../policies/index.ts";
 import type { Redaction } from "../../trace/redact.ts";
+import type { Cluster } from "../cluster/cluster.ts";
 import type { NormalConfig, NormalGateway, NormalRoute } from "../load/normal-config.ts";
 import { normalRoute } from "../load/normal-route.ts";
-import { DEFAULT_NAMESPACE, type PolicyResource } from "../resources/documents.ts";
+import { DEFAULT_NAMESPACE, type PolicyResource, type ResourceInput } from "../resources/documents.ts";
 import { conditionMessage } from "../resources/status.ts";
 import { translateResources } from "../resources/translate.ts";
 import { routeSchema } from "../schema/schema.ts";
-import { pathText } from "../text/value-path.ts";
-import type { SourceDocument } from "../text/yaml-source.ts";
+import { pathText, type SourceDocument } from "../text/yaml-source.ts";
 import type { ResourceFailure } from "./compile.ts";
 
 export interface AttachedResources {
@@ -28,23 +28,13 @@ export function attachResources(
   nowMs: number,
   previous: readonly PolicyResource[] | undefined,
   redaction: Redaction,
+  cluster?: Cluster,
 ): AttachedResources {
   if (documents.length === 0) return { resources: [], problems: [] };
   const result = translateResources({
     documents,
-    standalone: {
-      gateways: config.gateways.map(({ name, port, policies: placed }) => ({
-        name,
-        port,
-        policyKinds: placed.map(({ kind }) => kind),
-      })),
-      routes: config.routes.map(({ name, gateways, policies: placed }) => ({
-        name,
-        gateways,
-        policyKinds: placed.map(({ kind }) => kind),
-      })),
-      services: config.services,
-    },
+    standalone: standaloneOf(config),
+    ...(cluster ? { cluster } : {}),
     policies,
     routeSchema,
     redaction,
@@ -55,11 +45,19 @@ export function attachResources(
   for (const { name, port, protocol, tls, document, path } of result.gateways) {
     config.gateways.push({ name, port, address: undefined, protocol, tls, policies: [], place: { document, path } });
   }
-  for (const { route, closed, document, path } of result.routes) {
+  for (const { route, closed, closedBackends, except, document, path } of result.routes) {
     // Translated routes were held against the schema; parsing again fills in its defaults.
     const parsed: z.output<typeof routeSchema> = routeSchema.parse(route);
     const normal = normalRoute(route.name, route.gateways, parsed, { document, path });
-    config.routes.push(closed === undefined ? normal : { ...normal, closed });
+    for (const [i, reason] of closedBackends ?? []) {
+      const backend = normal.backends[i];
+      if (backend) backend.closed = reason;
+    }
+    config.routes.push({
+      ...normal,
+      ...(except === undefined ? {} : { except }),
+      ...(closed === undefined ? {} : { closed }),
+    });
   }
   for (const { target, kind, config: value, written, owner, document, path } of result.attachments) {
     targetOf(config, target)?.policies.push({
@@ -76,6 +74,22 @@ export function attachResources(
     if (found) found.closed = reason;
   }
   return { resources: result.policies, problems: result.problems };
+}
+
+function standaloneOf(config: NormalConfig): ResourceInput["standalone"] {
+  return {
+    gateways: config.gateways.map(({ name, port, policies: placed }) => ({
+      name,
+      port,
+      policyKinds: placed.map(({ kind }) => kind),
+    })),
+    routes: config.routes.map(({ name, gateways, policies: placed }) => ({
+      name,
+      gateways,
+      policyKinds: placed.map(({ kind }) => kind),
+    })),
+    services: config.services,
+  };
 }
 
 /** A policy that looked right and could not be compiled is no longer accepted; its message says why. */

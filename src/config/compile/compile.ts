@@ -6,7 +6,7 @@ import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
-import type { BackendEnv } from "../../core/backend.ts";
+import type { BackendEnv, EndpointDirectory } from "../../core/backend.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { CompileEnv, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
 import { rememberReplaced } from "../../core/replaced-headers.ts";
@@ -17,14 +17,13 @@ import type { Fetch } from "../../lib/http/fetch.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Metrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";
-import type { SharedMemory } from "../../lib/process/shared-memory.ts";
 import type { Tasks } from "../../lib/process/tasks.ts";
 import type { Phase } from "../../trace/events.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import { fieldPlace } from "../load/field-place.ts";
 import type { NormalBackend, NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
 import type { Environment } from "../text/env.ts";
-import { pathText } from "../text/value-path.ts";
+import { pathText } from "../text/yaml-source.ts";
 import { scopeOf } from "./compiled-scope.ts";
 import { readConfigFile } from "./config-file.ts";
 import { claimExtraMatches } from "./extra-matches.ts";
@@ -39,10 +38,11 @@ export interface CompileContext {
   readonly tasks: Tasks;
   readonly metrics: Metrics;
   readonly limits: LimitRegistry;
-  readonly shared?: SharedMemory | undefined;
   readonly redaction: Redaction;
   readonly generation: Generation;
   readonly environment: Environment;
+  /** Where backends that name a Service find its addresses. */
+  readonly endpoints?: EndpointDirectory | undefined;
   /** What the composition root hands to backends inside the gateway (the web UI) beyond the general environment. */
   readonly internals?: Readonly<Record<string, unknown>>;
   /** A file that was read while compiling: the watcher looks at it too. */
@@ -118,6 +118,7 @@ function createCompiler(context: CompileContext) {
     return {
       name: route.name,
       hostnames: route.hostnames,
+      ...(route.except === undefined ? {} : { except: route.except }),
       matches: route.matches,
       policies: scope,
       backends: list,
@@ -136,7 +137,7 @@ function createCompiler(context: CompileContext) {
   ): WeightedBackend | undefined {
     const definition = backends.find(({ key }) => key === backend.key);
     if (!definition) return undefined;
-    const scope = compileScope("backend", backend.policies, prefixes, undefined);
+    const scope = compileScope("backend", backend.policies, prefixes, backend.closed);
     const settings = { ...routeSettings, ...scope.settings };
     return guarded(backend, () => {
       const env: BackendEnv = {
@@ -144,6 +145,7 @@ function createCompiler(context: CompileContext) {
         name: backend.name,
         ...guards,
         environment: context.environment,
+        endpoints: context.endpoints,
         ...context.internals,
         tls: settings.backendTls,
       };
@@ -183,7 +185,11 @@ function createCompiler(context: CompileContext) {
   ): CompileEnv {
     const { file } = place.document;
     const hidden = hiddenSources(config, context.redaction);
-    const resolvePath = (path: string): string => resolve(dirname(file), path);
+    const { confined } = place.document;
+    const resolvePath = (path: string): string => {
+      if (confined) throw new Error("a document of a cluster cannot name files");
+      return resolve(dirname(file), path);
+    };
     const warn = (message: string): void => {
       warnings.push(new ConfigError(place.document.position(place.path), pathText(place.path), message));
     };
@@ -199,11 +205,11 @@ function createCompiler(context: CompileContext) {
       tasks: context.tasks,
       metrics: context.metrics,
       limits: context.limits,
-      shared: context.shared,
       owner,
       matchedPrefixes,
       resolvePath,
-      readFile: (path) => readConfigFile(resolvePath(path), context.fileRead),
+      readFile: (path) => (confined ? confined.readText(path) : readConfigFile(resolvePath(path), context.fileRead)),
+      isConfined: confined !== undefined,
       keep: (...thing) => context.generation.keep(...thing),
       serving: (action) => context.generation.serving(action),
       warn,
@@ -239,7 +245,9 @@ function createCompiler(context: CompileContext) {
     if (!tls) return undefined;
     const read = (field: "cert" | "key"): string | undefined =>
       guarded({ place: { document: place.document, path: [...place.path, "tls", field] } }, () =>
-        readConfigFile(resolve(dirname(place.document.file), tls[field]), context.fileRead),
+        place.document.confined
+          ? place.document.confined.readText(tls[field])
+          : readConfigFile(resolve(dirname(place.document.file), tls[field]), context.fileRead),
       );
     const cert = read("cert");
     const key = read("key");

@@ -93,7 +93,7 @@ test("a choice between fields is a rule, or the plain keyword where a field has 
   assert.deepEqual(traffic.backendAuth?.oneOf, [{ required: ["passthrough"] }, { required: ["key"] }]);
   assert.deepEqual(traffic.urlRewrite?.properties?.path?.["x-kubernetes-validations"], [
     {
-      rule: "[has(self.full), has(self.prefix)].exists_one(given, given)",
+      rule: "has(self.full) != has(self.prefix)",
       message: "exactly one of full, prefix is needed",
     },
   ]);

@@ -4,10 +4,11 @@
  * nulls: a misspelt protection would be gone before the gateway could close its target. So `isOpen` says where unknown
  * fields and nulls must come through.
  */
+
 import { z } from "zod";
 import { isSecretSchema } from "../../core/schema.ts";
 import { exactlyOneOfFields, localUseOf } from "../../core/schema-marks.ts";
-import { isObject } from "../resources/parts.ts";
+import { isObject } from "../text/value-shapes.ts";
 
 export type Schema = Record<string, unknown>;
 
@@ -118,14 +119,17 @@ function objectSchema(schema: Schema, path: string, options: StructuralOptions):
   };
 }
 
-/** "Exactly one of": as a rule with a message where all the fields have a type, by the plain keyword elsewhere. */
+/**
+ * "Exactly one of": as a rule with a message between two fields that have a type, by the plain keyword elsewhere. A rule
+ * over more of them costs more than an API server grants inside of lists.
+ */
 function choice(exactlyOne: unknown, properties: Readonly<Record<string, Schema>>): Schema {
   if (!Array.isArray(exactlyOne)) return {};
   const names = (exactlyOne as string[]).filter((name) => Object.hasOwn(properties, name));
   if (names.length < 2) return names.length === 0 ? {} : { required: names };
-  if (names.some((name) => properties[name]?.type === undefined))
+  if (names.length > 2 || names.some((name) => properties[name]?.type === undefined))
     return { oneOf: names.map((name) => ({ required: [name] })) };
-  const rule = `[${names.map((name) => `has(self.${name})`).join(", ")}].exists_one(given, given)`;
+  const rule = names.map((name) => `has(self.${name})`).join(" != ");
   return validations({ rule, message: `exactly one of ${names.join(", ")} is needed` });
 }
 

@@ -3,12 +3,12 @@
  * opened, such as a port that is taken.
  */
 
-import { pathText } from "../text/value-path.ts";
+import { pathText } from "../text/yaml-source.ts";
 import type { Place } from "./normal-config.ts";
 
 /** Also of a field that nobody wrote: then it is where its section begins. */
 export function fieldPlace({ document, path }: Place, field: string): string {
   const whole = [...path, field];
-  const { file, line, column } = document.position(whole);
-  return `${file}:${line}:${column}: ${pathText(whole)}`;
+  const at = document.position(whole);
+  return `${at === undefined ? document.file : `${at.file}:${at.line}:${at.column}`}: ${pathText(whole)}`;
 }

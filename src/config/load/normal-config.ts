@@ -3,8 +3,7 @@
  */
 import type { RouteMatch } from "../../core/topology.ts";
 import type { WrittenProcess } from "../schema/schema.ts";
-import type { Path } from "../text/value-path.ts";
-import type { SourceDocument } from "../text/yaml-source.ts";
+import type { Path, SourceDocument } from "../text/yaml-source.ts";
 
 /** Where something was written: for messages, and for paths relative to its file. */
 export interface Place {
@@ -43,12 +42,16 @@ export interface NormalBackend {
   readonly config: unknown;
   readonly policies: readonly PlacedPolicy[];
   readonly place: Place;
+  /** Why it refuses its share of the requests, if it does. */
+  closed?: string;
 }
 
 export interface NormalRoute {
   readonly name: string;
   readonly gateways: readonly string[];
   readonly hostnames: readonly string[];
+  /** Host names that belong to another listener of the same port. */
+  readonly except?: readonly string[];
   matches: RouteMatch[];
   readonly policies: PlacedPolicy[];
   readonly backends: readonly NormalBackend[];

@@ -2,12 +2,17 @@
  * The parts of a policy's spec, held against their schemas. A field that nobody knows may have been meant to protect:
  * such a mistake counts as one of security.
  */
+
 import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
+import type { Cluster } from "../cluster/cluster.ts";
 import { validate } from "../schema/problems.ts";
-import { type Path, pathText } from "../text/value-path.ts";
-import type { ResourceDocument } from "./documents.ts";
-import { findParts, isObject, type Part } from "./parts.ts";
+import { isObject } from "../text/value-shapes.ts";
+import { type Path, pathText } from "../text/yaml-source.ts";
+import { confinedValues } from "./confined-values.ts";
+import { POLICY_API_GROUP, type ResourceDocument } from "./documents.ts";
+import { findParts, type Part } from "./parts.ts";
+import { identityOf } from "./problem-list.ts";
 
 /** One valid part, as the policies that it stands for. */
 export interface ValidPart {
@@ -27,6 +32,7 @@ export function checkParts(
   parts: readonly Part[],
   document: ResourceDocument,
   fault: Fault,
+  cluster: Cluster | undefined,
 ): ValidPart[] {
   const { found, unknown } = findParts(spec, parts);
   for (const { path, value, known } of unknown) {
@@ -37,16 +43,21 @@ export function checkParts(
     fault(["spec"], "one of `traffic`, `backend` is needed, with at least one policy", false);
 
   const valid: ValidPart[] = [];
-  for (const { part, path, value } of found) {
+  const referrer = { group: POLICY_API_GROUP, kind: "GatewayPolicy", namespace: identityOf(document).namespace };
+  for (const { part, path, value: written } of found) {
+    const confined = cluster && confinedValues(part.schema, written, path, { cluster, document, referrer });
+    for (const { path: at, message } of confined?.faults ?? []) fault(at, message, part.isSecurity);
+    if (confined && confined.faults.length > 0) continue;
+    const value = confined ? confined.value : written;
     const checked = validate(part.schema, document, value, path);
     if (!checked.ok) {
       for (const problem of checked.problems) fault(pathBelow(path, problem.path), problem.message, part.isSecurity);
       continue;
     }
     const policies: ValidPart["policies"][number][] = [];
-    for (const { definition, written } of part.toPolicies(value)) {
-      const parsed = definition.schema.safeParse(written);
-      if (parsed.success) policies.push({ definition, written, config: parsed.data });
+    for (const { definition, written: own } of part.toPolicies(value)) {
+      const parsed = definition.schema.safeParse(own);
+      if (parsed.success) policies.push({ definition, written: own, config: parsed.data });
       else for (const issue of parsed.error.issues) fault(path, issue.message, part.isSecurity);
     }
     if (policies.length > 0) valid.push({ path, isSecurity: part.isSecurity, policies });

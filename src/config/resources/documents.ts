@@ -7,8 +7,8 @@ import type { z } from "zod";
 import type { ConfigError } from "../../core/errors.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import type { Redaction } from "../../trace/redact.ts";
-import type { Path } from "../text/value-path.ts";
-import type { SourceDocument } from "../text/yaml-source.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import type { Path, SourceDocument } from "../text/yaml-source.ts";
 
 /** The group of our own kinds; the only place where it is spelled out. */
 export const POLICY_API_GROUP = "policy.gateway.internal";
@@ -52,6 +52,8 @@ export interface ResourceInput {
   readonly redaction?: Redaction;
   /** Wall clock, for lastTransitionTime. */
   readonly nowMs: number;
+  /** Set: the documents come from a cluster, which this is. They touch nothing of this machine. */
+  readonly cluster?: Cluster;
   /** What the last load returned: conditions that did not change keep their time. */
   readonly previous?: readonly PolicyResource[];
 }
@@ -65,6 +67,9 @@ export interface ResourceResult {
   readonly attachments: readonly Attachment[];
   /** Targets that must answer every request with `policy_invalid` until the document is mended. */
   readonly closures: readonly Closure[];
+  /** What became of each Gateway and HTTPRoute: what their status says. */
+  readonly gatewayOutcomes: readonly GatewayOutcome[];
+  readonly routeOutcomes: readonly RouteOutcome[];
   /** Every GatewayPolicy with its status, in the order of the documents. */
   readonly policies: readonly PolicyResource[];
   /** Mistakes in documents: to log as warnings, never a reason not to start. */
@@ -94,9 +99,50 @@ export interface WrittenRoute {
   };
   /** Why every request must be refused, if a part of the rule cannot be honoured. */
   readonly closed?: string;
+  /** Host names that belong to other listeners of the same port. */
+  readonly except?: readonly string[];
+  /** Backends that stand for a reference which leads nowhere, by their index: why each refuses its requests. */
+  readonly closedBackends?: ReadonlyMap<number, string>;
   readonly document: ResourceDocument;
   /** The rule in its document. */
   readonly path: Path;
+}
+
+/** Whether something is so, and why: one condition of a status, before it has a time. */
+export interface Verdict {
+  readonly isTrue: boolean;
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface GatewayOutcome {
+  readonly document: ResourceDocument;
+  readonly accepted: Verdict;
+  readonly listeners: readonly ListenerOutcome[];
+}
+
+export interface ListenerOutcome {
+  readonly name: string;
+  readonly supportedKinds: readonly { readonly group: string; readonly kind: string }[];
+  readonly accepted: Verdict;
+  readonly resolvedRefs: Verdict;
+  readonly conflicted: Verdict;
+  /** The routes that it serves. */
+  attachedRoutes: number;
+}
+
+export interface RouteOutcome {
+  readonly document: ResourceDocument;
+  readonly parents: readonly ParentOutcome[];
+}
+
+export interface ParentOutcome {
+  /** As written. */
+  readonly parentRef: Readonly<Record<string, unknown>>;
+  readonly accepted: Verdict;
+  readonly resolvedRefs: Verdict;
+  /** Set if a part of the route is not served as written. */
+  readonly partiallyInvalid: Verdict | undefined;
 }
 
 export interface TargetName {
@@ -124,6 +170,7 @@ export interface Attachment {
 
 export interface Closure {
   readonly target: TargetName;
+  readonly document: ResourceDocument;
   /** Names the policy and the field: for the log and the trace, not for clients. */
   readonly reason: string;
 }

@@ -1,119 +1,149 @@
 /**
  * A Gateway document (gateway.networking.k8s.io) → gateways of the standalone configuration: one for each port, since
  * listeners that share a port differ only in their host names. What cannot be served (other protocols, ports that are
- * taken, HTTPS without key files) is reported and left out; the other listeners are served.
+ * taken, HTTPS without a certificate, listeners that contradict each other) is reported and left out; the other
+ * listeners are served.
  */
-import type { Path } from "../text/value-path.ts";
-import { DEFAULT_NAMESPACE, POLICY_API_GROUP, type ResourceDocument, type WrittenGateway } from "./documents.ts";
-import { isObject } from "./parts.ts";
-import { identityOf, listOf, type ProblemList, textOf } from "./problem-list.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import { fieldsOf, listOf } from "../text/value-shapes.ts";
+import type { Path } from "../text/yaml-source.ts";
+import {
+  DEFAULT_NAMESPACE,
+  type GatewayOutcome,
+  type ListenerOutcome,
+  type ResourceDocument,
+  type Verdict,
+  type WrittenGateway,
+} from "./documents.ts";
+import { type ReadListener, readListener } from "./listener-document.ts";
+import { identityOf, type ProblemList } from "./problem-list.ts";
 import { type GatewayListener, type GatewayTarget, gatewayReference } from "./targets.ts";
-
-/** A Secret is not read: the files of an HTTPS listener are named by these keys of `tls.options`. */
-const CERT_OPTION = `${POLICY_API_GROUP}/cert`;
-const KEY_OPTION = `${POLICY_API_GROUP}/key`;
 
 export interface TranslatedGateway {
   readonly target: GatewayTarget;
   readonly gateways: readonly WrittenGateway[];
+  readonly outcome: GatewayOutcome;
 }
 
-/** `takenPorts` gets the ports that this document takes. */
+const NO_CONFLICT: Verdict = { isTrue: false, reason: "NoConflicts", message: "No conflicts" };
+const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Gateway accepted" };
+
+/** `takenPorts` gets the ports that this document takes; in a cluster each Gateway has an address of its own. */
 export function translateGateway(
   document: ResourceDocument,
   takenPorts: Set<number>,
   problems: ProblemList,
+  cluster: Cluster | undefined,
 ): TranslatedGateway {
   const { namespace, name } = identityOf(document);
-  const spec = isObject(document.value) && isObject(document.value.spec) ? document.value.spec : {};
-  const written = listOf(spec.listeners);
+  const written = listOf(fieldsOf(fieldsOf(document.value).spec).listeners);
   if (written.length === 0) problems.add(["spec", "listeners"], "a list with at least one listener is needed");
-  const prefix = namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
-  const ports = new Set(written.map((listener) => (isObject(listener) ? listener.port : undefined)));
+  const context = { document, namespace, cluster, problems };
+  const read = written.flatMap((listener, i) => {
+    const path = ["spec", "listeners", i];
+    const found = readListener(listener, path, context);
+    return found ? [{ ...found, path }] : [];
+  });
+  const conflicts = cluster ? conflictsOf(read) : new Map<ReadListener, Verdict>();
+  const nameOf = namesOfPorts(
+    read,
+    cluster ? `${namespace}/${name}` : shortName(namespace, name),
+    cluster !== undefined,
+  );
   const gateways = new Map<number, WrittenGateway>();
   const listeners: GatewayListener[] = [];
+  const outcomes: ListenerOutcome[] = [];
 
-  for (const [i, listener] of written.entries()) {
-    const path = ["spec", "listeners", i];
-    const read = readListener(listener, path, problems);
-    if (!read) continue;
-    if (!gateways.has(read.port)) {
-      if (takenPorts.has(read.port)) {
-        problems.add([...path, "port"], `port ${read.port} is already used by another gateway`);
-        continue;
+  for (const one of read) {
+    const conflicted = conflicts.get(one) ?? NO_CONFLICT;
+    if (conflicted.isTrue) problems.add(one.path, conflicted.message);
+    let accepted = conflicted.isTrue ? { ...conflicted, isTrue: false } : one.accepted;
+    const isUsable = accepted.isTrue && (one.protocol === "HTTP" || one.tls !== undefined);
+    if (isUsable && !gateways.has(one.port)) {
+      if (takenPorts.has(one.port)) {
+        const message = `port ${one.port} is already used by another gateway`;
+        problems.add([...one.path, "port"], message);
+        accepted = { isTrue: false, reason: "PortUnavailable", message };
+      } else {
+        if (one.port !== 0) takenPorts.add(one.port);
+        gateways.set(one.port, writtenGateway(one, nameOf(one), document));
       }
-      if (read.port !== 0) takenPorts.add(read.port);
-      const own = ports.size === 1 ? prefix : `${prefix}/${read.sectionName}`;
-      gateways.set(read.port, {
-        name: own,
-        port: read.port,
-        protocol: read.protocol,
-        ...(read.tls ? { tls: read.tls } : {}),
-        document,
-        path,
-      });
     }
+    const outcome: ListenerOutcome = {
+      name: one.sectionName,
+      supportedKinds: one.supportedKinds,
+      accepted,
+      resolvedRefs: one.resolvedRefs,
+      conflicted,
+      attachedRoutes: 0,
+    };
+    outcomes.push(outcome);
     listeners.push({
-      sectionName: read.sectionName,
-      gateway: (gateways.get(read.port) as WrittenGateway).name,
-      port: read.port,
-      hostname: read.hostname,
-      admits: (routeNamespace) => read.from === "All" || routeNamespace === namespace,
+      sectionName: one.sectionName,
+      gateway: isUsable ? gateways.get(one.port)?.name : undefined,
+      port: one.port,
+      hostname: one.hostname,
+      admits: one.admits,
+      outcome,
     });
   }
-  return { target: { reference: gatewayReference(namespace, name), listeners }, gateways: [...gateways.values()] };
+  return {
+    target: { reference: gatewayReference(namespace, name), listeners },
+    gateways: [...gateways.values()],
+    outcome: { document, accepted: acceptance(outcomes), listeners: outcomes },
+  };
 }
 
-interface Listener {
-  readonly sectionName: string;
-  readonly port: number;
-  readonly protocol: "HTTP" | "HTTPS";
-  readonly tls: { readonly cert: string; readonly key: string } | undefined;
-  readonly hostname: string | undefined;
-  readonly from: string;
+function shortName(namespace: string, name: string): string {
+  return namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
 }
 
-function readListener(written: unknown, path: Path, problems: ProblemList): Listener | undefined {
-  if (!isObject(written)) {
-    problems.add(path, "expected an object");
-    return undefined;
-  }
-  const { name, port, protocol, hostname, tls, allowedRoutes } = written;
-  const sectionName = textOf(name);
-  if (sectionName === undefined) {
-    problems.add([...path, "name"], "required field is missing");
-    return undefined;
-  }
-  if (typeof port !== "number" || !Number.isInteger(port) || port < 0 || port > 65_535) {
-    problems.add([...path, "port"], "expected a port number");
-    return undefined;
-  }
-  if (protocol !== "HTTP" && protocol !== "HTTPS") {
-    problems.add([...path, "protocol"], `${String(protocol)} is not supported: use HTTP or HTTPS`);
-    return undefined;
-  }
-  const files = protocol === "HTTPS" ? keyFiles(tls) : undefined;
-  if (protocol === "HTTPS" && files === undefined) {
-    problems.add(
-      [...path, "tls"],
-      `certificateRefs are not read: name the files in tls.options as ${CERT_OPTION} and ${KEY_OPTION}`,
+/** The key under `gateways` of each port. In a cluster the port tells them apart, which stays when listeners are renamed. */
+function namesOfPorts(
+  read: readonly ReadListener[],
+  prefix: string,
+  byPort: boolean,
+): (listener: ReadListener) => string {
+  const isOne = new Set(read.map(({ port }) => port)).size === 1;
+  return ({ port, sectionName }) => {
+    if (byPort) return `${prefix}:${port}`;
+    return isOne ? prefix : `${prefix}/${sectionName}`;
+  };
+}
+
+function writtenGateway(
+  { port, protocol, tls, path }: ReadListener & { readonly path: Path },
+  name: string,
+  document: ResourceDocument,
+): WrittenGateway {
+  const isHttps = protocol === "HTTPS";
+  return { name, port, protocol: isHttps ? "HTTPS" : "HTTP", ...(tls ? { tls } : {}), document, path };
+}
+
+function acceptance(listeners: readonly ListenerOutcome[]): Verdict {
+  const bad = listeners.filter(({ accepted, resolvedRefs }) => !accepted.isTrue || !resolvedRefs.isTrue);
+  if (bad.length === 0 && listeners.length > 0) return ACCEPTED;
+  const message = `Listeners that are not valid: ${bad.map(({ name }) => name).join(", ") || "there are none"}`;
+  // Valid ones are served all the same.
+  return { isTrue: listeners.some(({ accepted }) => accepted.isTrue), reason: "ListenersNotValid", message };
+}
+
+/** Listeners of one port must speak one protocol and have different host names; none of two that contradict is preferred. */
+function conflictsOf(read: readonly ReadListener[]): Map<ReadListener, Verdict> {
+  const conflicts = new Map<ReadListener, Verdict>();
+  for (const one of read) {
+    if (!one.accepted.isTrue) continue;
+    const others = read.filter((other) => other !== one && other.port === one.port && other.accepted.isTrue);
+    const protocol = others.find((other) => other.protocol !== one.protocol);
+    const hostname = others.find(
+      (other) => (other.hostname ?? "").toLowerCase() === (one.hostname ?? "").toLowerCase(),
     );
-    return undefined;
+    const about = (other: ReadListener, what: string): string =>
+      `port ${one.port} is also that of listener ${other.sectionName}, which has ${what}`;
+    if (protocol)
+      conflicts.set(one, { isTrue: true, reason: "ProtocolConflict", message: about(protocol, "another protocol") });
+    else if (hostname)
+      conflicts.set(one, { isTrue: true, reason: "HostnameConflict", message: about(hostname, "the same hostname") });
   }
-  const namespaces = isObject(allowedRoutes) && isObject(allowedRoutes.namespaces) ? allowedRoutes.namespaces : {};
-  const from = textOf(namespaces.from) ?? "Same";
-  if (from === "Selector") {
-    problems.add(
-      [...path, "allowedRoutes", "namespaces", "from"],
-      "Selector is not supported: only routes of the same namespace are served",
-    );
-  }
-  return { sectionName, port, protocol, tls: files, hostname: textOf(hostname), from };
-}
-
-function keyFiles(tls: unknown): { cert: string; key: string } | undefined {
-  const options = isObject(tls) && isObject(tls.options) ? tls.options : {};
-  const cert = textOf(options[CERT_OPTION]);
-  const key = textOf(options[KEY_OPTION]);
-  return cert === undefined || key === undefined ? undefined : { cert, key };
+  return conflicts;
 }

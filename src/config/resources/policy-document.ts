@@ -5,7 +5,9 @@
  */
 
 import type { ConfigError } from "../../core/errors.ts";
-import type { Path } from "../text/value-path.ts";
+import type { Cluster } from "../cluster/cluster.ts";
+import { isObject } from "../text/value-shapes.ts";
+import type { Path } from "../text/yaml-source.ts";
 import { checkParts } from "./check-parts.ts";
 import {
   type Attachment,
@@ -17,11 +19,12 @@ import {
   type ResourceDocument,
   type ResourceMetadata,
   type TargetName,
+  type Verdict,
 } from "./documents.ts";
-import { isObject, type Part, STACKING_KINDS } from "./parts.ts";
+import { type Part, STACKING_KINDS } from "./parts.ts";
 import { type ResolvedTarget, resolveTargets, type Targets } from "./policy-targets.ts";
 import { fullName, identityOf, type ProblemList, referenceText } from "./problem-list.ts";
-import { ACCEPTED, statusOf, type Verdict } from "./status.ts";
+import { ACCEPTED, statusOf } from "./status.ts";
 
 export interface PolicyContext extends Targets {
   readonly parts: readonly Part[];
@@ -29,6 +32,7 @@ export interface PolicyContext extends Targets {
   takenKinds(target: TargetName): Map<string, string>;
   readonly nowMs: number;
   readonly previous: PolicyResource | undefined;
+  readonly cluster: Cluster | undefined;
   /** The spec as it may be shown. */
   shown(spec: unknown): unknown;
   /** Another document has the same name: this one does not count. */
@@ -64,7 +68,7 @@ export function translatePolicy(
 
   const { outcomes, targets, meant, repeated } = resolveTargets(spec, namespace, context, problems);
   if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is needed", false);
-  const validParts = checkParts(spec, context.parts, document, fault);
+  const validParts = checkParts(spec, context.parts, document, fault, context.cluster);
 
   const attachments: Attachment[] = [];
   const source = `GatewayPolicy ${fullName(document)}`;
@@ -105,9 +109,9 @@ export function translatePolicy(
     securityFault = faults[0];
   const isProtection = securityFault !== undefined || validParts.some(({ isSecurity }) => isSecurity);
   const closures = [
-    ...(securityFault === undefined ? [] : closuresOf(targets, securityFault)),
+    ...(securityFault === undefined ? [] : closuresOf(targets, document, securityFault)),
     ...(isProtection && meant.length > 0
-      ? closuresOf(meant, problems.add(["spec", "targetRefs"], "a protected target is named wrongly"))
+      ? closuresOf(meant, document, problems.add(["spec", "targetRefs"], "a protected target is named wrongly"))
       : []),
   ];
 
@@ -131,9 +135,9 @@ export function translatePolicy(
   };
 }
 
-function closuresOf(targets: readonly ResolvedTarget[], because: ConfigError): Closure[] {
+function closuresOf(targets: readonly ResolvedTarget[], document: ResourceDocument, because: ConfigError): Closure[] {
   return targets.flatMap(({ scope, names }) =>
-    names.map((name) => ({ target: { kind: scope, name }, reason: because.toLine() })),
+    names.map((name) => ({ target: { kind: scope, name }, document, reason: because.toLine() })),
   );
 }
 

@@ -1,13 +1,14 @@
 /**
  * The entries of a policy's targetRefs → the gateways and routes that they stand for, or why they stand for none.
  */
+
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { Scope } from "../../core/policy.ts";
-import { pathText } from "../text/value-path.ts";
-import { GATEWAY_API_GROUP, type ObjectReference } from "./documents.ts";
-import { isObject } from "./parts.ts";
-import { listOf, type ProblemList, referenceText, textOf } from "./problem-list.ts";
-import type { TargetOutcome, Verdict } from "./status.ts";
+import { isObject, listOf, textOf } from "../text/value-shapes.ts";
+import { pathText } from "../text/yaml-source.ts";
+import { GATEWAY_API_GROUP, type ObjectReference, type Verdict } from "./documents.ts";
+import { type ProblemList, referenceText } from "./problem-list.ts";
+import type { TargetOutcome } from "./status.ts";
 import type { GatewayTarget, RouteTarget, TargetTable } from "./targets.ts";
 
 /** The Gateway API allows no more. */
@@ -127,7 +128,7 @@ function lookUp(
   const shown = `${referenceText(reference)}${sectionName === undefined ? "" : ` section ${sectionName}`}`;
   if (reference.kind === "Gateway") {
     const found = context.gateways.find(namespace, name);
-    const names = [...new Set((found?.listeners ?? []).filter(isInSection).map(({ gateway }) => gateway))];
+    const names = [...new Set((found?.listeners ?? []).filter(isInSection).flatMap(({ gateway }) => gateway ?? []))];
     if (!found) return `${shown}${NOT_FOUND}${suggestion(name, context.gateways.names(namespace))}`;
     if (sectionName !== undefined && names.length === 0) return `${shown}${NOT_FOUND}`;
     if (names.length === 0) return `${shown} has no listener that can be served`;

@@ -2,10 +2,11 @@
  * What is wrong with one document: each mistake with its place, and the document's own name in front, because the
  * lines of several documents are read together.
  */
+
 import { ConfigError } from "../../core/errors.ts";
-import { type Path, pathText } from "../text/value-path.ts";
+import { isObject, textOf } from "../text/value-shapes.ts";
+import { type Path, pathText } from "../text/yaml-source.ts";
 import { DEFAULT_NAMESPACE, type ObjectReference, type ResourceDocument } from "./documents.ts";
-import { isObject } from "./parts.ts";
 
 export interface ProblemList {
   add(path: Path, message: string): ConfigError;
@@ -55,12 +56,4 @@ export function fullName(document: ResourceDocument): string {
 
 export function referenceText({ kind, namespace, name }: ObjectReference): string {
   return `${kind} ${namespace}/${name}`;
-}
-
-export function textOf(value: unknown): string | undefined {
-  return typeof value === "string" && value !== "" ? value : undefined;
-}
-
-export function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }

@@ -1,45 +1,54 @@
 /**
  * An HTTPRoute document (gateway.networking.k8s.io) → routes of the standalone configuration, one for each rule.
  * A part of a rule that we cannot honour closes the rule (500): serving it without would be something else than what
- * was asked for. Services are looked up in the `services` map of the standalone document.
+ * was asked for.
  */
-import { nearestName, suggestion } from "../../cel/values/nearest-name.ts";
-import type { Path } from "../text/value-path.ts";
+import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
+import type { Path } from "../text/yaml-source.ts";
 import {
   DEFAULT_NAMESPACE,
-  type ObjectReference,
   type ResourceDocument,
-  type ResourceInput,
+  type RouteOutcome,
+  type Verdict,
   type WrittenRoute,
 } from "./documents.ts";
-import { isObject } from "./parts.ts";
-import { identityOf, listOf, type ProblemList, referenceText, textOf } from "./problem-list.ts";
+import { identityOf, type ProblemList } from "./problem-list.ts";
+import type { FindBackend } from "./route-backends.ts";
 import { filtersOf, translateFilters } from "./route-filters.ts";
-import { commonHostnames } from "./route-hostnames.ts";
 import { translateMatch } from "./route-matches.ts";
-import { type GatewayTarget, gatewayReference, type RouteTarget, routeReference, type TargetTable } from "./targets.ts";
+import { findParents } from "./route-parents.ts";
+import { type GatewayTarget, type RouteTarget, routeReference, type TargetTable } from "./targets.ts";
 
 export interface TranslatedRoute {
   readonly target: RouteTarget;
   readonly routes: readonly WrittenRoute[];
+  readonly outcome: RouteOutcome;
 }
 
-type Services = ResourceInput["standalone"]["services"];
+export interface RouteContext {
+  readonly gateways: TargetTable<GatewayTarget>;
+  readonly findBackend: FindBackend;
+  readonly isCluster: boolean;
+}
+
+/** What a reference that leads nowhere is compiled to: it is closed, nothing is ever sent there. */
+const NOWHERE = { host: "reference.invalid:1" };
+const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
 
 export function translateRoute(
   document: ResourceDocument,
-  gateways: TargetTable<GatewayTarget>,
-  services: Services,
+  context: RouteContext,
   problems: ProblemList,
 ): TranslatedRoute {
   const { namespace, name } = identityOf(document);
-  const spec = isObject(document.value) && isObject(document.value.spec) ? document.value.spec : {};
-  const parents = findParents(spec, namespace, gateways, problems);
+  const spec = fieldsOf(fieldsOf(document.value).spec);
+  const found = findParents(spec, { ...context, namespace, problems });
   const written = listOf(spec.rules);
   if (written.length === 0) problems.add(["spec", "rules"], "a list with at least one rule is needed");
-  const prefix = namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
+  const prefix = namespace === DEFAULT_NAMESPACE && !context.isCluster ? name : `${namespace}/${name}`;
   const routes: WrittenRoute[] = [];
   const rules: { sectionName: string | undefined; route: string }[] = [];
+  const contents: RuleContent[] = [];
 
   for (const [i, rule] of written.entries()) {
     const path = ["spec", "rules", i];
@@ -49,108 +58,58 @@ export function translateRoute(
     }
     const sectionName = textOf(rule.name);
     const ruleName = written.length === 1 ? prefix : `${prefix}/${sectionName ?? `rule${i}`}`;
-    const content = translateRule(rule, path, namespace, services, problems);
-    for (const [j, served] of parents.servedBy.entries()) {
-      const routeName = j === 0 ? ruleName : `${ruleName}@${served.gateways[0]}`;
-      const hostnames = served.hostnames.length === 0 ? {} : { hostnames: served.hostnames };
+    const content = translateRule(rule, path, namespace, context.findBackend, problems);
+    contents.push(content);
+    for (const [j, { gateways, hostnames, except }] of found.servedBy.entries()) {
+      const isKnown = found.servedBy.slice(0, j).some((other) => other.gateways[0] === gateways[0]);
+      const routeName = j === 0 ? ruleName : `${ruleName}@${gateways[0]}${isKnown ? `#${j}` : ""}`;
       routes.push({
-        route: { name: routeName, gateways: served.gateways, ...hostnames, ...content.fields },
+        route: { name: routeName, gateways, ...(hostnames.length === 0 ? {} : { hostnames }), ...content.fields },
+        ...(except.length === 0 ? {} : { except }),
         ...(content.closed === undefined ? {} : { closed: content.closed }),
+        ...(content.closedBackends.size === 0 ? {} : { closedBackends: content.closedBackends }),
         document,
         path,
       });
       rules.push({ sectionName, route: routeName });
     }
   }
-  return { target: { reference: routeReference(namespace, name), rules, gateways: parents.references }, routes };
+  return {
+    target: { reference: routeReference(namespace, name), rules, gateways: found.references },
+    routes,
+    outcome: {
+      document,
+      parents: found.parents.map((parent) => ({ ...parent, ...outcomeOf(parent.accepted, contents) })),
+    },
+  };
 }
 
-interface Parents {
-  readonly references: readonly ObjectReference[];
-  /** Gateways that serve the route under the same host names; the names are empty where any will do. */
-  readonly servedBy: readonly { readonly gateways: string[]; readonly hostnames: readonly string[] }[];
-}
-
-function findParents(
-  spec: Readonly<Record<string, unknown>>,
-  namespace: string,
-  gateways: TargetTable<GatewayTarget>,
-  problems: ProblemList,
-): Parents {
-  const references = new Map<string, ObjectReference>();
-  const hostnamesOf = new Map<string, Set<string>>();
-  const own = listOf(spec.hostnames).map(String);
-  const parentRefs = listOf(spec.parentRefs);
-  if (parentRefs.length === 0) problems.add(["spec", "parentRefs"], "a list with at least one Gateway is needed");
-
-  for (const [i, parent] of parentRefs.entries()) {
-    const path = ["spec", "parentRefs", i];
-    const found = isObject(parent) ? findParent(parent, path, namespace, gateways, problems) : undefined;
-    if (!found || !isObject(parent)) continue;
-    const listeners = found.listeners.filter(
-      (listener) =>
-        listener.admits(namespace) &&
-        (parent.sectionName === undefined || parent.sectionName === listener.sectionName) &&
-        (parent.port === undefined || parent.port === listener.port),
-    );
-    let isServed = false;
-    for (const { gateway, hostname } of listeners) {
-      const common = commonHostnames(own, hostname);
-      if (common === undefined) continue;
-      isServed = true;
-      const names = hostnamesOf.get(gateway) ?? new Set<string>();
-      // No name at all means any: it covers the names of other listeners on the same port.
-      for (const one of common.length === 0 ? ["*"] : common) names.add(one);
-      hostnamesOf.set(gateway, names);
-    }
-    if (isServed) references.set(referenceText(found.reference), found.reference);
-    else
-      problems.add(
-        path,
-        `no listener of ${referenceText(found.reference)} serves this route: see sectionName, port, hostnames and allowedRoutes`,
-      );
-  }
-
-  const groups = new Map<string, { gateways: string[]; hostnames: readonly string[] }>();
-  for (const [gateway, names] of hostnamesOf) {
-    const hostnames = names.has("*") ? [] : [...names].sort();
-    const group = groups.get(hostnames.join()) ?? { gateways: [], hostnames };
-    group.gateways.push(gateway);
-    groups.set(hostnames.join(), group);
-  }
-  return { references: [...references.values()], servedBy: [...groups.values()] };
-}
-
-function findParent(
-  parent: Readonly<Record<string, unknown>>,
-  path: Path,
-  namespace: string,
-  gateways: TargetTable<GatewayTarget>,
-  problems: ProblemList,
-): GatewayTarget | undefined {
-  const kind = textOf(parent.kind) ?? "Gateway";
-  const name = textOf(parent.name) ?? "";
-  if (kind !== "Gateway") {
-    problems.add([...path, "kind"], `${kind} is not supported: use Gateway`);
-    return undefined;
-  }
-  const wanted = gatewayReference(textOf(parent.namespace) ?? namespace, name);
-  const found = gateways.find(wanted.namespace, wanted.name);
-  if (!found)
-    problems.add(path, `${referenceText(wanted)} was not found${suggestion(name, gateways.names(wanted.namespace))}`);
-  return found;
+function outcomeOf(accepted: Verdict, contents: readonly RuleContent[]) {
+  const resolvedRefs = contents.find(({ unresolved }) => unresolved)?.unresolved ?? RESOLVED;
+  const closed = contents.flatMap((content) => (content.closed === undefined ? [] : [content.closed]));
+  const invalid: Verdict = { isTrue: true, reason: "UnsupportedValue", message: `Rules closed: ${closed.join("; ")}` };
+  if (closed.length === 0) return { accepted, resolvedRefs, partiallyInvalid: undefined };
+  if (closed.length < contents.length) return { accepted, resolvedRefs, partiallyInvalid: invalid };
+  return {
+    accepted: accepted.isTrue ? { ...invalid, isTrue: false } : accepted,
+    resolvedRefs,
+    partiallyInvalid: undefined,
+  };
 }
 
 interface RuleContent {
   readonly fields: Pick<WrittenRoute["route"], "matches" | "policies" | "backends">;
   readonly closed: string | undefined;
+  readonly closedBackends: ReadonlyMap<number, string>;
+  /** The first reference that leads nowhere. */
+  readonly unresolved: Verdict | undefined;
 }
 
 function translateRule(
-  rule: Readonly<Record<string, unknown>>,
+  rule: Fields,
   path: Path,
   namespace: string,
-  services: Services,
+  findBackend: FindBackend,
   problems: ProblemList,
 ): RuleContent {
   let closed: string | undefined;
@@ -173,15 +132,22 @@ function translateRule(
   if (rule.sessionPersistence !== undefined) problems.add([...path, "sessionPersistence"], "not supported, ignored");
 
   const backends: Record<string, unknown>[] = [];
+  const closedBackends = new Map<number, string>();
+  let unresolved: Verdict | undefined;
   for (const [i, reference] of listOf(rule.backendRefs).entries()) {
     const at = [...path, "backendRefs", i];
-    const backend = isObject(reference) ? findBackend(reference, at, namespace, services, problems) : undefined;
-    if (!backend || !isObject(reference)) continue;
-    const own = translateFilters(filtersOf(reference));
+    const found = findBackend(fieldsOf(reference), namespace);
+    if ("reason" in found) {
+      const problem = problems.add(at, `${found.message}; its requests get 500`);
+      unresolved ??= { isTrue: false, reason: found.reason, message: found.message };
+      closedBackends.set(backends.length, problem.toLine());
+    }
+    const own = translateFilters(filtersOf(fieldsOf(reference)));
     if (own.unsupported) close([...at, "filters", own.unsupported.index], own.unsupported.reason);
-    const weight = reference.weight === undefined ? {} : { weight: reference.weight };
+    const { weight } = fieldsOf(reference);
     const policies = Object.keys(own.policies).length === 0 ? {} : { policies: own.policies };
-    backends.push({ ...backend, ...weight, ...policies });
+    const backend = "backend" in found ? found.backend : NOWHERE;
+    backends.push({ ...backend, ...(weight === undefined ? {} : { weight }), ...policies });
   }
 
   const policies = { ...filters.policies, ...timeoutsOf(rule.timeouts) };
@@ -192,6 +158,8 @@ function translateRule(
       ...(backends.length === 0 ? {} : { backends }),
     },
     closed,
+    closedBackends,
+    unresolved,
   };
 }
 
@@ -204,38 +172,4 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
     ...(isSet(written.backendRequest) ? { backendRequestTimeout: written.backendRequest } : {}),
   };
   return Object.keys(timeout).length === 0 ? {} : { timeout };
-}
-
-function findBackend(
-  reference: Readonly<Record<string, unknown>>,
-  path: Path,
-  namespace: string,
-  services: Services,
-  problems: ProblemList,
-): Record<string, unknown> | undefined {
-  const kind = textOf(reference.kind) ?? "Service";
-  const name = textOf(reference.name) ?? "";
-  const inNamespace = textOf(reference.namespace) ?? namespace;
-  if (kind !== "Service") {
-    problems.add([...path, "kind"], `${kind} is not supported: use Service`);
-    return undefined;
-  }
-  const port = reference.port === undefined ? "" : `:${String(reference.port)}`;
-  const candidates = [`${inNamespace}/${name}${port}`, `${inNamespace}/${name}`, `${name}${port}`, name];
-  const found = candidates.map((key) => services[key]).find((service) => service !== undefined);
-  if (found === undefined) {
-    const near = nearestName(name, Object.keys(services).map(serviceName));
-    problems.add(
-      path,
-      `Service ${inNamespace}/${name} was not found${near === undefined || near === name ? "" : ` (did you mean "${near}"?)`}: add it to \`services\` of the standalone document, for example \`${name}${port}: 127.0.0.1:8080\``,
-    );
-    return undefined;
-  }
-  if (typeof found !== "string") return { ...found };
-  return { host: found.includes(":") || port === "" ? found : `${found}${port}` };
-}
-
-/** The name alone, of `namespace/name:port`. */
-function serviceName(key: string): string {
-  return key.slice(key.indexOf("/") + 1).replace(/:\d+$/, "");
 }

@@ -2,9 +2,9 @@
  * Filters of HTTPRoute rules → policies as the standalone configuration writes them. A filter that we cannot honour
  * is never skipped: it may be what protects the backend, so the rule is closed instead.
  */
+
 import { lookupTable } from "../../lib/text/lookup-table.ts";
-import { isObject } from "./parts.ts";
-import { listOf } from "./problem-list.ts";
+import { isObject, listOf } from "../text/value-shapes.ts";
 
 export interface TranslatedFilters {
   readonly policies: Readonly<Record<string, unknown>>;

@@ -11,7 +11,7 @@ export function commonHostnames(route: readonly string[], listener: string | und
 }
 
 /** `*.example.com` covers `a.example.com` and `*.a.example.com`, not `example.com`. */
-function covers(pattern: string, name: string): boolean {
+export function covers(pattern: string, name: string): boolean {
   const [one, other] = [pattern.toLowerCase(), name.toLowerCase()];
   if (one === other || one === "*") return true;
   return one.startsWith("*.") && other.endsWith(one.slice(1)) && other.length > one.length - 1;

@@ -1,8 +1,8 @@
 /**
  * Matches of HTTPRoute rules → `matches[]` of the standalone configuration.
  */
-import { isObject } from "./parts.ts";
-import { listOf } from "./problem-list.ts";
+
+import { isObject, listOf } from "../text/value-shapes.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 

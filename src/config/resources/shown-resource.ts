@@ -3,11 +3,13 @@
  * what the schema does not know, and a security part that does not fit it, is not shown at all: a misspelt field may
  * hold a key.
  */
+
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { REDACTED, type Redaction } from "../../trace/redact.ts";
 import { shownConfig } from "../schema/shown-config.ts";
-import type { Path } from "../text/value-path.ts";
-import { findParts, isObject, partsOf, specSchema } from "./parts.ts";
+import { isObject } from "../text/value-shapes.ts";
+import type { Path } from "../text/yaml-source.ts";
+import { findParts, partsOf, specSchema } from "./parts.ts";
 
 export function shownSpec(spec: unknown, policies: readonly PolicyDefinition[], redaction: Redaction): unknown {
   if (!isObject(spec)) return {};

@@ -9,18 +9,13 @@ import {
   type Condition,
   type ObjectReference,
   type PolicyResource,
+  type Verdict,
 } from "./documents.ts";
 import { referenceText } from "./problem-list.ts";
 
 /** The Gateway API allows no more. */
 const MAX_ANCESTORS = 16;
 const MAX_MESSAGE_BYTES = 32_768;
-
-export interface Verdict {
-  readonly isTrue: boolean;
-  readonly reason: string;
-  readonly message: string;
-}
 
 /** What became of one entry of targetRefs. */
 export interface TargetOutcome {

@@ -3,7 +3,13 @@
  * the standalone configuration. A document's listeners and rules are gateways and routes of their own there, so a
  * target stands for one or more of them.
  */
-import { DEFAULT_NAMESPACE, GATEWAY_API_GROUP, type ObjectReference, type StandaloneTarget } from "./documents.ts";
+import {
+  DEFAULT_NAMESPACE,
+  GATEWAY_API_GROUP,
+  type ListenerOutcome,
+  type ObjectReference,
+  type StandaloneTarget,
+} from "./documents.ts";
 
 export interface GatewayTarget {
   readonly reference: ObjectReference;
@@ -13,12 +19,14 @@ export interface GatewayTarget {
 export interface GatewayListener {
   /** undefined in the standalone configuration: there a gateway is one listener. */
   readonly sectionName: string | undefined;
-  /** The key under `gateways`. */
-  readonly gateway: string;
+  /** The key under `gateways`; undefined if it cannot be served. */
+  readonly gateway: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;
   /** Whether routes of this namespace may be served. */
   admits(namespace: string): boolean;
+  /** For a document's listener: what its status says. */
+  readonly outcome?: ListenerOutcome;
 }
 
 export interface RouteTarget {

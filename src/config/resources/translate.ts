@@ -3,40 +3,50 @@
  * Gateways first, then the routes that name them, then the policies that stand on both; within a kind, the older
  * document wins a conflict, then the name that sorts first (as the Gateway API has it).
  */
+
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { createRedaction } from "../../trace/redact.ts";
 import { FOREIGN_KINDS } from "../schema/foreign-words.ts";
+import { isObject, textOf } from "../text/value-shapes.ts";
 import {
   type Attachment,
   type Closure,
   GATEWAY_API_GROUP,
+  type GatewayOutcome,
   type PolicyResource,
   type ResourceDocument,
   type ResourceInput,
   type ResourceResult,
+  type RouteOutcome,
   type TargetName,
   type WrittenGateway,
   type WrittenRoute,
 } from "./documents.ts";
 import { translateGateway } from "./gateway-document.ts";
-import { isObject, partsOf } from "./parts.ts";
+import { partsOf } from "./parts.ts";
 import { translatePolicy } from "./policy-document.ts";
-import { createProblemList, fullName, identityOf, type ProblemList, textOf } from "./problem-list.ts";
+import { createProblemList, fullName, identityOf, type ProblemList } from "./problem-list.ts";
+import { backendsOfCluster, backendsOfFiles } from "./route-backends.ts";
 import { translateRoute } from "./route-document.ts";
 import { shownSpec } from "./shown-resource.ts";
 import { standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
 
 export function translateResources(input: ResourceInput): ResourceResult {
-  const { standalone } = input;
+  const { standalone, cluster } = input;
+  // Documents of a cluster reach nothing that this machine's own configuration has.
+  const isCluster = cluster !== undefined;
+  const findBackend = cluster ? backendsOfCluster(cluster) : backendsOfFiles(standalone.services);
   const problems: ConfigError[] = [];
-  const gatewayTargets = new TargetTable(standalone.gateways.map(standaloneGateway));
-  const routeTargets = new TargetTable(standalone.routes.map(standaloneRoute));
+  const gatewayTargets = new TargetTable(isCluster ? [] : standalone.gateways.map(standaloneGateway));
+  const routeTargets = new TargetTable(isCluster ? [] : standalone.routes.map(standaloneRoute));
   const taken = takenKindsOf(input);
   const gateways: WrittenGateway[] = [];
   const routes: WrittenRoute[] = [];
   const attachments: Attachment[] = [];
   const closures: Closure[] = [];
+  const gatewayOutcomes: GatewayOutcome[] = [];
+  const routeOutcomes: RouteOutcome[] = [];
 
   function each(kind: string, group: string, translate: (document: ResourceDocument, list: ProblemList) => void): void {
     for (const document of inOrder(input.documents, kind)) {
@@ -58,9 +68,10 @@ export function translateResources(input: ResourceInput): ResourceResult {
       list.add(["metadata", "name"], "another Gateway has this name");
       return;
     }
-    const translated = translateGateway(document, takenPorts, list);
+    const translated = translateGateway(document, cluster ? new Set(takenPorts) : takenPorts, list, cluster);
     gatewayTargets.addDocument(translated.target);
     gateways.push(...translated.gateways);
+    gatewayOutcomes.push(translated.outcome);
   });
 
   each("HTTPRoute", GATEWAY_API_GROUP, (document, list) => {
@@ -69,7 +80,8 @@ export function translateResources(input: ResourceInput): ResourceResult {
       list.add(["metadata", "name"], "another HTTPRoute has this name");
       return;
     }
-    const translated = translateRoute(document, gatewayTargets, standalone.services, list);
+    const translated = translateRoute(document, { gateways: gatewayTargets, findBackend, isCluster }, list);
+    routeOutcomes.push(translated.outcome);
     const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
     const names = new Set(usable.map(({ route }) => route.name));
     routeTargets.addDocument({
@@ -102,6 +114,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
       previous,
       shown,
       isDuplicate,
+      cluster,
     };
     const translated = translatePolicy(document, context, list);
     attachments.push(...translated.attachments);
@@ -109,9 +122,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
     resources.set(document, translated.resource);
   });
 
-  problems.push(...unknownKinds(input.documents));
+  if (!isCluster) problems.push(...unknownKinds(input.documents));
   const policies = input.documents.flatMap((document) => resources.get(document) ?? []);
-  return { gateways, routes, attachments, closures, policies, problems };
+  return { gateways, routes, attachments, closures, gatewayOutcomes, routeOutcomes, policies, problems };
 }
 
 const KINDS = ["Gateway", "HTTPRoute", "GatewayPolicy"];
@@ -157,7 +170,8 @@ function checkedRoute(written: WrittenRoute, input: ResourceInput, list: Problem
   const { name, gateways, hostnames, matches } = written.route;
   const bare = { name, gateways, ...(hostnames ? { hostnames } : {}), ...(matches ? { matches } : {}) };
   if (!input.routeSchema.safeParse(bare).success) return [];
-  return [{ ...written, route: bare, closed: written.closed ?? (problems[0]?.toLine() as string) }];
+  const { closedBackends: _, ...rest } = written;
+  return [{ ...rest, route: bare, closed: written.closed ?? (problems[0]?.toLine() as string) }];
 }
 
 function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Map<string, string> {

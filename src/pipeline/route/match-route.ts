@@ -17,6 +17,7 @@ export interface RouteTable {
 interface Candidate {
   readonly route: Route;
   readonly host: string;
+  readonly except: readonly string[];
   readonly path: PathTest;
   readonly method: string | undefined;
   readonly headers: readonly ValueTest[];
@@ -54,12 +55,12 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
       if (only) return only;
       const host = hostnameOf(request.host);
       for (const one of candidates)
-        if (hostMatches(one.host, host) && one.path.test(path) && restMatches(one, request)) return one.route;
+        if (hostFits(one, host) && one.path.test(path) && restMatches(one, request)) return one.route;
       return undefined;
     },
     evaluated(request) {
       const host = hostnameOf(request.host);
-      return [...new Set(candidates.filter((one) => hostMatches(one.host, host)).map((one) => one.route.name))];
+      return [...new Set(candidates.filter((one) => hostFits(one, host)).map((one) => one.route.name))];
     },
   };
 }
@@ -68,6 +69,7 @@ function candidate(route: Route, host: string, match: RouteMatch, order: number)
   return {
     route,
     host,
+    except: (route.except ?? []).map((name) => name.toLowerCase()),
     path: pathTest(match),
     method: match.method,
     headers: (match.headers ?? []).map(valueTest),
@@ -116,6 +118,11 @@ function hostRank(host: string): number {
   return host.startsWith("*.") ? host.length : 10_000 + host.length;
 }
 
+function hostFits(one: Candidate, host: string): boolean {
+  if (!hostMatches(one.host, host)) return false;
+  return one.except.length === 0 || !one.except.some((pattern) => hostMatches(pattern, host));
+}
+
 function hostMatches(pattern: string, host: string): boolean {
   if (pattern === "*") return true;
   if (pattern.startsWith("*.")) return host.length > pattern.length - 1 && host.endsWith(pattern.slice(1));
@@ -156,6 +163,7 @@ function queryMatches(tests: readonly ValueTest[], query: string): boolean {
 function isCatchAll(one: Candidate): boolean {
   return (
     one.host === "*" &&
+    one.except.length === 0 &&
     one.path.rank === 1 &&
     one.path.length === 0 &&
     one.method === undefined &&

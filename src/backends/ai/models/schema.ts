@@ -106,41 +106,7 @@ const overrides = {
     .regex(/^\/.*[^/]$|^$/, "expected a path without a slash at its end")
     .optional()
     .describe("Replaces the beginning of the provider's path, for example `/v1`."),
-  timeouts: z
-    .strictObject({
-      firstByte: duration()
-        .optional()
-        .describe("How long it may take until the first byte of an answer's body. Then the next provider is tried."),
-      idle: duration()
-        .optional()
-        .describe("How long an answer may pause between two pieces. Then the answer ends with an error."),
-    })
-    .optional()
-    .describe("Time limits of this provider alone. Default: the route's `timeout`, and none between pieces."),
 };
-
-const FAILOVER_CAUSES = ["rateLimit", "serverError", "timeout", "authentication", "notFound", "contextLength"] as const;
-
-const failoverOn = z
-  .array(
-    z.union([z.enum(FAILOVER_CAUSES), z.int().min(400).max(599)], {
-      error: `expected a status from 400 to 599, or one of ${FAILOVER_CAUSES.join(", ")}`,
-    }),
-  )
-  .optional()
-  .describe(
-    "Which answers send a call on to the next provider: `rateLimit` (429), `serverError` (5xx), `timeout` (408), `authentication` (401 and 403, unless the client's own key was used), `notFound` (404), `contextLength` (a prompt that is too long for the model), or a status. Default: all of these words. Providers that cannot be reached or are too slow are always passed over.",
-  );
-
-const cooldown = z
-  .strictObject({
-    allowedFailures: z.int().min(0).max(1000).default(0).describe("Failures in a row without a pause. Default: 0."),
-    initial: duration().default(1_000).describe("The first pause; each further failure doubles it. Default: 1s."),
-    max: duration().default(30_000).describe("The longest pause. Default: 30s."),
-    maxRetryAfter: duration().default(600_000).describe("The longest `retry-after` that is followed. Default: 10m."),
-  })
-  .prefault({})
-  .describe("How long a provider that failed is tried last.");
 
 const namedProvider = {
   provider: providerSchema.describe("Which provider; exactly one."),
@@ -176,15 +142,9 @@ const modelPattern = z
 
 export const modelSchema = z.strictObject({
   name: modelPattern.describe(
-    "What clients ask for: a name, `prefix*`, `*suffix` or `*`. The first that matches is taken; entries of the same name share the calls.",
+    "What clients ask for: a name, `prefix*`, `*suffix` or `*`. The first that matches is taken.",
   ),
   aliases: z.array(modelPattern).optional().describe("Other names of the same model."),
-  weight: z
-    .int()
-    .min(1)
-    .max(10_000)
-    .default(1)
-    .describe("The share of calls, where several entries have the same name. Default: 1."),
   visibility: z
     .enum(["public", "internal"])
     .default("public")
@@ -245,12 +205,6 @@ export const virtualModelSchema = z.strictObject({
               z.strictObject({
                 model: targetModel,
                 priority: z.int().min(0).default(0).describe("Lower comes first; equal ones share. Default: 0."),
-                weight: z
-                  .int()
-                  .min(1)
-                  .max(10_000)
-                  .default(1)
-                  .describe("The share of calls within its priority. Default: 1."),
               }),
             )
             .min(1),
@@ -278,8 +232,6 @@ export const aiSchema = exactlyOneOf(
       .describe("Groups of providers in order of priority: the next is tried when all of one fail."),
     models: z.array(modelSchema).min(1).optional().describe("Models by name, each with its provider."),
     virtualModels: z.array(virtualModelSchema).optional().describe("Names that stand for several of `models`."),
-    failoverOn,
-    cooldown,
     modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
     maxBodyBytes: z
       .int()
@@ -299,7 +251,6 @@ export const aiSchema = exactlyOneOf(
   ["provider", "groups", "models"],
 );
 
-export type FailoverCause = (typeof FAILOVER_CAUSES)[number] | number;
 export type AiConfig = z.output<typeof aiSchema>;
 export type ProviderConfig = z.output<typeof providerSchema>;
 export type TargetConfig = z.output<typeof targetSchema>;

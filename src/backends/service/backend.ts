@@ -1,0 +1,61 @@
+/**
+ * Equal HTTP servers behind one name: requests go to each in turn. The addresses are fixed (`endpoints`), or come from
+ * the cluster that the gateway follows and change without a new configuration: connections to an address that went
+ * away finish their requests.
+ */
+import { z } from "zod";
+import { type Backend, defineBackend } from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import { parseAddress } from "../host/address.ts";
+import { sendTo } from "../host/backend.ts";
+import { openEndpointPools } from "./endpoint-pools.ts";
+
+const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
+
+export const service = defineBackend({
+  key: "service",
+  doc: "Equal HTTP servers that take requests in turn.",
+  schema: z.strictObject({
+    name: z
+      .string()
+      .min(1)
+      .max(400)
+      .describe("For logs and traces; in a cluster `namespace/name:port` of the Service."),
+    endpoints: z
+      .array(
+        z.string().superRefine((text, context) => {
+          const parsed = parseAddress(text);
+          if (!parsed.ok || text.startsWith("unix:") || text.includes("//"))
+            context.addIssue({ code: "custom", message: "expected host:port" });
+        }),
+      )
+      .min(1)
+      .max(1000)
+      .optional()
+      .describe("`host:port` of each server. Default: what the cluster says."),
+  }),
+
+  compile({ name, endpoints }, env): Backend {
+    const protocol = env.tls ? "https" : "http";
+    const target = { protocol, ...(env.tls ? { tls: env.tls } : {}) } as const;
+    const pools = env.keep(
+      `service ${name}`,
+      { target, endpoints },
+      () => openEndpointPools(target, env.clock),
+      (open) => open.close(),
+    );
+    const addresses = (): readonly string[] => endpoints ?? env.endpoints?.addresses(name) ?? [];
+    return {
+      facts: { name: env.name, type: "static", protocol: "http" },
+      defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+      call(exchange, call) {
+        const next = pools.next(addresses());
+        if (next) return sendTo(next.pool, next.address, protocol, exchange, call);
+        call.attempt(name, undefined);
+        call.fail(new GatewayError("backend_unavailable", { detail: `${name} has no ready endpoints` }));
+        return { abort: () => undefined, resume: () => undefined };
+      },
+      describe: () => ({ service: name, endpoints: addresses(), connections: pools.connections() }),
+    };
+  },
+});

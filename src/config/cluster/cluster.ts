@@ -1,0 +1,87 @@
+/**
+ * What a cluster has, as the translation of documents asks for it: Services and their endpoints, Secrets, labels of
+ * namespaces, and who may refer to what. Pure: made from a list of objects, it never changes.
+ */
+import { fieldsOf } from "../text/value-shapes.ts";
+import { groupOf, type KubernetesObject, keyOf, objectKey, specOf } from "./kubernetes-object.ts";
+import { type Labels, selects } from "./label-selector.ts";
+import { isGranted, type Referent, type Referrer } from "./reference-grants.ts";
+import { endpointsOf, portOf, SERVICE_LABEL, type ServicePort } from "./service-endpoints.ts";
+
+export interface ClusterService {
+  readonly port: ServicePort | undefined;
+  readonly type: string;
+}
+
+export interface Cluster {
+  /** undefined: there is no such Service. */
+  service(namespace: string, name: string, port: unknown): ClusterService | undefined;
+  /** One of our own or of another kind, by its name. */
+  object(kind: string, namespace: string, name: string): KubernetesObject | undefined;
+  objects(kind: string): readonly KubernetesObject[];
+  /** The texts of a Secret's keys. */
+  secret(namespace: string, name: string): ReadonlyMap<string, string> | undefined;
+  mayRefer(from: Referrer, to: Referent): boolean;
+  namespaceFits(namespace: string, selector: unknown): boolean;
+}
+
+export function createCluster(objects: readonly KubernetesObject[]): Cluster {
+  const byKind = new Map<string, Map<string, KubernetesObject>>();
+  for (const object of objects) {
+    const known = byKind.get(object.kind) ?? new Map<string, KubernetesObject>();
+    known.set(objectKey(object), object);
+    byKind.set(object.kind, known);
+  }
+  const list = (kind: string): KubernetesObject[] => [...(byKind.get(kind)?.values() ?? [])];
+  const grants = list("ReferenceGrant").filter(({ apiVersion }) => groupOf(apiVersion) === "gateway.networking.k8s.io");
+  const find = (kind: string, namespace: string, name: string): KubernetesObject | undefined =>
+    byKind.get(kind)?.get(keyOf(namespace, name));
+
+  return {
+    service(namespace, name, port) {
+      const service = find("Service", namespace, name);
+      if (service === undefined) return undefined;
+      return { port: portOf(service, port), type: String(specOf(service).type ?? "ClusterIP") };
+    },
+    object: find,
+    objects: list,
+    secret(namespace, name) {
+      const secret = find("Secret", namespace, name);
+      return secret && textsOf(secret);
+    },
+    mayRefer: (from, to) => isGranted(grants, from, to),
+    namespaceFits(namespace, selector) {
+      const labels = find("Namespace", "", namespace)?.metadata.labels;
+      return selects(selector, (labels ?? {}) as Labels);
+    },
+  };
+}
+
+/** Endpoints of every Service port that has some: `namespace/name:port` → addresses. They change more often than all else. */
+export function allEndpoints(objects: readonly KubernetesObject[]): ReadonlyMap<string, readonly string[]> {
+  const slices = new Map<string, KubernetesObject[]>();
+  for (const object of objects) {
+    const service = object.metadata.labels?.[SERVICE_LABEL];
+    if (object.kind !== "EndpointSlice" || service === undefined) continue;
+    const key = keyOf(object.metadata.namespace ?? "", service);
+    slices.set(key, [...(slices.get(key) ?? []), object]);
+  }
+  const result = new Map<string, readonly string[]>();
+  for (const object of objects) {
+    if (object.kind !== "Service") continue;
+    const own = slices.get(objectKey(object)) ?? [];
+    for (const { port } of (specOf(object).ports ?? []) as readonly { readonly port?: unknown }[]) {
+      const found = portOf(object, port);
+      if (found) result.set(`${objectKey(object)}:${found.port}`, endpointsOf(own, found));
+    }
+  }
+  return result;
+}
+
+function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {
+  return new Map(
+    Object.entries(fieldsOf(data)).flatMap(([key, value]) =>
+      typeof value === "string" ? [[key, Buffer.from(value, "base64").toString()] as const] : [],
+    ),
+  );
+}

@@ -1,0 +1,147 @@
+/**
+ * The parentRefs of an HTTPRoute → the gateways that serve it, under which host names, and whether each parent
+ * accepted it. Listeners of one port are kept apart: a request belongs to the listener with the most specific host
+ * name, and routes of the others do not see it.
+ */
+import { suggestion } from "../../cel/values/nearest-name.ts";
+import { type Fields, isObject, listOf, textOf } from "../text/value-shapes.ts";
+import type { Path } from "../text/yaml-source.ts";
+import { GATEWAY_API_GROUP, type ObjectReference, type Verdict } from "./documents.ts";
+import { type ProblemList, referenceText } from "./problem-list.ts";
+import { commonHostnames, covers } from "./route-hostnames.ts";
+import { type GatewayListener, type GatewayTarget, gatewayReference, type TargetTable } from "./targets.ts";
+
+export interface Parents {
+  readonly references: readonly ObjectReference[];
+  readonly servedBy: readonly ServedBy[];
+  readonly parents: readonly { readonly parentRef: Fields; readonly accepted: Verdict }[];
+}
+
+/** Gateways that serve the route under the same host names; the names are empty where any will do. */
+export interface ServedBy {
+  readonly gateways: readonly string[];
+  readonly hostnames: readonly string[];
+  /** Names that belong to a more specific listener of the same port. */
+  readonly except: readonly string[];
+}
+
+const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Route accepted" };
+
+export interface ParentContext {
+  readonly namespace: string;
+  readonly gateways: TargetTable<GatewayTarget>;
+  readonly problems: ProblemList;
+  /** A Gateway that is not known is somebody else's, and not a mistake. */
+  readonly isCluster: boolean;
+}
+
+export function findParents(spec: Fields, context: ParentContext): Parents {
+  const { problems, namespace } = context;
+  const references = new Map<string, ObjectReference>();
+  const parents: { parentRef: Fields; accepted: Verdict }[] = [];
+  const served = new ServedNames();
+  const counted = new Set<GatewayListener>();
+  const own = listOf(spec.hostnames).map(String);
+  const parentRefs = listOf(spec.parentRefs);
+  if (parentRefs.length === 0 && !context.isCluster)
+    problems.add(["spec", "parentRefs"], "a list with at least one Gateway is needed");
+
+  for (const [i, parentRef] of parentRefs.entries()) {
+    const path = ["spec", "parentRefs", i];
+    const found = isObject(parentRef) ? findParent(parentRef, path, context) : undefined;
+    if (!found || !isObject(parentRef)) continue;
+    const named = found.listeners.filter(
+      ({ sectionName, port }) =>
+        (parentRef.sectionName === undefined || parentRef.sectionName === sectionName) &&
+        (parentRef.port === undefined || parentRef.port === port),
+    );
+    const admitted = named.filter((listener) => listener.admits(namespace));
+    const fitting = admitted.flatMap((listener) => {
+      const hostnames = commonHostnames(own, listener.hostname);
+      return hostnames === undefined ? [] : [{ listener, hostnames }];
+    });
+    for (const { listener, hostnames } of fitting) {
+      if (listener.outcome && !counted.has(listener)) listener.outcome.attachedRoutes += 1;
+      counted.add(listener);
+      if (listener.gateway === undefined) continue;
+      served.add(listener.gateway, hostnames, context.isCluster ? moreSpecific(listener, found.listeners) : []);
+      references.set(referenceText(found.reference), found.reference);
+    }
+    const accepted = verdictOf(named.length, admitted.length, fitting.length, found.reference);
+    const isServed = fitting.some(({ listener }) => listener.gateway !== undefined);
+    if (!accepted.isTrue || !isServed)
+      problems.add(
+        path,
+        `no listener of ${referenceText(found.reference)} serves this route: see sectionName, port, hostnames and allowedRoutes`,
+      );
+    parents.push({ parentRef, accepted });
+  }
+  return { references: [...references.values()], servedBy: served.groups(), parents };
+}
+
+function verdictOf(named: number, admitted: number, fitting: number, gateway: ObjectReference): Verdict {
+  if (fitting > 0) return ACCEPTED;
+  const no = (reason: string, what: string): Verdict => ({
+    isTrue: false,
+    reason,
+    message: `${referenceText(gateway)} has no listener ${what}`,
+  });
+  if (named === 0) return no("NoMatchingParent", "with this sectionName and port");
+  if (admitted === 0) return no("NotAllowedByListeners", "whose allowedRoutes admit this route");
+  return no("NoMatchingListenerHostname", "with a hostname in common with this route");
+}
+
+/** The host names of other listeners of the port that this listener's own covers: they belong to those. */
+function moreSpecific(listener: GatewayListener, all: readonly GatewayListener[]): string[] {
+  return all.flatMap(({ gateway, port, hostname }) =>
+    gateway !== undefined && port === listener.port && hostname !== undefined && hostname !== listener.hostname
+      ? covers(listener.hostname ?? "*", hostname)
+        ? [hostname]
+        : []
+      : [],
+  );
+}
+
+/** Collects host names for each gateway and puts gateways with the same ones together. */
+class ServedNames {
+  readonly #entries = new Map<string, { gateway: string; hostnames: Set<string>; except: readonly string[] }>();
+
+  add(gateway: string, hostnames: readonly string[], except: readonly string[]): void {
+    const key = `${gateway} ${except.join()}`;
+    const entry = this.#entries.get(key) ?? { gateway, hostnames: new Set<string>(), except };
+    // No name at all means any: it covers the names of other listeners on the same port.
+    for (const one of hostnames.length === 0 ? ["*"] : hostnames) entry.hostnames.add(one);
+    this.#entries.set(key, entry);
+  }
+
+  groups(): ServedBy[] {
+    const groups = new Map<string, { gateways: string[]; hostnames: readonly string[]; except: readonly string[] }>();
+    for (const { gateway, hostnames: names, except } of this.#entries.values()) {
+      const hostnames = names.has("*") ? [] : [...names].sort();
+      const key = `${hostnames.join()} ${except.join()}`;
+      const group = groups.get(key) ?? { gateways: [], hostnames, except };
+      group.gateways.push(gateway);
+      groups.set(key, group);
+    }
+    return [...groups.values()];
+  }
+}
+
+function findParent(
+  parent: Fields,
+  path: Path,
+  { namespace, gateways, problems, isCluster }: ParentContext,
+): GatewayTarget | undefined {
+  const kind = textOf(parent.kind) ?? "Gateway";
+  const name = textOf(parent.name) ?? "";
+  if (isCluster && (textOf(parent.group) ?? GATEWAY_API_GROUP) !== GATEWAY_API_GROUP) return undefined;
+  if (kind !== "Gateway") {
+    if (!isCluster) problems.add([...path, "kind"], `${kind} is not supported: use Gateway`);
+    return undefined;
+  }
+  const wanted = gatewayReference(textOf(parent.namespace) ?? namespace, name);
+  const found = gateways.find(wanted.namespace, wanted.name);
+  if (!found && !isCluster)
+    problems.add(path, `${referenceText(wanted)} was not found${suggestion(name, gateways.names(wanted.namespace))}`);
+  return found;
+}
