@@ -16,6 +16,7 @@ import type { HeapSampling } from "./endpoints/heap-sampling.ts";
 import { indexEndpoint } from "./endpoints/index-page.ts";
 import { limitsEndpoint } from "./endpoints/limits.ts";
 import { loggingEndpoint } from "./endpoints/logging.ts";
+import { mcpToolsEndpoint } from "./endpoints/mcp-tools.ts";
 import { memoryEndpoint } from "./endpoints/memory.ts";
 import { profileEndpoints } from "./endpoints/profile.ts";
 import { quitEndpoint } from "./endpoints/quit.ts";
@@ -64,6 +65,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
       tasks: () => countTasks(tasks.report()),
       pools: () => poolsOf(parts.topology()),
     }),
+    mcpToolsEndpoint(parts.topology),
     celEndpoint(recent),
     ...profileEndpoints({ clock, logger: parts.logger, heap, platform: process.platform }),
     parts.ui,

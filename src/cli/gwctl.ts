@@ -74,6 +74,16 @@ Common commands:
       (await import("./commands/inspect-command.ts")).cel(expression, flags, terminal),
     );
 
+  const mcp = program.command("mcp").description("manage what MCP servers offer");
+  withTarget(mcp.command("lock [instance]"))
+    .description("write down what the tools of the MCP servers are, and show what changed (see toolsLock)")
+    .option("--lock-file <file>", "the lock file", "tools.lock")
+    .option("--check", "write nothing; exit with 1 if anything differs")
+    .option("--only <target/tool...>", "accept only these tools")
+    .option("--accept-suspicious", "also accept tools whose texts look like instructions to a model")
+    .option("--backend <name>", "the MCP backend, if there are several")
+    .action(async (name, flags) => (await import("./commands/mcp-lock-command.ts")).mcpLock(name, flags, terminal));
+
   program
     .command("auth")
     .description("check the logins of a configuration")

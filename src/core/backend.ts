@@ -56,6 +56,8 @@ export interface Backend {
   call(exchange: Exchange, call: BackendCall): BackendRun;
   /** The gateway is about to stop: streams that would stay open for ever end now, calls in flight go on. */
   drain?(): void;
+  /** What the servers behind it offer now, for the admin interface: opens connections and starts processes. */
+  inspect?(): Promise<readonly object[]>;
   /** For `/config_dump`; without secrets. */
   describe(): Record<string, unknown>;
 }

@@ -25,6 +25,8 @@ import { Retirement } from "./servers/retirement.ts";
 import { StartGate } from "./servers/start-gate.ts";
 import { defaultConcurrentStarts, Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
+import { type InspectedTarget, inspectTarget } from "./tools/inspect-tools.ts";
+import { type ToolProducts, ToolsOfTargets } from "./tools/tools-of-targets.ts";
 import type { Environment } from "./transports/child-environment.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";
 
@@ -56,14 +58,17 @@ export class Hub {
   #forwarded: readonly string[];
   #isClosed = false;
   #settings: McpConfig;
+  readonly #tools: ToolsOfTargets;
 
-  constructor(config: McpConfig, env: HubEnv) {
+  constructor(config: McpConfig, products: ToolProducts, env: HubEnv) {
     this.#env = env;
+    this.#tools = new ToolsOfTargets(products, env.logger);
     this.name = env.name;
     this.#task = env.tasks.start("mcp backend", env.name, () => ({
       children: this.#gate.living,
       sessions: this.sessions.size,
       ...this.#failures(),
+      ...this.#tools.report(),
     }));
     this.#settings = config;
     this.#forwarded = forwardedBy(config);
@@ -87,6 +92,7 @@ export class Hub {
       targets: () => this.targets,
       names: () => this.names,
       settings: () => this.#settings,
+      toolsOf: (target) => this.#tools.of(target),
       token: () => this.#ids.hex(16),
       sharedStarted: (server, name) => this.sessions.addShared(server, name),
       sharedEnded: (server, reason) => this.sessions.sharedEnded(server, reason),
@@ -98,14 +104,16 @@ export class Hub {
   }
 
   /** Another configuration serves: sessions and children whose definition is the same go on, calls are finished. */
-  configure(config: McpConfig, tls: TlsOptions | undefined): void {
+  configure(config: McpConfig, products: ToolProducts, tls: TlsOptions | undefined): void {
     this.#settings = config;
+    const hasSameTools = this.#tools.configure(products);
     this.#forwarded = forwardedBy(config);
     this.#gate.limits = gateLimits(config);
     this.sessions.settings = storeSettings(config);
     const before = this.targets;
     const targets = config.targets.map(
-      (target) => before.find((one) => one.isDefinedBy(target, tls)) ?? this.#target(target, tls),
+      (target) =>
+        before.find((one) => one.isDefinedBy(target, tls) && hasSameTools(target.name)) ?? this.#target(target, tls),
     );
     const names = createNames(
       targets.map(({ name }) => name),
@@ -181,6 +189,23 @@ export class Hub {
     return call;
   }
 
+  /** Asks every server for its tools, outside of any session. */
+  inspect(): Promise<readonly InspectedTarget[]> {
+    const { clock } = this.#env;
+    return Promise.all(
+      this.targets.map((target) => {
+        const tools = this.#tools.of(target);
+        const quarantined = tools?.quarantine.tools ?? [];
+        return inspectTarget(target, {
+          clock,
+          link: this.#routers.linkEnv(target),
+          lock: tools?.product.lock,
+          quarantined,
+        });
+      }),
+    );
+  }
+
   async close(): Promise<void> {
     await this.#close();
     await this.#retirement.close();
@@ -208,6 +233,7 @@ export class Hub {
 
   #leave(target: Target): void {
     this.#leftTargets.push(target);
+    this.#tools.forget(target);
     const server = this.#routers.forget(target);
     if (server === undefined) return;
     this.#retirement.add({

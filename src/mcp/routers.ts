@@ -14,13 +14,14 @@ import { GATEWAY_INFO } from "./many/merge.ts";
 import { ModernSeat } from "./many/modern-seat.ts";
 import type { Names } from "./many/names.ts";
 import { type Router, SingleRouter } from "./many/router.ts";
-import type { SharedSeat } from "./many/shared-seat.ts";
+import { SearchRouter } from "./many/search-router.ts";
 import { SharedServer } from "./many/shared-server.ts";
 import type { LateUpstream } from "./many/target-change.ts";
 import type { LinkEnv } from "./servers/link-contract.ts";
 import type { Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
-import type { Upstream } from "./servers/upstream.ts";
+import type { Upstream, UpstreamUser } from "./servers/upstream.ts";
+import { ToolUpstream, type ToolUpstreamEnv } from "./tools/tool-upstream.ts";
 import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./wire/era.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";
 
@@ -30,7 +31,9 @@ export interface RoutersEnv {
   readonly logger: Logger;
   targets(): readonly Target[];
   names(): Names;
-  settings(): Pick<McpConfig, "requestTimeout" | "failureMode">;
+  settings(): Pick<McpConfig, "requestTimeout" | "failureMode" | "toolMode">;
+  /** How the configuration changes the target's tools; undefined where it does not. */
+  toolsOf(target: Target): Pick<ToolUpstreamEnv, "product" | "quarantine"> | undefined;
   token(): string;
   sharedStarted(server: SharedServer, name: string): void;
   sharedEnded(server: SharedServer, reason: string): void;
@@ -48,26 +51,32 @@ export class Routers {
   /** `kept` are headers for servers that join later. */
   legacy(session: Session, initialize: ClientRequest, headers: HeaderList, kept: HeaderList | undefined): Router {
     const version = String(initialize.params.protocolVersion);
-    const seat = (target: Target): SharedSeat => this.#shared(target).seat(session, version);
-    const own = (target: Target, from: HeaderList | undefined): LegacyUpstream =>
-      new LegacyUpstream(target, this.#linkEnv(target), initialize, session, from);
+    const make = (target: Target, from: HeaderList | undefined): Upstream =>
+      this.#offered(target, session, (user) =>
+        target.config.shared
+          ? this.#shared(target).seat(user, version)
+          : new LegacyUpstream(target, this.linkEnv(target), initialize, user, from),
+      );
     const late: LateUpstream = (target, before) => {
-      const upstream = target.config.shared ? seat(target) : own(target, kept);
-      if (upstream instanceof LegacyUpstream) upstream.join(before);
+      const upstream = make(target, kept);
+      const own = bare(upstream);
+      if (own instanceof LegacyUpstream) own.join(before && bare(before));
       else upstream.open(() => undefined);
       return upstream;
     };
-    const upstreams = this.#env.targets().map((target) => (target.config.shared ? seat(target) : own(target, headers)));
+    const upstreams = this.#env.targets().map((target) => make(target, headers));
     return this.#router(upstreams, "legacy", late, (upstream) => session.arrived(upstream));
   }
 
   modern(lane: Lane, identity: ClientIdentity, headers: HeaderList): Router {
     const { clock } = this.#env;
     const token = (): string => this.#env.token();
-    const upstreams = this.#env.targets().map((target) => {
-      if (target.config.shared) return new ModernSeat(this.#shared(target), clock, token);
-      return new ModernUpstream(target, { link: this.#linkEnv(target), clock, token }, identity, lane, headers);
-    });
+    const upstreams = this.#env.targets().map((target) =>
+      this.#offered(target, lane, (user) => {
+        if (target.config.shared) return new ModernSeat(this.#shared(target), clock, token);
+        return new ModernUpstream(target, { link: this.linkEnv(target), clock, token }, identity, user, headers);
+      }),
+    );
     return this.#router(upstreams, "modern", neverLate, () => undefined);
   }
 
@@ -82,10 +91,19 @@ export class Routers {
   #router(upstreams: readonly Upstream[], era: Era, late: LateUpstream, arrived: (upstream: Upstream) => void): Router {
     const [only] = upstreams;
     const names = this.#env.names();
-    if (only && upstreams.length === 1 && !names.isPrefixed) return new SingleRouter(only, names, late);
     const { clock } = this.#env;
     const failureMode = (): McpConfig["failureMode"] => this.#env.settings().failureMode;
-    return new FanOut(upstreams, { names, failureMode, era, late, clock, arrived });
+    const router =
+      only && upstreams.length === 1 && !names.isPrefixed
+        ? new SingleRouter(only, names, late)
+        : new FanOut(upstreams, { names, failureMode, era, late, clock, arrived });
+    return this.#env.settings().toolMode === "search" ? new SearchRouter(router, era) : router;
+  }
+
+  /** The target with the tools that the configuration makes of its own. */
+  #offered(target: Target, user: UpstreamUser, make: (user: UpstreamUser) => Upstream): Upstream {
+    const tools = this.#env.toolsOf(target);
+    return tools === undefined ? make(user) : new ToolUpstream({ ...tools, clock: this.#env.clock }, user, make);
   }
 
   /** Brought up by the first who needs it. */
@@ -93,7 +111,7 @@ export class Routers {
     const known = this.#sharedServers.get(target);
     if (known) return known;
     const server = new SharedServer(target, {
-      link: this.#linkEnv(target),
+      link: this.linkEnv(target),
       nowMs: () => this.#env.clock.monotonicMs(),
       ended: (ended, reason) => {
         this.#sharedServers.delete(target);
@@ -106,7 +124,7 @@ export class Routers {
   }
 
   /** The same for all sessions: it is made once. */
-  #linkEnv(target: Target): LinkEnv {
+  linkEnv(target: Target): LinkEnv {
     const known = this.#linkEnvs.get(target);
     if (known) return known;
     const env: LinkEnv = {
@@ -121,6 +139,10 @@ export class Routers {
     this.#linkEnvs.set(target, env);
     return env;
   }
+}
+
+function bare(upstream: Upstream): Upstream {
+  return upstream instanceof ToolUpstream ? upstream.inner : upstream;
 }
 
 /** Lanes are replaced, not changed. */

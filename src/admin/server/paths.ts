@@ -12,6 +12,7 @@ export const ADMIN_PATHS = {
   requests: "/debug/requests",
   limits: "/debug/limits",
   tasks: "/debug/tasks",
+  mcpTools: "/debug/mcp/tools",
   cel: "/debug/cel",
   cpuProfile: "/debug/pprof/profile",
   heapProfile: "/debug/pprof/heap",

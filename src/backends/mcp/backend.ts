@@ -27,11 +27,13 @@ import { readBody } from "../../mcp/clients/read-body.ts";
 import type { Session } from "../../mcp/clients/session.ts";
 import { ownerOf } from "../../mcp/clients/session-owner.ts";
 import { Hub } from "../../mcp/hub.ts";
+import { unwrapped } from "../../mcp/many/search-tools.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../mcp/servers/mcp-metrics.ts";
 import { type McpConfig, mcpSchema } from "../../mcp/servers/target-config.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
 import { shownUrl } from "../../trace/redact.ts";
 import { type ReportEnv, reportTo } from "./report.ts";
+import { toolProducts, unwrappedDemand } from "./tool-products.ts";
 
 /** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */
 const DEFAULT_TIMEOUT_MS = 0;
@@ -53,11 +55,12 @@ export const mcp = defineBackend({
 
   compile(config, env) {
     const resolved: McpConfig = { ...config, targets: config.targets.map((target) => withResolvedPath(target, env)) };
+    const products = toolProducts(resolved, env);
     const hub = env.keep(
       `mcp ${env.name}`,
       "hub",
       () =>
-        new Hub(resolved, {
+        new Hub(resolved, products, {
           name: env.name,
           clock: env.clock,
           logger: foldRepeats(env.logger.for("mcp"), env.clock),
@@ -68,7 +71,7 @@ export const mcp = defineBackend({
       (living) => living.close(),
       (living) => living.retire(),
     );
-    env.serving(() => hub.configure(resolved, env.tls));
+    env.serving(() => hub.configure(resolved, products, env.tls));
     const counted = env.keep("mcp backends", "all", (): CountedBackends => new Set());
     counted.add(hub);
     hub.closed = () => counted.delete(hub);
@@ -111,8 +114,14 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
   function understand(exchange: Exchange, text: string): void {
     const parsed = parseBody(text);
     if (exchange.mcpAccess !== undefined || exchange.judgesMcp) checkNotifications(parsed);
-    note(exchange, parsed);
-    demands.set(exchange, demandOf(exchange, parsed));
+    if (config.toolMode === "all") {
+      note(exchange, parsed);
+      demands.set(exchange, demandOf(exchange, parsed));
+      return;
+    }
+    // Headers must fit what the client wrote; everything after is about the tool that is really called.
+    note(exchange, unwrapped(parsed));
+    demands.set(exchange, unwrappedDemand(demandOf(exchange, parsed)));
   }
 
   function prepare(exchange: Exchange): undefined | Promise<void> {
@@ -160,6 +169,8 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     },
 
     drain: () => hub.sessions.drain(),
+
+    inspect: () => hub.inspect(),
 
     describe: () => ({
       targets: config.targets.map(({ name, stdio, mcp: http, sse, shared }) => ({

@@ -18,6 +18,9 @@ export interface ReportEnv {
 
 export function reportTo(env: ReportEnv, exchange: Exchange, call: BackendCall, isOldTransport: boolean): CallReport {
   return {
+    get caller() {
+      return exchange.attributes;
+    },
     ended(request, routed, { kind, problem }) {
       const facts = exchange.facts.mcp;
       // The facts of a batch name none of its messages.

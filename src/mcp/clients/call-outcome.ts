@@ -3,6 +3,7 @@
  * HTTP answer (a tool's `isError`, a JSON-RPC error) is read as the text passes: nothing is parsed but the few
  * characters that say why.
  */
+import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendProblem } from "../../core/backend.ts";
 import type { McpOutcome } from "../../core/exchange.ts";
 import type { Failure, RoutedTarget } from "../wire/call.ts";
@@ -22,6 +23,8 @@ export interface CallOutcome {
 
 /** Told once per request, before its answer goes out. */
 export interface CallReport {
+  /** What expressions may read of the client's HTTP request. */
+  readonly caller: AttributeSource;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome): void;
 }
 

@@ -3,6 +3,7 @@
  * calls for; as soon as the server says something before it, or takes long, the answer becomes an event stream.
  * The client leaving means that it wants no answer: the server is told.
  */
+import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
@@ -63,6 +64,10 @@ export class ModernCall implements Call, BackendRun, Beating {
     this.#sink = sink;
     this.#env = env;
     this.#lastWriteMs = env.nowMs();
+  }
+
+  get caller(): AttributeSource {
+    return this.#env.report.caller;
   }
 
   routed(target: RoutedTarget): void {

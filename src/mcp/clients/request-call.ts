@@ -2,6 +2,7 @@
  * One request of a legacy client while it runs: what the server says about it goes to the stream of the POST it
  * came with, under the client's own id.
  */
+import type { AttributeSource } from "../../cel/expression.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";
@@ -47,6 +48,10 @@ export class RequestCall implements Call, Linked<RequestCall> {
     this.#stream = stream;
     this.#group = group;
     this.#report = report;
+  }
+
+  get caller(): AttributeSource {
+    return this.#report.caller;
   }
 
   routed(target: RoutedTarget): void {

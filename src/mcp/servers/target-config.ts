@@ -4,6 +4,7 @@
 import { z } from "zod";
 import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
 import { markLocal } from "../../core/schema-marks.ts";
+import { toolsSchema } from "./tool-settings.ts";
 
 /** Names stand in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines and the trace. */
 const TARGET_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
@@ -65,6 +66,9 @@ export const targetSchema = exactlyOneOf(
     sse: remote
       .optional()
       .describe("A remote server of the old HTTP+SSE transport; the URL is that of its event stream."),
+    tools: toolsSchema
+      .optional()
+      .describe("Which of its tools clients get, under which names, and what fills their arguments."),
     shared: z
       .boolean()
       .default(false)
@@ -109,6 +113,15 @@ export const mcpSettingsShape = {
     .enum(["conditional", "always", "never"])
     .default("conditional")
     .describe("When names have the server's name as a prefix: only with several servers, always, or never."),
+  toolMode: z
+    .enum(["all", "search"])
+    .default("all")
+    .describe("`search`: clients get three tools that find, describe and call the others, instead of a long list."),
+  toolsLock: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("A file written by `gwctl mcp lock`. Tools that differ from it are withheld until they are accepted."),
   failureMode: z
     .enum(["failOpen", "failClosed"])
     .default("failOpen")

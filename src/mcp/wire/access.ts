@@ -110,6 +110,7 @@ export function withAnswer(call: Call, change: (message: ServerMessage) => Serve
   return {
     request: call.request,
     headers: call.headers,
+    caller: call.caller,
     wire: call.wire,
     notified: (message) => call.notified(message),
     asked: (question) => call.asked(question),

@@ -2,6 +2,7 @@
  * One request on its way through the gateway, as the two sides see it: whoever wants an answer implements Call,
  * whoever runs it returns Running. Questions are requests of a server to the client.
  */
+import type { AttributeSource } from "../../cel/expression.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-rpc.ts";
@@ -35,6 +36,8 @@ export interface Call {
   readonly request: ClientRequest;
   /** Of the client's HTTP request; a target passes on only what its configuration names. */
   readonly headers?: HeaderList | undefined;
+  /** What expressions may read of the client's request; undefined for calls of the gateway's own. */
+  readonly caller?: AttributeSource | undefined;
   /** Told what is sent to servers for it and what they answer; undefined unless the client's request is traced. */
   readonly wire?: WireTap | undefined;
   /** This target serves it; not told where it is for several. */

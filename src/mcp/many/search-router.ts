@@ -1,0 +1,172 @@
+/**
+ * A router whose clients search for tools instead of reading all of them (`toolMode: search`). What can be found is
+ * what the list would show this very request: the same targets, names and rules, read anew for each question.
+ */
+import type { McpAccess } from "../../core/exchange.ts";
+import type { WireTap } from "../../core/wire.ts";
+import { asModernResult, envelopeOf } from "../eras/modern-text.ts";
+import type { Upstream } from "../servers/upstream.ts";
+import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../wire/call.ts";
+import type { Era } from "../wire/era.ts";
+import {
+  asClientRequest,
+  asServerMessage,
+  type ClientNotification,
+  resultText,
+  type ServerMessage,
+} from "../wire/json-rpc.ts";
+import { errorOf } from "./gather.ts";
+import { FAILED_TARGETS, GATEWAY_INFO } from "./merge.ts";
+import type { Names } from "./names.ts";
+import type { Router, RouterOutcome } from "./router.ts";
+import { CALL_TOOL, DESCRIBE_TOOL, FIND_TOOLS, SEARCH_TOOLS_JSON } from "./search-tools.ts";
+import type { TargetChange } from "./target-change.ts";
+import { type SearchedTool, searchTools, summaryOf } from "./tool-search.ts";
+
+const DEFAULT_FOUND = 10;
+const MAX_FOUND = 50;
+const MAX_SUMMARY_CHARS = 200;
+/** A list of more pages is not read to its end. */
+const MAX_SEARCHED_PAGES = 100;
+
+interface FoundTools {
+  readonly tools: readonly SearchedTool[];
+  /** Targets that did not answer, with the reason. */
+  readonly failed: Readonly<Record<string, string>>;
+}
+
+export class SearchRouter implements Router {
+  readonly #inner: Router;
+  readonly #era: Era;
+
+  constructor(inner: Router, era: Era) {
+    this.#inner = inner;
+    this.#era = era;
+  }
+
+  get upstreams(): readonly Upstream[] {
+    return this.#inner.upstreams;
+  }
+
+  get names(): Names {
+    return this.#inner.names;
+  }
+
+  open(done: (outcome: RouterOutcome) => void, wire?: WireTap): void {
+    this.#inner.open(done, wire);
+  }
+
+  run(call: Call, access: McpAccess | undefined): Running {
+    const { method, params } = call.request;
+    if (method === "tools/list") return this.#answer(call, `{"tools":${SEARCH_TOOLS_JSON}}`);
+    if (method === "tools/call") {
+      const args = (params.arguments ?? {}) as Readonly<Record<string, unknown>>;
+      if (params.name === FIND_TOOLS) return this.#listed(call, access, (found) => foundText(found, args));
+      if (params.name === DESCRIBE_TOOL) return this.#listed(call, access, (found) => describedText(found, args.name));
+      if (params.name === CALL_TOOL)
+        return this.#say(call, "`name` must be the name of a tool that find_tools named", true);
+    }
+    return this.#inner.run(call, access);
+  }
+
+  notify(message: ClientNotification, wire?: WireTap): void {
+    this.#inner.notify(message, wire);
+  }
+
+  notificationText(upstream: Upstream, message: ServerMessage): string | undefined {
+    const text = this.#inner.notificationText(upstream, message);
+    // The three tools never change.
+    return message.method === "notifications/tools/list_changed" ? undefined : text;
+  }
+
+  change(change: TargetChange): readonly Upstream[] {
+    return this.#inner.change(change);
+  }
+
+  /** Reads all pages of the list that the client would get, then says what is made of it. */
+  #listed(
+    call: Call,
+    access: McpAccess | undefined,
+    told: (found: FoundTools) => { text: string; isError: boolean },
+  ): Running {
+    const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
+    const tools: SearchedTool[] = [];
+    const failed: Record<string, string> = {};
+    const readPage = (cursor: string | undefined, page: number): void => {
+      const params = { ...envelopeOf(call.request), ...(cursor === undefined ? {} : { cursor }) };
+      running.current = this.#inner.run(
+        {
+          request: asClientRequest("tools/list", JSON.stringify(params)),
+          headers: call.headers,
+          wire: call.wire,
+          caller: call.caller,
+          notified: () => undefined,
+          asked: refuseQuestion,
+          failed: (failure) => call.failed(failure),
+          answered: (message) => {
+            if (running.isCancelled) return;
+            if (message.kind !== "result") {
+              call.failed(errorOf(message));
+              return;
+            }
+            const { result } = JSON.parse(message.text) as { result: Readonly<Record<string, unknown>> };
+            if (Array.isArray(result.tools)) tools.push(...(result.tools as SearchedTool[]));
+            const meta = result._meta as Readonly<Record<string, unknown>> | undefined;
+            Object.assign(failed, meta?.[FAILED_TARGETS]);
+            if (typeof result.nextCursor === "string" && page < MAX_SEARCHED_PAGES) {
+              readPage(result.nextCursor, page + 1);
+              return;
+            }
+            const { text, isError } = told({ tools, failed });
+            this.#say(call, text, isError);
+          },
+        },
+        access,
+      );
+    };
+    readPage(undefined, 1);
+    return {
+      cancel: (reason) => {
+        running.isCancelled = true;
+        running.current.cancel(reason);
+      },
+    };
+  }
+
+  #say(call: Call, text: string, isError: boolean): Running {
+    const result = { content: [{ type: "text", text }], ...(isError ? { isError } : {}) };
+    return this.#answer(call, JSON.stringify(result));
+  }
+
+  #answer(call: Call, result: string): Running {
+    const message = asServerMessage(resultText("0", result));
+    call.answered(this.#era === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message);
+    return NOTHING_RUNS;
+  }
+}
+
+function foundText({ tools, failed }: FoundTools, args: Readonly<Record<string, unknown>>) {
+  const found = searchTools(tools, typeof args.query === "string" ? args.query : "");
+  const limit = whole(args.limit, 1, MAX_FOUND, DEFAULT_FOUND);
+  const offset = whole(args.offset, 0, Number.MAX_SAFE_INTEGER, 0);
+  const shown = found.slice(offset, offset + limit);
+  const lines = shown.map(({ name, description, title }) => {
+    const summary = summaryOf(description ?? title, MAX_SUMMARY_CHARS);
+    return summary === "" ? `- ${name}` : `- ${name}: ${summary}`;
+  });
+  const left = found.length - offset - shown.length;
+  const rest = left > 0 ? [`${left} more: ask with offset ${offset + shown.length}, or with other words.`] : [];
+  const none = shown.length === 0 ? ["No tool fits. Try other words, or an empty query for all tools."] : [];
+  const absent = Object.entries(failed).map(([target, reason]) => `The tools of ${target} are missing: it ${reason}.`);
+  return { text: [...lines, ...rest, ...none, ...absent].join("\n"), isError: false };
+}
+
+function describedText({ tools }: FoundTools, name: unknown) {
+  const tool = tools.find((one) => one.name === name);
+  if (tool === undefined) return { text: `Unknown tool: ${String(name).slice(0, 200)}`, isError: true };
+  return { text: JSON.stringify(tool), isError: false };
+}
+
+function whole(value: unknown, least: number, most: number, fallback: number): number {
+  return typeof value === "number" && Number.isInteger(value) ? Math.min(most, Math.max(least, value)) : fallback;
+}

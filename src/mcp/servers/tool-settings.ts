@@ -1,0 +1,71 @@
+/**
+ * The configuration of a target's tools: which of them clients see, under which names and descriptions, what fills
+ * their arguments, and how long they may run. Names on the left are always the server's own.
+ */
+import { z } from "zod";
+import { celSource, duration } from "../../core/schema.ts";
+
+/** Names of tools as clients see them (2025-11-25, tools). */
+const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
+
+const json: z.ZodType<unknown> = z.unknown();
+
+const argument = z
+  .strictObject({
+    default: json.optional().describe("Sent when the client leaves the argument out; clients see it in the schema."),
+    value: json.optional().describe("Always sent. Clients neither see nor set the argument."),
+    expression: celSource()
+      .optional()
+      .describe(
+        "CEL for the value that is always sent, for example `jwt.email`. Clients neither see nor set the argument; a call without a value is denied.",
+      ),
+    hidden: z.boolean().optional().describe("`true`: clients neither see nor set the argument."),
+    description: z.string().optional().describe("Replaces the server's description of the argument."),
+  })
+  .superRefine((value, context) => {
+    const sources = (["default", "value", "expression"] as const).filter((key) => value[key] !== undefined);
+    if (sources.length > 1)
+      context.addIssue({ code: "custom", message: `only one of ${sources.join(" and ")} may be given` });
+    if (value.hidden === false && (value.value !== undefined || value.expression !== undefined))
+      context.addIssue({ code: "custom", path: ["hidden"], message: "an argument with a fixed value is hidden" });
+  });
+
+const override = z.strictObject({
+  name: z
+    .string()
+    .regex(TOOL_NAME, "expected letters, digits, `_`, `-`, `.` and `/`, 128 characters at most")
+    .optional()
+    .describe("The name that clients see. Rules, limits and logs use it too."),
+  title: z.string().optional().describe("Replaces the server's title."),
+  description: z.string().optional().describe("Replaces the server's description."),
+  arguments: z.record(z.string().min(1), argument).optional().describe("Arguments by the server's names."),
+  timeout: duration().optional().describe("How long a call may run in all."),
+});
+
+const patterns = z.array(z.string().min(1).max(128));
+
+export const toolsSchema = z
+  .strictObject({
+    allow: patterns.optional().describe("The only tools that clients see and call; `*` stands for any characters."),
+    deny: patterns.optional().describe("Tools that clients neither see nor call, also if `allow` names them."),
+    override: z.record(z.string().min(1), override).optional().describe("Changes to single tools, by their names."),
+    timeout: duration().optional().describe("How long a call of any tool may run in all. Default: `requestTimeout`."),
+  })
+  .superRefine(({ override: overrides = {} }, context) => {
+    const taken = new Map<string, string>();
+    for (const [tool, { name }] of Object.entries(overrides)) {
+      const shown = name ?? tool;
+      const other = taken.get(shown);
+      if (other !== undefined)
+        context.addIssue({
+          code: "custom",
+          path: ["override", tool, "name"],
+          message: `"${shown}" is the name of "${other}" too`,
+        });
+      taken.set(shown, tool);
+    }
+  });
+
+export type ToolsConfig = z.output<typeof toolsSchema>;
+export type ToolOverride = z.output<typeof override>;
+export type ArgumentOverride = z.output<typeof argument>;

@@ -1,0 +1,141 @@
+/**
+ * Asks a server for its tools outside of any session, as `gwctl mcp lock` needs them: the server's own definitions,
+ * compared with what was accepted, with what is suspicious in them. The gateway itself is the client.
+ */
+import type { Clock } from "../../lib/process/clock.ts";
+import { VERSION } from "../../lib/text/version.ts";
+import { LegacyUpstream } from "../eras/legacy-upstream.ts";
+import type { LinkEnv } from "../servers/link-contract.ts";
+import type { Target } from "../servers/target.ts";
+import type { Upstream, UpstreamUser } from "../servers/upstream.ts";
+import { refuseQuestion } from "../wire/call.ts";
+import { LATEST_LEGACY } from "../wire/era.ts";
+import { asClientRequest, type ServerMessage } from "../wire/json-rpc.ts";
+import { listProblem } from "../wire/list-check.ts";
+import { injectionMarkers } from "./injection-markers.ts";
+import type { QuarantinedTool } from "./quarantine.ts";
+import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
+
+/** A server that starts with `npx` may load itself first. */
+const INSPECTION_MS = 60_000;
+const MAX_INSPECTED_PAGES = 100;
+
+export interface InspectedTool {
+  readonly name: string;
+  readonly state: "accepted" | "changed" | "new";
+  readonly definition: ToolDefinition;
+  readonly difference: readonly string[];
+  readonly suspicious: readonly string[];
+}
+
+export interface InspectedTarget {
+  readonly target: string;
+  readonly tools: readonly InspectedTool[];
+  /** Why the server could not be asked; the tools are then those that sessions saw and clients did not get. */
+  readonly error?: string;
+}
+
+export interface Inspection {
+  readonly clock: Clock;
+  readonly link: LinkEnv;
+  readonly lock: ToolLock | undefined;
+  readonly quarantined: readonly QuarantinedTool[];
+}
+
+export async function inspectTarget(target: Target, env: Inspection): Promise<InspectedTarget> {
+  try {
+    const definitions = await toolsOf(target, env);
+    return { target: target.name, tools: definitions.map((one) => inspected(one, env.lock)) };
+  } catch (error) {
+    const seen = env.quarantined.flatMap(({ definition }) => (definition ? [inspected(definition, env.lock)] : []));
+    return { target: target.name, tools: seen, error: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+function inspected(definition: ToolDefinition, lock: ToolLock | undefined): InspectedTool {
+  const name = String(definition.name);
+  const difference = lock === undefined ? ["there is no lock file"] : lock.difference(name, definition);
+  const isNew = difference?.every((line) => !/^[-+] /.test(line));
+  return {
+    name,
+    state: difference === undefined ? "accepted" : isNew ? "new" : "changed",
+    definition: pinnedDefinition(definition),
+    difference: difference ?? [],
+    suspicious: injectionMarkers(definition),
+  };
+}
+
+async function toolsOf(target: Target, { clock, link }: Inspection): Promise<ToolDefinition[]> {
+  const params = {
+    protocolVersion: LATEST_LEGACY,
+    capabilities: {},
+    clientInfo: { name: "mcp-gateway-inspection", version: VERSION },
+  };
+  const upstream = new LegacyUpstream(
+    target,
+    link,
+    asClientRequest("initialize", JSON.stringify(params)),
+    NOBODY,
+    undefined,
+  );
+  let giveUp: (error: Error) => void = () => undefined;
+  const timer = clock.after(INSPECTION_MS, () => giveUp(new Error(`target "${target.name}" takes too long`)));
+  try {
+    return await Promise.race([
+      new Promise<never>((_resolve, reject) => {
+        giveUp = reject;
+      }),
+      openAndList(target, upstream),
+    ]);
+  } finally {
+    timer.cancel();
+    await upstream.close();
+  }
+}
+
+async function openAndList(target: Target, upstream: LegacyUpstream): Promise<ToolDefinition[]> {
+  await new Promise<void>((resolve, reject) => {
+    upstream.open((outcome) => {
+      if (outcome.ok) resolve();
+      else reject(new Error(`target "${target.name}" ${outcome.answer ? "refused to initialize" : outcome.reason}`));
+    });
+  });
+  upstream.notify({
+    kind: "notification",
+    method: "notifications/initialized",
+    params: {},
+    text: '{"jsonrpc":"2.0","method":"notifications/initialized"}',
+    idStart: 0,
+    idEnd: 0,
+  });
+  if (upstream.about?.capabilities.tools === undefined) return [];
+  const tools: ToolDefinition[] = [];
+  let cursor: unknown;
+  for (let page = 0; page < MAX_INSPECTED_PAGES; page++) {
+    const request = asClientRequest("tools/list", JSON.stringify(cursor === undefined ? {} : { cursor }));
+    const answer = await new Promise<ServerMessage>((resolve, reject) => {
+      upstream.call({
+        request,
+        notified: () => undefined,
+        asked: refuseQuestion,
+        answered: resolve,
+        failed: ({ message }) => reject(new Error(message)),
+      });
+    });
+    const problem = listProblem(request, answer, target.name);
+    if (problem || answer.kind !== "result")
+      throw new Error(problem?.message ?? `target "${target.name}" does not list its tools`);
+    const { result } = JSON.parse(answer.text) as { result: { tools: ToolDefinition[]; nextCursor?: unknown } };
+    tools.push(...result.tools);
+    cursor = result.nextCursor;
+    if (typeof cursor !== "string") break;
+  }
+  return tools;
+}
+
+const NOBODY: UpstreamUser = {
+  notified: () => undefined,
+  asked: (_upstream: Upstream, question) => refuseQuestion(question),
+  hearsQuestions: () => true,
+  lost: () => undefined,
+};

@@ -1,0 +1,121 @@
+/**
+ * The lock file: what each tool of each target was when a person accepted it. A tool that is not there, or says
+ * something else now, is kept from clients until it is accepted again; the difference is told line by line.
+ */
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { lookupTable } from "../../lib/text/lookup-table.ts";
+
+/** Everything of a tool that a model or a client acts on. Icons and `_meta` do not reach a model. */
+const IGNORED: ReadonlySet<string> = new Set(["_meta", "icons"]);
+/** Lines of a difference that are shown. */
+const MAX_DIFF_LINES = 60;
+/** Longer definitions are compared as wholes: the comparison takes time by the square of it. */
+const MAX_COMPARED_LINES = 400;
+
+export type ToolDefinition = Readonly<Record<string, unknown>>;
+
+const lockSchema = z.strictObject({
+  version: z.literal(1),
+  targets: z.record(z.string(), z.record(z.string(), z.record(z.string(), z.unknown()))),
+});
+
+/** The accepted definitions of one target, by the server's tool names. */
+export interface ToolLock {
+  /** Changes when any definition does. */
+  readonly fingerprint: string;
+  /** Undefined if the tool is as it was accepted; else what is different. */
+  difference(name: string, definition: ToolDefinition): readonly string[] | undefined;
+}
+
+/** Throws an Error that says what is wrong with the file. Targets that it does not name have no tools. */
+export function parseToolLocks(text: string): (target: string) => ToolLock {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw new Error("it is not valid JSON: write it with `gwctl mcp lock`");
+  }
+  const read = lockSchema.safeParse(parsed);
+  if (!read.success) throw new Error("it is not a lock file of this version: write it with `gwctl mcp lock`");
+  const targets = lookupTable(read.data.targets);
+  return (target) => createToolLock(targets[target] ?? {});
+}
+
+function createToolLock(accepted: Readonly<Record<string, ToolDefinition>>): ToolLock {
+  const texts = new Map(Object.entries(accepted).map(([name, definition]) => [name, canonical(definition)]));
+  const hash = createHash("sha256");
+  for (const [name, text] of texts) hash.update(`${name}\n${text}\n`);
+  return {
+    fingerprint: hash.digest("hex"),
+    difference(name, definition) {
+      const before = texts.get(name);
+      const now = canonical(definition);
+      if (before === now) return undefined;
+      return before === undefined ? ["the tool is not in the lock file"] : diffLines(before, now);
+    },
+  };
+}
+
+/** What is pinned of a tool, with its members in a fixed order. */
+export function pinnedDefinition(tool: ToolDefinition): ToolDefinition {
+  return sorted(Object.fromEntries(Object.entries(tool).filter(([key]) => !IGNORED.has(key)))) as ToolDefinition;
+}
+
+function canonical(tool: ToolDefinition): string {
+  return JSON.stringify(pinnedDefinition(tool), null, 2);
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, one]) => [key, sorted(one)]),
+  );
+}
+
+/** The lines that were taken out (`-`) and put in (`+`), in order. */
+export function diffLines(before: string, after: string): string[] {
+  const a = before.split("\n");
+  const b = after.split("\n");
+  let head = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head += 1;
+  let tail = 0;
+  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail])
+    tail += 1;
+  const lines = compared(a.slice(head, a.length - tail), b.slice(head, b.length - tail));
+  if (lines.length <= MAX_DIFF_LINES) return lines;
+  return [...lines.slice(0, MAX_DIFF_LINES), `… ${lines.length - MAX_DIFF_LINES} more lines`];
+}
+
+function compared(a: readonly string[], b: readonly string[]): string[] {
+  const out = (lines: readonly string[]): string[] => lines.map((line) => `- ${line.trim()}`);
+  const put = (lines: readonly string[]): string[] => lines.map((line) => `+ ${line.trim()}`);
+  if (a.length > MAX_COMPARED_LINES || b.length > MAX_COMPARED_LINES) return [...out(a), ...put(b)];
+  // The longest common subsequence of what is left of both, from each pair of places on.
+  const width = b.length + 1;
+  const common = new Uint16Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i--)
+    for (let j = b.length - 1; j >= 0; j--)
+      common[i * width + j] =
+        a[i] === b[j]
+          ? (common[(i + 1) * width + j + 1] ?? 0) + 1
+          : Math.max(common[(i + 1) * width + j] ?? 0, common[i * width + j + 1] ?? 0);
+  const lines: string[] = [];
+  let i = 0;
+  let j = 0;
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      i += 1;
+      j += 1;
+    } else if (
+      j >= b.length ||
+      (i < a.length && (common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0))
+    )
+      lines.push(...out(a.slice(i, ++i)));
+    else lines.push(...put(b.slice(j, ++j)));
+  }
+  return lines;
+}

@@ -1,0 +1,294 @@
+/**
+ * A target whose tools the configuration changes, as one session sees it. Lists and calls of tools are rewritten on
+ * their way; everything else passes. With a lock file no tool is shown or called before its definition, as this server
+ * gives it now, was compared.
+ */
+import type { WireTap } from "../../core/wire.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { envelopeOf } from "../eras/modern-text.ts";
+import type { Loss } from "../servers/link-contract.ts";
+import type { Target } from "../servers/target.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
+import { unknownName, withAnswer } from "../wire/access.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running, refuseQuestion, serverFailure } from "../wire/call.ts";
+import { editedRequest } from "../wire/edited-request.ts";
+import {
+  asClientRequest,
+  type ClientNotification,
+  type ClientRequest,
+  edited,
+  INVALID_PARAMS,
+  type ServerMessage,
+} from "../wire/json-rpc.ts";
+import { elements, find, member, slice } from "../wire/json-text.ts";
+import { listProblem } from "../wire/list-check.ts";
+import { guardedResult } from "./guarded-result.ts";
+import type { Quarantine } from "./quarantine.ts";
+import { filledRequest } from "./tool-arguments.ts";
+import type { OfferedTool, ToolProduct } from "./tool-product.ts";
+
+/** A list that goes on is not read to its end; what is not read is not called. */
+const MAX_LIST_PAGES = 50;
+/** A remote server may change without a word: its list is compared again. */
+const COMPARED_MS = 60_000;
+
+export interface ToolUpstreamEnv {
+  readonly product: ToolProduct;
+  readonly quarantine: Quarantine;
+  readonly clock: Clock;
+}
+
+export class ToolUpstream implements Upstream, UpstreamUser {
+  readonly inner: Upstream;
+  readonly #env: ToolUpstreamEnv;
+  readonly #user: UpstreamUser;
+  /** Tools that are as they were accepted, since when; undefined until the list was read. */
+  #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
+  /** Counts what makes an earlier comparison worthless. */
+  #changes = 0;
+
+  constructor(env: ToolUpstreamEnv, user: UpstreamUser, make: (user: UpstreamUser) => Upstream) {
+    this.#env = env;
+    this.#user = user;
+    this.inner = make(this);
+  }
+
+  get target(): Target {
+    return this.inner.target;
+  }
+
+  get about(): ServerAbout | undefined {
+    return this.inner.about;
+  }
+
+  get pendingCalls(): number {
+    return this.inner.pendingCalls;
+  }
+
+  get isResting(): boolean {
+    return this.inner.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.inner.lossReason;
+  }
+
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
+    this.inner.open(done, wire);
+  }
+
+  call(call: Call): Running {
+    const { method, params } = call.request;
+    if (method === "tools/list")
+      return this.inner.call(withAnswer(call, (message) => this.#shown(call.request, message)));
+    if (method !== "tools/call") return this.inner.call(call);
+    const shown = String(params.name);
+    const tool = this.#env.product.called(shown);
+    if (!tool) {
+      call.failed(unknownName("tool", shown));
+      return NOTHING_RUNS;
+    }
+    if (this.#env.product.lock === undefined) return this.#run(call, tool, shown);
+    return this.#compared(call, (names) => {
+      if (names.has(tool.name)) return this.#run(call, tool, shown);
+      // As for a denied tool, the name is unknown; the records say why.
+      call.failed({
+        ...unknownName("tool", shown),
+        error: "authorization_denied",
+        detail: `tool "${tool.name}" of target "${this.target.name}" is not as the lock file says: see gwctl mcp lock --check`,
+      });
+      return NOTHING_RUNS;
+    });
+  }
+
+  notify(message: ClientNotification, wire?: WireTap): void {
+    this.inner.notify(message, wire);
+  }
+
+  revive(): void {
+    this.inner.revive();
+  }
+
+  park(): Promise<void> | undefined {
+    const parked = this.inner.park?.();
+    if (parked) this.#forget();
+    return parked;
+  }
+
+  sweep(nowMs: number): void {
+    this.inner.sweep(nowMs);
+  }
+
+  pause(): void {
+    this.inner.pause();
+  }
+
+  resume(): void {
+    this.inner.resume();
+  }
+
+  close(): Promise<void> {
+    return this.inner.close();
+  }
+
+  detail(): Record<string, unknown> {
+    return this.inner.detail();
+  }
+
+  // What the server reports beyond calls, under our own name.
+
+  notified(_inner: Upstream, message: ServerMessage): void {
+    if (message.method === "notifications/tools/list_changed") this.#forget();
+    this.#user.notified(this, message);
+  }
+
+  asked(_inner: Upstream, question: Question): void {
+    this.#user.asked(this, question);
+  }
+
+  hearsQuestions(): boolean {
+    return this.#user.hearsQuestions();
+  }
+
+  lost(_inner: Upstream, loss: Loss): void {
+    this.#forget();
+    this.#user.lost(this, loss);
+  }
+
+  #forget(): void {
+    this.#accepted = undefined;
+    this.#changes += 1;
+  }
+
+  /** A page of the list, as clients shall see it. */
+  #shown(request: ClientRequest, message: ServerMessage): ServerMessage {
+    const list = find(message.text, 0, "result", "tools");
+    if (!list || listProblem(request, message, this.target.name)) return message;
+    const { product } = this.#env;
+    const kept = elements(message.text, list.start).flatMap((item) => {
+      const name = member(message.text, item.start, "name");
+      const own = name && String(JSON.parse(slice(message.text, name)));
+      if (own === undefined || !this.#passes(own, slice(message.text, item))) return [];
+      return product.listed(message.text, item, own) ?? [];
+    });
+    return edited(message, [{ start: list.start, end: list.end, text: `[${kept.join(",")}]` }]);
+  }
+
+  /** The tools of a page that are as they were accepted. */
+  #passing({ text }: ServerMessage): string[] {
+    const list = find(text, 0, "result", "tools");
+    return elements(text, list?.start ?? text.length).flatMap((item) => {
+      const name = member(text, item.start, "name");
+      const own = name && String(JSON.parse(slice(text, name)));
+      return own !== undefined && this.#passes(own, slice(text, item)) ? [own] : [];
+    });
+  }
+
+  #passes(name: string, text: string): boolean {
+    const { lock } = this.#env.product;
+    if (lock === undefined) return true;
+    const passes = this.#env.quarantine.passes(name, text, lock);
+    // What a list shows to be different must not be called by what an earlier one said.
+    if (passes) this.#accepted?.names.add(name);
+    else this.#accepted?.names.delete(name);
+    return passes;
+  }
+
+  /** Goes on with the tools that are as they were accepted, after reading the server's list if need be. */
+  #compared(call: Call, then: (names: ReadonlySet<string>) => Running): Running {
+    const nowMs = this.#env.clock.monotonicMs();
+    if (this.#accepted && nowMs - this.#accepted.atMs < COMPARED_MS) return then(this.#accepted.names);
+    const names = new Set<string>();
+    const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
+    const accepted = { names, atMs: nowMs };
+    const changes = this.#changes;
+    const readPage = (cursor: string | undefined, page: number): void => {
+      const params = { ...envelopeOf(call.request), ...(cursor === undefined ? {} : { cursor }) };
+      const request = asClientRequest("tools/list", JSON.stringify(params));
+      running.current = this.inner.call({
+        request,
+        headers: call.headers,
+        wire: call.wire,
+        notified: () => undefined,
+        asked: refuseQuestion,
+        failed: (failure) => call.failed(failure),
+        answered: (message) => {
+          if (running.isCancelled) return;
+          const problem = listProblem(request, message, this.target.name);
+          const list = message.kind === "result" ? find(message.text, 0, "result", "tools") : undefined;
+          if (problem || !list) {
+            call.failed(problem ?? serverFailure(`target "${this.target.name}" does not list its tools`));
+            return;
+          }
+          for (const name of this.#passing(message)) names.add(name);
+          const next = find(message.text, 0, "result", "nextCursor");
+          const value = next && (JSON.parse(slice(message.text, next)) as unknown);
+          if (typeof value === "string" && page < MAX_LIST_PAGES) readPage(value, page + 1);
+          else {
+            if (changes === this.#changes) this.#accepted = accepted;
+            running.current = then(names);
+          }
+        },
+      });
+    };
+    readPage(undefined, 1);
+    return {
+      cancel: (reason) => {
+        running.isCancelled = true;
+        running.current.cancel(reason);
+      },
+    };
+  }
+
+  #run(call: Call, tool: OfferedTool, shown: string): Running {
+    const filled = filledRequest(call.request, tool.arguments, call.caller);
+    if (filled.problem !== undefined) {
+      call.failed({
+        code: INVALID_PARAMS,
+        status: 200,
+        message: `Tool ${shown} cannot be called: a value that your login must provide is missing`,
+        error: "authorization_denied",
+        detail: `tool "${tool.name}" of target "${this.target.name}": ${filled.problem}`,
+      });
+      return NOTHING_RUNS;
+    }
+    const named = find(filled.request.text, 0, "params", "name");
+    const request =
+      tool.name === shown || !named
+        ? filled.request
+        : editedRequest(filled.request, [{ start: named.start, end: named.end, text: JSON.stringify(tool.name) }], {
+            ...filled.request.params,
+            name: tool.name,
+          });
+    const { guard } = this.#env.product;
+    const checked = guard === undefined ? call : withAnswer(call, (message) => guardedResult(message, guard));
+    const renamed = request === call.request ? checked : { ...withAnswer(checked, (message) => message), request };
+    return tool.timeoutMs === undefined ? this.inner.call(renamed) : this.#timed(renamed, tool.timeoutMs, shown);
+  }
+
+  #timed(call: Call, timeoutMs: number, shown: string): Running {
+    let running: Running = NOTHING_RUNS;
+    const timer = this.#env.clock.after(timeoutMs, () => {
+      running.cancel("timeout");
+      const seconds = timeoutMs / 1000;
+      call.failed(serverFailure(`tool "${shown}" did not respond within ${seconds} s`, "backend_timeout"));
+    });
+    running = this.inner.call({
+      ...withAnswer(call, (message) => message),
+      answered: (message) => {
+        timer.cancel();
+        call.answered(message);
+      },
+      failed: (failure) => {
+        timer.cancel();
+        call.failed(failure);
+      },
+    });
+    return {
+      cancel: (reason) => {
+        timer.cancel();
+        running.cancel(reason);
+      },
+    };
+  }
+}
