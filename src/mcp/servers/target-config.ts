@@ -3,7 +3,7 @@
  */
 import { z } from "zod";
 import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
-import { markLocal } from "../../core/schema-marks.ts";
+import { filePath, markLocal } from "../../core/schema-marks.ts";
 import { toolsSchema } from "./tool-settings.ts";
 
 /** Names stand in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines and the trace. */
@@ -117,9 +117,7 @@ export const mcpSettingsShape = {
     .enum(["all", "search"])
     .default("all")
     .describe("`search`: clients get three tools that find, describe and call the others, instead of a long list."),
-  toolsLock: z
-    .string()
-    .min(1)
+  toolsLock: filePath()
     .optional()
     .describe("A file written by `gwctl mcp lock`. Tools that differ from it are withheld until they are accepted."),
   failureMode: z
