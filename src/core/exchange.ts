@@ -82,7 +82,13 @@ export type McpOutcome = "ok" | "tool_error" | "rpc_error" | "denied" | "failed"
 
 /** What an MCP authorization policy allows of this request: lists are filtered by it, calls checked against it. */
 export interface McpAccess {
-  allows(kind: "tool" | "prompt" | "resource", name: string, target: string): boolean;
+  /** `call` are the parameters where the item is a tool that is called, and undefined where it is listed. */
+  allows(
+    kind: "tool" | "prompt" | "resource",
+    name: string,
+    target: string,
+    call?: { readonly arguments?: unknown },
+  ): boolean;
 }
 
 export interface LlmFacts {

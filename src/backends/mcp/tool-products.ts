@@ -3,12 +3,16 @@
  * file that all of them are compared with.
  */
 import type { BackendEnv } from "../../core/backend.ts";
+import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import type { Demand } from "../../mcp/clients/downstream.ts";
 import { unwrappedCall, unwrappedMessage } from "../../mcp/many/search-tools.ts";
 import type { McpConfig } from "../../mcp/servers/target-config.ts";
+import type { ResultGuardConfig } from "../../mcp/servers/tool-settings.ts";
 import { parseToolLocks, type ToolLock } from "../../mcp/tools/tool-lock.ts";
-import { compileToolProduct, type ToolProduct } from "../../mcp/tools/tool-product.ts";
+import { compileToolProduct, type ResultGuard, type ToolProduct } from "../../mcp/tools/tool-product.ts";
 import type { ToolProducts } from "../../mcp/tools/tools-of-targets.ts";
+
+const DEFAULT_REFUSAL = "The result was rejected due to inappropriate content";
 
 /** Throws an Error that says what is wrong with the lock file. */
 export function toolProducts(config: McpConfig, env: BackendEnv): ToolProducts {
@@ -19,9 +23,33 @@ export function toolProducts(config: McpConfig, env: BackendEnv): ToolProducts {
     if (tools !== undefined || locks !== undefined)
       products.set(
         name,
-        compileToolProduct({ tools, lock: locks?.(name), guard: undefined, key: "", cel: (source) => env.cel(source) }),
+        compileToolProduct({
+          tools,
+          lock: locks?.(name),
+          guard: resultGuardOf(tools?.resultGuard),
+          key: "",
+          cel: (source) => env.cel(source),
+        }),
       );
   return products;
+}
+
+/** The same guards as for texts of LLM responses. */
+function resultGuardOf(configs: readonly ResultGuardConfig[] | undefined): ResultGuard | undefined {
+  if (configs === undefined) return undefined;
+  const guards = configs.map(({ regex, rejection }) => {
+    const message = rejection?.body ?? DEFAULT_REFUSAL;
+    return compileTextGuard(regex.action, regex.rules, { status: 403, message });
+  });
+  const rejecting = guards.filter(({ action }) => action === "reject");
+  const masking = guards.filter(({ action }) => action === "mask");
+  return {
+    refusal: rejecting[0]?.rejection.message ?? DEFAULT_REFUSAL,
+    checked: (text) =>
+      rejecting.some((guard) => guard.matches(text))
+        ? undefined
+        : masking.reduce((masked, guard) => guard.mask(masked), text),
+  };
 }
 
 function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock {

@@ -136,6 +136,12 @@ export const ATTRIBUTES: readonly Attribute[] = [
         "The tool, without the target's prefix.",
         "`tools/call`, and each tool of a list",
       ),
+      field(
+        "mcp.tool.arguments.<name>",
+        "dyn",
+        "An argument of the call as the client sent it: up to 64 KiB, 5,000 values and 16 levels in all; reading more is an error.",
+        "`tools/call`; not for tools of a list",
+      ),
       field("mcp.tool.target", "string", "The tool's target.", "`tools/call`, and each tool of a list"),
       field(
         "mcp.prompt.name",

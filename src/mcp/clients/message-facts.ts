@@ -3,6 +3,7 @@
  * resource it is about, under the target's own name.
  */
 import type { McpFacts } from "../../core/exchange.ts";
+import { withArguments } from "../../core/mcp-arguments.ts";
 import type { Names } from "../many/names.ts";
 import { namedIn } from "../wire/access.ts";
 import type { ClientMessage } from "../wire/json-rpc.ts";
@@ -21,7 +22,7 @@ export function factsOf(message: ClientMessage | undefined, sessionId: string | 
   if (found === undefined) return facts;
   const { target, name } = found;
   if (target !== "") facts.target = target;
-  if (about.kind === "tool") facts.tool = { name, target };
+  if (about.kind === "tool") facts.tool = withArguments({ name, target }, message.params.arguments);
   else if (about.kind === "prompt") facts.prompt = { name, target };
   else facts.resource = { uri: name, target };
   return facts;

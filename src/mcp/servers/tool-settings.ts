@@ -3,7 +3,7 @@
  * their arguments, and how long they may run. Names on the left are always the server's own.
  */
 import { z } from "zod";
-import { celSource, duration } from "../../core/schema.ts";
+import { celSource, duration, exactlyOneOf } from "../../core/schema.ts";
 
 /** Names of tools as clients see them (2025-11-25, tools). */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
@@ -42,6 +42,32 @@ const override = z.strictObject({
   timeout: duration().optional().describe("How long a call may run in all."),
 });
 
+const guardRule = exactlyOneOf(
+  z.strictObject({
+    builtin: z.enum(["ssn", "creditCard", "phoneNumber", "email", "caSin"]).optional().describe("A built-in pattern."),
+    pattern: z.string().min(1).max(4096).optional().describe("A regular expression in RE2 syntax."),
+  }),
+  ["builtin", "pattern"],
+);
+
+const resultGuard = z.strictObject({
+  regex: z
+    .strictObject({
+      action: z
+        .enum(["mask", "reject"])
+        .default("mask")
+        .describe("Mask matches, or reject the whole result. Default: mask."),
+      rules: z.array(guardRule).min(1).describe("The patterns."),
+    })
+    .describe("Regular expressions, matched in linear time."),
+  rejection: z
+    .strictObject({ body: z.string().min(1).describe("What clients are told instead of the result.") })
+    .optional()
+    .describe("The text of a rejection."),
+});
+
+export type ResultGuardConfig = z.output<typeof resultGuard>;
+
 const patterns = z.array(z.string().min(1).max(128));
 
 export const toolsSchema = z
@@ -49,6 +75,11 @@ export const toolsSchema = z
     allow: patterns.optional().describe("The only tools that clients see and call; `*` stands for any characters."),
     deny: patterns.optional().describe("Tools that clients neither see nor call, also if `allow` names them."),
     override: z.record(z.string().min(1), override).optional().describe("Changes to single tools, by their names."),
+    resultGuard: z
+      .array(resultGuard)
+      .min(1)
+      .optional()
+      .describe("Mask or reject texts in results, as `promptGuard` does in LLM responses."),
     timeout: duration().optional().describe("How long a call of any tool may run in all. Default: `requestTimeout`."),
   })
   .superRefine(({ override: overrides = {} }, context) => {

@@ -81,7 +81,8 @@ export function accessProblem(
       detail: `mcpAuthorization cannot judge the method "${request.method}"`,
     };
   const about = namedIn(request);
-  if (about === undefined || access.allows(about.kind, about.name, target)) return undefined;
+  const call = about?.kind === "tool" ? request.params : undefined;
+  if (about === undefined || access.allows(about.kind, about.name, target, call)) return undefined;
   return deniedName(about, target, shown);
 }
 

@@ -6,6 +6,7 @@
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange, McpAccess, McpFacts } from "../../core/exchange.ts";
+import { withArguments } from "../../core/mcp-arguments.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { type AccessRules, accessRule, compileAccessRules, denial } from "../../identity/access/access-rules.ts";
 
@@ -36,9 +37,9 @@ export const mcpAuthorization = definePolicy({
       request(exchange) {
         const outer = exchange.mcpAccess;
         exchange.mcpAccess = {
-          allows: (kind, name, target) => {
-            if (outer?.allows(kind, name, target) === false) return false;
-            const reason = denialOf(exchange, byKind[kind], itemFacts(kind, name, target));
+          allows: (kind, name, target, call) => {
+            if (outer?.allows(kind, name, target, call) === false) return false;
+            const reason = denialOf(exchange, byKind[kind], itemFacts(kind, name, target, call));
             if (reason !== undefined && isAskedFor(exchange.facts.mcp, kind, name))
               tellOperator(exchange, kind, name, reason);
             return reason === undefined;
@@ -62,9 +63,10 @@ function isAboutOthers(rule: Expression, kind: ItemKind): boolean {
   return named.length > 0 && !named.includes(kind) && !rule.paths.has("mcp");
 }
 
-function itemFacts(kind: ItemKind, name: string, target: string): McpFacts {
+function itemFacts(kind: ItemKind, name: string, target: string, call: Parameters<McpAccess["allows"]>[3]): McpFacts {
   if (kind === "resource") return { target, resource: { uri: name, target } };
-  return { target, [kind]: { name, target } };
+  const item = { name, target };
+  return { target, [kind]: call === undefined ? item : withArguments(item, call.arguments) };
 }
 
 /** The item stands in the facts only while the rules look at it: evaluation is synchronous. */
