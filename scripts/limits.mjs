@@ -52,7 +52,7 @@ const LIMITS = {
     ],
     [
       "MAX_FAILURES",
-      "pipeline/phases/pipeline.ts",
+      "pipeline/phases/failures.ts",
       "failures while one request is answered",
       "the connection is closed",
     ],
@@ -248,6 +248,13 @@ const LIMITS = {
       "commas, colons and brackets of a request that is translated or changed",
       "413 `request_too_large`",
     ],
+    [
+      "MAX_ERROR_BYTES",
+      "backends/ai/target-attempt.ts",
+      "a provider's 400 that is read for a prompt that is too long",
+      "it passes on as it comes",
+    ],
+    ["MAX_DOUBLINGS", "backends/ai/models/health.ts", "doublings of a failed provider's pause", "the pause stays"],
     ["MAX_DEPTH", "llm/dialects/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],
     [
       "MAX_SYNTAX_BYTES",
@@ -412,8 +419,8 @@ const LIMITS = {
   Configuration: [
     ["MAX_FILE_BYTES", "config/text/yaml-source.ts", "a configuration file", "the configuration is rejected"],
     ["MAX_SOURCE_FILES", "config/load/load.ts", "configuration files", "the configuration is rejected"],
-    ["MAX_DEPTH", "config/text/yaml-source.ts", "nesting of a file", "the configuration is rejected"],
-    ["MAX_ALIASES", "config/text/yaml-source.ts", "aliases in a file", "the configuration is rejected"],
+    ["MAX_DEPTH", "config/text/too-deep.ts", "nesting of a file", "the configuration is rejected"],
+    ["MAX_ALIASES", "config/text/resolve-document.ts", "aliases in a file", "the configuration is rejected"],
     ["MAX_PROBLEMS", "config/text/yaml-source.ts", "problems that are listed", "the rest is left out"],
     ["MAX_SYNTAX_PROBLEMS", "config/text/syntax-problems.ts", "syntax errors that are listed", "the rest is left out"],
     ["MAX_PLACES", "config/schema/field-hints.ts", "places that a hint names", "the rest is left out"],

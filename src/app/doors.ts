@@ -3,9 +3,9 @@
  * that outlive a reload. Everything built later gets them passed in.
  */
 
+import { createLimitRegistry } from "../config/compile/limit-registry.ts";
 import { createLivingThings, type LivingThings } from "../config/compile/living.ts";
 import type { Environment } from "../config/text/env.ts";
-import { createLimitRegistry } from "../core/limit-registry.ts";
 import type { LimitRegistry } from "../core/policy.ts";
 import { type Fetcher, openFetcher } from "../lib/http/fetch.ts";
 import { type LogFilter, parseLogFilter } from "../lib/log/log-filter.ts";

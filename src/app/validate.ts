@@ -2,12 +2,12 @@
  * `gateway --validate-only`: the configuration is loaded and compiled, and nothing is opened or fetched.
  */
 
+import { createLimitRegistry } from "../config/compile/limit-registry.ts";
 import { createLivingThings } from "../config/compile/living.ts";
 import { openSources, type SourceList } from "../config/load/sources.ts";
 import { type Finding, prepareConfig } from "../config/prepare.ts";
 import type { Environment } from "../config/text/env.ts";
 import { ConfigError } from "../core/errors.ts";
-import { createLimitRegistry } from "../core/limit-registry.ts";
 import { silentLogger } from "../lib/log/logger.ts";
 import { createMetrics } from "../lib/log/metrics.ts";
 import type { Clock } from "../lib/process/clock.ts";

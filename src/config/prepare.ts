@@ -17,7 +17,8 @@ import type { PolicyResource } from "./resources/documents.ts";
 import { plainDollarWarnings } from "./schema/plain-dollars.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";
 import type { Environment } from "./text/env.ts";
-import { pathText, type SourceDocument } from "./text/yaml-source.ts";
+import { pathText } from "./text/value-path.ts";
+import type { SourceDocument } from "./text/yaml-source.ts";
 
 const NOTHING_SERVED = "nothing is served: the configuration has neither `gateways` nor `mcp` nor `llm`";
 const EMPTY = "the configuration is empty";

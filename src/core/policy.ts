@@ -10,6 +10,7 @@ import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { Logger } from "../lib/log/logger.ts";
 import type { Metrics } from "../lib/log/metrics.ts";
 import type { Clock } from "../lib/process/clock.ts";
+import type { SharedMemory } from "../lib/process/shared-memory.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
 import type { CredentialPlaces } from "../trace/redact.ts";
 import type { Exchange } from "./exchange.ts";
@@ -109,6 +110,8 @@ export interface CompileEnv {
   readonly metrics: Metrics;
   /** Limiters show themselves here for the admin interface; the returned function takes one out again. */
   readonly limits: LimitRegistry;
+  /** What all threads count in; undefined if there is one thread only. */
+  readonly shared?: SharedMemory | undefined;
   /** The name of what the policy stands on, for example `route tools`: for log lines and metrics. */
   readonly owner: string;
   /** The path prefixes by which the route is matched: what a prefix rewrite replaces. */

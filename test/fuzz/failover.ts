@@ -20,6 +20,7 @@ import {
   type Family,
   readText,
   textOf,
+  tooLongBytes,
 } from "../support/llm/provider-answers.ts";
 
 export interface FuzzOptions {
@@ -102,14 +103,19 @@ function planTarget(dice: Dice, family: Family, index: number, stream: boolean):
     inputTokens: 100 + index,
     outputTokens: 10 + index,
   };
-  if (dice.chance(0.3))
-    return { plan, script: { bytes: errorBytes(dice.one([429, 500, 503])) }, fate: "fails before its head" };
+  if (dice.chance(0.3)) {
+    const bytes = dice.chance(0.2) ? tooLongBytes() : errorBytes(dice.one([401, 403, 404, 408, 429, 500, 503, 529]));
+    return { plan, script: { bytes, pieceBytes: dice.one([bytes.length, 9]) }, fate: "fails before its head" };
+  }
   const bytes = answerBytes(plan);
   const pieceBytes = dice.one([bytes.length, 4_096, Math.max(7, Math.ceil(bytes.length / 200))]);
   if (dice.chance(0.5)) return { plan, script: { bytes, pieceBytes }, fate: "answers" };
   const headBytes = bytes.indexOf("\r\n\r\n") + 4;
   const isEarly = dice.chance(0.5);
-  const stopAt = isEarly ? dice.below(headBytes) : headBytes + dice.below(bytes.length - headBytes);
+  // A chunk begins with its size: some bytes behind the head there is a first byte of the body.
+  const stopAt = isEarly
+    ? dice.below(headBytes + 1)
+    : headBytes + Math.min(9, bytes.length - headBytes - 1) + dice.below(Math.max(1, bytes.length - headBytes - 9));
   const fault = dice.one(["close", "reset", "hang"] as const);
   // A reset may overtake the bytes before it.
   const late: Fate = fault === "reset" ? "either" : "breaks after its head";
@@ -185,7 +191,7 @@ async function openWorld(): Promise<World> {
       const name = `p${pattern}n${count}`;
       const groups = providers.slice(0, count).map(({ host }, index) => {
         const family = families[index % families.length] ?? "openAI";
-        return `{ providers: [{ provider: { ${family}: { model: m } }, auth: { key: k }, hostOverride: "${host}" }] }`;
+        return `{ providers: [{ provider: { ${family}: { model: m } }, auth: { key: k }, hostOverride: "${host}", timeouts: { firstByte: ${HEAD_LIMIT_MS}ms } }] }`;
       });
       listeners.push(`${name}: { port: 0 }`);
       routes.push(
@@ -210,10 +216,9 @@ ${routes.join("\n")}
     },
     look() {
       for (const { isStuck } of cases.values()) if (!isStuck) return;
-      const due = [...limits];
-      limits.clear();
       for (const one of cases.values()) one.isStuck = false;
-      for (const callback of due) callback();
+      // What one of them cancels is not due any more.
+      for (const callback of [...limits]) if (limits.delete(callback)) callback();
     },
     async close() {
       await gateway.close();

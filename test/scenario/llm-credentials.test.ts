@@ -89,7 +89,7 @@ test("a token server that is down is a 503 with a code, and the provider is not 
   const body = (await response.json()) as { error: { code: string; message: string } };
   assert.equal(body.error.code, "provider_credential_unavailable");
   assert.ok(!body.error.message.includes("invalid_grant"));
-  assert.match(await gateway.logged("cannot be obtained"), /invalid_grant/);
+  assert.match(await gateway.logged("cannot get the provider's credential"), /invalid_grant/);
   assert.equal(upstream.requests.length, calls);
 });
 

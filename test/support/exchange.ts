@@ -2,8 +2,8 @@
  * An exchange and a compile environment for unit tests of policies: no sockets, no other modules replaced.
  */
 import { compileExpression } from "../../src/cel/expression.ts";
+import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts";
 import { Exchange, type Facts, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
-import { createLimitRegistry } from "../../src/core/limit-registry.ts";
 import type { CompileEnv } from "../../src/core/policy.ts";
 import { HeaderList } from "../../src/lib/http/headers.ts";
 import { silentLogger } from "../../src/lib/log/logger.ts";

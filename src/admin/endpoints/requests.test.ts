@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { askAdmin, readStream } from "../../../test/support/admin.ts";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { createLimitRegistry } from "../../core/limit-registry.ts";
+import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { createTasks } from "../../lib/process/tasks.ts";
 import { createRecentRequests } from "../../pipeline/records/recent-requests.ts";

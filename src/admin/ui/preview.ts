@@ -3,12 +3,12 @@
  * thrown away; two of them are compared by name, as their reader would.
  */
 
+import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import { createLivingThings } from "../../config/compile/living.ts";
 import { configDump } from "../../config/dump.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { prepareConfig } from "../../config/prepare.ts";
 import type { Environment } from "../../config/text/env.ts";
-import { createLimitRegistry } from "../../core/limit-registry.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
 import { createMetrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";

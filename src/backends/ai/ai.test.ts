@@ -13,8 +13,8 @@ import { createAwsSigner } from "./credentials/aws-signer.ts";
 import { addKey, clientKey, compileCredential } from "./credentials/credential.ts";
 import { fixedValue } from "./credentials/renewed.ts";
 import { compileModels } from "./models/compile-models.ts";
+import { Health } from "./models/health.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
-import { Health } from "./models/target.ts";
 
 const env: BackendEnv = {
   ...testEnv,
@@ -182,7 +182,12 @@ for (const config of [
 
 test("a target rests after failures: longer each time, at most 30 s, or as long as it asked for", async () => {
   const clock = fakeClock();
-  const health = new Health(clock);
+  const health = new Health(clock, {
+    allowedFailures: 0,
+    initialMs: 1_000,
+    maxMs: 30_000,
+    maxRetryAfterMs: 600_000,
+  });
   assert.equal(health.isResting, false);
   health.failed(undefined);
   await clock.advance(999);

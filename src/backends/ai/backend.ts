@@ -6,6 +6,7 @@ import { type Backend, type BackendEnv, type BackendRun, defineBackend } from ".
 import type { ErrorCode } from "../../core/errors.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
+import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
@@ -20,11 +21,11 @@ import { GuardedCall } from "./answers/guarded-call.ts";
 import { Settlement } from "./answers/settlement.ts";
 import { forwardPlain } from "./forward-plain.ts";
 import { compileModels } from "./models/compile-models.ts";
+import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import type { ModelTable } from "./models/model-table.ts";
 import { modelsReply } from "./models/models-list.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
 import { applyPolicies } from "./requests/apply-policies.ts";
-import { readBody } from "./requests/read-body.ts";
 import { PlanError } from "./requests/upstream-request.ts";
 import { AiRun, sendJson } from "./run.ts";
 
@@ -41,14 +42,18 @@ export const ai = defineBackend({
 
 function compileAi(config: AiConfig, env: BackendEnv): Backend {
   const table = compileModels(config, env);
+  const metrics = createLlmMetrics(env.metrics);
   const settling = {
     clock: env.clock,
-    metrics: createLlmMetrics(env.metrics),
+    metrics,
     prices: config.modelCatalog === undefined ? undefined : parsePriceCatalogue(env.readFile(config.modelCatalog)),
   };
   const ids = createIdSource();
   const running = {
     logger: env.logger.for("llm"),
+    clock: env.clock,
+    metrics,
+    rules: compileFailoverRules(config.failoverOn ?? DEFAULT_FAILOVER_ON),
     maxTreeBytes: config.maxTreeBytes,
     newId: () => ids.hex(12),
     nowSeconds: () => Math.floor(env.clock.now() / 1000),

@@ -1,6 +1,6 @@
 /**
- * One LLM call: the targets in their order, the next one when a target cannot be reached, is overloaded (429) or
- * fails (5xx), as long as nothing has reached the client. A target that cannot be asked in the client's words is
+ * One LLM call: the targets in their order, the next one when a target cannot be reached, is too slow, or answers with
+ * what `failoverOn` names, as long as nothing has reached the client. A target that cannot be asked in the client's words is
  * passed over; the last answer is the client's, whatever it is. Redirects are never followed: a key must not go where
  * an answer points.
  */
@@ -11,23 +11,29 @@ import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../
 import { HeaderList } from "../../lib/http/headers.ts";
 import { HttpClientError } from "../../lib/http/http-client.ts";
 import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
 import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../llm/dialects/llm-call.ts";
 import { estimateRequestTokens } from "../../llm/usage/estimate-request.ts";
+import type { LlmMetrics } from "../../llm/usage/llm-metrics.ts";
 import type { Members } from "../../llm/wire/json.ts";
 import { type Answer, NativeAnswer } from "./answers/native-answer.ts";
 import type { Settlement } from "./answers/settlement.ts";
 import { TranslatedAnswer } from "./answers/translated-answer.ts";
 import { MISSING_AWS_KEYS } from "./credentials/credential.ts";
 import { CredentialError } from "./credentials/renewed.ts";
+import type { FailoverRules } from "./models/failover-rules.ts";
 import type { Candidate } from "./models/model-table.ts";
 import type { Target } from "./models/target.ts";
 import { TargetQueue } from "./requests/target-queue.ts";
 import { type PlanEnv, type UpstreamPlan, upstreamRequest } from "./requests/upstream-request.ts";
-import { type AttemptOwner, TargetAttempt } from "./target-attempt.ts";
+import { type AttemptOwner, TargetAttempt, type TargetFailure } from "./target-attempt.ts";
 
 export interface RunEnv extends PlanEnv {
   readonly logger: Logger;
+  readonly clock: Clock;
+  readonly metrics: LlmMetrics;
+  readonly rules: FailoverRules;
 }
 
 export class AiRun implements BackendRun, AttemptOwner {
@@ -83,7 +89,7 @@ export class AiRun implements BackendRun, AttemptOwner {
   }
 
   resume(): void {
-    this.#attempt?.http?.resume();
+    this.#attempt?.resume();
   }
 
   get spareTargets(): number {
@@ -94,8 +100,8 @@ export class AiRun implements BackendRun, AttemptOwner {
   tryNext(reason: string): boolean {
     const attempt = this.#attempt;
     if (attempt === undefined || this.#state !== "asked" || !this.hasNext) return false;
-    attempt.http?.abort();
-    this.giveUp(attempt.candidate.target, reason, undefined);
+    attempt.drop();
+    this.giveUp(attempt.candidate.target, { reason, cause: "timeout", rests: true });
     return true;
   }
 
@@ -121,12 +127,7 @@ export class AiRun implements BackendRun, AttemptOwner {
   #withoutCredential({ target }: Candidate, error: CredentialError): void {
     if (isOver(this.#state)) return;
     if (this.hasNext) {
-      this.#env.logger.warn("trying the next provider", {
-        target: target.name,
-        reason: error.message,
-        request: this.#exchange.id,
-      });
-      this.start();
+      this.#next(target, error.message, "credential");
       return;
     }
     const said = { status: 503, message: error.message, code: "provider_credential_unavailable" };
@@ -144,7 +145,7 @@ export class AiRun implements BackendRun, AttemptOwner {
     this.#call.attempt(target.display, this.#exchange.trace && { over: "http", scheme, request });
     const attempt = new TargetAttempt(this, candidate, plan);
     this.#attempt = attempt;
-    attempt.http = target.upstream.send(request, attempt);
+    attempt.sent(target.upstream.send(request, attempt));
   }
 
   // FROM THE ATTEMPT AT ONE TARGET
@@ -166,10 +167,23 @@ export class AiRun implements BackendRun, AttemptOwner {
     }
   }
 
-  giveUp(target: Target, reason: string, retryAfterSeconds: number | undefined): void {
+  get rules(): FailoverRules {
+    return this.#env.rules;
+  }
+
+  get clock(): Clock {
+    return this.#env.clock;
+  }
+
+  giveUp(target: Target, { reason, cause, retryAfterSeconds, rests }: TargetFailure): void {
     this.#attempt = undefined;
     this.#call.missed(reason);
-    target.health.failed(retryAfterSeconds);
+    if (rests) target.health.failed(retryAfterSeconds);
+    this.#next(target, reason, cause);
+  }
+
+  #next(target: Target, reason: string, cause: string): void {
+    this.#env.metrics.failover(target.provider.name, cause);
     this.#env.logger.warn("trying the next provider", { target: target.name, reason, request: this.#exchange.id });
     this.start();
   }
@@ -197,7 +211,7 @@ export class AiRun implements BackendRun, AttemptOwner {
   /** The answer cannot be translated any further, and its translator says so. */
   stop(): void {
     this.#goes("error");
-    this.#attempt?.http?.abort();
+    this.#attempt?.drop();
   }
 
   fail(error: unknown): void {

@@ -3,7 +3,7 @@
  * tools where there are none.
  */
 import type { PlacedPolicy } from "../load/normal-config.ts";
-import type { Path } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
 import type { Site, SitedPolicy } from "./site.ts";
 import { type Warn, warningAt } from "./warning.ts";
 

@@ -2,7 +2,7 @@
  * Where policies hold expressions, and at which moment of a request each is evaluated. One row per place; a test
  * finds every place that is missing here.
  */
-import type { Path } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
 
 /**
  * `access`: who may come in. `requestLimit`: at admission. `tokenLimit`: the body was parsed as an LLM request.

@@ -3,7 +3,7 @@
  */
 import { ConfigError } from "../../core/errors.ts";
 import type { Place } from "../load/normal-config.ts";
-import { type Path, pathText } from "../text/yaml-source.ts";
+import { type Path, pathText } from "../text/value-path.ts";
 
 export type Warn = (warning: ConfigError) => void;
 

@@ -13,7 +13,8 @@ import { DEFAULT_NAMESPACE, type PolicyResource, type ResourceInput } from "../r
 import { conditionMessage } from "../resources/status.ts";
 import { translateResources } from "../resources/translate.ts";
 import { routeSchema } from "../schema/schema.ts";
-import { pathText, type SourceDocument } from "../text/yaml-source.ts";
+import { pathText } from "../text/value-path.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 import type { ResourceFailure } from "./compile.ts";
 
 export interface AttachedResources {

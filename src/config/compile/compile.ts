@@ -17,13 +17,14 @@ import type { Fetch } from "../../lib/http/fetch.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Metrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { SharedMemory } from "../../lib/process/shared-memory.ts";
 import type { Tasks } from "../../lib/process/tasks.ts";
 import type { Phase } from "../../trace/events.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import { fieldPlace } from "../load/field-place.ts";
 import type { NormalBackend, NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
 import type { Environment } from "../text/env.ts";
-import { pathText } from "../text/yaml-source.ts";
+import { pathText } from "../text/value-path.ts";
 import { scopeOf } from "./compiled-scope.ts";
 import { readConfigFile } from "./config-file.ts";
 import { claimExtraMatches } from "./extra-matches.ts";
@@ -38,6 +39,7 @@ export interface CompileContext {
   readonly tasks: Tasks;
   readonly metrics: Metrics;
   readonly limits: LimitRegistry;
+  readonly shared?: SharedMemory | undefined;
   readonly redaction: Redaction;
   readonly generation: Generation;
   readonly environment: Environment;
@@ -205,6 +207,7 @@ function createCompiler(context: CompileContext) {
       tasks: context.tasks,
       metrics: context.metrics,
       limits: context.limits,
+      shared: context.shared,
       owner,
       matchedPrefixes,
       resolvePath,

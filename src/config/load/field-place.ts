@@ -3,7 +3,7 @@
  * opened, such as a port that is taken.
  */
 
-import { pathText } from "../text/yaml-source.ts";
+import { pathText } from "../text/value-path.ts";
 import type { Place } from "./normal-config.ts";
 
 /** Also of a field that nobody wrote: then it is where its section begins. */

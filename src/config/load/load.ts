@@ -10,13 +10,8 @@ import { validate } from "../schema/problems.ts";
 import { configSchema } from "../schema/schema.ts";
 import { withPlaceholders } from "../schema/unset-values.ts";
 import type { Environment } from "../text/env.ts";
-import {
-  MAX_FILE_BYTES,
-  parseSource,
-  type SourceDocument,
-  type SourceOptions,
-  type UnsetValue,
-} from "../text/yaml-source.ts";
+import type { UnsetValue } from "../text/resolve-document.ts";
+import { MAX_FILE_BYTES, parseSource, type SourceDocument, type SourceOptions } from "../text/yaml-source.ts";
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
 

@@ -3,7 +3,8 @@
  */
 import type { RouteMatch } from "../../core/topology.ts";
 import type { WrittenProcess } from "../schema/schema.ts";
-import type { Path, SourceDocument } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 
 /** Where something was written: for messages, and for paths relative to its file. */
 export interface Place {

@@ -7,7 +7,8 @@ import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { policies } from "../../policies/index.ts";
 import type { WrittenConfig, WrittenProcess, WrittenRoute } from "../schema/schema.ts";
-import { type Path, pathText, type SourceDocument } from "../text/yaml-source.ts";
+import { type Path, pathText } from "../text/value-path.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 import type { NormalConfig, NormalGateway, NormalRoute } from "./normal-config.ts";
 import { normalRoute, pathMatch, placePolicies } from "./normal-route.ts";
 

@@ -9,8 +9,9 @@ import { localUseOf } from "../../core/schema-marks.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Referrer } from "../cluster/reference-grants.ts";
 import { below, unwrap } from "../schema/schema-walk.ts";
+import type { Path } from "../text/value-path.ts";
 import { fieldsOf, isObject, textOf } from "../text/value-shapes.ts";
-import type { Path, SourceDocument } from "../text/yaml-source.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 
 export interface Confined {
   readonly value: unknown;

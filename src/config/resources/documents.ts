@@ -8,7 +8,8 @@ import type { ConfigError } from "../../core/errors.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";
-import type { Path, SourceDocument } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 
 /** The group of our own kinds; the only place where it is spelled out. */
 export const POLICY_API_GROUP = "policy.gateway.internal";

@@ -5,8 +5,8 @@
  * listeners are served.
  */
 import type { Cluster } from "../cluster/cluster.ts";
+import type { Path } from "../text/value-path.ts";
 import { fieldsOf, listOf } from "../text/value-shapes.ts";
-import type { Path } from "../text/yaml-source.ts";
 import {
   DEFAULT_NAMESPACE,
   type GatewayOutcome,

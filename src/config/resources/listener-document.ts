@@ -4,8 +4,8 @@
  */
 import { checkCertificates } from "../../lib/http/certificates.ts";
 import type { Cluster } from "../cluster/cluster.ts";
+import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
-import type { Path } from "../text/yaml-source.ts";
 import { GATEWAY_API_GROUP, POLICY_API_GROUP, type ResourceDocument, type Verdict } from "./documents.ts";
 import type { ProblemList } from "./problem-list.ts";
 

@@ -8,8 +8,8 @@ import { z } from "zod";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { duration } from "../../core/schema.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
+import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
-import type { Path } from "../text/yaml-source.ts";
 
 export interface Part {
   /** Below `spec`. */

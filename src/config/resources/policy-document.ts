@@ -6,8 +6,8 @@
 
 import type { ConfigError } from "../../core/errors.ts";
 import type { Cluster } from "../cluster/cluster.ts";
+import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
-import type { Path } from "../text/yaml-source.ts";
 import { checkParts } from "./check-parts.ts";
 import {
   type Attachment,

@@ -4,8 +4,8 @@
 
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import type { Scope } from "../../core/policy.ts";
+import { pathText } from "../text/value-path.ts";
 import { isObject, listOf, textOf } from "../text/value-shapes.ts";
-import { pathText } from "../text/yaml-source.ts";
 import { GATEWAY_API_GROUP, type ObjectReference, type Verdict } from "./documents.ts";
 import { type ProblemList, referenceText } from "./problem-list.ts";
 import type { TargetOutcome } from "./status.ts";

@@ -4,8 +4,8 @@
  */
 
 import { ConfigError } from "../../core/errors.ts";
+import { type Path, pathText } from "../text/value-path.ts";
 import { isObject, textOf } from "../text/value-shapes.ts";
-import { type Path, pathText } from "../text/yaml-source.ts";
 import { DEFAULT_NAMESPACE, type ObjectReference, type ResourceDocument } from "./documents.ts";
 
 export interface ProblemList {

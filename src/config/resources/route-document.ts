@@ -3,8 +3,9 @@
  * A part of a rule that we cannot honour closes the rule (500): serving it without would be something else than what
  * was asked for.
  */
+
+import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
-import type { Path } from "../text/yaml-source.ts";
 import {
   DEFAULT_NAMESPACE,
   type ResourceDocument,

@@ -4,8 +4,8 @@
  * name, and routes of the others do not see it.
  */
 import { suggestion } from "../../cel/values/nearest-name.ts";
+import type { Path } from "../text/value-path.ts";
 import { type Fields, isObject, listOf, textOf } from "../text/value-shapes.ts";
-import type { Path } from "../text/yaml-source.ts";
 import { GATEWAY_API_GROUP, type ObjectReference, type Verdict } from "./documents.ts";
 import { type ProblemList, referenceText } from "./problem-list.ts";
 import { commonHostnames, covers } from "./route-hostnames.ts";

@@ -7,8 +7,8 @@
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { REDACTED, type Redaction } from "../../trace/redact.ts";
 import { shownConfig } from "../schema/shown-config.ts";
+import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
-import type { Path } from "../text/yaml-source.ts";
 import { findParts, partsOf, specSchema } from "./parts.ts";
 
 export function shownSpec(spec: unknown, policies: readonly PolicyDefinition[], redaction: Redaction): unknown {

@@ -3,7 +3,8 @@
  * string and the value comes from the environment alone, its text is taken as it is.
  */
 import type { z } from "zod";
-import type { Path, SourceDocument } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 
 type Issue = z.core.$ZodIssue;
 

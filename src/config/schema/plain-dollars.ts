@@ -7,7 +7,8 @@ import type { z } from "zod";
 import { ConfigError } from "../../core/errors.ts";
 import { isSecretSchema } from "../../core/schema.ts";
 import type { Environment } from "../text/env.ts";
-import { type Path, pathText, type SourceDocument } from "../text/yaml-source.ts";
+import { type Path, pathText } from "../text/value-path.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 import { below, unwrap } from "./schema-walk.ts";
 
 /** The whole value, or all that follows the scheme of a header. */

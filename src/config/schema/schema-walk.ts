@@ -3,7 +3,7 @@
  * that they know.
  */
 import { z } from "zod";
-import type { Path } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
 
 /** The keys that may stand in an object, of all branches where it is a union. */
 export function knownKeys(schemas: readonly z.ZodType[]): string[] {

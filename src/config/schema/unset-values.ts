@@ -3,7 +3,8 @@
  * everything else can be checked. Never used to serve.
  */
 import type { z } from "zod";
-import type { Path, SourceDocument } from "../text/yaml-source.ts";
+import type { Path } from "../text/value-path.ts";
+import type { SourceDocument } from "../text/yaml-source.ts";
 import { replacedAt } from "./environment-texts.ts";
 
 type Issue = z.core.$ZodIssue;

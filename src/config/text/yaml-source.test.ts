@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
-import { parseSource, pathText } from "./yaml-source.ts";
+import { pathText } from "./value-path.ts";
+import { parseSource } from "./yaml-source.ts";
 
 const ENV = {
   PORT: "8080",

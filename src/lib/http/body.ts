@@ -1,5 +1,6 @@
 /**
- * Reading a stream whole, up to a limit. What is larger is refused as soon as the limit is passed, never held.
+ * Reads bodies from streams: whole up to a limit, exactly as long as announced, or only how they begin. What is larger
+ * than its limit is rejected as soon as the limit is passed, and never held.
  */
 import type { Readable } from "node:stream";
 
@@ -10,37 +11,67 @@ export class BodyTooLarge extends Error {
   }
 }
 
-export function readAll(stream: Readable, maxBytes: number): Promise<Buffer> {
+export class BodyIncomplete extends Error {
+  constructor() {
+    super("the connection closed before the body was complete");
+    this.name = "BodyIncomplete";
+  }
+}
+
+export interface BodyEvents {
+  data(chunk: Buffer): void;
+  end(): void;
+  failed(error: Error): void;
+}
+
+/** Reports a stream's chunks, then its end or failure, once. The returned function stops that. */
+export function followBody(stream: Readable, events: BodyEvents): () => void {
+  const stop = (): void => {
+    stream.off("data", onData);
+    stream.off("end", onEnd);
+    stream.off("error", onError);
+    stream.off("close", onClose);
+  };
+  const onData = (chunk: Buffer): void => events.data(chunk);
+  const onEnd = (): void => {
+    stop();
+    events.end();
+  };
+  const onError = (error: Error): void => {
+    stop();
+    events.failed(error);
+  };
+  const onClose = (): void => onError(new BodyIncomplete());
+  stream.on("data", onData);
+  stream.on("end", onEnd);
+  stream.on("error", onError);
+  stream.on("close", onClose);
+  return stop;
+}
+
+/** With the length announced, the buffer is made once: 20 MB of images are then held once and not twice. */
+export function readAll(stream: Readable, maxBytes: number, length?: number): Promise<Buffer> {
+  const whole = length === undefined || length > maxBytes ? undefined : Buffer.allocUnsafeSlow(length);
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
-    const stop = (): void => {
-      stream.off("data", onData);
-      stream.off("end", onEnd);
-      stream.off("error", onError);
-      stream.off("close", onClose);
-    };
-    const onData = (chunk: Buffer): void => {
-      bytes += chunk.length;
-      if (bytes > maxBytes) {
-        stop();
-        stream.pause();
-        reject(new BodyTooLarge(maxBytes));
-      } else chunks.push(chunk);
-    };
-    const onEnd = (): void => {
-      stop();
-      resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
-    };
-    const onError = (error: Error): void => {
-      stop();
-      reject(error);
-    };
-    const onClose = (): void => onError(new Error("the connection closed before the body was complete"));
-    stream.on("data", onData);
-    stream.on("end", onEnd);
-    stream.on("error", onError);
-    stream.on("close", onClose);
+    const stop = followBody(stream, {
+      data(chunk) {
+        const start = bytes;
+        bytes += chunk.length;
+        if (bytes > (length ?? maxBytes) || bytes > maxBytes) {
+          stop();
+          stream.pause();
+          reject(new BodyTooLarge(length ?? maxBytes));
+        } else if (whole) chunk.copy(whole, start);
+        else chunks.push(chunk);
+      },
+      end() {
+        if (whole && bytes !== length) reject(new BodyIncomplete());
+        else resolve(whole ?? (chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
+      },
+      failed: reject,
+    });
   });
 }
 
@@ -64,7 +95,7 @@ export function readExactly(
     // The parser delivers exactly the announced length; the stream's own end need not be waited for.
     if (bytes >= length) stop(undefined);
   };
-  const onClose = (): void => stop(new Error("the connection closed before the body was complete"));
+  const onClose = (): void => stop(new BodyIncomplete());
   stream.on("data", onData);
   stream.on("close", onClose);
   stream.on("error", stop);
@@ -89,7 +120,7 @@ export function peekFirst(stream: Readable, done: (error: Error | undefined, fir
     stop(undefined, first ?? undefined);
   };
   const onError = (error: Error): void => stop(error, undefined);
-  const onClose = (): void => onError(new Error("the connection closed before the body was complete"));
+  const onClose = (): void => onError(new BodyIncomplete());
   stream.on("readable", onReadable);
   stream.on("error", onError);
   stream.on("close", onClose);

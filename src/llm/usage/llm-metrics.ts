@@ -17,6 +17,8 @@ export interface LlmTimes {
 
 export interface LlmMetrics {
   record(facts: LlmFacts, times: LlmTimes): void;
+  /** A provider was given up for the next one. `cause`: a status or a word. */
+  failover(provider: string, cause: string): void;
 }
 
 const MAX_KNOWN_SERIES = 1000;
@@ -55,6 +57,12 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
     labels,
   );
 
+  const failovers = metrics.counter(
+    "gateway_llm_failovers_total",
+    "Calls that went on to the next provider, by the one that failed and why.",
+    ["gen_ai_provider_name", "cause"],
+  );
+
   /** A series is looked up once per provider and model: making its labels anew would cost more than counting. */
   const known = new Map<string, Series>();
   const seriesOf = (operation: string, provider: string, model: string): Series => {
@@ -72,6 +80,7 @@ export function createLlmMetrics(metrics: Metrics): LlmMetrics {
   };
 
   return {
+    failover: (provider, cause) => failovers.labels(provider, cause).add(1),
     record(facts, times) {
       const provider = facts.provider ?? "";
       const model = facts.responseModel ?? "";

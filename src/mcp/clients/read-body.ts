@@ -6,6 +6,7 @@
 import { isUtf8 } from "node:buffer";
 import type { Readable } from "node:stream";
 import type { Exchange } from "../../core/exchange.ts";
+import { followBody } from "../../lib/http/body.ts";
 import { INVALID_REQUEST, PARSE_ERROR } from "../wire/json-rpc.ts";
 import { member, slice } from "../wire/json-text.ts";
 import { Refused } from "./downstream.ts";
@@ -39,40 +40,27 @@ function readUpTo(stream: Readable, maxBytes: number): Promise<Buffer> {
     let bytes = 0;
     let first: Buffer | undefined;
     let last = Buffer.alloc(0);
-    const stop = (): void => {
-      stream.off("data", onData);
-      stream.off("end", onEnd);
-      stream.off("error", onError);
-      stream.off("close", onClose);
-    };
-    const onData = (chunk: Buffer): void => {
-      bytes += chunk.length;
-      if (bytes <= maxBytes) {
-        chunks.push(chunk);
-        return;
-      }
-      first ??= window(Buffer.concat([...chunks, chunk]), "start");
-      last = Buffer.from(window(Buffer.concat([last, chunk]), "end"));
-      chunks = [];
-      if (bytes <= maxBytes + MAX_DISCARDED_BYTES) return;
-      stop();
-      stream.pause();
-      reject(tooLarge(maxBytes, idIn(first, Buffer.alloc(0))));
-    };
-    const onEnd = (): void => {
-      stop();
-      if (first) reject(tooLarge(maxBytes, idIn(first, last)));
-      else resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
-    };
-    const onError = (error: Error): void => {
-      stop();
-      reject(error);
-    };
-    const onClose = (): void => onError(new Error("the connection closed before the body was complete"));
-    stream.on("data", onData);
-    stream.on("end", onEnd);
-    stream.on("error", onError);
-    stream.on("close", onClose);
+    const stop = followBody(stream, {
+      data(chunk) {
+        bytes += chunk.length;
+        if (bytes <= maxBytes) {
+          chunks.push(chunk);
+          return;
+        }
+        first ??= window(Buffer.concat([...chunks, chunk]), "start");
+        last = Buffer.from(window(Buffer.concat([last, chunk]), "end"));
+        chunks = [];
+        if (bytes <= maxBytes + MAX_DISCARDED_BYTES) return;
+        stop();
+        stream.pause();
+        reject(tooLarge(maxBytes, idIn(first, Buffer.alloc(0))));
+      },
+      end() {
+        if (first) reject(tooLarge(maxBytes, idIn(first, last)));
+        else resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+      },
+      failed: reject,
+    });
   });
 }
 

@@ -9,7 +9,7 @@ import { requestState, responseState } from "../../core/snapshot.ts";
 import { HeaderList, isHeaderName, isHeaderValue } from "../../lib/http/headers.ts";
 import { shownUrl } from "../../trace/redact.ts";
 import type { Trace } from "../../trace/trace.ts";
-import type { PipelineEnv } from "../phases/pipeline.ts";
+import type { PipelineEnv } from "../phases/pipeline-env.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 
 /** Of a host, a path or a query that nobody has checked. */

@@ -6,7 +6,7 @@ import type { Listener, Topology } from "../../core/topology.ts";
 import { boundAddress } from "../../lib/http/bound-address.ts";
 import { wait } from "../../lib/process/clock.ts";
 import type { Task, Tasks } from "../../lib/process/tasks.ts";
-import type { Served } from "../phases/pipeline.ts";
+import type { Served } from "../phases/pipeline-env.ts";
 import { createRouteTable } from "../route/match-route.ts";
 import type { InheritedSockets } from "./inherited-sockets.ts";
 import { type ListenerEnv, type OpenListener, openListener } from "./listener.ts";

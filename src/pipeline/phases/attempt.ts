@@ -8,15 +8,14 @@ import type { Backend, BackendCall, BackendProblem, BackendRun } from "../../cor
 import { type ErrorCode, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Settings } from "../../core/policy.ts";
-import { receivedState, requestState, sentState } from "../../core/snapshot.ts";
 import type { WeightedBackend } from "../../core/topology.ts";
 import type { Sent } from "../../core/wire.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../lib/http/attempt-state.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
 import { HttpClientError } from "../../lib/http/http-client.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import type { Redaction } from "../../trace/redact.ts";
-import { bodyBytes, captureSentBody } from "../records/body-capture.ts";
+import { AttemptTrace } from "./attempt-trace.ts";
 import { backendError } from "./backend-error.ts";
 import type { Delivery } from "./delivery.ts";
 import { deadlineOf, headLimitMs, UNLIMITED } from "./head-limit.ts";
@@ -51,10 +50,7 @@ export class Attempt implements BackendCall, BackendRun {
   readonly #isLast: boolean;
   readonly #startedMs: number;
   #targets = 0;
-  /** For the trace: since when the target is asked, how, and whether its answer was told. */
-  #askedMs: number;
-  #askedOver: Sent["over"] = "http";
-  #hasResult = false;
+  readonly #told: AttemptTrace;
   #timer: Timer | undefined;
   #run: BackendRun | undefined;
   #state: AttemptState = "asked";
@@ -76,7 +72,7 @@ export class Attempt implements BackendCall, BackendRun {
     this.#defaultTimeoutMs = chosen.backend.defaultTimeoutMs;
     this.#isLast = isLast;
     this.#startedMs = owner.clock.monotonicMs();
-    this.#askedMs = this.#startedMs;
+    this.#told = new AttemptTrace(exchange, owner);
   }
 
   start(backend: Backend): void {
@@ -113,41 +109,15 @@ export class Attempt implements BackendCall, BackendRun {
     this.#targets += 1;
     // Each target has its own time.
     if (this.#targets > 1 && this.#run?.tryNext !== undefined && this.#state === "asked") this.#arm(false);
-    const { trace } = this.#exchange;
-    if (trace === undefined || isOver(this.#state)) return;
-    const { clock, redaction } = this.#owner;
-    this.#askedMs = clock.monotonicMs();
-    this.#askedOver = sent?.over ?? "http";
-    this.#hasResult = false;
-    const state = sent ? sentState(this.#exchange, target, sent, redaction) : requestState(this.#exchange, redaction);
-    trace.point({ type: "requestSnapshot", stage: "final request", requestState: state });
-    trace.point({ type: "backendCallStart", target });
-    const { headers, body } = this.#exchange.request;
-    if (sent === undefined) captureSentBody(trace, bodyBytes(body), headers.get("content-type"));
-    else if (sent.over === "stdio") captureSentBody(trace, Buffer.from(sent.line), "application/json");
-    else captureSentBody(trace, sent.request.body, sent.request.headers.get("content-type"));
+    if (!isOver(this.#state)) this.#told.asked(target, sent);
   }
 
   received(status: number, headers: HeaderList, target?: string): void {
-    const { trace } = this.#exchange;
-    if (trace === undefined || isOver(this.#state)) return;
-    this.#result(status, null, target);
-    const { redaction, clock } = this.#owner;
-    const requestState = receivedState(this.#exchange, status, headers, redaction, clock);
-    trace.point({ type: "responseSnapshot", stage: "raw response", requestState });
+    if (!isOver(this.#state)) this.#told.received(status, headers, target);
   }
 
   missed(reason: string, target?: string): void {
-    // Of several at once each is told by its name; of one after the other, the last.
-    const isTold = this.#hasResult && target === undefined;
-    if (this.#exchange.trace !== undefined && !isOver(this.#state) && !isTold) this.#result(null, reason, target);
-  }
-
-  /** The head is the one that came, unless the backend has told of that one, or nobody was asked. */
-  #tellHead(status: number, headers: HeaderList): void {
-    if (this.#exchange.trace === undefined || this.#hasResult || this.#targets === 0) return;
-    // A pipe has no headers: those that the client gets are ours.
-    this.received(status, this.#askedOver === "stdio" ? NO_HEADERS : headers);
+    if (!isOver(this.#state)) this.#told.missed(reason, target);
   }
 
   head(status: number, headers: HeaderList): void {
@@ -228,7 +198,7 @@ export class Attempt implements BackendCall, BackendRun {
       this.#delivery.breakOff();
       return;
     }
-    this.#result(null, failure.detail ?? failure.message);
+    this.#told.failed(failure.detail ?? failure.message);
     this.#owner.attemptFailed(
       failure,
       this.#mayRepeat(error instanceof HttpClientError && error.kind === "connect", error),
@@ -296,7 +266,7 @@ export class Attempt implements BackendCall, BackendRun {
     }
     this.abort();
     const error = new GatewayError("backend_timeout", { detail });
-    this.#result(null, detail);
+    this.#told.failed(detail);
     this.#owner.attemptFailed(error, IDEMPOTENT.has(this.#exchange.request.method) && this.#mayRepeat(false));
   }
 
@@ -314,12 +284,7 @@ export class Attempt implements BackendCall, BackendRun {
     this.#owner.broke(thrown);
   }
 
-  #result(status: number | null, error: string | null, target?: string): void {
-    const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
-    this.#hasResult = true;
-    const whose = target === undefined ? {} : { target };
-    this.#exchange.trace?.span(this.#askedMs, { type: "backendCallResult", status, error, ...whose }, severity);
+  #tellHead(status: number, headers: HeaderList): void {
+    if (!isOver(this.#state) && this.#targets > 0) this.#told.head(status, headers);
   }
 }
-
-const NO_HEADERS = new HeaderList();

@@ -11,22 +11,15 @@ import type { ClientSink } from "../../core/sink.ts";
 import { responseState } from "../../core/snapshot.ts";
 import type { CompiledPolicy, CompiledScope } from "../../core/topology.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { Redaction } from "../../trace/redact.ts";
 import { BodyCapture } from "../records/body-capture.ts";
+import type { PipelineEnv } from "./pipeline-env.ts";
 import { runResponseHooks } from "./run-hooks.ts";
+import { guarded, settle } from "./settle.ts";
 
 /** A response is held whole for an expression only up to this; event streams never are (design 2). */
 const MAX_HELD_BYTES = 2 * 1024 * 1024;
 
-export interface DeliveryEnv {
-  readonly clock: Clock;
-  readonly redaction: Redaction;
-  /** After the settle hooks: access log, metrics, recent requests. */
-  settled(exchange: Exchange, outcome: Outcome): void;
-  /** A hook threw while settling or answering: the log takes it. */
-  defect(exchange: Exchange, error: unknown): void;
-}
+export type DeliveryEnv = Pick<PipelineEnv, "clock" | "redaction" | "settled" | "defect">;
 
 export class Delivery {
   /** The scopes whose policies saw the request, outermost first. */
@@ -120,7 +113,7 @@ export class Delivery {
     if (this.#state === "done") return;
     this.#bodyEnded = true;
     this.#trailers = trailers;
-    if (this.#state === "streaming") this.#finish();
+    if (this.#state === "streaming") this.#end(undefined);
     else if (this.#state === "holding" && this.#exchange.response)
       this.#respond(this.#exchange.response, Buffer.concat(this.#held));
   }
@@ -147,15 +140,7 @@ export class Delivery {
     if (this.#settled) return;
     this.#settled = true;
     const outcome: Outcome = { status: this.#exchange.response?.status, end, responseBytes: this.#bytes };
-    const observers = this.#exchange.response?.observers;
-    if (observers) for (const observer of observers) this.#guard(() => observer.end(end === "complete"));
-    for (let i = this.entered.length - 1; i >= 0; i--) {
-      for (const policy of (this.entered[i] as CompiledScope).settle) {
-        this.#guard(() => policy.hooks.settle?.(this.#exchange, outcome));
-      }
-    }
-    this.#capture?.emit(this.#exchange.trace, "response", this.#exchange.response?.headers.get("content-type"));
-    this.#guard(() => this.#env.settled(this.#exchange, outcome));
+    settle(this.#env, this.#exchange, this.entered, outcome, this.#capture);
   }
 
   #mustHold(headers: HeaderList): boolean {
@@ -222,7 +207,7 @@ export class Delivery {
     this.#held = [];
     for (const chunk of held) this.#write(chunk);
     if (this.#state !== "streaming") return;
-    if (this.#bodyEnded) this.#finish();
+    if (this.#bodyEnded) this.#end(undefined);
     else if (this.#paused) {
       this.#paused = false;
       this.run?.resume();
@@ -233,7 +218,7 @@ export class Delivery {
     this.#bytes += chunk.length;
     this.#capture?.add(chunk);
     const observers = this.#exchange.response?.observers;
-    if (observers) for (const observer of observers) this.#guard(() => observer.data(chunk));
+    if (observers) for (const observer of observers) guarded(this.#env, this.#exchange, () => observer.data(chunk));
     if (this.#remaining === chunk.length) {
       // The last of a known length goes out in one write with the end, and usually with the head.
       this.#state = "done";
@@ -247,10 +232,6 @@ export class Delivery {
       this.run?.resume();
     };
     return false;
-  }
-
-  #finish(): void {
-    this.#end(undefined);
   }
 
   #end(lastChunk: Buffer | undefined): void {
@@ -279,14 +260,6 @@ export class Delivery {
       stage,
       requestState: responseState(this.#exchange, this.#env.redaction, this.#env.clock),
     });
-  }
-
-  #guard(action: () => void): void {
-    try {
-      action();
-    } catch (error) {
-      this.#env.defect(this.#exchange, error);
-    }
   }
 }
 

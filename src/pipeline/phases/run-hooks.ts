@@ -114,8 +114,14 @@ export function runAdmission(
     note(run, phase, policy.kind, hook, startedMs, "passed");
   }
   const { exchange } = run;
-  for (const { charge } of admitted) {
-    charge.take();
+  for (const { phase, policy, charge } of admitted) {
+    try {
+      charge.take();
+    } catch (error) {
+      // Another thread took the last of it in the meantime.
+      refuse(run, phase, policy.kind, hook, run.clock.monotonicMs(), error);
+      return;
+    }
     if (exchange.charges === undefined) exchange.charges = [charge];
     else exchange.charges.push(charge);
   }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { advanced, type Bucket, type BucketRule, debited } from "./bucket.ts";
-import { BucketStore, MAX_BUCKETS } from "./bucket-store.ts";
+import { type BucketMemory, BucketStore, MAX_BUCKETS } from "./bucket-store.ts";
 import { NO_SLOT } from "./slot-lists.ts";
 
 const rule: BucketRule = { capacity: 3, refill: 3, windowMs: 1000 };
@@ -122,7 +122,18 @@ test("views show buckets as they are now and change nothing", () => {
   ]);
 });
 
-test("over any sequence of uses, the store says what a plain map says, and evicts what costs least", () => {
+for (const [where, memory] of [
+  ["of one thread", () => undefined],
+  ["in shared memory", sharedMemory],
+] as const)
+  test(`over any sequence of uses, the store ${where} says what a plain map says, and evicts what costs least`, () =>
+    checkAgainstMap(memory));
+
+function sharedMemory(maxKeyed: number) {
+  return { buffer: new SharedArrayBuffer(BucketStore.sharedBytes(maxKeyed)), isNew: true, thread: 1 };
+}
+
+function checkAgainstMap(memory: (maxKeyed: number) => BucketMemory | undefined): void {
   const maxKeyed = 6;
   const step = fc.record({
     key: fc.integer({ min: 0, max: 11 }),
@@ -132,7 +143,7 @@ test("over any sequence of uses, the store says what a plain map says, and evict
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 3 }), fc.array(step, { maxLength: 120 }), (burst, steps) => {
       const tested: BucketRule = { capacity: 4 + burst, refill: 4, windowMs: 1000 };
-      const store = new BucketStore(tested, maxKeyed);
+      const store = new BucketStore(tested, maxKeyed, undefined, memory(maxKeyed));
       const expected = new Map<string, Bucket>();
       let nowMs = 0;
       for (const { key: number, amount, waitMs } of steps) {
@@ -156,7 +167,7 @@ test("over any sequence of uses, the store says what a plain map says, and evict
     }),
     { numRuns: 300 },
   );
-});
+}
 
 function assertCostsLeast(
   tested: BucketRule,

@@ -3,8 +3,11 @@
  * slots. When all are taken, the one whose loss costs least makes room: a bucket that is full again, else the least
  * used, and an exhausted one only if there is nothing else, so that a flood of fresh keys restores nobody's budget.
  * Every operation takes constant time: buckets are listed by how much of them is used and by when their window ends.
+ * Several threads may have the same buckets: then a slot is valid between `lock` and `unlock` only.
  */
 import { type Bucket, type BucketRule, debited, refilled, resetSeconds, windowsEnded } from "./bucket.ts";
+import { type BucketKeys, OwnKeys } from "./bucket-keys.ts";
+import { SharedBuckets } from "./shared-buckets.ts";
 import { NO_SLOT, SlotLists } from "./slot-lists.ts";
 
 export const MAX_BUCKETS = 65_536;
@@ -21,6 +24,13 @@ const TICKS = 64;
 /** With a burst, a bucket may need several windows to be full: how many of these are brought up to date per eviction. */
 const MAX_REFRESHED = 8;
 const UNUSED = -1;
+/** Numbers beside the buckets, for all threads the same. */
+const HAND = 0;
+const USED_SLOTS = 1;
+const REFUSALS = 2;
+const STATE_NUMBERS = 3;
+/** How many of each list there are, for whoever makes room for them. */
+const LISTS: [number, number] = [LEVELS, TICKS];
 
 export interface BucketView extends Bucket {
   /** undefined for the shared bucket. */
@@ -28,44 +38,95 @@ export interface BucketView extends Bucket {
   readonly resetSeconds: number;
 }
 
+/** Where buckets lie that other threads use too. */
+export interface BucketMemory {
+  readonly buffer: SharedArrayBuffer;
+  readonly isNew: boolean;
+  readonly thread: number;
+}
+
 export class BucketStore {
   readonly rule: BucketRule;
   readonly #maxKeyed: number;
-  readonly #slotOf = new Map<string, number>();
-  readonly #keys: (string | undefined)[] = [undefined];
+  readonly #shared: SharedBuckets | undefined;
+  readonly #keys: BucketKeys;
   readonly #byUse: SlotLists;
   readonly #byWindowEnd: SlotLists;
   readonly #tickMs: number;
   readonly #evicted: () => void;
-  #hand = 0;
+  readonly #state: Float64Array;
   #size: number;
   #remaining: Float64Array;
   #windowStartMs: Float64Array;
   #generation: Uint32Array;
 
-  constructor(rule: BucketRule, maxKeyed: number, evicted: () => void = () => undefined) {
+  constructor(rule: BucketRule, maxKeyed: number, evicted: () => void = () => undefined, memory?: BucketMemory) {
     this.rule = rule;
     this.#evicted = evicted;
     this.#maxKeyed = maxKeyed;
-    this.#size = FIRST_KEYED_SLOT + Math.min(maxKeyed, FIRST_SIZE);
-    this.#remaining = new Float64Array(this.#size);
-    this.#windowStartMs = new Float64Array(this.#size);
-    this.#generation = new Uint32Array(this.#size);
-    this.#byUse = new SlotLists(LEVELS, this.#size);
-    this.#byWindowEnd = new SlotLists(TICKS, this.#size);
     this.#tickMs = rule.windowMs / TICKS;
+    const shared =
+      memory && new SharedBuckets(memory.buffer, memory.isNew, FIRST_KEYED_SLOT + maxKeyed, LISTS, memory.thread);
+    this.#shared = shared;
+    this.#size = shared?.slots ?? FIRST_KEYED_SLOT + Math.min(maxKeyed, FIRST_SIZE);
+    this.#keys = shared ?? new OwnKeys();
+    this.#state = shared?.state ?? new Float64Array(STATE_NUMBERS);
+    this.#remaining = shared?.remaining ?? new Float64Array(this.#size);
+    this.#windowStartMs = shared?.windowStartMs ?? new Float64Array(this.#size);
+    this.#generation = shared?.generation ?? new Uint32Array(this.#size);
+    this.#byUse = new SlotLists(LEVELS, this.#size, shared?.byUse);
+    this.#byWindowEnd = new SlotLists(TICKS, this.#size, shared?.byWindowEnd);
+    if (shared !== undefined && !shared.isNew) return;
+    this.#byUse.empty();
+    this.#byWindowEnd.empty();
+    this.#state[USED_SLOTS] = FIRST_KEYED_SLOT;
     this.#remaining[SHARED_SLOT] = rule.capacity;
     this.#windowStartMs[SHARED_SLOT] = UNUSED;
   }
 
+  /** How much memory threads must share for a rule with so many keys. */
+  static sharedBytes(maxKeyed: number): number {
+    return SharedBuckets.bytes(FIRST_KEYED_SLOT + maxKeyed, LISTS);
+  }
+
+  /** No other thread changes anything until `unlock`. Between the two nothing may wait or throw. */
+  lock(): void {
+    this.#shared?.lock();
+  }
+
+  unlock(): void {
+    this.#shared?.unlock();
+  }
+
+  /** The thread died: if it held the lock, what it left half done is put in order. */
+  repairAfter(thread: number): void {
+    const shared = this.#shared;
+    if (!shared?.isLockedBy(thread)) return;
+    this.#byUse.empty();
+    this.#byWindowEnd.empty();
+    const used = Math.min(this.#size, this.#state[USED_SLOTS] as number);
+    shared.rebuild(used);
+    for (let slot = FIRST_KEYED_SLOT; slot < used; slot++) this.#relist(slot);
+    shared.unlock();
+  }
+
   /** Keyed buckets that are held. */
   get count(): number {
-    return this.#slotOf.size;
+    return (this.#state[USED_SLOTS] as number) - FIRST_KEYED_SLOT;
+  }
+
+  /** Requests that were refused for want of any of them. */
+  get refusals(): number {
+    return this.#state[REFUSALS] as number;
+  }
+
+  refused(): void {
+    this.#state[REFUSALS] = this.refusals + 1;
   }
 
   /** The bucket as it is now, or NO_SLOT: a key that has none yet would get a full one. */
   find(key: string | undefined, nowMs: number): number {
-    const slot = key === undefined ? SHARED_SLOT : (this.#slotOf.get(key) ?? NO_SLOT);
+    const slot = key === undefined ? SHARED_SLOT : this.#keys.slotOf(key);
     if (slot !== NO_SLOT) this.#refresh(slot, nowMs);
     return slot;
   }
@@ -78,10 +139,8 @@ export class BucketStore {
       if (this.#windowStartMs[found] === UNUSED) this.#windowStartMs[found] = nowMs;
       return found;
     }
-    const slot = this.#count() < this.#maxKeyed ? this.#nextUnused() : this.#evict(nowMs);
-    const copy = copied(key);
-    this.#slotOf.set(copy, slot);
-    this.#keys[slot] = copy;
+    const slot = this.count < this.#maxKeyed ? this.#nextUnused() : this.#evict(nowMs);
+    this.#keys.set(slot, key);
     this.#generation[slot] = (this.#generation[slot] as number) + 1;
     this.#remaining[slot] = this.rule.capacity;
     this.#windowStartMs[slot] = nowMs;
@@ -112,16 +171,20 @@ export class BucketStore {
     return before - after;
   }
 
-  /** All buckets as they are now, for the admin interface; changes nothing. */
+  /** All buckets as they are now, for the admin interface; changes nothing, and holds no other thread up. */
   *views(nowMs: number): Iterable<BucketView> {
-    for (let slot = 0; slot < this.#keys.length; slot++) {
+    for (let slot = 0; slot <= this.count; slot++) {
+      const generation = this.generation(slot);
+      const key = this.#keys.keyAt(slot);
       const startMs = this.#windowStartMs[slot] as number;
-      if (startMs === UNUSED) continue;
+      const left = this.#remaining[slot] as number;
+      // Another thread gave the slot to another key just now.
+      if (startMs === UNUSED || generation !== this.generation(slot)) continue;
       const windows = windowsEnded(this.rule, startMs, nowMs);
       const windowStartMs = startMs + windows * this.rule.windowMs;
       yield {
-        key: this.#keys[slot],
-        remaining: refilled(this.rule, this.#remaining[slot] as number, windows),
+        key,
+        remaining: refilled(this.rule, left, windows),
         windowStartMs,
         resetSeconds: resetSeconds(this.rule, windowStartMs, nowMs),
       };
@@ -164,14 +227,10 @@ export class BucketStore {
     return Math.floor(atMs / this.#tickMs);
   }
 
-  #count(): number {
-    return this.#keys.length - FIRST_KEYED_SLOT;
-  }
-
   #nextUnused(): number {
-    const slot = this.#keys.length;
+    const slot = this.#state[USED_SLOTS] as number;
     if (slot === this.#size) this.#grow();
-    this.#keys.push(undefined);
+    this.#state[USED_SLOTS] = slot + 1;
     return slot;
   }
 
@@ -188,7 +247,7 @@ export class BucketStore {
     let slot = this.#byUse.first(0);
     if (slot === NO_SLOT) slot = this.#fullAgain(nowMs);
     for (let level = 1; slot === NO_SLOT; level++) slot = this.#byUse.first(level);
-    this.#slotOf.delete(this.#keys[slot] as string);
+    this.#keys.remove(slot);
     this.#evicted();
     return slot;
   }
@@ -200,12 +259,13 @@ export class BucketStore {
    */
   #fullAgain(nowMs: number): number {
     const nowTick = this.#tick(nowMs);
-    this.#hand = Math.max(this.#hand, nowTick - TICKS);
+    let hand = Math.max(this.#state[HAND] as number, nowTick - TICKS);
     for (let refreshed = 0; refreshed < MAX_REFRESHED; ) {
-      const slot = this.#byWindowEnd.first(this.#hand % TICKS);
+      this.#state[HAND] = hand;
+      const slot = this.#byWindowEnd.first(hand % TICKS);
       if (slot === NO_SLOT || this.#windowEndMs(slot) > nowMs) {
-        if (this.#hand >= nowTick) return NO_SLOT;
-        this.#hand += 1;
+        if (hand >= nowTick) return NO_SLOT;
+        hand += 1;
         continue;
       }
       this.#refresh(slot, nowMs);
@@ -214,15 +274,6 @@ export class BucketStore {
     }
     return NO_SLOT;
   }
-}
-
-/**
- * The key may be a slice of a large header, which it would keep alive: the store holds a copy. Through UTF-8 the copy
- * of an ASCII key takes one byte per character; what UTF-8 cannot express goes through UTF-16.
- */
-function copied(key: string): string {
-  const copy = Buffer.from(key, "utf8").toString("utf8");
-  return copy === key ? copy : Buffer.from(key, "utf16le").toString("utf16le");
 }
 
 function copyOf<Numbers extends Float64Array | Uint32Array>(from: Numbers, into: Numbers): Numbers {

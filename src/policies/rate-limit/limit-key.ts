@@ -8,7 +8,7 @@ import type { Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 
 /** 65,536 keys of this length stay far below 40 MB, even with two bytes per character. */
-const MAX_KEY_LENGTH = 128;
+export const MAX_KEY_LENGTH = 128;
 
 /** Parts of a request that may hold credentials: a bucket's name must not show them. */
 const MAY_BE_SECRET = [

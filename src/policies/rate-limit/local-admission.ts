@@ -41,10 +41,12 @@ export function ask(
 ): void {
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as LocalLimit;
-    const slot = limit.store.find(keys[i], nowMs);
-    const left = slot === NO_SLOT ? limit.store.rule.capacity : limit.store.remaining(slot);
-    if (left < neededBy(limit, amount))
-      throw refuse(limit, slot, exchange, nowMs, reasonOf(limit, keys[i], amount, left));
+    const { store } = limit;
+    store.lock();
+    const slot = store.find(keys[i], nowMs);
+    const left = slot === NO_SLOT ? store.rule.capacity : store.remaining(slot);
+    if (left < neededBy(limit, amount)) throw refuse(limit, slot, exchange, keys[i], amount, left, nowMs);
+    store.unlock();
   }
 }
 
@@ -85,7 +87,10 @@ export class LocalCharge implements Charge {
     this.#nowMs = nowMs;
   }
 
-  /** Takes the amount from every bucket, or what is left of it, and notes the tightest for the response's headers. */
+  /**
+   * Takes the amount from every bucket, or what is left of it, and notes the tightest for the response's headers. Throws the
+   * refusal of a limit of which another thread took the last since it was asked; then nothing is taken.
+   */
   take(): void {
     const nowMs = this.#nowMs();
     const debits: Debit[] = [];
@@ -93,10 +98,19 @@ export class LocalCharge implements Charge {
     for (let i = 0; i < this.#limits.length; i++) {
       const limit = this.#limits[i] as LocalLimit;
       const key = this.#keys[i];
-      const slot = limit.store.open(key, nowMs);
-      const taken = limit.store.take(slot, takenBy(limit, this.#amount));
-      debits.push({ limit, key, generation: limit.store.generation(slot), taken });
+      const { store } = limit;
+      store.lock();
+      const slot = store.open(key, nowMs);
+      const left = store.remaining(slot);
+      if (left < neededBy(limit, this.#amount)) {
+        const error = refuse(limit, slot, this.#exchange, key, this.#amount, left, nowMs);
+        for (const debit of debits) settle(debit, 0, nowMs);
+        throw error;
+      }
+      const taken = store.take(slot, takenBy(limit, this.#amount));
+      debits.push({ limit, key, generation: store.generation(slot), taken });
       const reading = readingOf(limit, slot, nowMs);
+      store.unlock();
       if (tightest === undefined || reading.share < tightest.share) tightest = reading;
     }
     this.#debits = debits;
@@ -128,13 +142,26 @@ export class LocalCharge implements Charge {
 /** Replaces what was taken by the real amount, in the bucket as it is now. */
 function settle(debit: Debit, amount: number, nowMs: number): void {
   const { store } = debit.limit;
+  store.lock();
   const slot = store.open(debit.key, nowMs);
   // A bucket that was evicted meanwhile has forgotten the debit: its successor is charged with all of it.
   const isSame = store.generation(slot) === debit.generation;
   store.take(slot, isSame ? amount - debit.taken : amount);
+  store.unlock();
 }
 
-function refuse(limit: LocalLimit, slot: number, exchange: Exchange, nowMs: number, detail: string): GatewayError {
+/** Counts the refusal and unlocks the store. */
+function refuse(
+  limit: LocalLimit,
+  slot: number,
+  exchange: Exchange,
+  key: string | undefined,
+  amount: Amount,
+  left: number,
+  nowMs: number,
+): GatewayError {
   limit.refused();
-  return refusal(exchange, readingOf(limit, slot, nowMs), { detail });
+  const reading = readingOf(limit, slot, nowMs);
+  limit.store.unlock();
+  return refusal(exchange, reading, { detail: reasonOf(limit, key, amount, left) });
 }

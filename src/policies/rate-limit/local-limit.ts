@@ -37,7 +37,6 @@ export interface LocalLimit {
 interface Living {
   readonly store: BucketStore;
   readonly refusals: Counter;
-  refusalCount: number;
   show(key: string | undefined): string;
   unregister(): void;
 }
@@ -48,7 +47,7 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
   const living = env.keep(
     keepKey,
     config,
-    () => open(config, type, key, env),
+    () => open(config, type, key, `${keepKey} ${JSON.stringify(config)}`, env),
     (closing) => closing.unregister(),
   );
   return {
@@ -61,7 +60,7 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
     keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange),
     show: living.show,
     refused() {
-      living.refusalCount += 1;
+      living.store.refused();
       living.refusals.add();
     },
   };
@@ -101,20 +100,29 @@ function open(
   config: LocalLimitConfig,
   type: LocalLimit["type"],
   key: Expression | undefined,
+  name: string,
   env: CompileEnv,
 ): Living {
   const evictions = env.metrics
     .counter("gateway_rate_limit_evictions_total", "Buckets that made room for another key.", ["owner"])
     .labels(env.owner);
-  const store = new BucketStore(ruleOf(config), key === undefined ? 0 : MAX_BUCKETS, () => evictions.add());
+  const maxKeyed = key === undefined ? 0 : MAX_BUCKETS;
+  const { shared } = env;
+  const memory = shared && { ...shared.claim(name, BucketStore.sharedBytes(maxKeyed)), thread: shared.thread };
+  const store = new BucketStore(ruleOf(config), maxKeyed, () => evictions.add(), memory);
+  shared?.onDeath(name, (thread) => store.repairAfter(thread));
   const display = key === undefined ? undefined : keyDisplay(key);
   const show = (shown: string | undefined): string =>
     display === undefined ? "(all)" : shown === undefined ? "(no key)" : display(shown);
   const refusals = env.metrics
     .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
     .labels(env.owner, type);
-  const living: Living = { store, refusals, refusalCount: 0, show, unregister: () => undefined };
-  living.unregister = env.limits.register((wanted) => [viewOf(living, config, env, wanted)]);
+  const living: Living = { store, refusals, show, unregister: () => undefined };
+  const unregister = env.limits.register((wanted) => [viewOf(living, config, env, wanted)]);
+  living.unregister = () => {
+    unregister();
+    shared?.release(name);
+  };
   return living;
 }
 
@@ -135,7 +143,7 @@ function viewOf(living: Living, config: LocalLimitConfig, env: CompileEnv, wante
     owner: env.owner,
     rule: config,
     bucketsInUse,
-    refusals: living.refusalCount,
+    refusals: living.store.refusals,
     buckets: emptiest
       .slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND)
       .map(({ key, remaining, resetSeconds }) => ({ key: living.show(key), remaining, limit: capacity, resetSeconds })),

@@ -12,11 +12,19 @@ export class SlotLists {
   #next: Int32Array;
   #previous: Int32Array;
 
-  constructor(lists: number, slots: number) {
+  /** `memory`: where other threads have the same lists; then somebody must empty them before they are used. */
+  constructor(lists: number, slots: number, memory?: { readonly next: Int32Array; readonly previous: Int32Array }) {
     this.#lists = lists;
-    this.#next = new Int32Array(lists + slots).fill(UNLINKED);
-    this.#previous = new Int32Array(lists + slots).fill(UNLINKED);
-    for (let list = 0; list < lists; list++) {
+    this.#next = memory?.next ?? new Int32Array(lists + slots);
+    this.#previous = memory?.previous ?? new Int32Array(lists + slots);
+    if (memory === undefined) this.empty();
+  }
+
+  /** No slot stands in any list. */
+  empty(): void {
+    this.#next.fill(UNLINKED);
+    this.#previous.fill(UNLINKED);
+    for (let list = 0; list < this.#lists; list++) {
       this.#next[list] = list;
       this.#previous[list] = list;
     }

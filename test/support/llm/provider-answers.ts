@@ -34,6 +34,12 @@ export function errorBytes(status: number, headers: readonly string[] = []): Buf
   return response(status, "application/json", JSON.stringify({ error: { message: `canned ${status}` } }), headers);
 }
 
+/** A prompt that does not fit the model. */
+export function tooLongBytes(): Buffer {
+  const error = { message: "prompt is too long: 210000 tokens > 200000 maximum", type: "invalid_request_error" };
+  return response(400, "application/json", JSON.stringify({ type: "error", error }));
+}
+
 function response(status: number, type: string, body: string, headers: readonly string[] = []): Buffer {
   const bytes = Buffer.from(body);
   const head = [`HTTP/1.1 ${status} Said`, `content-type: ${type}`, `content-length: ${bytes.length}`, ...headers];

@@ -3,18 +3,21 @@
  */
 import type { BackendEnv } from "../../../core/backend.ts";
 import type { AuthConfig } from "../credentials/auth-schema.ts";
+import type { Cooldown } from "./health.ts";
 import { createModelTable, type ModelEntry, type ModelTable, matchPattern, type TargetGroup } from "./model-table.ts";
 import { type AiConfig, type ModelConfig, PRESETS, type ProviderConfig, type VirtualModelConfig } from "./schema.ts";
-import { openTarget, type Target } from "./target.ts";
+import { openTarget, type Target, type TargetOptions } from "./target.ts";
 
 export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
-  if (config.models) return fromModels(config.models, config.virtualModels ?? [], env);
+  const { initial, max, maxRetryAfter, allowedFailures } = config.cooldown;
+  const cooldown = { allowedFailures, initialMs: initial, maxMs: max, maxRetryAfterMs: maxRetryAfter };
+  if (config.models) return fromModels(config.models, config.virtualModels ?? [], cooldown, env);
   if (config.virtualModels) throw new Error("`virtualModels` needs `models`");
   if (config.groups) {
     const groups = config.groups.map(({ providers }, i) => ({
       targets: providers.map((one, j) => {
         const target = openTarget(
-          { ...written(one), name: one.name ?? `${env.name}/group${i}/provider${j}`, provider: one.provider },
+          { ...written(one), cooldown, name: one.name ?? `${env.name}/group${i}/provider${j}`, provider: one.provider },
           env,
         );
         return { target, weight: one.weight, model: undefined };
@@ -23,7 +26,10 @@ export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
     return createModelTable([{ name: "*", aliases: [], isPublic: true, groups }], false);
   }
   if (!config.provider) throw new Error("one of `provider`, `groups`, `models` is needed");
-  const target = openTarget({ ...written(config), name: config.name ?? env.name, provider: config.provider }, env);
+  const target = openTarget(
+    { ...written(config), cooldown, name: config.name ?? env.name, provider: config.provider },
+    env,
+  );
   return createModelTable([{ name: "*", aliases: [], isPublic: true, groups: [single(target, undefined)] }], false);
 }
 
@@ -32,9 +38,10 @@ function written(config: {
   hostOverride?: string | undefined;
   pathOverride?: string | undefined;
   pathPrefix?: string | undefined;
+  timeouts?: TargetOptions["timeouts"];
 }) {
-  const { auth, hostOverride, pathOverride, pathPrefix } = config;
-  return { auth, hostOverride, pathOverride, pathPrefix };
+  const { auth, hostOverride, pathOverride, pathPrefix, timeouts } = config;
+  return { auth, hostOverride, pathOverride, pathPrefix, timeouts };
 }
 
 function single(target: Target, model: string | undefined): TargetGroup {
@@ -44,17 +51,22 @@ function single(target: Target, model: string | undefined): TargetGroup {
 function fromModels(
   models: readonly ModelConfig[],
   virtualModels: readonly VirtualModelConfig[],
+  cooldown: Cooldown,
   env: BackendEnv,
 ): ModelTable {
-  const entries: ModelEntry[] = [];
   const byName = new Map<string, KnownModel>();
+  const seen = new Map<string, number>();
   for (const config of models) {
+    // Entries of one name are deployments of one model: each has a pool and a health of its own.
+    const nth = seen.get(config.name) ?? 0;
+    seen.set(config.name, nth + 1);
     const target = openTarget(
       {
         ...written(config.params),
         ...baseOf(config),
         auth: authOf(config),
-        name: config.name,
+        cooldown,
+        name: nth === 0 ? config.name : `${config.name}#${nth + 1}`,
         provider: providerOf(config),
         model: config.params.model,
       },
@@ -63,31 +75,47 @@ function fromModels(
     const isPattern = config.name.includes("*");
     // Through an alias the provider still gets the model's own name.
     const model = config.params.model ?? target.model ?? (isPattern ? undefined : config.name);
-    if (!byName.has(config.name)) byName.set(config.name, { target, model });
-    entries.push({
-      name: config.name,
-      aliases: config.aliases ?? [],
-      isPublic: config.visibility === "public",
-      groups: [single(target, model)],
-    });
+    const known: KnownModel = byName.get(config.name) ?? { deployments: [], aliases: new Set(), isPublic: false };
+    byName.set(config.name, known);
+    known.deployments.push({ target, model, weight: config.weight });
+    for (const alias of config.aliases ?? []) known.aliases.add(alias);
+    known.isPublic ||= config.visibility === "public";
   }
+  const entries: ModelEntry[] = [...byName].map(([name, { deployments, aliases, isPublic }]) => ({
+    name,
+    aliases: [...aliases],
+    isPublic,
+    groups: [{ targets: deployments }],
+  }));
   for (const config of virtualModels)
     entries.unshift({ name: config.name, aliases: [], isPublic: true, groups: virtualGroups(config, byName) });
   return createModelTable(entries, true);
 }
 
+type Deployment = TargetGroup["targets"][number];
+
 interface KnownModel {
-  readonly target: Target;
-  readonly model: string | undefined;
+  readonly deployments: Deployment[];
+  readonly aliases: Set<string>;
+  isPublic: boolean;
 }
 
 function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, KnownModel>): TargetGroup[] {
-  const find = (name: string): KnownModel => {
+  /** Its deployments share the weight. */
+  const find = (name: string, weight: number): Deployment[] => {
+    const share = (deployments: readonly Deployment[], starred: string | undefined): Deployment[] => {
+      const total = deployments.reduce((sum, one) => sum + one.weight, 0);
+      return deployments.map((one) => ({
+        target: one.target,
+        model: starred === undefined ? one.model : (one.model ?? name).replace("*", starred),
+        weight: (weight * one.weight) / total,
+      }));
+    };
     const exact = models.get(name);
-    if (exact && !name.includes("*")) return exact;
-    for (const [pattern, { target, model }] of models) {
+    if (exact && !name.includes("*")) return share(exact.deployments, undefined);
+    for (const [pattern, { deployments }] of models) {
       const starred = matchPattern(pattern, name);
-      if (starred !== undefined && !name.includes("*")) return { target, model: (model ?? name).replace("*", starred) };
+      if (starred !== undefined && !name.includes("*")) return share(deployments, starred);
     }
     throw new Error(
       `the virtual model ${JSON.stringify(config.name)} names ${JSON.stringify(name)}, which is not among \`models\``,
@@ -97,14 +125,14 @@ function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, K
   if (weighted) {
     const targets = weighted.targets
       .filter(({ weight }) => weight > 0)
-      .map(({ model, weight }) => ({ ...find(model), weight }));
+      .flatMap(({ model, weight }) => find(model, weight));
     if (targets.length === 0) throw new Error(`all weights of the virtual model ${JSON.stringify(config.name)} are 0`);
     return [{ targets }];
   }
   const targets = failover?.targets ?? [];
   const priorities = [...new Set(targets.map(({ priority }) => priority))].sort((a, b) => a - b);
   return priorities.map((rank) => ({
-    targets: targets.filter(({ priority }) => priority === rank).map(({ model }) => ({ ...find(model), weight: 1 })),
+    targets: targets.filter(({ priority }) => priority === rank).flatMap(({ model, weight }) => find(model, weight)),
   }));
 }
 

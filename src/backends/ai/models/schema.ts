@@ -7,6 +7,7 @@ import { duration, exactlyOneOf, httpUrl, secret } from "../../../core/schema.ts
 import { filePath } from "../../../core/schema-marks.ts";
 import { parseAddress } from "../../host/address.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
+import { cooldown, failoverOn } from "./failover-schema.ts";
 
 const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
 
@@ -106,6 +107,17 @@ const overrides = {
     .regex(/^\/.*[^/]$|^$/, "expected a path without a slash at its end")
     .optional()
     .describe("Replaces the beginning of the provider's path, for example `/v1`."),
+  timeouts: z
+    .strictObject({
+      firstByte: duration()
+        .optional()
+        .describe("How long it may take until the first byte of an answer's body. Then the next provider is tried."),
+      idle: duration()
+        .optional()
+        .describe("How long an answer may pause between two pieces. Then the answer ends with an error."),
+    })
+    .optional()
+    .describe("Time limits of this provider alone. Default: the route's `timeout`, and none between pieces."),
 };
 
 const namedProvider = {
@@ -142,9 +154,15 @@ const modelPattern = z
 
 export const modelSchema = z.strictObject({
   name: modelPattern.describe(
-    "What clients ask for: a name, `prefix*`, `*suffix` or `*`. The first that matches is taken.",
+    "What clients ask for: a name, `prefix*`, `*suffix` or `*`. The first that matches is taken; entries of the same name share the calls.",
   ),
   aliases: z.array(modelPattern).optional().describe("Other names of the same model."),
+  weight: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(1)
+    .describe("The share of calls, where several entries have the same name. Default: 1."),
   visibility: z
     .enum(["public", "internal"])
     .default("public")
@@ -205,6 +223,12 @@ export const virtualModelSchema = z.strictObject({
               z.strictObject({
                 model: targetModel,
                 priority: z.int().min(0).default(0).describe("Lower comes first; equal ones share. Default: 0."),
+                weight: z
+                  .int()
+                  .min(1)
+                  .max(10_000)
+                  .default(1)
+                  .describe("The share of calls within its priority. Default: 1."),
               }),
             )
             .min(1),
@@ -232,6 +256,8 @@ export const aiSchema = exactlyOneOf(
       .describe("Groups of providers in order of priority: the next is tried when all of one fail."),
     models: z.array(modelSchema).min(1).optional().describe("Models by name, each with its provider."),
     virtualModels: z.array(virtualModelSchema).optional().describe("Names that stand for several of `models`."),
+    failoverOn,
+    cooldown,
     modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
     maxBodyBytes: z
       .int()

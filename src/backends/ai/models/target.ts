@@ -1,6 +1,5 @@
 /**
  * One place where a model can be asked: a provider at an address, with a credential and perhaps a fixed model.
- * It remembers how its last calls went, so that a target that fails is asked last for a while.
  */
 import type { BackendEnv } from "../../../core/backend.ts";
 import type { HttpTarget } from "../../../lib/http/http-client.ts";
@@ -18,6 +17,7 @@ import type { AuthConfig } from "../credentials/auth-schema.ts";
 import { createAwsSigner, type SignedRequest } from "../credentials/aws-signer.ts";
 import { addKey, type Credential, compileCredential } from "../credentials/credential.ts";
 import { createDemoUpstream, demoProvider, type Upstream } from "./demo-upstream.ts";
+import { type Cooldown, Health } from "./health.ts";
 import type { ProviderConfig } from "./schema.ts";
 
 export interface Target {
@@ -37,6 +37,12 @@ export interface Target {
   /** Puts a credential that must be obtained or computed on a request; undefined where none is needed. */
   readonly seal: Seal | undefined;
   readonly health: Health;
+  readonly timeouts: TargetTimeouts | undefined;
+}
+
+export interface TargetTimeouts {
+  readonly firstByteMs: number | undefined;
+  readonly idleMs: number | undefined;
 }
 
 /** May answer at once. Fails with CredentialError. */
@@ -49,6 +55,8 @@ export interface TargetOptions {
   readonly hostOverride: string | undefined;
   readonly pathOverride: string | undefined;
   readonly pathPrefix: string | undefined;
+  readonly timeouts: { readonly firstByte?: number | undefined; readonly idle?: number | undefined } | undefined;
+  readonly cooldown: Cooldown;
   /** Instead of the model in the provider's own settings. */
   readonly model?: string | undefined;
 }
@@ -86,7 +94,8 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
     pathOverride: options.pathOverride,
     credential,
     seal: sealOf(credential, region, env.clock),
-    health: new Health(env.clock),
+    health: new Health(env.clock, options.cooldown),
+    timeouts: options.timeouts && { firstByteMs: options.timeouts.firstByte, idleMs: options.timeouts.idle },
   };
 }
 
@@ -120,37 +129,4 @@ function addressOf(provider: Provider, hostOverride: string | undefined, env: Ba
   const parsed = parseAddress(hostOverride ?? provider.origin);
   if (!parsed.ok) throw new Error(parsed.error);
   return env.tls ? { ...parsed.target, protocol: "https", tls: env.tls } : parsed.target;
-}
-
-const FIRST_REST_MS = 1_000;
-const LONGEST_REST_MS = 30_000;
-
-/** A target that failed rests: longer each time, or as long as it asked for. Resting targets are tried last, not never. */
-export class Health {
-  readonly #clock: Clock;
-  #failures = 0;
-  #restsUntilMs = 0;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  get isResting(): boolean {
-    return this.#failures > 0 && this.#clock.monotonicMs() < this.#restsUntilMs;
-  }
-
-  failed(retryAfterSeconds: number | undefined): void {
-    const restMs =
-      retryAfterSeconds === undefined ? FIRST_REST_MS * 2 ** Math.min(this.#failures, 5) : retryAfterSeconds * 1000;
-    this.#failures += 1;
-    this.#restsUntilMs = this.#clock.monotonicMs() + Math.min(restMs, LONGEST_REST_MS);
-  }
-
-  worked(): void {
-    this.#failures = 0;
-  }
-
-  describe(): Record<string, unknown> {
-    return { failures: this.#failures, resting: this.isResting };
-  }
 }

@@ -1,7 +1,7 @@
 /**
  * Where limiters show themselves: the admin interface asks here for all living rules and their buckets.
  */
-import type { LimitRegistry, LimitView } from "./policy.ts";
+import type { LimitRegistry, LimitView } from "../../core/policy.ts";
 
 export function createLimitRegistry(): LimitRegistry {
   const sources = new Set<(key: string | undefined) => readonly LimitView[]>();

@@ -1,0 +1,48 @@
+/**
+ * Which answers of a target send a call on to the next one (`ai.failoverOn`). A target that cannot be reached always
+ * does. An answer that says something about the request and not about the target does not let the target rest.
+ */
+import type { FailoverCause } from "./failover-schema.ts";
+
+export interface FailoverRules {
+  /** `ownKey`: the credential is the gateway's. The client's own would be refused everywhere. */
+  onStatus(status: number, ownKey: boolean): boolean;
+  /** Whether the target is to rest after this status. */
+  rests(status: number, ownKey: boolean): boolean;
+  readonly onContextLength: boolean;
+}
+
+const STATUSES: Readonly<Record<Exclude<FailoverCause, number | "contextLength" | "serverError">, readonly number[]>> =
+  {
+    rateLimit: [429],
+    authentication: [401, 403],
+    notFound: [404],
+    timeout: [408],
+  };
+
+export const DEFAULT_FAILOVER_ON: readonly FailoverCause[] = [
+  ...(["rateLimit", "serverError", "timeout", "authentication", "notFound", "contextLength"] as const),
+];
+
+export function compileFailoverRules(causes: readonly FailoverCause[]): FailoverRules {
+  const statuses = new Set<number>();
+  let onServerError = false;
+  let onContextLength = false;
+  for (const cause of causes) {
+    if (typeof cause === "number") statuses.add(cause);
+    else if (cause === "serverError") onServerError = true;
+    else if (cause === "contextLength") onContextLength = true;
+    else for (const status of STATUSES[cause]) statuses.add(status);
+  }
+  return {
+    onContextLength,
+    onStatus(status, ownKey) {
+      if (status < 400) return false;
+      if (!ownKey && (status === 401 || status === 403)) return false;
+      return (onServerError && status >= 500) || statuses.has(status);
+    },
+    // A model that does not exist, or a request that is too long, may be the client's mistake.
+    rests: (status, ownKey) =>
+      status >= 500 || status === 429 || status === 408 || (ownKey && (status === 401 || status === 403)),
+  };
+}

@@ -1,0 +1,50 @@
+/**
+ * The last step before a backend is called: the backend prepares, which reads the body, or a plain backend's body is
+ * looked at where a rule or limit needs it; then the rules and limits that wait for the body are asked. Without any of
+ * these the call follows at once.
+ */
+import type { Backend } from "../../core/backend.ts";
+import type { HookResult } from "../../core/policy.ts";
+import type { Reply } from "../../core/reply.ts";
+import type { CompiledScope } from "../../core/topology.ts";
+import { type BodyRules, readBodies } from "./body-rules.ts";
+import { lookAtBody, type SightRun } from "./llm-sight.ts";
+
+export interface BeforeCallRun extends SightRun {
+  readonly rules: BodyRules;
+  /** A client that waits for permission to send its body gets it. */
+  askForBody(): void;
+  reply(reply: Reply): void;
+}
+
+export function beforeCall(
+  run: BeforeCallRun,
+  backend: Backend,
+  entered: readonly CompiledScope[],
+  call: () => void,
+): void {
+  if (backend.prepare !== undefined) prepare(run, backend, entered, () => run.rules.pass(entered, entered, call));
+  else if (readBodies(entered)) lookAtBody(run, entered, (charged) => run.rules.pass(entered, charged, call));
+  else call();
+}
+
+function prepare(run: BeforeCallRun, backend: Backend, entered: readonly CompiledScope[], next: () => void): void {
+  if (run.exchange.request.body.kind === "stream") run.askForBody();
+  const done = (reply: Reply | undefined): void => (reply ? answer(run, entered, reply) : next());
+  const failed = (error: unknown): void => run.rules.admit(entered, () => run.fail(error));
+  let result: HookResult;
+  try {
+    result = backend.prepare?.(run.exchange);
+  } catch (error) {
+    failed(error);
+    return;
+  }
+  if (result instanceof Promise) result.then(done, failed).catch(run.fail);
+  else done(result);
+}
+
+/** A refusal in the backend's own words gives nothing away, so rules need not be asked; anything else they judge. */
+function answer(run: BeforeCallRun, entered: readonly CompiledScope[], reply: Reply): void {
+  if (reply.status >= 400) run.rules.admit(entered, () => run.reply(reply));
+  else run.rules.passUncalled(entered, () => run.reply(reply));
+}

@@ -1,0 +1,57 @@
+/**
+ * What a failure becomes: an answer while none has begun, and a broken connection afterwards. The first answer passes
+ * the response hooks; a second failure came from one of them, so its answer goes out without them; a third ends the
+ * connection.
+ */
+import type { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { asGatewayError, errorReply } from "../../core/reply.ts";
+import type { Delivery } from "./delivery.ts";
+import type { PipelineEnv } from "./pipeline-env.ts";
+
+/** A failure, and one while answering it; after that no answer can be trusted to work. */
+const MAX_FAILURES = 2;
+
+export type FailureEnv = Pick<PipelineEnv, "redaction" | "defect">;
+
+export type FailureDelivery = Pick<Delivery, "run" | "isDone" | "canReplace" | "reply" | "breakOff">;
+
+export class Failures {
+  readonly #env: FailureEnv;
+  readonly #exchange: Exchange;
+  readonly #delivery: FailureDelivery;
+  #count = 0;
+
+  constructor(env: FailureEnv, exchange: Exchange, delivery: FailureDelivery) {
+    this.#env = env;
+    this.#exchange = exchange;
+    this.#delivery = delivery;
+  }
+
+  answer(thrown: unknown): void {
+    const error = asGatewayError(thrown);
+    if (error.code === "internal") this.#env.defect(this.#exchange, error.cause ?? error);
+    if (this.#delivery.isDone) return;
+    this.#note(error);
+    const { run } = this.#delivery;
+    this.#delivery.run = undefined;
+    run?.abort();
+    if (!this.#delivery.canReplace || this.#count >= MAX_FAILURES) {
+      this.#delivery.breakOff();
+      return;
+    }
+    this.#count += 1;
+    try {
+      this.#delivery.reply(errorReply(error), this.#count === 1);
+    } catch (again) {
+      this.answer(again);
+    }
+  }
+
+  /** A reason may quote what the client sent: the log and the trace get it without the credentials. */
+  #note({ code, source, message, detail }: GatewayError): void {
+    const { request, secrets } = this.#exchange;
+    const shown = detail && this.#env.redaction.scrub(detail, request.headers.pairs, secrets);
+    this.#exchange.failure = { code, source, message, detail: shown };
+  }
+}

@@ -1,0 +1,113 @@
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import { anExchange } from "../../../test/support/exchange.ts";
+import { GatewayError } from "../../core/errors.ts";
+import { HeldRequest } from "./held-request.ts";
+
+function setup(length?: number) {
+  const exchange = anExchange({ method: "POST" });
+  const stream = new PassThrough();
+  exchange.request.body = { kind: "stream", stream, length, taken: false };
+  const state = { asked: 0, isDone: false, failures: [] as unknown[] };
+  let failed: () => void = () => undefined;
+  const failure = new Promise<void>((resolve) => {
+    failed = resolve;
+  });
+  const waiter = {
+    get isDone() {
+      return state.isDone;
+    },
+    fail(error: unknown) {
+      state.failures.push(error);
+      failed();
+    },
+  };
+  const sink = {
+    askForBody() {
+      state.asked += 1;
+    },
+  };
+  return { exchange, stream, state, failure, held: new HeldRequest(exchange, sink, waiter) };
+}
+
+function bytesOf({ request }: ReturnType<typeof anExchange>): string | undefined {
+  return request.body.kind === "bytes" ? request.body.bytes.toString() : undefined;
+}
+
+test("a small body is held once and serves every attempt; changes of an attempt do not stay", async () => {
+  const { exchange, stream, held, state } = setup(5);
+  held.remember();
+  const reading = new Promise<void>((resolve) => held.holdSmall(resolve));
+  stream.write("he");
+  stream.end("llo");
+  await reading;
+  assert.equal(state.asked, 1);
+  held.restore();
+  exchange.request.path = "/changed";
+  exchange.request.headers.set("x-attempt", "1");
+  held.restore();
+  assert.equal(bytesOf(exchange), "hello");
+  assert.equal(exchange.request.path, "/");
+  assert.equal(exchange.request.headers.get("x-attempt"), undefined);
+});
+
+test("a large body, or one of unknown length, stays a stream, and the client is not asked for it", () => {
+  for (const length of [64 * 1024 + 1, undefined]) {
+    const { exchange, held, state } = setup(length);
+    let passed = false;
+    held.holdSmall(() => {
+      passed = true;
+    });
+    assert.ok(passed);
+    assert.equal(exchange.request.body.kind, "stream");
+    assert.equal(state.asked, 0);
+  }
+});
+
+test("a body over the limit is rejected with 413: at once if its length says so, else as soon as it is passed", async () => {
+  const announced = setup(11);
+  assert.throws(
+    () => announced.held.hold(10, () => assert.fail("never")),
+    (error) => error instanceof GatewayError && error.status === 413,
+  );
+  assert.equal(announced.state.asked, 0);
+  const streamed = setup();
+  streamed.held.hold(10, () => assert.fail("never"));
+  streamed.stream.write("twelve bytes");
+  await streamed.failure;
+  assert.equal((streamed.state.failures[0] as GatewayError).status, 413);
+});
+
+test("a body that ends early is the client's fault, and no one is told after the exchange is over", async () => {
+  const early = setup(10);
+  early.held.hold(100, () => assert.fail("never"));
+  early.stream.end("short");
+  await early.failure;
+  assert.equal((early.state.failures[0] as GatewayError).status, 400);
+  const late = setup(5);
+  late.held.holdSmall(() => assert.fail("never"));
+  late.state.isDone = true;
+  late.stream.destroy();
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(late.state.failures, []);
+});
+
+test("a peek leaves the body in its stream; what is empty is held", async () => {
+  const { exchange, stream, held } = setup();
+  stream.end("{}");
+  const first = await new Promise<Buffer | undefined>((resolve) => held.peek(resolve));
+  assert.equal(first?.toString(), "{}");
+  assert.equal(exchange.request.body.kind, "stream");
+  assert.equal(await new Promise((resolve) => held.hold(10, () => resolve(bytesOf(exchange)))), "{}");
+});
+
+test("what follows a body and throws becomes a failure", async () => {
+  const { stream, held, state, failure } = setup(2);
+  held.holdSmall(() => {
+    throw new Error("a defect");
+  });
+  stream.end("ok");
+  await failure;
+  assert.equal((state.failures[0] as Error).message, "a defect");
+});

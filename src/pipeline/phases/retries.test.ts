@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { GatewayError } from "../../core/errors.ts";
+import { HttpClientError } from "../../lib/http/http-client.ts";
+import { Retries } from "./retries.ts";
+
+const unavailable = new GatewayError("backend_unavailable");
+const stale = new GatewayError("backend_unavailable", { cause: new HttpClientError("stale", "closed") });
+
+test("without a policy a closed kept connection is tried once more, at once; any other failure is the answer", () => {
+  const retries = new Retries();
+  assert.equal(retries.begin(undefined), false);
+  assert.equal(retries.delayMs(unavailable), undefined);
+  assert.equal(retries.delayMs(stale), 0);
+  assert.equal(retries.begin(undefined), true);
+  assert.equal(retries.delayMs(stale), undefined);
+});
+
+test("a policy allows its number of retries, and the wait doubles", () => {
+  const retries = new Retries();
+  const settings = { attempts: 3, backoffMs: 50, codes: new Set<number>() };
+  const waits = [1, 2, 3, 4].map(() => {
+    const isLast = retries.begin(settings);
+    return [isLast, retries.delayMs(unavailable)];
+  });
+  assert.deepEqual(waits, [
+    [false, 50],
+    [false, 100],
+    [false, 200],
+    [true, undefined],
+  ]);
+});
+
+test("a backoff of 0 retries at once; 0 attempts retry nothing", () => {
+  const eager = new Retries();
+  eager.begin({ attempts: 1, backoffMs: 0, codes: new Set() });
+  assert.equal(eager.delayMs(unavailable), 0);
+  const none = new Retries();
+  assert.equal(none.begin({ attempts: 0, backoffMs: 0, codes: new Set() }), true);
+  assert.equal(none.delayMs(stale), undefined);
+});
+
+test("the settings of the backend that was chosen last decide", () => {
+  const retries = new Retries();
+  retries.begin({ attempts: 5, backoffMs: 10, codes: new Set() });
+  assert.equal(retries.begin(undefined), true);
+  assert.equal(retries.delayMs(unavailable), undefined);
+});

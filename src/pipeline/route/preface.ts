@@ -1,0 +1,14 @@
+/**
+ * What of a route comes even before the gateway's own access policies: a preflight has no credentials to show to the
+ * gateway, and a page must be able to read why its request was rejected.
+ */
+import type { GatewayRequest } from "../../core/exchange.ts";
+import { pathForMatching } from "../../core/request-path.ts";
+import type { CompiledScope, Listener } from "../../core/topology.ts";
+import type { RouteTable } from "./match-route.ts";
+
+export function prefaceOf(listener: Listener, table: RouteTable, request: GatewayRequest): CompiledScope | undefined {
+  if (listener.policies.access.length === 0) return undefined;
+  const route = table.match(request, pathForMatching(request.path));
+  return (route?.policies ?? listener.unmatched).preface;
+}
