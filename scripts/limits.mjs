@@ -462,6 +462,24 @@ const LIMITS = {
     ["MAX_BUFFERED_CHARS", "lib/log/log-output.ts", "log lines that wait for their reader", "dropped and counted"],
     ["MAX_FILTER_CHARS", "lib/log/log-filter.ts", "a log filter", "400"],
   ],
+  Store: [
+    [
+      "MAX_INSIDE_BYTES",
+      "mcp/clients/session-id.ts",
+      "`initialize` parameters inside of a session id",
+      "kept in the store",
+    ],
+    ["MAX_PARAMS_BYTES", "mcp/clients/session-id.ts", "`initialize` parameters, unpacked", "kept in the store"],
+    ["MAX_KEY_BYTES", "lib/store/store.ts", "a key", "the operation is rejected"],
+    ["MAX_VALUE_BYTES", "lib/store/store.ts", "a value", "the operation is rejected"],
+    ["MAX_ENTRIES", "lib/store/table.ts", "keys in memory or in a folder", "new keys are rejected until others expire"],
+    [
+      "MAX_WAITING_BYTES",
+      "lib/store/folder-store.ts",
+      "changes that wait for a slow disk",
+      "further changes are rejected",
+    ],
+  ],
   "Admin interface and UI": [
     ["MAX_CONNECTIONS", "admin/server/server.ts", "connections", "further ones are closed"],
     ["MAX_BODY_BYTES", "admin/server/server.ts", "a request body", "the connection is closed"],

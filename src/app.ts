@@ -12,6 +12,7 @@ import { createConfigLoader } from "./app/config-loader.ts";
 import { type Doors, logFilter, openDoors } from "./app/doors.ts";
 import { drainBackends } from "./app/drain-backends.ts";
 import { createEnding, type Ending } from "./app/ending.ts";
+import { openConfiguredStore } from "./app/open-configured-store.ts";
 import { operatorEndpoints } from "./app/operator-endpoints.ts";
 import { createReloads } from "./app/reload.ts";
 import { createRequestRecords } from "./app/request-records.ts";
@@ -90,6 +91,10 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   const { process: settings, redaction } = first.config;
   logging.setFilter(logFilter(settings.logging?.level ?? "info"));
   logging.setFormat(settings.logging?.format ?? "text");
+  await openConfiguredStore(doors.store, first.config);
+  ending.at("store", doors.store.close);
+  await doors.signingKey.open(settings.sessionKey ?? []);
+  ending.at("store", doors.signingKey.close);
 
   // What takes requests, and what is known of them.
   const records = createRequestRecords(doors, first.config);

@@ -34,7 +34,7 @@ export interface ConfigLoader {
 }
 
 export function createConfigLoader(doors: Doors, sources: Sources, uiSource: UiSource): ConfigLoader {
-  const { clock, environment, logger, tasks, metrics, limits } = doors;
+  const { clock, environment, logger, tasks, metrics, limits, store, signingKey } = doors;
   const readFiles = new Set<string>();
   const content = (): string => sources.content(readFiles);
   const prepare = (generation: Generation, redaction: Redaction | undefined, before?: Loaded): Prepared => {
@@ -47,6 +47,8 @@ export function createConfigLoader(doors: Doors, sources: Sources, uiSource: UiS
       tasks,
       metrics,
       limits,
+      store,
+      signingKey,
       redaction,
       generation,
       internals: { uiSource },

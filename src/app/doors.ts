@@ -15,6 +15,8 @@ import { createMetrics, type Metrics } from "../lib/log/metrics.ts";
 import { createUnexpectedErrors, type UnexpectedErrors } from "../lib/log/unexpected-errors.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import { createTasks, type Tasks } from "../lib/process/tasks.ts";
+import { createStoreDoor, type StoreDoor } from "../lib/store/open-store.ts";
+import { createSigningKey, type SigningKeyDoor } from "../lib/store/signing-key.ts";
 import { StartError } from "./start-error.ts";
 
 export interface Doors {
@@ -26,6 +28,9 @@ export interface Doors {
   readonly unexpected: UnexpectedErrors;
   readonly tasks: Tasks;
   readonly limits: LimitRegistry;
+  /** Opened when the settings are known. */
+  readonly store: StoreDoor;
+  readonly signingKey: SigningKeyDoor;
   readonly fetcher: Fetcher;
   readonly living: LivingThings;
 }
@@ -42,6 +47,7 @@ export function openDoors({ clock, environment, output, color = false }: DoorOpt
   const logging = createLogging({ clock, output, color, filter: logFilter("info"), format: "text" });
   const { logger } = logging;
   const metrics = createMetrics();
+  const store = createStoreDoor({ clock, logger: logger.for("store"), metrics });
   return {
     clock,
     environment,
@@ -51,6 +57,8 @@ export function openDoors({ clock, environment, output, color = false }: DoorOpt
     unexpected: createUnexpectedErrors({ clock, logger, metrics }),
     tasks: createTasks(clock),
     limits: createLimitRegistry(),
+    store,
+    signingKey: createSigningKey(store, clock, logger.for("store")),
     fetcher: openFetcher(clock),
     living: createLivingThings((key, error) =>
       logger.warn("could not close", { what: key.split("\n", 1)[0] ?? "", error: String(error) }),

@@ -17,6 +17,8 @@ export const END_STEPS = [
   /** Children are asked, then told, then made to end. */
   "living",
   "outgoing",
+  /** After everything that may still use it. */
+  "store",
   "measuring",
   /** Last, so that an operator can watch all of this. */
   "admin",

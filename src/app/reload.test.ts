@@ -18,6 +18,7 @@ function config(changes: Partial<Loaded> = {}): Loaded {
     topology: { listeners: [] },
     process: { drainTimeout: 1_000 } as Loaded["process"],
     processWrittenAt: (field) => `config.${field}`,
+    processPath: (path) => path,
     redaction,
     resources: [],
     services: {},

@@ -12,6 +12,8 @@ import { silentLogger } from "../lib/log/logger.ts";
 import { createMetrics } from "../lib/log/metrics.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import { createTasks } from "../lib/process/tasks.ts";
+import { noSigningKey } from "../lib/store/signing-key.ts";
+import { noStore } from "../lib/store/store.ts";
 
 export interface ValidateOptions {
   readonly sources: SourceList;
@@ -36,6 +38,8 @@ export function validateOnly(options: ValidateOptions): readonly Finding[] {
       tasks: createTasks(clock),
       metrics: createMetrics(),
       limits: createLimitRegistry(),
+      store: noStore,
+      signingKey: noSigningKey,
       redaction: undefined,
       generation,
       fileRead: () => undefined,

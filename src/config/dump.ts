@@ -79,7 +79,7 @@ export function configDump({
       shownConfig(configSchema.shape.services, services, redaction) as Record<string, unknown>,
     ).map(([name, target]) => ({ name, target })),
     policies: [...standalonePolicies(topology), ...resources],
-    config: process,
+    config: shownConfig(configSchema.shape.config, process, redaction),
     version,
     reload,
   };

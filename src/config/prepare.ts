@@ -2,6 +2,7 @@
  * From texts to something that can serve: load, attach resource documents, compile. Nothing is opened to the
  * outside, so that a reload can be prepared beside the running configuration and thrown away.
  */
+import { dirname, resolve } from "node:path";
 import { ConfigError } from "../core/errors.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
@@ -35,7 +36,9 @@ export type Prepared =
       readonly topology: Topology;
       readonly process: WrittenProcess;
       /** Where an address of the process itself stands; only its path if nobody wrote it. */
-      processWrittenAt(field: "adminAddr" | "statsAddr"): string;
+      processWrittenAt(field: "adminAddr" | "statsAddr" | "store"): string;
+      /** A path of the process section, relative to the file that it stands in. */
+      processPath(path: string): string;
       /** Knows the headers and parameters in which this configuration reads and adds credentials. */
       readonly redaction: Redaction;
       readonly resources: readonly PolicyResource[];
@@ -121,6 +124,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
       config.process[field] === undefined
         ? `config.${field}`
         : fieldPlace({ document: loaded.standalone, path: ["config"] }, field),
+    processPath: (path) => resolve(dirname(loaded.standalone.file), path),
     redaction,
     resources: withFailures([...attached.resources, ...(joined?.resources ?? [])], compiled.failures),
     failures: compiled.failures.map(({ policy, message }) => ({ document: policy.place.document.value, message })),

@@ -12,6 +12,8 @@ import type { Metrics } from "../lib/log/metrics.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { SharedMemory } from "../lib/process/shared-memory.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
+import type { SigningKey } from "../lib/store/signing-key.ts";
+import type { Store } from "../lib/store/store.ts";
 import type { CredentialPlaces } from "../trace/redact.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Reply } from "./reply.ts";
@@ -112,6 +114,10 @@ export interface CompileEnv {
   readonly limits: LimitRegistry;
   /** What all threads count in; undefined if there is one thread only. */
   readonly shared?: SharedMemory | undefined;
+  /** What outlives the process or is shared by replicas; use `storeNamespace`. Operations work once it serves. */
+  readonly store: Store;
+  /** Signs what clients show again, for example session ids; the same for all replicas. */
+  readonly signingKey: SigningKey;
   /** The name of what the policy stands on, for example `route tools`: for log lines and metrics. */
   readonly owner: string;
   /** The path prefixes by which the route is matched: what a prefix rewrite replaces. */

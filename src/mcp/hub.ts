@@ -10,16 +10,21 @@ import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { Logger } from "../lib/log/logger.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { Task, Tasks } from "../lib/process/tasks.ts";
+import type { SigningKey } from "../lib/store/signing-key.ts";
+import type { Store } from "../lib/store/store.ts";
 import { createIdSource } from "../lib/text/ids.ts";
 import type { CallReport } from "./clients/call-outcome.ts";
 import type { Lane } from "./clients/lane.ts";
 import { ModernCall } from "./clients/modern-call.ts";
 import { endpointOf } from "./clients/old-transport.ts";
 import type { Session } from "./clients/session.ts";
+import { openOnStream, openSession } from "./clients/session-opening.ts";
 import { digest, laneOwnerOf, ownerOf } from "./clients/session-owner.ts";
+import { SessionRecords } from "./clients/session-records.ts";
 import { SessionStore } from "./clients/session-store.ts";
 import { createNames, type Names } from "./many/names.ts";
 import type { Router } from "./many/router.ts";
+import { Resumption } from "./resumption.ts";
 import { identityOf, Routers } from "./routers.ts";
 import { Retirement } from "./servers/retirement.ts";
 import { StartGate } from "./servers/start-gate.ts";
@@ -29,6 +34,7 @@ import { type InspectedTarget, inspectTarget } from "./tools/inspect-tools.ts";
 import { type ToolProducts, ToolsOfTargets } from "./tools/tools-of-targets.ts";
 import type { Environment } from "./transports/child-environment.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";
+import { find, slice } from "./wire/json-text.ts";
 
 export interface HubEnv {
   readonly name: string;
@@ -37,6 +43,8 @@ export interface HubEnv {
   readonly tasks: Tasks;
   readonly tls: TlsOptions | undefined;
   readonly environment: Environment;
+  readonly store: Store;
+  readonly signingKey: SigningKey;
 }
 
 export class Hub {
@@ -45,6 +53,7 @@ export class Hub {
   /** Called when it has closed. */
   closed: (() => void) | undefined = undefined;
   readonly sessions: SessionStore;
+  readonly resumption: Resumption;
   readonly #gate: StartGate;
   readonly #task: Task;
   readonly #env: HubEnv;
@@ -78,12 +87,26 @@ export class Hub {
     );
     this.#gate = new StartGate(gateLimits(config), env.clock, () => this.sessions.makeRoom());
     this.#retirement = new Retirement(env.clock, () => this.#closeLeftTargets());
+    const records = new SessionRecords({
+      backend: env.name,
+      clock: env.clock,
+      logger: env.logger,
+      store: env.store,
+      key: env.signingKey,
+      idleTtlMs: () => this.sessions.settings.sessionIdleTtlMs,
+    });
     this.sessions = new SessionStore(storeSettings(config), {
       clock: env.clock,
       logger: env.logger,
       ids: this.#ids,
       task: this.#task,
       retirement: this.#retirement,
+      records,
+    });
+    this.resumption = new Resumption({
+      sessions: this.sessions,
+      records,
+      router: (session, initialize, headers) => this.#legacyRouter(session, initialize, headers),
     });
     this.targets = config.targets.map((target) => this.#target(target, env.tls));
     this.#routers = new Routers({
@@ -150,9 +173,10 @@ export class Hub {
 
   /** Opens a session for a client's `initialize`. Throws `overloaded`. */
   initialize(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
-    const session = this.sessions.create(ownerOf(exchange));
+    const params = find(request.text, 0, "params");
+    const session = this.sessions.create(ownerOf(exchange), params ? slice(request.text, params) : "{}");
     const router = this.#legacyRouter(session, request, exchange.request.headers);
-    return session.open(router, request, sink, report, exchange.trace && sink);
+    return openSession(session, router, request, sink, report, exchange.trace && sink);
   }
 
   /** Opens the event stream of the old transport. Throws `overloaded`. */
@@ -169,7 +193,7 @@ export class Hub {
     report: CallReport,
     wire: WireTap | undefined,
   ): void {
-    session.openOn(this.#legacyRouter(session, request, headers), request, report, wire);
+    openOnStream(session, this.#legacyRouter(session, request, headers), request, report, wire);
   }
 
   /** Serves a request of the modern era. Throws `overloaded`. */

@@ -30,7 +30,7 @@ const LAYERS: readonly (readonly string[])[] = [
  * folder itself put its rooms together: they import every room, and no room imports them.
  */
 export const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  lib: ["text", "process", "log", "http"],
+  lib: ["text", "process", "log", "store", "http"],
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
   llm: ["wire", "usage", "dialects", "translate", "providers", "guards"],

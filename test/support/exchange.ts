@@ -1,6 +1,7 @@
 /**
  * An exchange and a compile environment for unit tests of policies: no sockets, no other modules replaced.
  */
+
 import { compileExpression } from "../../src/cel/expression.ts";
 import { createLimitRegistry } from "../../src/config/compile/limit-registry.ts";
 import { Exchange, type Facts, NO_BODY, type RequestBody } from "../../src/core/exchange.ts";
@@ -10,6 +11,8 @@ import { silentLogger } from "../../src/lib/log/logger.ts";
 import { createMetrics } from "../../src/lib/log/metrics.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
 import { createTasks } from "../../src/lib/process/tasks.ts";
+import { createMemoryStore } from "../../src/lib/store/memory-store.ts";
+import { createSigningKey } from "../../src/lib/store/signing-key.ts";
 
 export interface ExchangeParts extends Facts {
   readonly method?: string;
@@ -72,6 +75,8 @@ export const testEnv: CompileEnv = {
   tasks: createTasks(systemClock),
   metrics: createMetrics(),
   limits: createLimitRegistry(),
+  store: createMemoryStore(systemClock),
+  signingKey: createSigningKey(createMemoryStore(systemClock), systemClock, silentLogger),
   owner: "route test",
   matchedPrefixes: ["/"],
   resolvePath: (path) => path,

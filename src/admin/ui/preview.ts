@@ -13,6 +13,8 @@ import { silentLogger } from "../../lib/log/logger.ts";
 import { createMetrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { createTasks } from "../../lib/process/tasks.ts";
+import { noSigningKey } from "../../lib/store/signing-key.ts";
+import { noStore } from "../../lib/store/store.ts";
 
 export interface Preview {
   readonly problems: readonly string[];
@@ -44,6 +46,8 @@ export function createPreview({ clock, environment }: { clock: Clock; environmen
         tasks: createTasks(clock),
         metrics: createMetrics(),
         limits: createLimitRegistry(),
+        store: noStore,
+        signingKey: noSigningKey,
         redaction: undefined,
         generation,
         fileRead: () => undefined,

@@ -32,6 +32,8 @@ import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../m
 import { type McpConfig, mcpSchema } from "../../mcp/servers/target-config.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
 import { shownUrl } from "../../trace/redact.ts";
+import { Demands } from "./demands.ts";
+import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
 import { type ReportEnv, reportTo } from "./report.ts";
 import { toolProducts, unwrappedDemand } from "./tool-products.ts";
 
@@ -42,7 +44,7 @@ const DEFAULT_TIMEOUT_MS = 0;
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
 /** Answered by the session itself: no server is asked. */
-const OURS: ReadonlySet<Demand["kind"]> = new Set(["listen", "delete", "openStream", "dropped"]);
+const OURS: ReadonlySet<Demand["kind"]> = new Set(["listen", "delete", "openStream", "dropped", "endedElsewhere"]);
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -67,6 +69,8 @@ export const mcp = defineBackend({
           tasks: env.tasks,
           tls: env.tls,
           environment: env.environment,
+          store: env.store,
+          signingKey: env.signingKey,
         }),
       (living) => living.close(),
       (living) => living.retire(),
@@ -111,35 +115,47 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     return accepted ? { kind: "modern", request: accepted } : { kind: "dropped" };
   }
 
-  function understand(exchange: Exchange, text: string): void {
+  function understand(exchange: Exchange, text: string): undefined | Promise<void> {
     const parsed = parseBody(text);
     if (exchange.mcpAccess !== undefined || exchange.judgesMcp) checkNotifications(parsed);
-    if (config.toolMode === "all") {
-      note(exchange, parsed);
-      demands.set(exchange, demandOf(exchange, parsed));
-      return;
-    }
     // Headers must fit what the client wrote; everything after is about the tool that is really called.
-    note(exchange, unwrapped(parsed));
-    demands.set(exchange, unwrappedDemand(demandOf(exchange, parsed)));
+    note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
+    const demanded = (): Demand =>
+      config.toolMode === "all" ? demandOf(exchange, parsed) : unwrappedDemand(demandOf(exchange, parsed));
+    const elsewhere = sessionElsewhere(hub, exchange);
+    if (elsewhere !== undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed))
+      return fromElsewhere(hub, exchange, elsewhere, parsed).then((demand) =>
+        demands.set(exchange, demand ?? demanded()),
+      );
+    demands.set(exchange, demanded());
+    return undefined;
+  }
+
+  /** A GET or DELETE. */
+  function understandOther(exchange: Exchange): undefined | Promise<void> {
+    const { request } = exchange;
+    note(exchange, undefined);
+    if (isOldTransport(request)) {
+      demands.set(exchange, { kind: "openStream" });
+      return undefined;
+    }
+    const elsewhere = sessionElsewhere(hub, exchange);
+    if (elsewhere !== undefined && (request.method === "GET" || request.method === "DELETE"))
+      return fromElsewhere(hub, exchange, elsewhere, undefined).then((demand) =>
+        demands.set(exchange, demand ?? legacyOther(request, finder(hub, exchange))),
+      );
+    demands.set(exchange, legacyOther(request, finder(hub, exchange)));
+    return undefined;
   }
 
   function prepare(exchange: Exchange): undefined | Promise<void> {
     const { request } = exchange;
-    if (request.method !== "POST") {
-      note(exchange, undefined);
-      demands.set(
-        exchange,
-        isOldTransport(request) ? { kind: "openStream" } : legacyOther(request, finder(hub, exchange)),
-      );
-      return undefined;
-    }
+    if (request.method !== "POST") return understandOther(exchange);
     if (isOldTransport(request)) checkContentType(request);
     else checkPostHead(request);
     const body = readBody(exchange, config.maxRequestBytes);
     if (typeof body !== "string") return body.then((text) => understand(exchange, text));
-    understand(exchange, body);
-    return undefined;
+    return understand(exchange, body);
   }
 
   return {
@@ -211,6 +227,8 @@ function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall, 
     case "delete":
       demand.session.end("the client ended it");
       return empty(call, 204);
+    case "endedElsewhere":
+      return empty(call, 204);
     case "openStream":
       return hub.openStream(exchange, call);
     case "streamMessage":
@@ -251,35 +269,15 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
 /** Refusals of the protocol are answers of its own form; the log and `explain` say why all the same. */
 function asReply(exchange: Exchange, error: unknown): Reply {
   if (!(error instanceof Refused)) throw error;
-  const code = REFUSALS[error.reply.status] ?? "bad_request";
-  exchange.failure ??= { code, source: "client", message: error.message, detail: undefined };
+  const code = error.failure ?? REFUSALS[error.reply.status] ?? "bad_request";
+  exchange.failure ??= {
+    code,
+    source: error.failure ? "upstream" : "client",
+    message: error.message,
+    detail: undefined,
+  };
   error.reply.headers.set("x-gateway-error", code);
   return error.reply;
-}
-
-/**
- * What requests want, between their preparation and their call, which mostly follows at once: one place is enough.
- * Where another request comes in between, or a rule refuses the earlier one, that waits beside and goes with its
- * exchange. (A WeakMap for all would do it, at the collector's expense.)
- */
-class Demands {
-  #exchange: Exchange | undefined = undefined;
-  #demand: Demand | undefined = undefined;
-  readonly #waiting = new WeakMap<Exchange, Demand>();
-
-  set(exchange: Exchange, demand: Demand): void {
-    if (this.#exchange && this.#demand) this.#waiting.set(this.#exchange, this.#demand);
-    this.#exchange = exchange;
-    this.#demand = demand;
-  }
-
-  take(exchange: Exchange): Demand | undefined {
-    if (this.#exchange !== exchange) return this.#waiting.get(exchange);
-    const demand = this.#demand;
-    this.#exchange = undefined;
-    this.#demand = undefined;
-    return demand;
-  }
 }
 
 function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {

@@ -19,6 +19,8 @@ import type { Metrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { SharedMemory } from "../../lib/process/shared-memory.ts";
 import type { Tasks } from "../../lib/process/tasks.ts";
+import type { SigningKey } from "../../lib/store/signing-key.ts";
+import type { Store } from "../../lib/store/store.ts";
 import type { Phase } from "../../trace/events.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import { fieldPlace } from "../load/field-place.ts";
@@ -40,6 +42,8 @@ export interface CompileContext {
   readonly metrics: Metrics;
   readonly limits: LimitRegistry;
   readonly shared?: SharedMemory | undefined;
+  readonly store: Store;
+  readonly signingKey: SigningKey;
   readonly redaction: Redaction;
   readonly generation: Generation;
   readonly environment: Environment;
@@ -208,6 +212,8 @@ function createCompiler(context: CompileContext) {
       metrics: context.metrics,
       limits: context.limits,
       shared: context.shared,
+      store: context.store,
+      signingKey: context.signingKey,
       owner,
       matchedPrefixes,
       resolvePath,

@@ -5,11 +5,12 @@
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
-import { duration, exactlyOneOf, headerName, port } from "../../core/schema.ts";
+import { duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
 import { parseLogFilter } from "../../lib/log/log-filter.ts";
 import { linearRegex } from "../../lib/text/regex.ts";
 import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
 import { policies } from "../../policies/index.ts";
+import { storeSchema } from "./store-schema.ts";
 
 const DEFAULT_DRAIN = "30s";
 /** Longer than any sane ping interval; short enough that forgotten connections do not pile up. */
@@ -135,6 +136,18 @@ const processSection = z.strictObject({
     .optional()
     .describe(
       "Whether the web UI on the admin address may write the configuration file. Default: false. Read at startup only.",
+    ),
+  store: storeSchema
+    .optional()
+    .describe(
+      "Where data lives that outlives the process: `memory` (lost at a restart), `{ folder }` or `{ redis }`. Default: memory. Read at startup only.",
+    ),
+  sessionKey: z
+    .union([secret().min(32), z.array(secret().min(32)).min(1)])
+    .transform((given) => (typeof given === "string" ? [given] : given))
+    .optional()
+    .describe(
+      "Signs the ids of MCP sessions: at least 32 characters, the same for all replicas; of a list, the first signs and all are accepted. Default: made by itself and kept in the store. Read at startup only.",
     ),
   drainTimeout: duration()
     .default(durationOf(DEFAULT_DRAIN))

@@ -6,6 +6,7 @@
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
+import type { ServerError } from "../wire/call.ts";
 import { allowsBatches, isLegacyVersion, isModernVersion, LEGACY_VERSIONS, UNSUPPORTED_VERSION } from "../wire/era.ts";
 import {
   type ClientMessage,
@@ -41,6 +42,8 @@ export type Demand =
       readonly after: { stream: number; number: number } | undefined;
     }
   | { readonly kind: "delete"; readonly session: Session }
+  /** A DELETE of a session that another process holds. */
+  | { readonly kind: "endedElsewhere" }
   /** The old transport: its event stream, and a message for it. */
   | { readonly kind: "openStream" }
   | { readonly kind: "streamMessage"; readonly session: Session; readonly message: ClientMessage }
@@ -54,15 +57,18 @@ export type Note = ClientNotification | ClientResponse;
 /** Stops with a whole answer. */
 export class Refused extends Error {
   readonly reply: Reply;
+  /** Set where a server failed: the client is not to blame. */
+  readonly failure: ServerError | undefined;
 
   constructor(
     status: number,
     code: number,
     message: string,
-    options: { id?: string | undefined; data?: unknown; headers?: readonly string[] } = {},
+    options: { id?: string | undefined; data?: unknown; headers?: readonly string[]; failure?: ServerError } = {},
   ) {
     super(message);
     this.name = "Refused";
+    this.failure = options.failure;
     const body = Buffer.from(errorText(options.id, code, message, options.data));
     this.reply = {
       status,

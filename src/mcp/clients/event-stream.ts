@@ -48,16 +48,19 @@ export class EventStream implements BackendRun, Beating {
   #isComplete = false;
   /** Whether a client may know an event of it, or one waits for it. */
   #isResumable = false;
-  #lastEvent = 0;
+  #lastEvent: number;
   /** The last event that a client got, or that waits for it. */
-  #lastSent = 0;
+  #lastSent: number;
   #queue: Buffer[] | undefined = undefined;
   #queuedBytes = 0;
   #attachedMs = 0;
   #lastWriteMs = 0;
 
-  constructor(number: number, owner: StreamOwner, primeAfterMs = PRIME_AFTER_MS) {
+  /** `before`: its events have higher numbers. */
+  constructor(number: number, owner: StreamOwner, primeAfterMs = PRIME_AFTER_MS, before = 0) {
     this.number = number;
+    this.#lastEvent = before;
+    this.#lastSent = before;
     this.#owner = owner;
     this.#primeAfterMs = primeAfterMs;
   }

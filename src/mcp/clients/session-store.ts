@@ -14,7 +14,8 @@ import type { TargetChange } from "../many/target-change.ts";
 import type { Retirement } from "../servers/retirement.ts";
 import type { Beating, Tenant } from "../servers/tenant.ts";
 import { Lane } from "./lane.ts";
-import { Session, type SessionEnv } from "./session.ts";
+import { Session, type SessionEnv, type SessionOrigin } from "./session.ts";
+import type { SessionRecord, SessionRecords } from "./session-records.ts";
 
 /** Fast enough to prime a stream in time; runs only while streams are open. */
 const BEAT_MS = 100;
@@ -22,6 +23,8 @@ const SWEEP_MS = 1_000;
 /** A session that made room for another was unused at least this long. */
 const MIN_EVICTABLE_MS = 10_000;
 const RETRY_AFTER_SECONDS = "5";
+/** How soon other replicas end a session that was ended here, at the latest; and how often the store is written. */
+const RECORD_EVERY_MS = 30_000;
 
 export interface StoreSettings {
   readonly maxSessions: number;
@@ -36,6 +39,7 @@ export interface StoreEnv {
   readonly ids: IdSource;
   readonly task: Task;
   readonly retirement: Retirement;
+  readonly records: SessionRecords;
 }
 
 export class SessionStore {
@@ -65,10 +69,12 @@ export class SessionStore {
       streamOpened: (stream) => this.beatFor(stream),
       streamClosed: (stream) => this.#beating.remove(stream),
       isOpen: (session) => {
+        if (session.record) env.records.begin(session.record);
         if (this.#change) this.#changeSession(session, this.#change);
       },
-      ended: (session, reason) => {
+      ended: (session, reason, isForGood) => {
         this.#sessions.delete(session.id);
+        if (session.record && isForGood) env.records.end(session.record);
         this.#ended(session, reason);
       },
     };
@@ -78,15 +84,15 @@ export class SessionStore {
     return this.#tenants.size;
   }
 
-  /** A session that is not open yet. Throws `overloaded`. */
-  create(owner: string | undefined): Session {
-    this.#admit();
-    const id = this.#env.ids.hex(16);
-    const session = new Session(id, owner, this.#sessionEnv);
-    this.#sessions.set(id, session);
-    // The whole id is a key to the session: what is shown of it must not be one.
-    this.#settle(session, "mcp session", `${id.slice(0, 8)}…`);
-    return session;
+  /** A session that is not open yet. Without parameters it cannot go on in another process. Throws `overloaded`. */
+  create(owner: string | undefined, params?: string): Session {
+    const name = this.#env.ids.hex(16);
+    return this.#add(params === undefined ? { id: name } : this.#env.records.issue(name, params, owner), owner);
+  }
+
+  /** A session that began in another process; it is not open yet. Throws `overloaded`. */
+  adopt(id: string, record: SessionRecord, owner: string | undefined): Session {
+    return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, owner);
   }
 
   lane(key: string): Lane | undefined {
@@ -152,7 +158,7 @@ export class SessionStore {
       if (tenant.isIdle && (oldest === undefined || tenant.lastUsedMs < oldest.lastUsedMs)) oldest = tenant;
     }
     if (oldest === undefined || this.#env.clock.monotonicMs() - oldest.lastUsedMs < MIN_EVICTABLE_MS) return false;
-    oldest.end("the session limit was reached");
+    oldest.end("the session limit was reached", false);
     return true;
   }
 
@@ -188,7 +194,7 @@ export class SessionStore {
 
   /** Ends all sessions. Resolves when their servers are gone. */
   async close(): Promise<void> {
-    for (const tenant of [...this.#tenants.keys()]) tenant.end("the gateway closed it");
+    for (const tenant of [...this.#tenants.keys()]) tenant.end("the gateway closed it", false);
     this.#pulse?.cancel();
     this.#sweeper?.cancel();
     await Promise.all(this.#closing);
@@ -206,6 +212,15 @@ export class SessionStore {
     this.#beating.each((one) => one.drain?.());
   }
 
+  #add(origin: SessionOrigin, owner: string | undefined): Session {
+    this.#admit();
+    const session = new Session(origin, owner, this.#sessionEnv);
+    this.#sessions.set(session.id, session);
+    // The whole id is a key to the session: what is shown of it must not be one.
+    this.#settle(session, "mcp session", `${session.id.slice(0, 8)}…`);
+    return session;
+  }
+
   #admit(): void {
     if (this.#tenants.size < this.settings.maxSessions || this.makeRoom()) return;
     throw new GatewayError("overloaded", {
@@ -220,6 +235,17 @@ export class SessionStore {
       this.#env.task.start(kind, name, () => tenant.detail()),
     );
     this.#sweeper ??= this.#env.clock.every(SWEEP_MS, this.#sweep);
+  }
+
+  /** A session that is in use is told to the store now and then, and ends here if it was ended elsewhere. */
+  #record(session: Session, nowMs: number): void {
+    const { record } = session;
+    if (record === undefined || !session.isOpen || nowMs - session.recordedMs < RECORD_EVERY_MS) return;
+    if (session.isIdle && session.lastUsedMs <= session.recordedMs) return;
+    session.recordedMs = nowMs;
+    void this.#env.records.touch(record, session.isIdle ? nowMs - session.lastUsedMs : 0).then((isAlive) => {
+      if (!isAlive) session.end("it was ended elsewhere");
+    });
   }
 
   #ended(tenant: Tenant, reason: string): void {
@@ -253,7 +279,11 @@ export class SessionStore {
     const nowMs = this.#env.clock.monotonicMs();
     for (const tenant of this.#tenants.keys()) {
       tenant.sweep(nowMs);
-      if (tenant.isIdle && nowMs - tenant.lastUsedMs > this.settings.sessionIdleTtlMs) tenant.end("it was idle");
+      if (tenant.isIdle && nowMs - tenant.lastUsedMs > this.settings.sessionIdleTtlMs) {
+        // Its record ends by itself, unless another replica has used it.
+        tenant.end("it was idle", false);
+      }
     }
+    for (const session of this.#sessions.values()) this.#record(session, nowMs);
   };
 }

@@ -10,7 +10,7 @@ import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { LinkedList } from "../../lib/text/linked-list.ts";
 import type { Names } from "../many/names.ts";
-import type { Router } from "../many/router.ts";
+import type { Router, RouterOutcome } from "../many/router.ts";
 import type { TargetChange } from "../many/target-change.ts";
 import type { Loss } from "../servers/link-contract.ts";
 import type { Tenant } from "../servers/tenant.ts";
@@ -25,19 +25,17 @@ import {
   INVALID_REQUEST,
   notificationText,
   type ServerMessage,
-  withId,
 } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
-import { CANCELLED, type CallReport, outcomeOfFailure, SUCCEEDED } from "./call-outcome.ts";
+import type { CallReport } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
-import { EventLog } from "./event-log.ts";
-import { EventStream, KEEP_ALIVE_MS, type StreamOwner } from "./event-stream.ts";
+import type { EventStream } from "./event-stream.ts";
 import { RequestCall } from "./request-call.ts";
+import type { SessionRecord } from "./session-records.ts";
+import { SessionStreams, type StreamSession } from "./session-streams.ts";
 
 /** A server that fails so often in a row after a restart will not come back. */
 const MAX_FAILED_STARTS = 3;
-/** Streams whose answer is complete but was not delivered are kept in the log only. */
-const GENERAL_STREAM = 0;
 /** The one stream of the old transport does not end with an answer. */
 const ENDLESS = { left: Number.POSITIVE_INFINITY };
 
@@ -54,37 +52,58 @@ export interface SessionEnv {
   /** Its servers have answered. */
   isOpen(session: Session): void;
   /** The session is over. */
-  ended(session: Session, reason: string): void;
+  ended(session: Session, reason: string, isForGood: boolean): void;
 }
 
-export class Session implements UpstreamUser, StreamOwner, Tenant {
+/** A session that goes on in another process than the one that it began in. */
+export interface SessionOrigin {
+  readonly id: string;
+  /** How the store knows it; undefined if it cannot go on elsewhere. */
+  readonly record?: SessionRecord;
+  /** An earlier process may have given the numbers up to this one to events. */
+  readonly eventsBefore?: number;
+}
+
+export class Session implements UpstreamUser, StreamSession, Tenant {
   readonly id: string;
   readonly owner: string | undefined;
+  readonly record: SessionRecord | undefined;
+  /** When the store was last told that it is in use. */
+  recordedMs: number;
   readonly createdMs: number;
-  readonly general: EventStream;
-  readonly log = new EventLog();
   version = "";
   lastUsedMs: number;
   readonly #env: SessionEnv;
   #router: Router | undefined = undefined;
-  #streams: Map<number, EventStream> | undefined = undefined;
-  #nextStream = 1;
+  readonly #streams: SessionStreams;
   #questions: ClientQuestions | undefined = undefined;
   readonly #inFlight = new LinkedList<RequestCall>();
   #state: "opening" | "open" | "ended" = "opening";
   #isDraining = false;
   #isRetiring = false;
   /** Its client had a general stream: without one there is no telling whether it is gone. */
-  #hadStream = false;
+  #hadStream: boolean;
   #isParked = false;
 
-  constructor(id: string, owner: string | undefined, env: SessionEnv) {
+  constructor({ id, record, eventsBefore }: SessionOrigin, owner: string | undefined, env: SessionEnv) {
     this.id = id;
+    this.record = record;
     this.owner = owner;
     this.#env = env;
     this.createdMs = env.nowMs();
     this.lastUsedMs = this.createdMs;
-    this.general = new EventStream(GENERAL_STREAM, this);
+    this.recordedMs = this.createdMs;
+    this.#streams = new SessionStreams(this, eventsBefore);
+    // One that began elsewhere may have had a stream there.
+    this.#hadStream = eventsBefore !== undefined;
+  }
+
+  get general(): EventStream {
+    return this.#streams.general;
+  }
+
+  get isOpening(): boolean {
+    return this.#state === "opening";
   }
 
   get isOpen(): boolean {
@@ -109,48 +128,26 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     return this.#state === "open" && this.pendingCalls === 0 && !this.general.isConnected;
   }
 
-  /** Brings up the servers and answers the client's `initialize`. */
-  open(
-    router: Router,
-    request: ClientRequest,
-    sink: BackendCall,
-    report: CallReport,
-    wire: WireTap | undefined,
-  ): BackendRun {
+  /** Brings up its servers. `done` is told, unless it ended meanwhile; a failure ends it. */
+  bringUp(router: Router, done: (outcome: RouterOutcome) => void, wire: WireTap | undefined, isForGood = true): void {
     this.#router = router;
-    // The head waits for the outcome: only a session that came about has an id to send.
-    const stream = new EventStream(this.#nextStream++, this, KEEP_ALIVE_MS);
-    stream.attach(sink);
     router.open((outcome) => {
       if (this.#state !== "opening") return;
       if (outcome.ok) {
         this.#state = "open";
         this.version = outcome.version;
         this.lastUsedMs = this.#env.nowMs();
-        report.ended(request, undefined, SUCCEEDED);
-        stream.last(withId(outcome.answer, request.id));
-        this.#nowOpen();
-        return;
       }
-      report.ended(request, undefined, outcomeOfFailure(outcome.failure));
-      if (stream.hasHead) {
-        stream.last(outcome.text(request.id));
-      } else {
-        stream.abort();
-        outcome.refuse(sink, request.id);
-      }
-      this.end(outcome.reason);
+      done(outcome);
+      if (!outcome.ok) this.end(outcome.reason, isForGood);
+      else if (this.#isRetiring) this.retire();
+      else this.#env.isOpen(this);
     }, wire);
-    return {
-      abort: () => {
-        stream.abort();
-        // The client never got the id: nobody can ever use this session.
-        if (this.#state !== "opening") return;
-        report.ended(request, undefined, CANCELLED);
-        this.end("the client disconnected before the session was open");
-      },
-      resume: () => stream.resume(),
-    };
+  }
+
+  /** A stream for the answer of one POST. */
+  createStream(primeAfterMs?: number): EventStream {
+    return this.#streams.create(primeAfterMs);
   }
 
   /** The old transport: everything goes over one event stream, and the session lives as long as it does. */
@@ -164,22 +161,6 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
       },
       resume: () => this.general.resume(),
     };
-  }
-
-  /** Brings up the servers for a client of the old transport. */
-  openOn(router: Router, request: ClientRequest, report: CallReport, wire: WireTap | undefined): void {
-    this.#router = router;
-    router.open((outcome) => {
-      if (this.#state !== "opening") return;
-      if (outcome.ok) {
-        this.#state = "open";
-        this.version = outcome.version;
-      }
-      report.ended(request, undefined, outcome.ok ? SUCCEEDED : outcomeOfFailure(outcome.failure));
-      this.general.event(outcome.ok ? withId(outcome.answer, request.id) : outcome.text(request.id));
-      if (outcome.ok) this.#nowOpen();
-      else this.end(outcome.reason);
-    }, wire);
   }
 
   /** A request whose answer goes over the one event stream. */
@@ -205,7 +186,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   ): BackendRun {
     this.lastUsedMs = this.#env.nowMs();
     this.#isParked = false;
-    const stream = new EventStream(this.#nextStream++, this);
+    const stream = this.createStream();
     stream.attach(sink);
     const group = { left: requests.length };
     for (const request of requests)
@@ -228,7 +209,7 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
   /** A GET: the general stream, or the rest of an answer that broke off. */
   listen(sink: BackendCall, after: { stream: number; number: number } | undefined): BackendRun {
     this.lastUsedMs = this.#env.nowMs();
-    const resumed = after && this.#resume(after.stream);
+    const resumed = after && this.#streams.find(after.stream);
     if (after && resumed) {
       resumed.attach(sink, after.number);
       resumed.begin();
@@ -237,26 +218,24 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     this.#hadStream = true;
     if (this.#isParked) for (const upstream of this.upstreams) upstream.revive();
     this.#isParked = false;
-    this.general.attach(sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
-    this.general.begin();
-    return this.general;
+    return this.#streams.listen(sink, after);
   }
 
   /** Called every now and then. */
   sweep(nowMs: number): void {
-    this.log.expire(nowMs);
+    this.#streams.log.expire(nowMs);
     for (const upstream of this.upstreams) upstream.sweep(nowMs);
     const parkAfterMs = this.#env.parkAfterMs();
     if (parkAfterMs > 0 && nowMs - this.lastUsedMs >= parkAfterMs) this.#park();
   }
 
-  end(reason: string): void {
+  end(reason: string, isForGood = true): void {
     if (this.#state === "ended") return;
     this.#state = "ended";
     this.#inFlight.each((call) => call.abandon(`the session ended: ${reason}`));
     this.#questions = undefined;
     this.general.disconnect();
-    this.#env.ended(this, reason);
+    this.#env.ended(this, reason, isForGood);
   }
 
   detail(): Record<string, unknown> {
@@ -351,28 +330,17 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     return this.#env.nowMs();
   }
 
-  get sessionHeader(): string | undefined {
-    return this.id;
-  }
-
   get primesStreams(): boolean {
     return allowsPrimingEvents(this.version);
   }
 
-  opened(stream: EventStream): void {
+  streamOpened(stream: EventStream): void {
     this.#env.streamOpened(stream);
   }
 
-  resumable(stream: EventStream): void {
-    if (stream.number === GENERAL_STREAM || stream.isComplete) return;
-    this.#streams ??= new Map();
-    this.#streams.set(stream.number, stream);
-  }
-
-  closed(stream: EventStream): void {
+  streamClosed(stream: EventStream): void {
     this.#env.streamClosed(stream);
     this.lastUsedMs = this.#env.nowMs();
-    if (stream.isComplete) this.#streams?.delete(stream.number);
   }
 
   congested(isCongested: boolean): void {
@@ -395,11 +363,6 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     }
   }
 
-  #nowOpen(): void {
-    if (this.#isRetiring) this.retire();
-    else this.#env.isOpen(this);
-  }
-
   #start(call: RequestCall, access: McpAccess | undefined): void {
     this.#inFlight.add(call);
     if (this.#router) call.running = this.#router.run(call, access);
@@ -412,16 +375,5 @@ export class Session implements UpstreamUser, StreamOwner, Tenant {
     const span = find(message.text, 0, "params", "requestId");
     const id = span && slice(message.text, span);
     this.#inFlight.find(({ request }) => request.id === id)?.cancel(typeof reason === "string" ? reason : undefined);
-  }
-
-  /** The stream of an answer that is still open, or that is complete and only in the log. */
-  #resume(number: number): EventStream | undefined {
-    if (number === GENERAL_STREAM) return undefined;
-    const open = this.#streams?.get(number);
-    if (open) return open;
-    if (this.log.after(number, -1).length === 0) return undefined;
-    const replay = new EventStream(number, this);
-    replay.complete();
-    return replay;
   }
 }

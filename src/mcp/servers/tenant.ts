@@ -11,7 +11,8 @@ export interface Tenant {
   readonly isIdle: boolean;
   readonly upstreams: readonly Upstream[];
   sweep(nowMs: number): void;
-  end(reason: string): void;
+  /** `isForGood` false: its client may go on with it, here or in another process. Default: true. */
+  end(reason: string, isForGood?: boolean): void;
   detail(): Record<string, unknown>;
 }
 

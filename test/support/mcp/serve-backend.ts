@@ -12,6 +12,8 @@ import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.
 import { HeaderList } from "../../../src/lib/http/headers.ts";
 import { type Clock, systemClock } from "../../../src/lib/process/clock.ts";
 import { createTasks, type Tasks } from "../../../src/lib/process/tasks.ts";
+import { createMemoryStore } from "../../../src/lib/store/memory-store.ts";
+import { createSigningKey } from "../../../src/lib/store/signing-key.ts";
 import { Hub } from "../../../src/mcp/hub.ts";
 import { testEnv } from "../exchange.ts";
 
@@ -34,10 +36,13 @@ export async function serveMcp(
 ): Promise<ServedBackend> {
   const clock = options.clock ?? systemClock;
   const tasks = createTasks(clock);
+  const store = createMemoryStore(clock);
   let hub: Hub | undefined;
   const env: BackendEnv = {
     ...testEnv,
     clock,
+    store,
+    signingKey: createSigningKey(store, clock, testEnv.logger),
     tasks,
     name: "test",
     trustedHosts: [],

@@ -2,6 +2,7 @@
  * What a limit needs to live in a unit test: a clock that is advanced by hand, living things that survive a second
  * compilation as they survive a reload, and exchanges without a socket.
  */
+
 import { compileExpression } from "../../../src/cel/expression.ts";
 import { Exchange, type Facts, NO_BODY } from "../../../src/core/exchange.ts";
 import type { CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
@@ -10,6 +11,8 @@ import { silentLogger } from "../../../src/lib/log/logger.ts";
 import { createMetrics } from "../../../src/lib/log/metrics.ts";
 import type { Clock } from "../../../src/lib/process/clock.ts";
 import { createTasks } from "../../../src/lib/process/tasks.ts";
+import { createMemoryStore } from "../../../src/lib/store/memory-store.ts";
+import { noSigningKey } from "../../../src/lib/store/signing-key.ts";
 import { runAdmission } from "../../../src/pipeline/phases/run-hooks.ts";
 import { createRedaction } from "../../../src/trace/redact.ts";
 import { fakeClock } from "../fake-clock.ts";
@@ -61,6 +64,8 @@ export function limitEnv(owner = "route test"): LimitEnv {
       },
       views: (key) => [...views].flatMap((view) => view(key)),
     },
+    store: createMemoryStore(clock),
+    signingKey: noSigningKey,
     owner,
     resolvePath: (path) => path,
     readFile: (path) => {

@@ -1,0 +1,46 @@
+/**
+ * Requests of a session that another process opened. Requests and streams bring it up here; what only tells something
+ * is accepted, since there is nobody here to be told; a DELETE ends it without bringing it up.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import { type Demand, isBatch, Refused } from "../../mcp/clients/downstream.ts";
+import { ownerOf } from "../../mcp/clients/session-owner.ts";
+import type { Hub } from "../../mcp/hub.ts";
+import type { ClientMessage } from "../../mcp/wire/json-rpc.ts";
+
+type Parsed = ClientMessage | readonly ClientMessage[] | undefined;
+
+/** The id of a session that this process does not hold; undefined if it does, or none is named. */
+export function sessionElsewhere({ sessions }: Hub, exchange: Exchange): string | undefined {
+  const id = exchange.request.headers.get("mcp-session-id");
+  return id === undefined || sessions.find(id, ownerOf(exchange)) ? undefined : id;
+}
+
+/** What is to be done instead of what the request says; undefined: as if the session had always been here. */
+export async function fromElsewhere(
+  { resumption }: Hub,
+  exchange: Exchange,
+  id: string,
+  parsed: Parsed,
+): Promise<Demand | undefined> {
+  const owner = ownerOf(exchange);
+  const { method, headers } = exchange.request;
+  if (method === "DELETE") return (await resumption.end(id, owner)) ? { kind: "endedElsewhere" } : undefined;
+  const requests = requestsOf(parsed);
+  if (method === "POST" && requests.length === 0)
+    return (await resumption.knows(id, owner)) ? { kind: "dropped" } : undefined;
+  // A second handshake is refused, whoever has the session.
+  if (requests.some((request) => request.method === "initialize")) return undefined;
+  const outcome = await resumption.resume(id, owner, headers);
+  if (typeof outcome === "string") return undefined;
+  throw new Refused(outcome.status, outcome.code, outcome.message, {
+    id: requests[0]?.id,
+    headers: outcome.status === 503 ? ["retry-after", "5"] : [],
+    failure: outcome.error === "overloaded" ? "overloaded" : "backend_unavailable",
+  });
+}
+
+function requestsOf(parsed: Parsed) {
+  if (parsed === undefined) return [];
+  return (isBatch(parsed) ? parsed : [parsed]).filter((message) => message.kind === "request");
+}

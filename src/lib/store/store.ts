@@ -1,0 +1,137 @@
+/**
+ * Where data lives that must outlive a process or be the same for all replicas: sessions, budgets, tokens of users.
+ * One interface for memory, a folder and Redis. Every operation ends within a time limit: it resolves, or rejects with
+ * StoreUnavailable, and the caller decides what that means (fail open or fail closed).
+ */
+
+export interface Store {
+  readonly kind: StoreKind;
+  get(key: string): Promise<string | undefined>;
+  set(key: string, value: string, options?: SetOptions): Promise<void>;
+  /** Whether there was such a key. */
+  delete(key: string): Promise<boolean>;
+  /** Sets the value only while the current one is `expected` (undefined: no such key). Returns whether it did. */
+  replace(key: string, expected: string | undefined, value: string, options?: SetOptions): Promise<boolean>;
+  /**
+   * Adds to a counter in one step, exact across replicas. With `limit`, a positive amount that would exceed it changes
+   * nothing and is refused. A negative amount gives back and stops at 0. `add(key, 0)` reads. The expiry is that of the
+   * call that creates the counter. Amounts are integers: count money in millionths. If it rejects, the amount may have
+   * been counted.
+   */
+  add(key: string, amount: number, options?: AddOptions): Promise<AddResult>;
+  /** One page of the keys that begin with `prefix`, in no particular order; `cursor` of a page asks for the next one. */
+  list(prefix: string, cursor?: string): Promise<Page>;
+  /** Resolves when everything set so far survives a power cut, as far as the kind of store can promise that. */
+  sync(): Promise<void>;
+  health(): StoreHealth;
+  close(): Promise<void>;
+}
+
+export type StoreKind = "memory" | "folder" | "redis";
+
+export interface SetOptions {
+  /** Wall clock, milliseconds since the epoch. Absent: never. */
+  readonly expiresAtMs?: number;
+}
+
+export interface AddOptions extends SetOptions {
+  readonly limit?: number;
+}
+
+export interface AddResult {
+  /** False: the limit refused it. */
+  readonly isAdded: boolean;
+  /** After the addition, or as it is if that was refused. */
+  readonly total: number;
+}
+
+export interface Page {
+  readonly entries: readonly Entry[];
+  /** Absent on the last page. */
+  readonly cursor?: string;
+}
+
+export interface Entry {
+  readonly key: string;
+  readonly value: string;
+}
+
+export interface StoreHealth {
+  readonly state: "up" | "degraded";
+  /** Why it is degraded. */
+  readonly reason?: string;
+}
+
+/** The store cannot be asked now, or did not answer in time. */
+export class StoreUnavailable extends Error {
+  constructor(reason: string, options?: ErrorOptions) {
+    super(`store unavailable: ${reason}`, options);
+    this.name = "StoreUnavailable";
+  }
+}
+
+/** Keys carry names of users and servers, not documents. */
+export const MAX_KEY_BYTES = 1024;
+/** An encrypted token or the parameters of a session are far smaller. */
+export const MAX_VALUE_BYTES = 1024 * 1024;
+/** How many keys a page of `list` asks for. */
+export const PAGE_SIZE = 500;
+
+/** Throws RangeError: a key or value that no kind of store takes is a mistake of the caller. */
+export function checkEntry(key: string, value = ""): void {
+  if (key === "" || Buffer.byteLength(key) > MAX_KEY_BYTES)
+    throw new RangeError(`a key of the store has 1 to ${MAX_KEY_BYTES} bytes`);
+  if (Buffer.byteLength(value) > MAX_VALUE_BYTES)
+    throw new RangeError(`a value of the store has at most ${MAX_VALUE_BYTES} bytes`);
+}
+
+/** The counter's value; throws TypeError if the key holds something else. */
+export function counterOf(value: string | undefined): number {
+  const total = value === undefined ? 0 : Number(value);
+  if (value === "" || !Number.isSafeInteger(total)) throw new TypeError("the value of this key is not a counter");
+  return total;
+}
+
+export function checkAmount(amount: number): void {
+  if (!Number.isSafeInteger(amount)) throw new RangeError("the amount must be an integer");
+}
+
+/** A part of a store that sees only its own keys. Names contain no slash. */
+export function storeNamespace(store: Store, name: string): Store {
+  const prefix = `${name}/`;
+  const inner = (key: string): string => prefix + key;
+  return {
+    get kind() {
+      return store.kind;
+    },
+    get: (key) => store.get(inner(key)),
+    set: (key, value, options) => store.set(inner(key), value, options),
+    delete: (key) => store.delete(inner(key)),
+    replace: (key, expected, value, options) => store.replace(inner(key), expected, value, options),
+    add: (key, amount, options) => store.add(inner(key), amount, options),
+    async list(keyPrefix, cursor) {
+      const page = await store.list(inner(keyPrefix), cursor);
+      return { ...page, entries: page.entries.map(({ key, value }) => ({ key: key.slice(prefix.length), value })) };
+    },
+    sync: () => store.sync(),
+    health: () => store.health(),
+    // The whole store is closed by whoever opened it.
+    close: async () => undefined,
+  };
+}
+
+const refuse = (): Promise<never> => Promise.reject(new StoreUnavailable("this configuration does not serve"));
+
+/** For configurations that are only checked: whatever is asked of it is refused. */
+export const noStore: Store = {
+  kind: "memory",
+  get: refuse,
+  set: refuse,
+  delete: refuse,
+  replace: refuse,
+  add: refuse,
+  list: refuse,
+  sync: refuse,
+  health: () => ({ state: "degraded", reason: "not open" }),
+  close: async () => undefined,
+};

@@ -1,0 +1,94 @@
+/**
+ * The event streams of one session: the general one, the answers that a client may come back for, and the events it
+ * may have missed. Numbers go on where an earlier process may have given some, so that `Last-Event-ID` never means two
+ * events.
+ */
+import { EventLog } from "./event-log.ts";
+import { EventStream, type StreamOwner } from "./event-stream.ts";
+
+/** Streams whose answer is complete but was not delivered are kept in the log only. */
+const GENERAL_STREAM = 0;
+
+/** What the streams need of their session. */
+export interface StreamSession {
+  readonly id: string;
+  readonly nowMs: number;
+  readonly primesStreams: boolean;
+  streamOpened(stream: EventStream): void;
+  streamClosed(stream: EventStream): void;
+  congested(isCongested: boolean): void;
+}
+
+export class SessionStreams implements StreamOwner {
+  readonly general: EventStream;
+  readonly log = new EventLog();
+  readonly #session: StreamSession;
+  #resumable: Map<number, EventStream> | undefined = undefined;
+  #next: number;
+
+  /** `before`: no number up to this one is given. */
+  constructor(session: StreamSession, before = 0) {
+    this.#session = session;
+    this.general = new EventStream(GENERAL_STREAM, this, undefined, before);
+    this.#next = before + 1;
+  }
+
+  /** A stream for the answers of one POST. */
+  create(primeAfterMs?: number): EventStream {
+    return new EventStream(this.#next++, this, primeAfterMs);
+  }
+
+  /** The stream of an answer that is still open, or that is complete and only in the log. */
+  find(number: number): EventStream | undefined {
+    if (number === GENERAL_STREAM) return undefined;
+    const open = this.#resumable?.get(number);
+    if (open) return open;
+    if (this.log.after(number, -1).length === 0) return undefined;
+    const replay = new EventStream(number, this);
+    replay.complete();
+    return replay;
+  }
+
+  /** Connects a client to the general stream, after the event that it got last. */
+  listen(
+    sink: Parameters<EventStream["attach"]>[0],
+    after: { stream: number; number: number } | undefined,
+  ): EventStream {
+    this.general.attach(sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
+    this.general.begin();
+    return this.general;
+  }
+
+  // What streams need to know.
+
+  get nowMs(): number {
+    return this.#session.nowMs;
+  }
+
+  get sessionHeader(): string | undefined {
+    return this.#session.id;
+  }
+
+  get primesStreams(): boolean {
+    return this.#session.primesStreams;
+  }
+
+  opened(stream: EventStream): void {
+    this.#session.streamOpened(stream);
+  }
+
+  resumable(stream: EventStream): void {
+    if (stream.number === GENERAL_STREAM || stream.isComplete) return;
+    this.#resumable ??= new Map();
+    this.#resumable.set(stream.number, stream);
+  }
+
+  closed(stream: EventStream): void {
+    this.#session.streamClosed(stream);
+    if (stream.isComplete) this.#resumable?.delete(stream.number);
+  }
+
+  congested(isCongested: boolean): void {
+    this.#session.congested(isCongested);
+  }
+}

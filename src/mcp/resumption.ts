@@ -1,0 +1,71 @@
+/**
+ * Sessions of the legacy era that another process opened: before a restart, or beside this one. Whoever shows an id that
+ * the gateway signed goes on here: the servers are brought up and the handshake is repeated in the client's words.
+ */
+import type { HeaderList } from "../lib/http/headers.ts";
+import type { Session } from "./clients/session.ts";
+import { resumeSession } from "./clients/session-opening.ts";
+import type { SessionRecords } from "./clients/session-records.ts";
+import type { SessionStore } from "./clients/session-store.ts";
+import { LegacyUpstream } from "./eras/legacy-upstream.ts";
+import type { Router } from "./many/router.ts";
+import type { Failure } from "./wire/call.ts";
+import { asClientRequest, type ClientRequest } from "./wire/json-rpc.ts";
+
+/** A failure of servers is no end: the next request tries again. */
+export type ResumeOutcome = "resumed" | "unknown" | Failure;
+
+export interface ResumptionEnv {
+  readonly sessions: SessionStore;
+  readonly records: SessionRecords;
+  router(session: Session, initialize: ClientRequest, headers: HeaderList): Router;
+}
+
+export class Resumption {
+  readonly #env: ResumptionEnv;
+  /** By owner and id: several requests of a client may come at once. */
+  readonly #underWay = new Map<string, Promise<ResumeOutcome>>();
+
+  constructor(env: ResumptionEnv) {
+    this.#env = env;
+  }
+
+  /** Brings up a session that this process does not hold. Rejects with `overloaded`. */
+  resume(id: string, owner: string | undefined, headers: HeaderList): Promise<ResumeOutcome> {
+    const key = JSON.stringify([owner ?? null, id]);
+    const known = this.#underWay.get(key);
+    if (known) return known;
+    const resuming = this.#resume(id, owner, headers).finally(() => this.#underWay.delete(key));
+    this.#underWay.set(key, resuming);
+    return resuming;
+  }
+
+  /** Whether there is such a session, in whatever process. */
+  async knows(id: string, owner: string | undefined): Promise<boolean> {
+    return (await this.#env.records.find(id, owner)) !== undefined;
+  }
+
+  /** The client ends a session that this process does not hold. False if there is none. */
+  async end(id: string, owner: string | undefined): Promise<boolean> {
+    const known = await this.#env.records.find(id, owner);
+    if (known) this.#env.records.end(known.record);
+    return known !== undefined;
+  }
+
+  async #resume(id: string, owner: string | undefined, headers: HeaderList): Promise<ResumeOutcome> {
+    const { sessions, records } = this.#env;
+    const known = await records.find(id, owner);
+    if (known === undefined) return "unknown";
+    const session = sessions.adopt(id, known.record, owner);
+    const router = this.#env.router(session, asClientRequest("initialize", known.params), headers);
+    // The client has said long ago that it is initialized.
+    for (const upstream of router.upstreams) if (upstream instanceof LegacyUpstream) upstream.join(undefined);
+    const failure = await resumeSession(session, router);
+    if (failure !== undefined) return failure;
+    // What the client was told at first holds for the whole session.
+    const told = headers.get("mcp-protocol-version");
+    if (told === undefined || told === session.version) return "resumed";
+    session.end(`its servers speak ${session.version} now, and its client ${told.slice(0, 40)}`);
+    return "unknown";
+  }
+}

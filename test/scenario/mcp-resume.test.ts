@@ -1,0 +1,231 @@
+/**
+ * Sessions of the legacy era that go on in another process: after a restart, and at another replica. Whoever has no right
+ * to a session gets 404 there as well.
+ */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { rawClient } from "../support/mcp/client.ts";
+import { oddTarget } from "../support/mcp/gateway-config.ts";
+import { startRemote } from "../support/mcp/http-server.ts";
+import { gatewayFor } from "../support/scenario.ts";
+import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
+
+const SESSION_KEY = "a key of at least thirty-two characters";
+
+interface Setup {
+  readonly config?: object;
+  readonly targets?: readonly object[];
+  readonly mcp?: object;
+  readonly route?: object;
+  readonly port?: number;
+}
+
+function yaml({ config = {}, targets = [oddTarget()], mcp = {}, route = {}, port = 0 }: Setup): string {
+  return JSON.stringify({
+    config: { adminAddr: "off", logging: { level: "info,access=off" }, ...config },
+    gateways: { default: { port, address: "127.0.0.1" } },
+    routes: [
+      { name: "tools", backends: [{ mcp: { targets, ...mcp } }], ...route },
+      { name: "other", matches: [{ path: { exact: "/other" } }], backends: [{ mcp: { targets, ...mcp } }] },
+    ],
+  });
+}
+
+function folderFor(t: TestContext): string {
+  const folder = mkdtempSync(join(tmpdir(), "sessions-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Ends the gateway and starts another one on its port. */
+async function restart(t: TestContext, gateway: TestGateway, setup: Setup): Promise<TestGateway> {
+  const port = gateway.port();
+  await gateway.close();
+  return gatewayFor(t, yaml({ ...setup, port }));
+}
+
+/** A kept connection may be one to the gateway before. */
+async function repeated<Result>(request: () => Promise<Result>): Promise<Result> {
+  try {
+    return await request();
+  } catch {
+    return request();
+  }
+}
+
+test("100 SDK clients repeat their request after a restart, and their sessions go on", async (t) => {
+  const remote = await startRemote("http");
+  t.after(() => remote.close());
+  const setup: Setup = {
+    config: { store: { folder: folderFor(t) } },
+    targets: [{ name: "remote", mcp: { url: remote.url } }],
+  };
+  let gateway = await startGateway(yaml(setup));
+  const url = new URL(`${gateway.url()}/mcp`);
+  const clients = await Promise.all(
+    Array.from({ length: 100 }, async () => {
+      const client = new Client({ name: "sdk", version: "1" }, { capabilities: { roots: {} } });
+      const transport = new StreamableHTTPClientTransport(url, {
+        reconnectionOptions: {
+          initialReconnectionDelay: 50,
+          maxReconnectionDelay: 200,
+          reconnectionDelayGrowFactor: 1,
+          maxRetries: 200,
+        },
+      });
+      await client.connect(transport as Parameters<Client["connect"]>[0]);
+      t.after(() => client.close());
+      return { client, id: transport.sessionId, transport };
+    }),
+  );
+  await Promise.all(clients.map(({ client }) => client.listTools()));
+  gateway = await restart(t, gateway, setup);
+  for (const { client, id, transport } of clients) {
+    const { tools } = await repeated(() => client.listTools());
+    assert.ok(tools.length > 0);
+    assert.equal(transport.sessionId, id);
+  }
+});
+
+test("a stdio server is started again and told what the client said at first", async (t) => {
+  const setup: Setup = { config: { store: { folder: folderFor(t) } } };
+  const gateway = await startGateway(yaml(setup));
+  const client = rawClient(`${gateway.url()}/mcp`);
+  await client.initialize({ capabilities: { sampling: {} }, clientInfo: { name: "kept-name", version: "7" } });
+  const before = JSON.parse((await client.call("state")).result.content[0].text);
+  await restart(t, gateway, setup);
+  const [one, other] = await repeated(() => Promise.all([client.call("state"), client.call("state")]));
+  const after = JSON.parse(one.result.content[0].text);
+  assert.notEqual(after.pid, before.pid);
+  assert.equal(JSON.parse(other.result.content[0].text).pid, after.pid, "requests that come at once share the session");
+  assert.equal(after.clientInfo?.name ?? "kept-name", "kept-name");
+  assert.equal(await client.delete(), 204);
+  assert.equal((await client.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);
+});
+
+test("two replicas with one key: every request may go to either", async (t) => {
+  const setup: Setup = { config: { sessionKey: SESSION_KEY }, targets: [oddTarget("a"), oddTarget("b")] };
+  const replicas = [await gatewayFor(t, yaml(setup)), await gatewayFor(t, yaml(setup))];
+  const [first, second] = replicas.map((gateway) => rawClient(`${gateway.url()}/mcp`));
+  assert.ok(first && second);
+  await first.initialize();
+  second.sessionId = first.sessionId;
+  for (let round = 0; round < 3; round++) {
+    assert.equal((await second.request("tools/list")).result.tools.length, 26);
+    assert.equal((await first.request("tools/list")).result.tools.length, 26);
+  }
+  const stream = await second.listen();
+  assert.equal(stream.status, 200);
+  stream.close();
+});
+
+test("replicas with Redis: ended at one, over at the other that does not hold it", {
+  skip: skipWithoutRedis,
+}, async (t) => {
+  const redis = await startRedis();
+  t.after(redis.close);
+  const setup: Setup = { config: { store: { redis: redis.url } } };
+  const replicas = [await gatewayFor(t, yaml(setup)), await gatewayFor(t, yaml(setup))];
+  const [first, second] = replicas.map((gateway) => rawClient(`${gateway.url()}/mcp`));
+  assert.ok(first && second);
+  await first.initialize();
+  second.sessionId = first.sessionId;
+  assert.ok((await second.request("tools/list")).result);
+  const late = rawClient(first.url);
+  await late.initialize();
+  assert.equal(await late.delete(), 204);
+  second.sessionId = late.sessionId;
+  assert.equal((await second.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);
+  // A DELETE may also come to a replica that never saw the session.
+  late.sessionId = undefined;
+  await late.initialize();
+  second.sessionId = late.sessionId;
+  assert.equal(await second.delete(), 204);
+  assert.equal(await second.delete(), 404);
+  // While Redis is away, the signature alone counts.
+  late.sessionId = undefined;
+  await late.initialize();
+  await redis.stop();
+  second.sessionId = late.sessionId;
+  assert.ok((await second.request("tools/list")).result);
+});
+
+test("an id counts only for its owner, its backend, its key and as it was given", async (t) => {
+  const keys = { apiKey: { keys: [{ key: "key-of-alice-1" }, { key: "key-of-carol-2" }] } };
+  const setup: Setup = { config: { sessionKey: SESSION_KEY }, route: { policies: keys } };
+  const first = await gatewayFor(t, yaml(setup));
+  const second = await gatewayFor(t, yaml(setup));
+  const stranger = await gatewayFor(t, yaml({ ...setup, config: { sessionKey: `${SESSION_KEY}, another one` } }));
+  const own = await gatewayFor(t, yaml({ ...setup, config: {} }));
+  const ping = { jsonrpc: "2.0", id: 1, method: "ping" };
+  const as = (key: string) => ({ authorization: `Bearer ${key}` });
+  const opened = await rawClient(`${first.url()}/mcp`).post(
+    {
+      jsonrpc: "2.0",
+      id: 1,
+      method: "initialize",
+      params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "1" } },
+    },
+    as("key-of-alice-1"),
+  );
+  const id = opened.headers.get("mcp-session-id") ?? "";
+  const status = async (gateway: TestGateway, sessionId: string, key = "key-of-alice-1", path = "/mcp") => {
+    const client = rawClient(`${gateway.url()}${path}`);
+    client.sessionId = sessionId;
+    return (await client.post(ping, as(key))).status;
+  };
+  assert.equal(await status(second, id, "key-of-carol-2"), 404, "another owner");
+  assert.equal(await status(first, id, "key-of-carol-2"), 404, "another owner where it is held");
+  assert.equal(await status(second, id, "key-of-alice-1", "/other"), 404, "another backend");
+  assert.equal(await status(stranger, id), 404, "another key");
+  assert.equal(await status(own, id), 404, "a key of its own");
+  const [name = "", payload = "", signature = ""] = id.split(".");
+  const flipped = `${payload.slice(0, -1)}${payload.endsWith("A") ? "B" : "A"}`;
+  for (const forged of [
+    `${name}.${flipped}.${signature}`,
+    `${"0".repeat(32)}.${payload}.${signature}`,
+    `${name}.${payload}.${signature.slice(0, -1)}`,
+    `${name}.${payload}.${"A".repeat(22)}`,
+    `${name}.${payload}.`,
+    `${name}.${payload}`,
+    name,
+    ".",
+  ])
+    assert.equal(await status(second, forged), 404, forged);
+  assert.equal(await status(second, id), 200, "the id itself");
+});
+
+test("parameters that are too large for an id are kept in the store", async (t) => {
+  const folder = folderFor(t);
+  const setup: Setup = { config: { store: { folder } } };
+  const gateway = await startGateway(yaml(setup));
+  const client = rawClient(`${gateway.url()}/mcp`);
+  const experimental = Object.fromEntries(
+    Array.from({ length: 200 }, (_, i) => [`capability-${i}-${(i * 7919) % 1000}`, { level: (i * 31337) % 977 }]),
+  );
+  await client.initialize({ capabilities: { experimental } });
+  assert.ok((client.sessionId?.length ?? 0) < 100, client.sessionId);
+  await restart(t, gateway, setup);
+  assert.ok((await repeated(() => client.request("tools/list"))).result);
+});
+
+test("a server that does not come up is an error of the request; the session is tried again", async (t) => {
+  const setup: Setup = { config: { sessionKey: SESSION_KEY } };
+  const gateway = await startGateway(yaml(setup));
+  const client = rawClient(`${gateway.url()}/mcp`);
+  await client.initialize();
+  const broken = await restart(t, gateway, { ...setup, targets: [{ name: "odd", stdio: { cmd: "/bin/false" } }] });
+  const answer = await repeated(() => client.post({ jsonrpc: "2.0", id: 9, method: "tools/list" }));
+  assert.equal(answer.status, 200);
+  assert.equal(answer.message.id, 9);
+  assert.match(answer.message.error.message, /target "odd"/);
+  assert.equal(answer.headers.get("x-gateway-error"), "backend_unavailable");
+  await restart(t, broken, setup);
+  assert.ok((await repeated(() => client.request("tools/list"))).result);
+});

@@ -1,0 +1,78 @@
+/**
+ * Redis as the store when it is away, hangs or comes back: nothing waits longer than the time limit, and the gateway
+ * starts and goes on without it.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { silentLogger } from "../../src/lib/log/logger.ts";
+import { openRedisStore } from "../../src/lib/store/redis-store.ts";
+import { StoreUnavailable } from "../../src/lib/store/store.ts";
+import { eventually, gatewayFor } from "../support/scenario.ts";
+import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
+
+const skip = skipWithoutRedis;
+
+test("a Redis that goes away: refused at once, and used again when it is back", { skip }, async (t) => {
+  const server = await startRedis();
+  t.after(server.close);
+  const store = await openRedisStore({ url: server.url, prefix: "", timeoutMs: 10_000 }, silentLogger);
+  t.after(store.close);
+  await store.set("a", "1");
+  await server.stop();
+  await eventually("degraded", () => store.health().state === "degraded");
+  const startMs = performance.now();
+  await assert.rejects(store.get("a"), StoreUnavailable);
+  await assert.rejects(store.add("n", 1), StoreUnavailable);
+  assert.ok(performance.now() - startMs < 1_000, "it does not wait for the time limit");
+  await server.start();
+  await eventually("up", () => store.health().state === "up");
+  assert.deepEqual(await store.add("n", 1), { isAdded: true, total: 1 });
+});
+
+test("a Redis that does not answer: refused after the time limit", { skip }, async (t) => {
+  const server = await startRedis();
+  t.after(server.close);
+  const store = await openRedisStore({ url: server.url, prefix: "", timeoutMs: 200 }, silentLogger);
+  t.after(store.close);
+  server.freeze();
+  const startMs = performance.now();
+  await assert.rejects(store.get("a"), StoreUnavailable);
+  assert.ok(performance.now() - startMs >= 190);
+  await eventually("degraded", () => store.health().state === "degraded");
+  server.thaw();
+  await eventually("up", () => store.health().state === "up");
+  await store.set("a", "1");
+  assert.equal(await store.get("a"), "1");
+});
+
+test("a wrong password is told", { skip }, async (t) => {
+  const server = await startRedis("--requirepass", "right");
+  t.after(server.close);
+  const wrong = await openRedisStore(
+    { url: server.url.replace("//", "//:wrong@"), prefix: "", timeoutMs: 2_000 },
+    silentLogger,
+  );
+  t.after(wrong.close);
+  await assert.rejects(wrong.get("a"), /store unavailable: .*(?:WRONGPASS|NOAUTH)/);
+  const right = await openRedisStore(
+    { url: server.url.replace("//", "//:right@"), prefix: "", timeoutMs: 2_000 },
+    silentLogger,
+  );
+  t.after(right.close);
+  assert.equal(await right.get("a"), undefined);
+});
+
+test("a gateway starts while Redis is away, says so, and shows no password", { skip }, async (t) => {
+  const server = await startRedis();
+  t.after(server.close);
+  await server.stop();
+  const gateway = await gatewayFor(
+    t,
+    `config: { adminAddr: "127.0.0.1:0", store: { redis: "${server.url.replace("//", "//user:hidden-word@")}", timeout: 300ms } }\ngateways: { default: { port: 0 } }\nroutes: [{}]\n`,
+  );
+  assert.match(await gateway.logged("Redis is not available"), /address=redis:\/\/127/);
+  const metrics = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+  assert.match(metrics, /^gateway_store_up\{kind="redis"\} 0$/m);
+  const dump = await (await fetch(`${gateway.adminUrl}/config_dump`)).text();
+  assert.ok(!dump.includes("hidden-word") && !gateway.log().join("\n").includes("hidden-word"));
+});

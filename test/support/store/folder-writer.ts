@@ -1,0 +1,23 @@
+/**
+ * A program that writes to a folder store as fast as it can, and says what has resolved: `<counter> <keys>` per line.
+ * It ends by being killed. `node folder-writer.js <folder>`
+ */
+import { writeSync } from "node:fs";
+import { silentLogger } from "../../../src/lib/log/logger.ts";
+import { systemClock } from "../../../src/lib/process/clock.ts";
+import { openFolderStore } from "../../../src/lib/store/folder-store.ts";
+
+const [, , folder = ""] = process.argv;
+const store = await openFolderStore(folder, { clock: systemClock, logger: silentLogger });
+const filler = "x".repeat(20_000);
+for (;;) {
+  const results = await Promise.all(
+    Array.from({ length: 20 }, async (_, i) => {
+      await store.set(`filler${i}`, filler);
+      return store.add("counter", 1);
+    }),
+  );
+  const total = Math.max(...results.map((result) => result.total));
+  await store.set(`at${total}`, "1");
+  writeSync(1, `${total}\n`);
+}
