@@ -7,6 +7,7 @@ import { ADMIN_PATHS } from "./admin/server/paths.ts";
 import { openAdminServer } from "./admin/server/server.ts";
 import { createUi } from "./admin/ui/ui-endpoints.ts";
 import { openAdminAddresses } from "./app/admin-addresses.ts";
+import { openAudit } from "./app/audit.ts";
 import { fittingLimits, watchHeapLoudly } from "./app/capacity.ts";
 import { createConfigLoader } from "./app/config-loader.ts";
 import { type Doors, logFilter, openDoors } from "./app/doors.ts";
@@ -17,11 +18,13 @@ import { operatorEndpoints } from "./app/operator-endpoints.ts";
 import { createReloads } from "./app/reload.ts";
 import { createRequestRecords } from "./app/request-records.ts";
 import { asStartError } from "./app/start-error.ts";
+import { loadTelemetry } from "./app/telemetry.ts";
 import { watchConfig } from "./app/watch-config.ts";
 import { openSources, type SourceList } from "./config/load/sources.ts";
 import type { Environment } from "./config/text/env.ts";
 import type { Topology } from "./core/topology.ts";
 import type { LogOutput } from "./lib/log/log-output.ts";
+import { registerProcessMetrics } from "./lib/log/process-metrics.ts";
 import type { Clock } from "./lib/process/clock.ts";
 import type { HeapSize } from "./lib/process/heap-pressure.ts";
 import { createIdSource } from "./lib/text/ids.ts";
@@ -97,7 +100,14 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   ending.at("store", doors.signingKey.close);
 
   // What takes requests, and what is known of them.
-  const records = createRequestRecords(doors, first.config);
+  const ids = createIdSource();
+  const random = options.random ?? Math.random;
+  const telemetry = await loadTelemetry(settings.telemetry?.otlp, doors, { redaction, ids, random, version });
+  if (telemetry !== undefined) ending.at("measuring", telemetry.close);
+  ending.at("measuring", registerProcessMetrics(metrics, { version, startedAtMs: clock.now() }));
+  const audit = openAudit(settings, doors, redaction, telemetry?.log);
+  if (audit !== undefined) ending.at("measuring", audit.close);
+  const records = createRequestRecords(doors, first.config, telemetry, audit);
   const heap = watchHeapLoudly(doors, options.heapSize);
   ending.at("measuring", heap.stop);
   const inherited = createInheritedSockets(inheritedSockets(options.environment, process.pid));
@@ -109,8 +119,8 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
     logger: logger.for("pipeline"),
     tasks,
     redaction,
-    ids: createIdSource(),
-    random: options.random ?? Math.random,
+    ids,
+    random,
     isTrustedPeer: trustedPeers(settings.trustedProxies ?? []),
     trace: records.trace,
     settled: records.settled,

@@ -3,10 +3,14 @@
  * log. One place, so that each request is counted the same way everywhere.
  */
 import type { Exchange } from "../core/exchange.ts";
+import type { Clock } from "../lib/process/clock.ts";
 import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
-import { createAccessLog } from "../pipeline/records/access-log.ts";
+import { compileAccessFields } from "../pipeline/records/access-fields.ts";
+import { type AccessLogCopy, createAccessLog } from "../pipeline/records/access-log.ts";
+import type { Audit } from "../pipeline/records/audit.ts";
 import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
 import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
+import type { Telemetry } from "../telemetry/telemetry.ts";
 import { createTraceHub, type TraceHub } from "../trace/hub.ts";
 import { createKeptTraces, type KeptTraces } from "../trace/kept-traces.ts";
 import type { Loaded } from "./config-loader.ts";
@@ -22,24 +26,43 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
 export function createRequestRecords(
   { clock, logger, metrics, unexpected }: Doors,
   { process, redaction }: Loaded,
+  telemetry: Omit<Telemetry, "close"> | undefined,
+  audit: Audit | undefined,
 ): RequestRecords {
   const hub = createTraceHub<Exchange>();
   const keepFailed = process.tracing?.keepFailed;
   const kept = keepFailed && createKeptTraces(keepFailed.maxBytes);
   const recent = createRecentRequests({ clock, redaction, watcher: (exchange) => hub.take(exchange), kept });
-  const accessLog = createAccessLog(logger.for("access"));
+  const accessLog = createAccessLog(logger.for("access"), {
+    copy: logCopy(clock, telemetry),
+    own: process.logging?.access && compileAccessFields(process.logging.access, redaction),
+  });
   const countRequest = createRequestMetrics(metrics);
   return {
     hub,
     recent,
     kept,
-    trace: (exchange) => recent.begin(exchange),
+    trace:
+      telemetry === undefined && audit === undefined
+        ? recent.begin
+        : (exchange) => {
+            telemetry?.begin(exchange);
+            audit?.begin(exchange);
+            return recent.begin(exchange);
+          },
     settled(exchange, outcome) {
       const durationMs = clock.monotonicMs() - exchange.startedMs;
       countRequest(exchange, outcome, durationMs);
       accessLog(exchange, outcome, durationMs);
+      if (exchange.spans !== undefined) telemetry?.settled(exchange, outcome);
+      audit?.settled(exchange, outcome, durationMs);
       recent.settled(exchange, outcome, durationMs);
     },
     defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),
   };
+}
+
+function logCopy(clock: Clock, telemetry: Pick<Telemetry, "log"> | undefined): AccessLogCopy | undefined {
+  const log = telemetry?.log;
+  return log && ((level, fields, { spans }) => log({ level, name: "request", epochMs: clock.now(), fields, spans }));
 }

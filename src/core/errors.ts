@@ -61,6 +61,13 @@ export const ERRORS = {
     "client",
     "No route of the listener matches host, path, method, headers and query.",
   ),
+  audit_unavailable: entry(
+    503,
+    "text",
+    "the call cannot be recorded",
+    "gateway",
+    "`config.audit.required` is set and the audit file cannot be written; make room or fix its permissions.",
+  ),
   not_found: entry(404, "text", "not found", "client", "The resource does not exist."),
   method_not_allowed: entry(
     405,

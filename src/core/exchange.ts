@@ -5,6 +5,8 @@
 import type { Readable } from "node:stream";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { Linked } from "../lib/text/linked-list.ts";
+import type { AuditTrail } from "../trace/audit-trail.ts";
+import type { RequestSpans } from "../trace/request-spans.ts";
 import type { Trace } from "../trace/trace.ts";
 import { Attributes } from "./attributes.ts";
 import type { ErrorSource, FailureCode } from "./errors.ts";
@@ -182,6 +184,12 @@ export class Exchange implements Linked<Exchange> {
   route: string | undefined = undefined;
   readonly facts: Facts = {};
   trace: Trace | undefined = undefined;
+  /** What becomes spans, of a request that is sampled. */
+  spans: RequestSpans | undefined = undefined;
+  /** Where calls are recorded, where `config.audit` asks for it. */
+  audit: AuditTrail | undefined = undefined;
+  /** What a backend is told as `traceparent` of a request that is not sampled and came without one. */
+  traceparent: string | undefined = undefined;
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
   /** Why the hook that runs now has nothing to do here; the pipeline takes it. */
@@ -225,6 +233,11 @@ export class Exchange implements Linked<Exchange> {
     this.originalQuery = start.request.query;
     this.startedAt = start.startedAt;
     this.startedMs = start.startedMs;
+  }
+
+  /** Somebody wants to know what goes over the wire for it. */
+  get isWatched(): boolean {
+    return this.trace !== undefined || this.spans !== undefined;
   }
 
   /** For a hook that finds nothing to do: the trace then says so, and why. Nothing happens while nobody watches. */

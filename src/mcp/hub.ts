@@ -176,7 +176,7 @@ export class Hub {
     const params = find(request.text, 0, "params");
     const session = this.sessions.create(ownerOf(exchange), params ? slice(request.text, params) : "{}");
     const router = this.#legacyRouter(session, request, exchange.request.headers);
-    return openSession(session, router, request, sink, report, exchange.trace && sink);
+    return openSession(session, router, request, sink, report, exchange.isWatched ? sink : undefined);
   }
 
   /** Opens the event stream of the old transport. Throws `overloaded`. */
@@ -199,7 +199,7 @@ export class Hub {
   /** Serves a request of the modern era. Throws `overloaded`. */
   serveModern(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
     const lane = this.#lane(request, exchange);
-    const call = new ModernCall(request, exchange.request.headers, sink, exchange.trace && sink, {
+    const call = new ModernCall(request, exchange.request.headers, sink, exchange.isWatched ? sink : undefined, {
       report,
       nowMs: () => this.#env.clock.monotonicMs(),
       ended: (ended) => {

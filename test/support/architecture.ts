@@ -16,7 +16,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["trace"],
   ["cel"],
   ["core"],
-  ["identity", "llm", "mcp", "demo"],
+  ["identity", "llm", "mcp", "telemetry", "demo"],
   ["policies", "backends"],
   ["pipeline"],
   ["config"],

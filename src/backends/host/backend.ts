@@ -24,6 +24,8 @@ const KEPT = new Set([
   "cookie",
   "content-length",
   "content-type",
+  "traceparent",
+  "tracestate",
 ]);
 
 export const host = defineBackend({

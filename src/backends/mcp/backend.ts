@@ -16,7 +16,6 @@ import {
   isBatch,
   legacyOther,
   legacyPost,
-  parseBody,
   Refused,
 } from "../../mcp/clients/downstream.ts";
 import { factsOf } from "../../mcp/clients/message-facts.ts";
@@ -34,6 +33,7 @@ import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts"
 import { shownUrl } from "../../trace/redact.ts";
 import { Demands } from "./demands.ts";
 import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
+import { readMessages } from "./read-messages.ts";
 import { type ReportEnv, reportTo } from "./report.ts";
 import { toolProducts, unwrappedDemand } from "./tool-products.ts";
 
@@ -116,7 +116,7 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
   }
 
   function understand(exchange: Exchange, text: string): undefined | Promise<void> {
-    const parsed = parseBody(text);
+    const parsed = readMessages(exchange, text);
     if (exchange.mcpAccess !== undefined || exchange.judgesMcp) checkNotifications(parsed);
     // Headers must fit what the client wrote; everything after is about the tool that is really called.
     note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
@@ -211,7 +211,7 @@ function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | und
 function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall, reports: ReportEnv): BackendRun {
   const { headers } = exchange.request;
   const forwarded = hub.wantsHeaders ? headers : undefined;
-  const wire = exchange.trace && call;
+  const wire = exchange.isWatched ? call : undefined;
   const report = reportTo(reports, exchange, call, demand.kind === "streamMessage");
   switch (demand.kind) {
     case "initialize":

@@ -21,11 +21,12 @@ export function reportTo(env: ReportEnv, exchange: Exchange, call: BackendCall, 
     get caller() {
       return exchange.attributes;
     },
-    ended(request, routed, { kind, problem }) {
+    ended(request, routed, { kind, problem }, answer) {
       const facts = exchange.facts.mcp;
       // The facts of a batch name none of its messages.
       const own = facts?.methodName === undefined ? factsOf(request, undefined, env.names()) : facts;
       const target = routed?.name ?? own.tool?.target ?? own.target ?? "";
+      exchange.audit?.ended(request.id, target, kind, answer);
       env.metrics.result(target, own.tool?.name ?? "", kind);
       if (facts) {
         if (target !== "") facts.target ??= target;

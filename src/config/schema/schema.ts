@@ -5,11 +5,13 @@
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
-import { duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
+import { celSource, duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
 import { parseLogFilter } from "../../lib/log/log-filter.ts";
 import { linearRegex } from "../../lib/text/regex.ts";
 import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
+import { auditSchema } from "../../pipeline/records/audit-settings.ts";
 import { policies } from "../../policies/index.ts";
+import { telemetrySchema } from "../../telemetry/settings.ts";
 import { storeSchema } from "./store-schema.ts";
 
 const DEFAULT_DRAIN = "30s";
@@ -170,6 +172,20 @@ const processSection = z.strictObject({
           "A log filter, for example `info,mcp=trace`; `access=off` turns the line per request off. Default: info.",
         ),
       format: z.enum(["text", "json"]).optional().describe("Default: text."),
+      access: z
+        .strictObject({
+          fields: z
+            .record(z.string().min(1).max(100), celSource())
+            .optional()
+            .describe("More fields of each access log line: name and CEL expression. Redacted like the trace."),
+          filter: celSource()
+            .optional()
+            .describe(
+              "A CEL expression: only requests for which it is true get a line, for example `response.code >= 400`.",
+            ),
+        })
+        .optional()
+        .describe("The access log: one line per request."),
     })
     .optional()
     .describe("Read at startup only; the admin interface changes the level at run time."),
@@ -189,6 +205,12 @@ const processSection = z.strictObject({
     })
     .optional()
     .describe("Read at startup only. Tracing every request costs time: off unless set."),
+  audit: auditSchema
+    .optional()
+    .describe("Records who called which tool or model with which arguments. Read at startup only."),
+  telemetry: telemetrySchema
+    .optional()
+    .describe("OpenTelemetry: traces, metrics and log records over OTLP. Read at startup only."),
 });
 
 /** Where a backend reference of an HTTPRoute document to a Service leads. */

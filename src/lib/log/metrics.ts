@@ -26,7 +26,26 @@ export interface Metrics {
     help: string,
     read: () => number | Iterable<readonly [labels: Record<string, string>, value: number]>,
   ): void;
+  /** A counter that is kept elsewhere and read when scraped. */
+  total(name: string, help: string, read: () => number): void;
   render(): string;
+  /** Every series as data, for another form than Prometheus'. */
+  collect(): MetricFamily[];
+}
+
+export interface MetricFamily {
+  readonly name: string;
+  readonly help: string;
+  readonly type: "counter" | "gauge" | "histogram";
+  readonly points: readonly MetricPoint[];
+}
+
+export interface MetricPoint {
+  readonly labels: Readonly<Record<string, string>>;
+  /** The sum, of a histogram. */
+  readonly value: number;
+  /** Only of a histogram: upper bounds, and how many values each took, with one more for those above. */
+  readonly buckets?: { readonly bounds: readonly number[]; readonly counts: readonly number[] };
 }
 
 /** A scrape must stay bounded even if a label's values come from traffic: beyond this, one series takes the rest. */
@@ -36,23 +55,20 @@ const OVERFLOW = "other";
 export const DURATION_BUCKETS_SECONDS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 80];
 
 export function createMetrics(): Metrics {
-  const families = new Map<
-    string,
-    { render(): string; family?: Family<never> | Family<Counter> | Family<Histogram> }
-  >();
+  const families = new Map<string, Registered & { family?: Family<never> | Family<Counter> | Family<Histogram> }>();
 
-  function once<F>(name: string, create: () => { family: F; render(): string }): F {
+  function once<F>(name: string, create: () => Registered & { family: F }): F {
     const known = families.get(name);
     if (known?.family) return known.family as F;
     const made = create();
-    families.set(name, made as { render(): string; family: never });
+    families.set(name, made as Registered & { family: never });
     return made.family;
   }
 
   return {
     counter: (name, help, labelNames = []) =>
       once(name, () => {
-        const series = new Map<string, Counter & { value: number }>();
+        const series: SeriesMap<Counter & { value: number }> = new Map();
         const family = seriesOf(series, labelNames, () => ({
           value: 0,
           add(amount = 1) {
@@ -63,37 +79,57 @@ export function createMetrics(): Metrics {
           family,
           render: () =>
             head(name, help, "counter") + lines(series, (labels, one) => `${name}${braces(labels)} ${one.value}\n`),
+          collect: () => ({ name, help, type: "counter", points: points(series, ({ value }) => ({ value })) }),
         };
       }),
 
     histogram: (name, help, buckets, labelNames = []) =>
       once(name, () => {
-        const series = new Map<string, HistogramSeries>();
+        const series: SeriesMap<HistogramSeries> = new Map();
         const family = seriesOf(series, labelNames, () => createHistogram(buckets));
         return {
           family,
           render: () => head(name, help, "histogram") + lines(series, (labels, one) => one.render(name, labels)),
+          collect: () => ({ name, help, type: "histogram", points: points(series, (one) => one.collect()) }),
         };
       }),
 
     gauge(name, help, read) {
+      const rows = (): (readonly [labels: Record<string, string>, value: number])[] => {
+        const value = read();
+        return typeof value === "number" ? [[{}, value]] : [...value];
+      };
       families.set(name, {
-        render: () => {
-          const value = read();
-          const rows = typeof value === "number" ? [[{}, value] as const] : [...value];
-          return (
-            head(name, help, "gauge") +
-            rows.map(([labels, number]) => `${name}${braces(labelText(labels))} ${number}\n`).join("")
-          );
-        },
+        render: () =>
+          head(name, help, "gauge") +
+          rows()
+            .map(([labels, number]) => `${name}${braces(labelText(labels))} ${number}\n`)
+            .join(""),
+        collect: () => ({ name, help, type: "gauge", points: rows().map(([labels, value]) => ({ labels, value })) }),
+      });
+    },
+
+    total(name, help, read) {
+      families.set(name, {
+        render: () => `${head(name, help, "counter")}${name} ${read()}\n`,
+        collect: () => ({ name, help, type: "counter", points: [{ labels: {}, value: read() }] }),
       });
     },
 
     render: () => [...families.values()].map((family) => family.render()).join(""),
+    collect: () => [...families.values()].map((family) => family.collect()),
   };
 }
 
+interface Registered {
+  render(): string;
+  collect(): MetricFamily;
+}
+
+type SeriesMap<Series> = Map<string, { readonly labels: Readonly<Record<string, string>>; readonly series: Series }>;
+
 interface HistogramSeries extends Histogram {
+  collect(): Pick<MetricPoint, "value" | "buckets">;
   render(name: string, labels: string): string;
 }
 
@@ -107,6 +143,7 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
       while (i < buckets.length && value > (buckets[i] as number)) i += 1;
       counts[i] = (counts[i] as number) + 1;
     },
+    collect: () => ({ value: sum, buckets: { bounds: buckets, counts: [...counts] } }),
     render(name, labels) {
       const prefix = labels === "" ? "" : `${labels},`;
       let text = "";
@@ -120,25 +157,38 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
   };
 }
 
-function seriesOf<Series>(known: Map<string, Series>, names: readonly string[], create: () => Series): Family<Series> {
+function seriesOf<Series>(known: SeriesMap<Series>, names: readonly string[], create: () => Series): Family<Series> {
   return {
     labels(...values) {
-      const key = names.map((name, i) => `${name}="${escapeLabel(values[i] ?? "")}"`).join(",");
+      const key = keyOf(names, values);
       const found = known.get(key);
-      if (found) return found;
-      const room = known.size < MAX_SERIES;
-      const keptKey = room ? key : names.map((name) => `${name}="${OVERFLOW}"`).join(",");
-      const series = known.get(keptKey) ?? create();
-      known.set(keptKey, series);
+      if (found) return found.series;
+      const keptValues = known.size < MAX_SERIES ? values : names.map(() => OVERFLOW);
+      const keptKey = keyOf(names, keptValues);
+      const kept = known.get(keptKey);
+      if (kept) return kept.series;
+      const series = create();
+      known.set(keptKey, {
+        labels: Object.fromEntries(names.map((name, i) => [name, keptValues[i] ?? ""])),
+        series,
+      });
       return series;
     },
   };
 }
 
-function lines<Series>(series: Map<string, Series>, line: (labels: string, one: Series) => string): string {
+function keyOf(names: readonly string[], values: readonly string[]): string {
+  return names.map((name, i) => `${name}="${escapeLabel(values[i] ?? "")}"`).join(",");
+}
+
+function lines<Series>(known: SeriesMap<Series>, line: (labels: string, one: Series) => string): string {
   let text = "";
-  for (const [labels, one] of series) text += line(labels, one);
+  for (const [labels, { series }] of known) text += line(labels, series);
   return text;
+}
+
+function points<Series>(known: SeriesMap<Series>, read: (one: Series) => Omit<MetricPoint, "labels">): MetricPoint[] {
+  return [...known.values()].map(({ labels, series }) => ({ labels, ...read(series) }));
 }
 
 function labelText(labels: Record<string, string>): string {

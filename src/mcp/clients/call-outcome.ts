@@ -21,11 +21,11 @@ export interface CallOutcome {
   readonly problem: BackendProblem | undefined;
 }
 
-/** Told once per request, before its answer goes out. */
+/** Told once per request, before its answer goes out, with the text of that where there is one. */
 export interface CallReport {
   /** What expressions may read of the client's HTTP request. */
   readonly caller: AttributeSource;
-  ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome): void;
+  ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;
 }
 
 export const CANCELLED: CallOutcome = { kind: "cancelled", problem: undefined };

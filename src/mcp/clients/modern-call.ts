@@ -85,7 +85,7 @@ export class ModernCall implements Call, BackendRun, Beating {
 
   answered(message: ServerMessage): void {
     if (this.#isOver) return;
-    this.#report(outcomeOfAnswer(this.request, this.#target, message));
+    this.#report(outcomeOfAnswer(this.request, this.#target, message), message.text);
     this.#end(withId(message, this.request.id), message.kind === "error" ? statusOf(message) : 200);
   }
 
@@ -147,8 +147,8 @@ export class ModernCall implements Call, BackendRun, Beating {
     this.#sink.fail(new Error("the client reads too slowly"));
   }
 
-  #report(outcome: CallOutcome): void {
-    this.#env.report.ended(this.request, this.#target, outcome);
+  #report(outcome: CallOutcome, answer?: string): void {
+    this.#env.report.ended(this.request, this.#target, outcome, answer);
   }
 
   #end(text: string, status: number): void {

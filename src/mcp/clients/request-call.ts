@@ -90,7 +90,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
   #end(outcome: CallOutcome, text: string | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#report.ended(this.request, this.#target, outcome);
+    this.#report.ended(this.request, this.#target, outcome, text);
     this.#group.left -= 1;
     const isLast = this.#group.left === 0;
     if (text === undefined) {

@@ -1,5 +1,5 @@
 /**
- * What the trace says of one attempt: each request as it was sent, each response head as it came, each failure. Costs
+ * What the trace and the spans say of one attempt: each request as it was sent, each response head as it came, each failure. Costs
  * nothing while no client watches.
  */
 import type { Exchange } from "../../core/exchange.ts";
@@ -26,16 +26,18 @@ export class AttemptTrace {
   constructor(exchange: Exchange, env: AttemptTraceEnv) {
     this.#exchange = exchange;
     this.#env = env;
-    this.#askedMs = exchange.trace === undefined ? 0 : env.clock.monotonicMs();
+    this.#askedMs = exchange.isWatched ? env.clock.monotonicMs() : 0;
   }
 
   asked(target: string, sent: Sent | undefined): void {
-    const { trace, request } = this.#exchange;
-    if (trace === undefined) return;
+    const { trace, spans, request } = this.#exchange;
+    if (!this.#exchange.isWatched) return;
     const { clock, redaction } = this.#env;
     this.#askedMs = clock.monotonicMs();
     this.#askedOver = sent?.over ?? "http";
     this.#hasResult = false;
+    spans?.asked(target, this.#askedMs);
+    if (trace === undefined) return;
     const state = sent ? sentState(this.#exchange, target, sent, redaction) : requestState(this.#exchange, redaction);
     trace.point({ type: "requestSnapshot", stage: "final request", requestState: state });
     trace.point({ type: "backendCallStart", target });
@@ -47,8 +49,8 @@ export class AttemptTrace {
 
   received(status: number, headers: HeaderList, target?: string): void {
     const { trace } = this.#exchange;
-    if (trace === undefined) return;
     this.#result(status, null, target);
+    if (trace === undefined) return;
     const state = receivedState(this.#exchange, status, headers, this.#env.redaction, this.#env.clock);
     trace.point({ type: "responseSnapshot", stage: "raw response", requestState: state });
   }
@@ -70,12 +72,13 @@ export class AttemptTrace {
   }
 
   #result(status: number | null, error: string | null, target?: string): void {
-    const { trace } = this.#exchange;
-    if (trace === undefined) return;
+    const { trace, spans } = this.#exchange;
+    if (!this.#exchange.isWatched) return;
+    spans?.answered(status, error, target, this.#env.clock.monotonicMs());
     const severity = error !== null || (status ?? 0) >= 500 ? "error" : (status ?? 0) >= 400 ? "warn" : "info";
     this.#hasResult = true;
     const whose = target === undefined ? {} : { target };
-    trace.span(this.#askedMs, { type: "backendCallResult", status, error, ...whose }, severity);
+    trace?.span(this.#askedMs, { type: "backendCallResult", status, error, ...whose }, severity);
   }
 }
 

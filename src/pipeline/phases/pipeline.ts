@@ -142,6 +142,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     const scope = chosen.policies;
     this.#held.restore();
     this.exchange.facts.backend = chosen.backend.facts;
+    tellTraceparent(this.exchange, chosen.backend.facts.protocol);
     withholdCredentials(this.exchange);
     this.#delivery.entered.length = 2;
     this.#enter(scope);
@@ -152,7 +153,9 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   #call(chosen: WeightedBackend): void {
     if (this.#delivery.isDone) return;
-    const { trace, facts } = this.exchange;
+    const { trace, facts, spans } = this.exchange;
+    spans?.called(this.clock.monotonicMs());
+    if (facts.backend?.protocol !== "http") this.exchange.audit?.check();
     if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
     if (trace && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
     const isLast = this.#retries.begin(chosen.policies.settings.retry);
@@ -193,7 +196,10 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   // WHAT THE STEPS SHARE
 
-  readonly fail = (thrown: unknown): void => this.#failures.answer(thrown);
+  readonly fail = (thrown: unknown): void => {
+    this.exchange.spans?.leave(this.clock.monotonicMs());
+    this.#failures.answer(thrown);
+  };
 
   get isDone(): boolean {
     return this.#delivery.isDone;
@@ -221,12 +227,14 @@ class Flow implements AttemptOwner, BeforeCallRun {
   }
 
   reply(reply: Reply): void {
+    this.exchange.spans?.leave(this.clock.monotonicMs());
     this.#delivery.reply(reply);
   }
 
   #enter(scope: CompiledScope): void {
     // Entered before its first hook: its response hooks then also see the answers that reject.
     this.#delivery.entered.push(scope);
+    this.exchange.spans?.enter(scope.phase, this.clock.monotonicMs());
     this.exchange.trace?.point({ type: "policySelection", phase: scope.phase, effectivePolicy: scope.effectivePolicy });
   }
 
@@ -240,9 +248,17 @@ class Flow implements AttemptOwner, BeforeCallRun {
       });
   }
 
+  /** A phase has ended. */
   #snapshot(stage: RequestStage): void {
-    const { trace } = this.exchange;
+    const { trace, spans } = this.exchange;
+    spans?.leave(this.clock.monotonicMs());
     if (trace)
       trace.point({ type: "requestSnapshot", stage, requestState: requestState(this.exchange, this.redaction) });
   }
+}
+
+/** What the backend's own spans hang on. */
+function tellTraceparent({ spans, traceparent, request }: Exchange, protocol: "http" | "mcp" | "llm"): void {
+  const told = spans?.nextCall(protocol) ?? traceparent;
+  if (told !== undefined) request.headers.set("traceparent", told);
 }

@@ -6,17 +6,33 @@
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { LogFields, Logger, LogValue } from "../../lib/log/logger.ts";
+import type { AccessFields } from "./access-fields.ts";
 
 export type AccessLog = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
 
-export function createAccessLog(logger: Logger): AccessLog {
+/** Takes each record too, whatever the filter of the log says. */
+export type AccessLogCopy = (level: "info" | "warn", fields: LogFields, exchange: Exchange) => void;
+
+export interface AccessLogOptions {
+  readonly copy?: AccessLogCopy | undefined;
+  /** What the operator adds and leaves out. */
+  readonly own?: AccessFields | undefined;
+}
+
+export function createAccessLog(logger: Logger, { copy, own }: AccessLogOptions = {}): AccessLog {
   return (exchange, outcome, durationMs) => {
     const level = outcome.status !== undefined && outcome.status >= 500 ? "warn" : "info";
-    if (logger.enabled(level)) logger[level]("request", accessFields(exchange, outcome, durationMs));
+    const isShown = logger.enabled(level);
+    if (!isShown && copy === undefined) return;
+    if (own !== undefined && !own.passes(exchange)) return;
+    const fields = accessFields(exchange, outcome, durationMs);
+    own?.addTo(fields, exchange);
+    if (isShown) logger[level]("request", fields);
+    copy?.(level, fields, exchange);
   };
 }
 
-export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: number): LogFields {
+export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: number): Record<string, LogValue> {
   const { request, facts, failure } = exchange;
   const fields: Record<string, LogValue> = {
     id: exchange.id,
@@ -50,6 +66,10 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     fields["gen_ai.usage.cache_creation.input_tokens"] = facts.llm.cacheCreationInputTokens;
     fields["gen_ai.usage.reasoning.output_tokens"] = facts.llm.reasoningTokens;
     fields["llm.cost"] = facts.llm.cost;
+  }
+  if (exchange.spans !== undefined) {
+    fields.trace_id = exchange.spans.traceId;
+    fields.span_id = exchange.spans.spanId;
   }
   if (failure !== undefined) {
     fields.error = failure.code;

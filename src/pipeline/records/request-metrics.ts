@@ -10,6 +10,8 @@ const LABELS = ["gateway", "route", "backend", "method", "status", "error"] as c
 /** Statuses and methods come from outside: a flood of odd ones must not grow this without end. */
 const MAX_KNOWN = 10_000;
 
+const LABELLED_KEYS = 1_000;
+
 export type RequestMetrics = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
 
 export function createRequestMetrics(metrics: Metrics): RequestMetrics {
@@ -24,6 +26,23 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     "gateway",
     "route",
   ]);
+  const keys = metrics.counter(
+    "gateway_key_requests_total",
+    "Requests of each API key, by the key's `user_id` or `name` and the class of the status. Keys beyond 1000 share `other`.",
+    ["key", "status_class"],
+  );
+  const keyTokens = metrics.counter(
+    "gateway_key_tokens_total",
+    "LLM tokens of each API key, by type. Keys beyond 1000 share `other`.",
+    ["key", "type"],
+  );
+  const mcpDurations = metrics.histogram(
+    "gateway_mcp_duration_seconds",
+    "From the arrival of an MCP request to the end of its response, by the target that answered.",
+    DURATION_BUCKETS_SECONDS,
+    ["backend", "target"],
+  );
+  const labelOfKey = boundedLabel(LABELLED_KEYS);
   const known = new Map<string, { count: Counter; duration: Histogram; bytes: Counter }>();
 
   return (exchange, outcome, durationMs) => {
@@ -44,5 +63,30 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     series.count.add();
     series.duration.observe(durationMs / 1000);
     series.bytes.add(outcome.responseBytes);
+    if (facts.apiKey !== undefined) {
+      const key = labelOfKey(nameOfKey(facts.apiKey));
+      keys.labels(key, status === "" ? "none" : `${status[0]}xx`).add();
+      const { inputTokens, outputTokens } = facts.llm ?? {};
+      if (inputTokens) keyTokens.labels(key, "input").add(inputTokens);
+      if (outputTokens) keyTokens.labels(key, "output").add(outputTokens);
+    }
+    const target = facts.mcp?.tool?.target ?? facts.mcp?.target;
+    if (target !== undefined && facts.mcp?.outcome !== undefined)
+      mcpDurations.labels(backend, target).observe(durationMs / 1000);
   };
+}
+
+/** The first so many values have a label of their own; later ones share one. */
+function boundedLabel(most: number): (value: string) => string {
+  const known = new Set<string>();
+  return (value) => {
+    if (known.has(value)) return value;
+    if (known.size >= most) return "other";
+    known.add(value);
+    return value;
+  };
+}
+
+function nameOfKey({ user_id: id, name }: Readonly<Record<string, unknown>>): string {
+  return typeof id === "string" ? id : typeof name === "string" ? name : "unnamed";
 }

@@ -1,0 +1,7 @@
+/** A collector that takes every export and keeps nothing. */
+import { createServer } from "node:http";
+
+createServer((req, res) => {
+  req.resume();
+  req.on("end", () => res.writeHead(200, { "content-type": "application/x-protobuf" }).end());
+}).listen(Number(process.argv[2]), "127.0.0.1");

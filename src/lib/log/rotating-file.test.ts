@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { openRotatingFile } from "./rotating-file.ts";
+
+function setUp(t: { after(end: () => void): void }, maxBytes: number, keep: number) {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-rotating-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const path = join(folder, "a.log");
+  const events: string[] = [];
+  const open = () =>
+    openRotatingFile({
+      path,
+      maxBytes,
+      keep,
+      clock: fakeClock(),
+      dropped: (lines) => void events.push(`dropped ${lines}`),
+      changed: (failure) => void events.push(failure ? "fails" : "works"),
+    });
+  const files = () =>
+    Object.fromEntries(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), "utf8")]));
+  return { path, events, open, files };
+}
+
+test("a full file is renamed, and only so many are kept", async (t) => {
+  const { open, files } = setUp(t, 10, 2);
+  for (const line of ["1234567\n", "abcdefg\n", "ABCDEFG\n", "8901234\n"]) {
+    const file = open();
+    file.write(line);
+    await file.close();
+  }
+  assert.deepEqual(files(), { "a.log": "8901234\n", "a.log.1": "ABCDEFG\n", "a.log.2": "abcdefg\n" });
+});
+
+test("what does not fit into memory while the disk is gone is counted as dropped", async (t) => {
+  const { open, path, events } = setUp(t, 1_000_000, 1);
+  rmSync(join(path, ".."), { recursive: true });
+  const file = open();
+  file.write("a\n");
+  file.write(`${"b".repeat(5 * 1024 * 1024)}\n`);
+  await file.close();
+  assert.deepEqual(events, ["dropped 1", "fails", "dropped 1"]);
+  assert.equal(file.isWritable, false);
+});

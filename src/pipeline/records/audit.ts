@@ -1,0 +1,183 @@
+/**
+ * The audit stream: one record for each call of an MCP tool, prompt or resource and of an LLM, with who called, what was
+ * called with which arguments, and how it ended. Recording never holds up a call unless `required` says so.
+ */
+import { createHash, createHmac } from "node:crypto";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import type { LogFields, LogValue } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { AuditTrail } from "../../trace/audit-trail.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import { shown } from "./access-fields.ts";
+import type { AuditSettings } from "./audit-settings.ts";
+
+/** What users do; lists and pings say nothing about anybody. */
+const AUDITED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
+
+export interface AuditEnv {
+  readonly clock: Clock;
+  readonly redaction: Redaction;
+  record(fields: LogFields, exchange: Exchange): void;
+  /** Whether records can be written now. */
+  isWritable(): boolean;
+}
+
+export interface Audit {
+  begin(exchange: Exchange): void;
+  settled(exchange: Exchange, outcome: Outcome, durationMs: number): void;
+}
+
+interface Asked {
+  readonly method: string;
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
+export function createAudit(settings: AuditSettings, env: AuditEnv): Audit {
+  const trails = new WeakMap<Exchange, Trail>();
+  return {
+    begin(exchange) {
+      const trail = new Trail(settings, env, exchange);
+      trails.set(exchange, trail);
+      exchange.audit = trail;
+    },
+    settled(exchange, outcome, durationMs) {
+      trails.get(exchange)?.settled(outcome, durationMs);
+    },
+  };
+}
+
+class Trail implements AuditTrail {
+  readonly #settings: AuditSettings;
+  readonly #env: AuditEnv;
+  readonly #exchange: Exchange;
+  #open: Map<string, Asked> | undefined = undefined;
+
+  constructor(settings: AuditSettings, env: AuditEnv, exchange: Exchange) {
+    this.#settings = settings;
+    this.#env = env;
+    this.#exchange = exchange;
+  }
+
+  check(): void {
+    if (this.#settings.required && !this.#env.isWritable()) throw new GatewayError("audit_unavailable");
+  }
+
+  asked(id: string, method: string, params: Readonly<Record<string, unknown>>): void {
+    if (!AUDITED.has(method)) return;
+    this.#open ??= new Map();
+    this.#open.set(id, { method, params });
+  }
+
+  ended(id: string, target: string, outcome: string, answer: string | undefined): void {
+    const asked = this.#open?.get(id);
+    if (asked === undefined) return;
+    this.#open?.delete(id);
+    const durationMs = this.#env.clock.monotonicMs() - this.#exchange.startedMs;
+    this.#write({
+      ...this.#mcp(asked, target),
+      ...this.#value("result", this.#settings.results, () => answer),
+      outcome,
+      durationMs: Math.round(durationMs),
+    });
+  }
+
+  settled(outcome: Outcome, durationMs: number): void {
+    const { facts, failure, request } = this.#exchange;
+    const end = { status: outcome.status, error: failure?.code, durationMs: Math.round(durationMs) };
+    if (facts.llm !== undefined && facts.backend?.protocol === "llm") {
+      const { llm } = facts;
+      const { body } = request;
+      this.#write({
+        kind: "llm",
+        provider: llm.provider,
+        model: llm.responseModel ?? llm.requestModel,
+        ...this.#value("arguments", this.#settings.arguments, () =>
+          body.kind === "bytes" ? body.bytes.toString() : undefined,
+        ),
+        inputTokens: llm.inputTokens,
+        outputTokens: llm.outputTokens,
+        cost: llm.cost,
+        outcome: (outcome.status ?? 0) < 400 && outcome.end === "complete" ? "ok" : failure ? "refused" : outcome.end,
+        ...end,
+      });
+    }
+    // On the old transport an answer comes later; what a policy refused has none.
+    if (this.#open === undefined || (failure === undefined && outcome.end === "complete")) return;
+    for (const asked of this.#open.values())
+      this.#write({
+        ...this.#mcp(asked, facts.mcp?.target ?? ""),
+        outcome: failure?.code === "authorization_denied" ? "denied" : "failed",
+        ...end,
+      });
+    this.#open = undefined;
+  }
+
+  #mcp({ method, params }: Asked, target: string): Record<string, LogValue> {
+    const name = params.name ?? params.uri;
+    return {
+      kind: "mcp",
+      method,
+      target,
+      name: typeof name === "string" ? name.slice(0, this.#settings.maxValueChars) : undefined,
+      ...this.#value("arguments", this.#settings.arguments, () =>
+        params.arguments === undefined ? undefined : sortedJson(params.arguments),
+      ),
+    };
+  }
+
+  #value(
+    name: "arguments" | "result",
+    how: AuditSettings["arguments"],
+    read: () => string | undefined,
+  ): Record<string, LogValue> {
+    const text = how === "none" ? undefined : read();
+    if (text === undefined) return {};
+    const { hashKey, maxValueChars } = this.#settings;
+    if (how === "hash") {
+      const hash = hashKey === undefined ? createHash("sha256") : createHmac("sha256", hashKey);
+      return { [`${name}_sha256`]: hash.update(text).digest("hex") };
+    }
+    const whole = shown(text, this.#exchange, this.#env.redaction, maxValueChars);
+    return { [name]: whole, ...(text.length > maxValueChars ? { [`${name}_cut`]: true } : {}) };
+  }
+
+  #write(fields: Record<string, LogValue>): void {
+    const { id, listener, route, facts, source, spans } = this.#exchange;
+    this.#env.record(
+      {
+        time: new Date(this.#env.clock.now()).toISOString(),
+        id,
+        trace_id: spans?.traceId,
+        ...whoOf(this.#exchange),
+        src: source.address,
+        gateway: listener,
+        route,
+        backend: facts.backend?.name,
+        ...fields,
+      },
+      this.#exchange,
+    );
+  }
+}
+
+function whoOf({ facts: { jwt, apiKey, basicAuth } }: Exchange): Record<string, LogValue> {
+  if (jwt !== undefined)
+    return { auth: "jwt", subject: text(jwt.sub ?? jwt.azp ?? jwt.client_id), issuer: text(jwt.iss) };
+  if (apiKey !== undefined) return { auth: "apiKey", subject: text(apiKey.user_id ?? apiKey.name) };
+  return basicAuth === undefined ? { auth: "none" } : { auth: "basic", subject: basicAuth.username };
+}
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+/** The same arguments have the same hash, in whatever order a client writes them. */
+function sortedJson(value: unknown): string {
+  return JSON.stringify(value, (_key, one: unknown) =>
+    typeof one === "object" && one !== null && !Array.isArray(one)
+      ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : one,
+  );
+}

@@ -1,0 +1,199 @@
+/**
+ * The spans of one request, built when it has ended from what was noted while it ran: the request itself, the phases of
+ * its policies, the call to an LLM or to MCP servers, and each attempt at a target.
+ */
+import type { Exchange } from "../core/exchange.ts";
+import type { Outcome } from "../core/policy.ts";
+import type { Redaction } from "../trace/redact.ts";
+import type { NotedAttempt, NotedPhase, RequestSpans } from "../trace/request-spans.ts";
+import { addLlm, addMcp, httpAttributes, operationOf, targetAttributes } from "./request-attributes.ts";
+import { type Attributes, hrTime, type ReadableSpan, type Resource, SCOPE, spanContext } from "./signals.ts";
+
+const KIND = { internal: 0, server: 1, client: 2 } as const;
+const UNSET = { code: 0 } as const;
+const ERROR = 2;
+const MESSAGE_CHARS = 500;
+
+export interface SpanListEnv {
+  readonly redaction: Redaction;
+  readonly resource: Resource;
+  newSpanId(): string;
+}
+
+interface SpanPart {
+  readonly name: string;
+  readonly kind: 0 | 1 | 2;
+  readonly spanId: string;
+  readonly parentId: string | undefined;
+  readonly startMs: number;
+  readonly endMs: number;
+  readonly attributes: Attributes;
+  /** Why it failed; undefined if it did not. */
+  readonly error?: string | undefined;
+}
+
+export function requestSpanList(
+  { redaction, resource, newSpanId }: SpanListEnv,
+  exchange: Exchange,
+  noted: RequestSpans,
+  outcome: Outcome,
+  endMs: number,
+): ReadableSpan[] {
+  const toEpoch = exchange.startedAt - exchange.startedMs;
+  const scrub = (text: string): string =>
+    redaction.scrub(text, exchange.arrived.headers.pairs, exchange.secrets).slice(0, MESSAGE_CHARS);
+  const finish = (part: SpanPart): ReadableSpan => asReadable(part, noted, resource, toEpoch, scrub);
+  const request = requestPart(exchange, noted, outcome, endMs, redaction);
+  const call = callOf(exchange, outcome, noted.isDetailed ? {} : request.attributes);
+  const spans = [finish(request)];
+  if (!noted.isDetailed) return spans;
+  for (const phase of noted.phases) {
+    const part = phasePart(exchange, noted, phase, newSpanId(), endMs);
+    if (part !== undefined) spans.push(finish(part));
+  }
+  const { callId, callStartMs } = noted;
+  const hasCall = call !== undefined && callId !== undefined && callStartMs !== undefined;
+  if (hasCall)
+    spans.push(
+      finish({ ...call, kind: KIND.client, spanId: callId, parentId: noted.spanId, startMs: callStartMs, endMs }),
+    );
+  noted.attempts.forEach((attempt, i) => {
+    spans.push(finish(attemptPart(exchange, attempt, i, hasCall ? callId : noted.spanId, endMs)));
+  });
+  return spans;
+}
+
+function requestPart(
+  exchange: Exchange,
+  noted: RequestSpans,
+  outcome: Outcome,
+  endMs: number,
+  redaction: Redaction,
+): SpanPart {
+  const { failure, arrived } = exchange;
+  const attributes = httpAttributes(exchange, outcome, redaction);
+  if (noted.leftOut > 0) attributes["gateway.attempts.left_out"] = noted.leftOut;
+  const hasFailed = (outcome.status ?? 0) >= 500 || outcome.end === "failed";
+  return {
+    name: `${arrived.method === "" ? "HTTP" : arrived.method}${exchange.route === undefined ? "" : ` ${exchange.route}`}`,
+    kind: KIND.server,
+    spanId: noted.spanId,
+    parentId: noted.parentId,
+    startMs: exchange.startedMs,
+    endMs,
+    attributes,
+    error: hasFailed ? (failure?.detail ?? failure?.message ?? "") : undefined,
+  };
+}
+
+function phasePart(
+  { steps }: Exchange,
+  noted: RequestSpans,
+  { phase, startMs, endMs, firstStep, endStep }: NotedPhase,
+  spanId: string,
+  requestEndMs: number,
+): SpanPart | undefined {
+  const ran = steps.slice(firstStep, endMs === undefined ? undefined : endStep);
+  if (ran.length === 0) return undefined;
+  const refused = ran.find(({ verdict }) => verdict === "refused");
+  return {
+    name: `${phase} policies`,
+    kind: KIND.internal,
+    spanId,
+    parentId: noted.spanId,
+    startMs,
+    endMs: endMs ?? requestEndMs,
+    attributes: {
+      "gateway.policies": ran.map(({ policy }) => policy),
+      "gateway.policy.verdicts": ran.map(({ verdict }) => verdict),
+      "gateway.policy.micros": ran.map(({ micros }) => micros),
+      ...(refused === undefined ? {} : { "gateway.policy.refused_by": refused.policy }),
+    },
+  };
+}
+
+/** The call to a model or to MCP servers, told in these attributes; undefined for plain HTTP. */
+function callOf(
+  exchange: Exchange,
+  outcome: Outcome,
+  attributes: Attributes,
+): Pick<SpanPart, "name" | "attributes" | "error"> | undefined {
+  const { llm, mcp } = exchange.facts;
+  const { failure } = exchange;
+  const reason = failure?.detail ?? failure?.message;
+  if (llm !== undefined && exchange.facts.backend?.protocol === "llm") {
+    const model = llm.requestModel ?? llm.responseModel;
+    const operation = operationOf(exchange.originalPath);
+    addLlm(attributes, llm, exchange.originalPath);
+    return {
+      name: model === undefined ? operation : `${operation} ${model}`,
+      attributes,
+      error: (outcome.status ?? 0) >= 400 || outcome.end === "failed" ? (reason ?? "") : undefined,
+    };
+  }
+  if (mcp?.methodName === undefined) return undefined;
+  addMcp(attributes, mcp);
+  const name = mcp.tool?.name ?? mcp.prompt?.name;
+  const hasFailed = mcp.outcome !== undefined && mcp.outcome !== "ok" && mcp.outcome !== "cancelled";
+  return {
+    name: name === undefined ? mcp.methodName : `${mcp.methodName} ${name}`,
+    attributes,
+    error: hasFailed ? (reason ?? mcp.outcome) : undefined,
+  };
+}
+
+function attemptPart(
+  { request }: Exchange,
+  { spanId, target, startMs, endMs, status, error }: NotedAttempt,
+  index: number,
+  parentId: string,
+  requestEndMs: number,
+): SpanPart {
+  const attributes = targetAttributes(request.method, target);
+  if (status !== undefined) attributes["http.response.status_code"] = status;
+  const errorType = error !== undefined ? "_OTHER" : status !== undefined && status >= 400 ? String(status) : undefined;
+  if (errorType !== undefined) attributes["error.type"] = errorType;
+  if (index > 0) attributes["http.request.resend_count"] = index;
+  return {
+    name: target.startsWith("stdio:") || target.startsWith("internal:") ? target : request.method,
+    kind: KIND.client,
+    spanId,
+    parentId,
+    startMs,
+    endMs: endMs ?? requestEndMs,
+    attributes,
+    error: errorType === undefined ? undefined : (error ?? ""),
+  };
+}
+
+function asReadable(
+  part: SpanPart,
+  noted: RequestSpans,
+  resource: Resource,
+  toEpoch: number,
+  scrub: (text: string) => string,
+): ReadableSpan {
+  const { error, parentId, spanId, startMs, endMs } = part;
+  const context = spanContext(noted.traceId, spanId, noted.tracestate);
+  const isRemote = parentId !== undefined && parentId === noted.parentId;
+  const span = {
+    name: part.name,
+    kind: part.kind,
+    spanContext: () => context,
+    startTime: hrTime(startMs + toEpoch),
+    endTime: hrTime(Math.max(startMs, endMs) + toEpoch),
+    duration: hrTime(Math.max(0, endMs - startMs)),
+    status: error === undefined ? UNSET : { code: ERROR, message: scrub(error) },
+    attributes: part.attributes,
+    links: [],
+    events: [],
+    ended: true,
+    resource,
+    instrumentationScope: SCOPE,
+    droppedAttributesCount: 0,
+    droppedEventsCount: 0,
+    droppedLinksCount: 0,
+    parentSpanContext: parentId === undefined ? undefined : spanContext(noted.traceId, parentId, undefined, isRemote),
+  };
+  return span as ReadableSpan;
+}

@@ -1,0 +1,36 @@
+/**
+ * The headers of W3C Trace Context (`traceparent`, version 00): read strictly, so that a value that is not in its form
+ * starts a new trace instead of being passed on.
+ */
+
+export interface TraceParent {
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly sampled: boolean;
+}
+
+const SAMPLED = 1;
+const NO_TRACE = "0".repeat(32);
+const NO_SPAN = "0".repeat(16);
+/** A later version may add fields at the end; 00 has none, and ff is no version. */
+const FORM = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
+
+export function parseTraceparent(text: string): TraceParent | undefined {
+  const found = FORM.exec(text);
+  if (found === null) return undefined;
+  const [, version, traceId = "", spanId = "", flags = "", more] = found;
+  if (version === "ff" || (version === "00" && more !== undefined)) return undefined;
+  if (traceId === NO_TRACE || spanId === NO_SPAN) return undefined;
+  return { traceId, spanId, sampled: (Number.parseInt(flags, 16) & SAMPLED) === SAMPLED };
+}
+
+export function formatTraceparent({ traceId, spanId, sampled }: TraceParent): string {
+  return `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`;
+}
+
+/** Longer values may be dropped (section 3.3.1.5 of the recommendation asks for at least 512 characters). */
+const TRACESTATE_CHARS = 8_192;
+
+export function usableTracestate(text: string | undefined): string | undefined {
+  return text === undefined || text === "" || text.length > TRACESTATE_CHARS ? undefined : text;
+}
