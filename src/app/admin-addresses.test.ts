@@ -46,7 +46,7 @@ test("without an address of its own there is none for scrapers; the configuratio
   assert.equal((await openAdminAddresses(off.parts)).adminUrl, undefined);
 });
 
-test("without any setting the admin interface is on loopback, port 15000 [S2.1-11]", async () => {
+test("without any setting the admin interface is on loopback, port 15000 [S2.1-11] [S1-7]", async () => {
   const { log, parts } = setUp({});
   await openAdminAddresses(parts);
   assert.deepEqual(log, ["open 127.0.0.1+::1:15000 for operators: /everything"]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createRedaction, redactBody, redactQuery, shownUrl } from "./redact.ts";
 
-test("sensitive headers are redacted by name, in any case, and others are not [S5-5]", () => {
+test("sensitive headers are redacted by name, in any case, and others are not [S5-5] [S2.1-19]", () => {
   const redaction = createRedaction(["X-Tenant-Key"]);
   const shown = redaction.headers(["authorization", "Bearer a", "x-tenant-key", "b", "cookie", "c", "accept", "d"]);
   assert.deepEqual(

@@ -74,7 +74,7 @@ const methods: [method: string, path: string, status: number, allow: string | nu
   ["GET", "/healthz/live/../../config_dump", 404, null],
   ["GET", "/", 200, null],
 ];
-test("methods and paths: what is not there is 404, what is there says what it takes [N2]", async (t) => {
+test("methods and paths: what is not there is 404, what is there says what it takes [N2] [S4.2-11]", async (t) => {
   const gateway = await gatewayFor(t, "gateways: { default: { port: 0 } }\n");
   for (const [method, path, status, allow] of methods) {
     const answer = await rawRequest(
@@ -249,7 +249,7 @@ test("the log names the address of the web UI [S4.2-10]", async (t) => {
   assert.match(gateway.adminUrl, /^http:\/\/(?:127\.0\.0\.1|localhost):\d+$/);
 });
 
-test("off means that there is none [S2.1-10]", async (t) => {
+test("off means that there is none [S2.1-10] [S2.1-24]", async (t) => {
   const gateway = await gatewayFor(t, "config: { adminAddr: off }\ngateways: { default: { port: 0 } }\n");
   assert.equal(gateway.adminUrl, "");
   assert.ok(!gateway.log().some((line) => line.includes("admin interface")));

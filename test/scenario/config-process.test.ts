@@ -163,7 +163,7 @@ routes:
   }
 });
 
-test("an unset variable stops the start: the message of the spec, the name and the place [C3] [S2.1-3]", async (t) => {
+test("an unset variable stops the start: the message of the spec, the name and the place [C3] [S2.1-3] [S2.1-17]", async (t) => {
   const at = folder(t, {
     "config.yaml": `gateways:\n  default: { port: 0 }\n# \${COMMENTED_OUT} is not looked at\nroutes:\n  - name: \${MY_NAME}\n`,
   });
@@ -190,7 +190,7 @@ test("a configuration that serves nothing is warned about, and refused if it has
   );
 });
 
-test("an invalid name in sensitiveHeaders stops the start [C4] [S7-4]", async (t) => {
+test("an invalid name in sensitiveHeaders stops the start [C4] [S7-4] [S2.1-25]", async (t) => {
   const at = folder(t, { "config.yaml": 'config: { sensitiveHeaders: ["x good", "x-ok"] }\n' });
   const exit = await run(t, ["-f", join(at, "config.yaml")]);
   assert.equal(exit.code, 1);

@@ -61,7 +61,7 @@ test("the embedded default's commands are answered", async (t) => {
   assert.deepEqual(await statuses(text), [200, 200]);
 });
 
-test("so are those of a configuration of one's own: other paths, plain backends, named models", async (t) => {
+test("so are those of a configuration of one's own: other paths, plain backends, named models [S1-8]", async (t) => {
   const backend = await backendFor(t);
   const { app } = await started(
     t,

@@ -140,7 +140,7 @@ test("a saved trace opens again with --file, from a file and from standard input
   assert.equal((await gwctl(["proxy", "trace", "--file", file])).code, 1);
 });
 
-test("inject mode sends the request to the listener with the URL's host, and traces that one [S4.4-4]", async () => {
+test("inject mode sends the request to the listener with the URL's host, and traces that one [S4.4-4] [S4.4-10]", async () => {
   const received = backend.received.length;
   const { code, stdout, stderr } = await gwctl([
     "proxy",
@@ -315,7 +315,7 @@ test("profiles are written to the file that was named, or to one with a timestam
   assert.ok(readdirSync(folder).some((name) => /^gwctl-heap-\d{8}-\d{6}\.pb\.gz$/.test(name)));
 });
 
-test("a CPU profile takes 30 seconds by default, and fails where the gateway has none [S4.4-6]", async () => {
+test("a CPU profile takes 30 seconds by default, and fails where the gateway has none [S4.4-6] [S8-19]", async () => {
   const asked: string[] = [];
   const elsewhere = createServer((req, res) => {
     asked.push(req.url ?? "");

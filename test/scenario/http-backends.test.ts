@@ -250,7 +250,7 @@ test("no route is 404 route_not_found, and the log says what was tried", async (
   assert.match(await gateway.logged("error=route_not_found"), /only/);
 });
 
-test("weights share the requests, and a weight of 0 gets none", async (t) => {
+test("weights share the requests, and a weight of 0 gets none [S2.1-22]", async (t) => {
   const counts = [0, 0, 0];
   const hosts: string[] = [];
   for (const i of [0, 1, 2]) {

@@ -62,7 +62,7 @@ async function refresh(session: LoggedIn): Promise<void> {
 const generations: Generation[] = ["1.x", "2.x"];
 
 for (const generation of generations) {
-  test(`client ${generation} logs in to a realm that leaves iss out of its answer [S1-3] [S4.1-3]`, async (context) => {
+  test(`client ${generation} logs in to a realm that leaves iss out of its answer [S1-3] [S4.1-3] [S1-9] [S5-14]`, async (context) => {
     const provider = kept(context, await openRealm({ sendsIss: false }));
     const { base } = kept(context, await protectedBy(provider.issuer, REALM));
     const session = await logIn(generation, `${base}/mcp`);
@@ -88,7 +88,7 @@ for (const generation of generations) {
 
   for (const clientSecret of [undefined, "secret-of-app-1"]) {
     const kind = clientSecret === undefined ? "public" : "confidential";
-    test(`client ${generation} logs in to a tenant with a ${kind} app registration [S1-3] [S4.1-7]`, async (context) => {
+    test(`client ${generation} logs in to a tenant with a ${kind} app registration [S1-3] [S4.1-7] [S5-12]`, async (context) => {
       const options = {
         clientId: "app-1",
         redirectUri: REDIRECT_URI,
@@ -166,12 +166,12 @@ async function failedLogin(
   return { log: gateway.log().join("\n"), error };
 }
 
-test("a realm without audience mapper: the log says what the audience is and how to mend it", async (context) => {
+test("a realm without audience mapper: the log says what the audience is and how to mend it [S4.3-7] [S5-9]", async (context) => {
   const { log } = await failedLogin(context, kept(context, await openRealm({ sendsIss: false, audience: "account" })));
   assert.match(log, /the token's audience is \[account\], expected one of \[gateway\]: add an audience mapper/);
 });
 
-test("a realm with closed trusted hosts: its text reaches the client, and the log says how to mend it", async (context) => {
+test("a realm with closed trusted hosts: its text reaches the client, and the log says how to mend it [S5-10]", async (context) => {
   const { log, error } = await failedLogin(context, kept(context, await openRealm({ trustedHostsClosed: true })));
   assert.match(error.message, /Trusted Hosts/);
   assert.match(

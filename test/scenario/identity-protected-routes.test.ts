@@ -42,7 +42,7 @@ async function openEcho(): Promise<{ address: string; close(): Promise<void> }> 
 
 const KEYS_FILE = { "jwks.json": JSON.stringify(keySetOf(key)) };
 
-test("the two 401 answers, the 403, and a session, as the spec has them [S1-2] [S2.1-9] [S2.2-4] [S2.3-2] [S2.4-1] [S2.4-2] [S2.4-3] [S4.1-2] [S5-2] [S5-3] [S7-1]", async (context) => {
+test("the two 401 answers, the 403, and a session, as the spec has them [S1-2] [S2.1-9] [S2.2-4] [S2.3-2] [S2.4-1] [S2.4-2] [S2.4-3] [S4.1-2] [S5-2] [S5-3] [S7-1] [S2.1-23] [S4.1-10] [S7-7]", async (context) => {
   const { base, request } = kept(
     context,
     await startProtectedGateway(

@@ -92,7 +92,7 @@ test("32 concurrent clients over two gateways get exactly what the budget says",
   assert.equal(results.filter(({ status }) => status === 200).length, 5);
 });
 
-test("two gateways share a budget of tokens [S1-5]", async (t) => {
+test("two gateways share a budget of tokens [S1-5] [S8-13]", async (t) => {
   const onEnd = closing(t);
   const gateways = await replicas(onEnd, await hostOf(onEnd));
   const user = randomUUID();

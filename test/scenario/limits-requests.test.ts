@@ -64,7 +64,7 @@ test("successes and refusals carry the headers; a refusal reads `rate limit exce
   assert.equal((await fetch(gateway.url())).status, 200, "waiting until the reset always succeeds");
 });
 
-test("every entry must pass, and the tightest one speaks [S2.6-2]", async (t) => {
+test("every entry must pass, and the tightest one speaks [S2.6-2] [S8-14]", async (t) => {
   const { gateway } = await setUp(
     t,
     oneRoute("{ local: [{ requests: 100, unit: Hours }, { requests: 2, unit: Minutes }] }"),
@@ -111,7 +111,7 @@ test("a gateway's limit is one ceiling over all its routes, and a route's own li
   );
 });
 
-test("each gateway counts for itself [S8-1]", async (t) => {
+test("each gateway counts for itself [S8-1] [S8-20]", async (t) => {
   const config = oneRoute("{ local: [{ requests: 1, unit: Hours }] }");
   for (const { gateway } of [await setUp(t, config), await setUp(t, config)])
     assert.deepEqual(await statuses(gateway.url(), 2), [200, 429]);

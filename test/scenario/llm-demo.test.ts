@@ -38,7 +38,7 @@ test("it answers on any path, with the same words every time", async () => {
   assert.deepEqual([first.id, first.choices], [second.id, second.choices]);
 });
 
-test("it streams chunks that end in [DONE], without usage unless asked [S4.1-5]", async () => {
+test("it streams chunks that end in [DONE], without usage unless asked [S4.1-5] [S4.1-11]", async () => {
   const text = await (await ask({ model: "demo", stream: true, messages: [{ role: "user", content: "Hi" }] })).text();
   assert.match(text, /^data: \{/);
   assert.ok(text.endsWith("data: [DONE]\n\n"));

@@ -129,7 +129,7 @@ for (const way of ways) {
   for (const stream of [false, true]) {
     for (const cached of [false, true]) {
       const name = `${way.dialect} → ${way.listener}, ${stream ? "stream" : "JSON"}, ${cached ? "cached" : "not cached"}`;
-      test(`${name}, finished: the provider's counts [S8-4]`, async () => {
+      test(`${name}, finished: the provider's counts [S8-4] [S3-4]`, async () => {
         const id = `done-${way.dialect}-${way.listener}-${stream}-${cached}`;
         await send(way, cached ? "m-cached" : "m", stream, id);
         const usage = await usageOf(id);

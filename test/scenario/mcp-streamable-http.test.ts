@@ -31,7 +31,7 @@ const INITIALIZE = {
   id: 1,
 };
 
-test("POST /mcp with initialize is answered as spec 4.1 says [S1-1] [S2.1-6] [S4.1-1] [S9-2]", async () => {
+test("POST /mcp with initialize is answered as spec 4.1 says [S1-1] [S2.1-6] [S4.1-1] [S9-2] [S4.1-8] [S4.1-9]", async () => {
   const response = await fetch(url, {
     method: "POST",
     headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },

@@ -43,7 +43,7 @@ test("without a credential nothing of the body is asked for", async (t) => {
   assert.equal(large.status, 401, "not 413: who is not known learns nothing about limits");
 });
 
-test("with a credential the rule reads the body, and a limit that is used up comes before the next one", async (t) => {
+test("with a credential the rule reads the body, and a limit that is used up comes before the next one [S8-12]", async (t) => {
   const gateway = await gatewayFor(t, GUARDED);
   const post = (body: string): Promise<Response> =>
     fetch(gateway.url(), { method: "POST", body, headers: { "x-api-key": "open-sesame" } });

@@ -124,7 +124,7 @@ test("a file that disappears and comes back as it was is no change, and no lasti
   assert.equal((await reloadState(gateway)).generation, 1);
 });
 
-test("a change of `config:` waits for a restart and says so; other changes count [S2.1-12]", async (t) => {
+test("a change of `config:` waits for a restart and says so; other changes count [S2.1-12] [S2.1-20] [S8-17]", async (t) => {
   const gateway = await gatewayFor(t, says("one"));
   assert.equal(await gateway.reload(says("two", "config: { drainTimeout: 5s }\n")), "loaded");
   assert.equal(await bodyOf(gateway), "two");

@@ -31,7 +31,7 @@ test("GET and POST both arm a trace; the first bytes are a comment", async () =>
   }
 });
 
-test("the stream is server-sent events and ends with the request [S4.2-2]", async () => {
+test("the stream is server-sent events and ends with the request [S4.2-2] [S4.2-17]", async () => {
   const trace = await armTrace(gateway);
   await get("/");
   const text = await trace.text;

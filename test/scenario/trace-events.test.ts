@@ -91,7 +91,7 @@ const ROWS = [
   "requestFinished",
 ];
 
-test("a proxied request emits every event of spec 6, in that order [S2.1-5] [S6-1] [S6-2]", async () => {
+test("a proxied request emits every event of spec 6, in that order [S2.1-5] [S6-1] [S6-2] [S9-5]", async () => {
   const events = await traceOf(gateway, () =>
     get("/plain/x?a=1", { method: "POST", body: '{"q":1}', headers: { "content-type": "application/json" } }),
   );

@@ -68,7 +68,7 @@ test("a token that fails says which check, and the token itself is nowhere", asy
   assertGolden("refused-bad-token", events);
 });
 
-test("a denied request names the rule and the value that it saw", async () => {
+test("a denied request names the rule and the value that it saw [S2.3-3]", async () => {
   const events = await traceOf(gateway, () =>
     get("/guarded", { authorization: `Bearer ${token({ roles: ["dev"] })}` }),
   );

@@ -40,7 +40,7 @@ function assertClean(where: string, text: string): void {
       for (const part of [text, ...bodies]) assert.ok(!part.includes(form), `${name} appears in ${where}`);
 }
 
-test("a planted secret appears in no trace, dump, recent request, log or gwctl output, and reaches the backend [N7] [D14] [S2.1-13] [S5-5] [S5-6]", async () => {
+test("a planted secret appears in no trace, dump, recent request, log or gwctl output, and reaches the backend [N7] [D14] [S2.1-13] [S5-5] [S5-6] [S5-15]", async () => {
   const backend = await startBackend((req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));

@@ -44,7 +44,7 @@ for (const [place, get] of [
     assert.match(asset.headers.get("cache-control") ?? "", /immutable/);
   });
 
-test("every page of the application has the same document", async () => {
+test("every page of the application has the same document [S4.2-15]", async () => {
   const index = await (await admin("/ui/")).text();
   for (const path of ["/ui", "/ui/requests", "/ui/mcp?tool=x", "/ui/callback"])
     assert.equal(await (await admin(path)).text(), index, path);

@@ -3,16 +3,21 @@ import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { Profile } from "pprof-format";
 import { askAdmin, readStream } from "../../../test/support/admin.ts";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
-import { systemClock } from "../../lib/process/clock.ts";
+import { type Clock, systemClock } from "../../lib/process/clock.ts";
 import type { AdminEndpoint } from "../server/endpoint.ts";
 import { noHeapSampling, startHeapSampling } from "./heap-sampling.ts";
 import { profileEndpoints } from "./profile.ts";
 
 const isLinux = process.platform === "linux";
 
-function endpoints(platform = "linux", heap = noHeapSampling): { cpu: AdminEndpoint | undefined; heap: AdminEndpoint } {
-  const list = profileEndpoints({ clock: systemClock, logger: silentLogger, heap, platform });
+function endpoints(
+  platform = "linux",
+  heap = noHeapSampling,
+  clock: Clock = systemClock,
+): { cpu: AdminEndpoint | undefined; heap: AdminEndpoint } {
+  const list = profileEndpoints({ clock, logger: silentLogger, heap, platform });
   const heapEndpoint = list.find(({ path }) => path.endsWith("heap"));
   if (!heapEndpoint) throw new Error("no heap endpoint");
   return { cpu: list.find(({ path }) => path.endsWith("profile")), heap: heapEndpoint };
@@ -51,7 +56,7 @@ for (const query of [
   });
 }
 
-test("the cpu profile is not registered on other platforms; the heap profile is, without samples [S4.2-7]", async () => {
+test("the cpu profile is not registered on other platforms; the heap profile is, without samples [S4.2-7] [S7-8] [S9-6]", async () => {
   const { cpu, heap } = endpoints("darwin");
   assert.equal(cpu, undefined);
   const { answer } = await askAdmin(heap);
@@ -81,6 +86,18 @@ test("a cpu profile shows the functions that were busy; a second one at the same
   assert.ok(types.includes("cpu/nanoseconds"));
 });
 
+test("without parameters a cpu profile takes 10 seconds at 100 Hz [S4.2-13]", { skip: !isLinux }, async () => {
+  const clock = fakeClock();
+  const { cpu } = endpoints("linux", noHeapSampling, clock);
+  assert.ok(cpu);
+  const read = readStream((await askAdmin(cpu)).answer);
+  await clock.advance(9_999);
+  assert.equal(clock.pending(), 1);
+  await clock.advance(1);
+  await read.ended;
+  assert.equal(Number(Profile.decode(gunzipSync(read.bytes())).period), 10_000_000);
+});
+
 test("a reader that leaves ends the profile, and the next one works [R42]", { skip: !isLinux }, async () => {
   const endpoint = cpuEndpoint();
   const left = readStream((await askAdmin(endpoint, "seconds=300")).answer);
@@ -104,7 +121,7 @@ test("a HEAD takes no profile and keeps nobody from one", { skip: !isLinux }, as
   readStream(answer).leave();
 });
 
-test("the heap profile shows what was allocated and still lives", { skip: !isLinux }, async () => {
+test("the heap profile shows what was allocated and still lives [S4.2-14]", { skip: !isLinux }, async () => {
   const sampling = startHeapSampling();
   const kept = keepForTheProfile();
   const { answer } = await askAdmin(endpoints("linux", sampling).heap);

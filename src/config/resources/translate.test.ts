@@ -90,7 +90,7 @@ function conditions(resource: PolicyResource | undefined): string[] {
   );
 }
 
-test("a valid policy is accepted and attached", () => {
+test("a valid policy is accepted and attached [S2.6-9] [S2.6-12]", () => {
   const result = translate(policy(`${WEB}\n${LIMIT}`));
   assert.deepEqual(result.problems, []);
   assert.deepEqual(conditions(result.policies[0]), [

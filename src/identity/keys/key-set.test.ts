@@ -214,7 +214,7 @@ test("a closed key set fetches no more", async () => {
   assert.equal(provider.requests.length, 1);
 });
 
-test("a file is read again when it is replaced, and a broken one keeps the last good keys", async (context) => {
+test("a file is read again when it is replaced, and a broken one keeps the last good keys [S2.2-12]", async (context) => {
   const folder = mkdtempSync(join(tmpdir(), "key-set-"));
   context.after(() => rmSync(folder, { recursive: true }));
   const path = join(folder, "jwks.json");

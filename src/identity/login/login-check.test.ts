@@ -186,7 +186,7 @@ const faults: {
   },
 ];
 for (const { name, policy, answers, token, leg, mend } of faults) {
-  test(`says how to mend it when ${name}`, async () => {
+  test(`says how to mend it when ${name} [S5-11]`, async () => {
     const found = (await legs(policy, providers(answers), token)).get(leg);
     assert.equal(found?.ok, false);
     assert.match(found?.mend ?? "", mend);

@@ -170,7 +170,7 @@ const answers: { name: string; type: string; bytes: Buffer; expected: LlmFacts }
 ];
 
 for (const { name, type, bytes, expected } of answers) {
-  test(`counts ${name}, whole, byte by byte, and encoded`, () => {
+  test(`counts ${name}, whole, byte by byte, and encoded [S8-16]`, () => {
     const wanted = { estimatedTokens: 7, ...expected };
     assert.deepEqual(tap(type, [bytes]), wanted);
     assert.deepEqual(tap(type, bytewise(bytes)), wanted);

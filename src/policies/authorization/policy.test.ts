@@ -72,7 +72,7 @@ for (const { name, rules, roles, admitted } of cases) {
   });
 }
 
-test("roles inside a nested claim are readable [S2.3-2]", () => {
+test("roles inside a nested claim are readable [S2.3-2] [S2.3-4]", () => {
   const rules = ['"admin" in jwt.realm_access.roles'];
   assert.equal(run(rules, { jwt: { realm_access: { roles: ["admin"] } } }), undefined);
   assert.equal(run(rules, { jwt: { realm_access: { roles: ["user"] } } })?.status, 403);

@@ -71,7 +71,7 @@ test("a preflight is answered with what the configuration allows", () => {
   );
 });
 
-test("wildcards answer with what was asked for, and never with credentials [L8]", () => {
+test("wildcards answer with what was asked for, and never with credentials [L8] [S2.1-18]", () => {
   const reply = preflight({ allowOrigins: ["*"], allowMethods: ["*"], allowHeaders: ["*"] }, ORIGIN, {
     "access-control-request-headers": "x-any",
   });

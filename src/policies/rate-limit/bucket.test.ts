@@ -29,7 +29,7 @@ test("a debit is held within 0 and the capacity", () => {
   assert.equal(debited(threePlusThree, 5, -39), 6);
 });
 
-test("the reset is rounded up and never 0, so that waiting that long always helps", () => {
+test("the reset is rounded up and never 0, so that waiting that long always helps [S8-18]", () => {
   assert.equal(resetSeconds(threePlusThree, 0, 0), 1);
   assert.equal(resetSeconds({ ...threePlusThree, windowMs: 60_000 }, 0, 1), 60);
   assert.equal(resetSeconds(threePlusThree, 0, 999), 1);

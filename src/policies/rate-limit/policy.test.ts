@@ -240,7 +240,7 @@ for (const { name, key, facts } of sharing) {
   });
 }
 
-test("a request limit whose key reads llm.* warns at load and uses the shared bucket", async () => {
+test("a request limit whose key reads llm.* warns at load and uses the shared bucket [S8-15]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { requests: 2, unit: "Hours", key: "llm.requestModel" })];
   assert.match(env.warnings.join(), /cannot read llm/);
@@ -249,7 +249,7 @@ test("a request limit whose key reads llm.* warns at load and uses the shared bu
   assert.equal(count, 2);
 });
 
-test("a token limit may be keyed by the model", async () => {
+test("a token limit may be keyed by the model [S2.6-11]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { tokens: 10, unit: "Hours", key: "llm.requestModel" })];
   assert.deepEqual(env.warnings, []);
@@ -273,7 +273,7 @@ test("a budget of 100 tokens with answers of 39 admits 3 and refuses the 4th, un
   assert.equal(await llmCall(scopes, usage), true, "debt does not pass into the next window");
 });
 
-test("the call that overshoots succeeds and the next is refused", async () => {
+test("the call that overshoots succeeds and the next is refused [S8-21]", async () => {
   const env = limitEnv();
   const scopes = [compile(env, { tokens: 50, unit: "Minutes" })];
   assert.equal(await llmCall(scopes, { inputTokens: 10, outputTokens: 5_000 }), true);
