@@ -136,7 +136,7 @@ function policiesPage(policies, schemaOf) {
     "",
     NOTE,
     "",
-    "Every policy, in the order in which they run. Scopes say where one may stand: on a gateway, a route or a backend",
+    "Every policy, in the order in which they run. Scopes say where a policy can apply: to a gateway, a route or a backend",
     "([Policies](../policies.md)).",
     "",
   ];
@@ -159,7 +159,7 @@ function errorsPage(errors, recorded) {
     "",
     NOTE,
     "",
-    "Every answer that the gateway makes itself because something went wrong carries `x-gateway-error: <code>`",
+    "Every error response that the gateway creates has `x-gateway-error: <code>`",
     "([Errors](../errors.md)). `source` says who has to mend it.",
     "",
     "| Code | Status | Source | Body | When |",

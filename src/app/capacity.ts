@@ -30,7 +30,7 @@ export function fittingLimits(
   const wanted = { ...LISTENER_LIMITS, tunnelIdleMs, ...wished };
   const maxConnections = connectionsThatFit(openFiles, wanted.maxConnections);
   if (maxConnections < wanted.maxConnections)
-    logger.warn("few files may be open (ulimit -n): each listener accepts fewer connections", {
+    logger.warn("limit of open files is low (ulimit -n): each listener accepts fewer connections", {
       openFiles,
       connections: maxConnections,
       wantedOpenFiles: 2 * wanted.maxConnections,
@@ -44,9 +44,9 @@ export function watchHeapLoudly(
 ): HeapPressure {
   const say = (level: string, { of = "heap", usedBytes, limitBytes }: HeapSize): void => {
     const sizes = { of, usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
-    if (level === "full") logger.error("memory is full: new requests are refused", sizes);
-    else if (level === "tight") logger.warn("memory is nearly full: connections are not kept", sizes);
-    else logger.info("memory has room again", sizes);
+    if (level === "full") logger.error("memory is full: new requests are rejected", sizes);
+    else if (level === "tight") logger.warn("memory is nearly full: connections are not kept alive", sizes);
+    else logger.info("memory is available again", sizes);
   };
   return watchHeap(clock, say, size);
 }

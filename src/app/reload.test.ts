@@ -110,7 +110,7 @@ for (const [name, setup, problems] of refusals) {
     assert.deepEqual(reloads.state().refused?.problems, problems);
     assert.deepEqual(lines, [
       ...problems.map((problem) => `error ${problem}`),
-      `error the configuration was refused; the one before goes on {"problems":${problems.length}}`,
+      `error configuration rejected; the previous one stays active {"problems":${problems.length}}`,
     ]);
     assert.match(metrics.render(), /gateway_config_reloads_total\{result="refused"\} 1\n/);
   });
@@ -123,7 +123,7 @@ test("after a refusal, the next good configuration is compared with the one that
   await reloads.reload();
   await reloads.reload();
   assert.equal(reloads.state().refused, undefined);
-  assert.ok(lines.includes('warn a reload removed a security policy {"policy":"route a: jwtAuth"}'));
+  assert.ok(lines.includes('warn reload removed a security policy {"policy":"route a: jwtAuth"}'));
 });
 
 test("what stands under `config:` stays that of the start, and the change waits for a restart", async () => {
@@ -132,7 +132,7 @@ test("what stands under `config:` stays that of the start, and the change waits 
   await reloads.reload();
   assert.equal(reloads.running().process, first.process);
   assert.deepEqual(reloads.state().needsRestart, ["config"]);
-  assert.equal(lines[0], "warn `config:` changed: it is read at start only, restart to apply it");
+  assert.equal(lines[0], "warn `config:` changed: restart the gateway to apply it");
 });
 
 test("a process that ends takes no new configuration", async () => {

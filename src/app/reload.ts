@@ -52,16 +52,16 @@ export function createReloads(parts: ReloadParts): Reloads {
     counter.labels("refused").add();
     state = afterRefusal(state, now(), problems);
     for (const problem of problems) logger.error(problem);
-    logger.error("the configuration was refused; the one before goes on", { problems: problems.length });
+    logger.error("configuration rejected; the previous one stays active", { problems: problems.length });
   }
 
   function loaded(next: Loaded, before: Loaded): void {
     counter.labels("ok").add();
     const needsRestart = JSON.stringify(next.process) === JSON.stringify(before.process) ? [] : ["config"];
     state = afterLoad(state, now(), next.warnings, needsRestart);
-    if (needsRestart.length > 0) logger.warn("`config:` changed: it is read at start only, restart to apply it");
+    if (needsRestart.length > 0) logger.warn("`config:` changed: restart the gateway to apply it");
     for (const policy of before.security.filter((one) => !next.security.includes(one)))
-      logger.warn("a reload removed a security policy", { policy });
+      logger.warn("reload removed a security policy", { policy });
     for (const warning of next.warnings) logger.warn(warning);
     logger.info("configuration loaded", { generation: state.generation });
   }
@@ -98,7 +98,7 @@ export function createReloads(parts: ReloadParts): Reloads {
     },
     restored() {
       state = afterRestore(state);
-      logger.info("the configuration can be read again and is the running one");
+      logger.info("configuration is readable again and unchanged");
     },
   };
 }

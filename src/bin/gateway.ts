@@ -22,7 +22,7 @@ const HELP = `Usage: gateway [-f <path>]... [options]
       --version       Prints the version.
       --help          Prints this text.
 
-Files are watched: a good change is taken over without dropping a request, a bad one is refused and logged.
+The gateway watches the files: it applies a valid change without dropping a request, and rejects and logs an invalid one.
 `;
 
 const CONFIG_FLAG = /^(?:-c|--config(?:-file)?)(?:=(.+))?$/;

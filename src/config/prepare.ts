@@ -21,7 +21,7 @@ import type { Environment } from "./text/env.ts";
 import { pathText } from "./text/value-path.ts";
 import type { SourceDocument } from "./text/yaml-source.ts";
 
-const NOTHING_SERVED = "nothing is served: the configuration has neither `gateways` nor `mcp` nor `llm`";
+const NOTHING_SERVED = "no listeners: the configuration has no `gateways`, `mcp` or `llm`";
 const EMPTY = "the configuration is empty";
 
 /** One thing that the load found, for whoever shows it with its place. */

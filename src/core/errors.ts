@@ -18,13 +18,7 @@ export interface ErrorEntry {
 }
 
 export const ERRORS = {
-  bad_request: entry(
-    400,
-    "text",
-    "bad request",
-    "client",
-    "The request is malformed or ambiguous; the text says what.",
-  ),
+  bad_request: entry(400, "text", "bad request", "client", "The request is malformed or ambiguous; the body says why."),
   unauthorized: entry(
     401,
     "oauth",
@@ -46,7 +40,13 @@ export const ERRORS = {
     "client",
     "The API key or the user name and password are missing or wrong.",
   ),
-  authorization_denied: entry(403, "oauth", "authorization failed", "client", "An authorization rule did not hold."),
+  authorization_denied: entry(
+    403,
+    "oauth",
+    "authorization failed",
+    "client",
+    "An authorization rule denied the request.",
+  ),
   origin_denied: entry(
     403,
     "text",
@@ -74,7 +74,7 @@ export const ERRORS = {
     "text",
     "method not allowed",
     "client",
-    "TRACE and CONNECT are never accepted; other methods where the answer lists those that are.",
+    "TRACE and CONNECT are never accepted. For other methods, `allow` lists the accepted ones.",
   ),
   request_timeout: entry(
     408,
@@ -123,21 +123,21 @@ export const ERRORS = {
     "text",
     "internal error",
     "gateway",
-    "A defect of the gateway; the log has the details under the same `x-request-id`.",
+    "A bug in the gateway; the log has the details under the same `x-request-id`.",
   ),
   policy_invalid: entry(
     500,
     "text",
     "a security policy of this route is invalid",
     "gateway",
-    "An authentication or authorization policy could not be compiled; the route stays closed until it is mended.",
+    "An authentication or authorization policy could not be compiled; the route is blocked until it is fixed.",
   ),
   rate_limit_unavailable: entry(
     500,
     "text",
     "rate limit service unavailable",
     "gateway",
-    "The external rate limit service did not answer and `failureMode` is `closed`.",
+    "The external rate limit service did not respond and `failureMode` is `closed`.",
   ),
   no_backend: entry(
     500,
@@ -156,14 +156,14 @@ export const ERRORS = {
   backend_response_invalid: entry(
     502,
     "text",
-    "the backend's answer was broken or not valid HTTP",
+    "the backend's response was incomplete or not valid HTTP",
     "upstream",
     "The backend closed the connection early or its answer could not be parsed.",
   ),
   overloaded: entry(
     503,
     "text",
-    "the gateway is at its limit",
+    "the gateway has reached a limit",
     "gateway",
     "A cap on sessions, children or connections is reached, or memory is short; `retry-after` says when to try again.",
   ),
@@ -178,7 +178,7 @@ export const ERRORS = {
   backend_timeout: entry(
     504,
     "text",
-    "the backend did not answer in time",
+    "the backend did not respond in time",
     "upstream",
     "No response head within the route's timeout, or no connection within 10 s.",
   ),

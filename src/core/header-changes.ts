@@ -9,8 +9,8 @@ const values = z.record(changeableHeaderName(), headerValue());
 
 export const headerChanges = {
   schema: z.strictObject({
-    add: values.optional().describe("Headers to add, beside those of the same name."),
-    set: values.optional().describe("Headers to set, in place of those of the same name."),
+    add: values.optional().describe("Headers to add; existing headers of the same name stay."),
+    set: values.optional().describe("Headers to set; existing headers of the same name are replaced."),
     remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove."),
   }),
 

@@ -108,9 +108,7 @@ export function exactlyOneOf<Shape extends z.ZodRawShape>(schema: z.ZodObject<Sh
     context.addIssue({
       code: "custom",
       message:
-        present.length === 0
-          ? `one of ${list} is needed`
-          : `only one of ${list} may be given, found ${present.join(" and ")}`,
+        present.length === 0 ? `one of ${list} is required` : `use only one of ${list}, found ${present.join(" and ")}`,
     });
   });
   return markExactlyOne(checked, keys);

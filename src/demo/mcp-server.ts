@@ -48,7 +48,7 @@ const TOOLS: Readonly<Record<string, Tool>> = {
   },
   slow: {
     title: "Slow",
-    description: "Takes its time and reports progress: for trying out streams and cancellation.",
+    description: "Works for some seconds and reports progress, to try streams and cancellation.",
     inputSchema: {
       type: "object",
       properties: { seconds: { type: "number", description: "How long to work (default 5, at most 60)." } },

@@ -158,7 +158,7 @@ routes:
       "config.yaml:9:29: routes[0].policies.cors.allowOrigins: must not be empty",
       "config.yaml:10:34: routes[0].policies.timeout.requestTimeout: expected a duration such as 250ms, 10s, 5m or 1h30m",
       "config.yaml:12:24: routes[1].backends[0].host: expected host:port, an http:// or https:// URL without a path, or unix:/path",
-      "config.yaml:12:37: routes[1].backends[1]: one of `host`, `mcp`, `ai`, `ui` is needed",
+      "config.yaml:12:37: routes[1].backends[1]: one of `host`, `mcp`, `ai`, `ui` is required",
     ]);
   }
 });
@@ -181,13 +181,10 @@ test("a configuration that serves nothing is warned about, and refused if it has
     "some.yaml": "config: { adminAddr: 127.0.0.1:0 }\n",
     "none.yaml": "config: { adminAddr: off }\n",
   });
-  await startGatewayProcess(t, ["-f", join(at, "some.yaml")]).logged("warn  config: nothing is served");
+  await startGatewayProcess(t, ["-f", join(at, "some.yaml")]).logged("warn  config: no listeners");
   const exit = await run(t, ["-f", join(at, "none.yaml")]);
   assert.equal(exit.code, 1);
-  assert.match(
-    exit.stderr,
-    /none\.yaml:1:22: config\.adminAddr: nothing is served: .* and the admin interface is off\n$/,
-  );
+  assert.match(exit.stderr, /none\.yaml:1:22: config\.adminAddr: no listeners: .* and the admin interface is off\n$/);
 });
 
 test("an invalid name in sensitiveHeaders stops the start [C4] [S7-4] [S2.1-25]", async (t) => {

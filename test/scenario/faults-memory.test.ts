@@ -88,11 +88,11 @@ test("a process whose heap really fills up refuses instead of dying, and serves 
   assert.deepEqual(new Set(await statuses()), new Set([200]));
 
   gateway.child.kill("SIGUSR2");
-  await gateway.logged("new requests are refused");
+  await gateway.logged("new requests are rejected");
   for (let i = 0; i < 20; i++) assert.deepEqual(new Set(await statuses()), new Set([503]));
 
   gateway.child.kill("SIGUSR2");
-  await gateway.logged("memory has room again");
+  await gateway.logged("memory is available again");
   assert.deepEqual(new Set(await statuses()), new Set([200]));
 });
 
@@ -126,10 +126,10 @@ routes:
     client.write(`{"model":"m","messages":[{"role":"user","content":"${"x".repeat(bodyBytes - 1024 * 1024)}`);
     return client;
   });
-  assert.match(await gateway.logged("new requests are refused"), /of=process usedMiB=\d+ limitMiB=384/);
+  assert.match(await gateway.logged("new requests are rejected"), /of=process usedMiB=\d+ limitMiB=384/);
   assert.equal(await status(), 503);
 
   for (const upload of uploads) upload.close();
-  await gateway.logged("memory has room again");
+  await gateway.logged("memory is available again");
   assert.equal(await status(), 200);
 });

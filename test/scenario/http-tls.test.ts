@@ -107,7 +107,7 @@ const badTls: [name: string, yaml: string, message: RegExp][] = [
   [
     "HTTPS without tls",
     "gateways: { default: { port: 0, protocol: HTTPS } }",
-    /gateways\.default\.tls: protocol HTTPS and tls belong together/,
+    /gateways\.default\.tls: `protocol: HTTPS` and `tls` must be set together/,
   ],
   ["a backend's root file that is none", route("localhost:1", "root: bad.pem"), /backendTLS: .*root/],
   [

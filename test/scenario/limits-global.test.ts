@@ -29,7 +29,7 @@ async function hostOf(onEnd: OnEnd): Promise<string> {
 
 function config(backend: string, host: string, more = ""): string {
   const rateLimit = (key: string, type: string): string =>
-    `{ global: { host: "${host}", domain: gateway, timeout: 1s, ${more} descriptors: [{ entries: [{ key: ${key}, value: 'request.headers["x-user"]' }], type: ${type} }] } }`;
+    `{ global: { host: "${host}", domain: gateway, timeout: 30s, ${more} descriptors: [{ entries: [{ key: ${key}, value: 'request.headers["x-user"]' }], type: ${type} }] } }`;
   return `
 gateways: { default: { port: 0 } }
 routes:
@@ -140,7 +140,7 @@ test("when the service is away the gateway answers 500, or lets pass, as configu
   const refused = await fetch(closed.url());
   assert.deepEqual([refused.status, await refused.text()], [500, "rate limit service unavailable"]);
   assert.equal((await fetch(open.url())).status, 200);
-  await closed.logged("the rate limit service did not answer");
+  await closed.logged("the rate limit service did not respond");
 });
 
 test("a request that a local limit refuses is not counted by the service of an outer scope", {
@@ -155,7 +155,7 @@ gateways:
   default:
     port: 0
     policies:
-      rateLimit: { global: { host: "${service.host}", domain: gateway, descriptors: [{ entries: [{ key: user, value: '"u"' }] }] } }
+      rateLimit: { global: { host: "${service.host}", domain: gateway, timeout: 30s, descriptors: [{ entries: [{ key: user, value: '"u"' }] }] } }
 routes:
   - backends: [{ host: "${backend.host}" }]
     policies: { rateLimit: { local: [{ requests: 1, unit: Hours }] } }

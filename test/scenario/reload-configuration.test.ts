@@ -32,7 +32,7 @@ async function after(gateway: TestGateway, change: () => void | Promise<void>): 
       .log()
       .slice(from)
       .some((line) => line.includes(text));
-  await eventually("the change was noticed", () => find("configuration loaded") || find("configuration was refused"));
+  await eventually("the change was noticed", () => find("configuration loaded") || find("configuration rejected"));
   return find("configuration loaded") ? "loaded" : "refused";
 }
 
@@ -86,7 +86,7 @@ test("a file that is written in pieces counts when it is whole [R25]", async (t)
   });
   assert.equal(outcome, "loaded");
   assert.equal(await bodyOf(gateway), "two");
-  assert.equal(gateway.log().filter((line) => line.includes("refused")).length, 0, "no piece was taken for the whole");
+  assert.equal(gateway.log().filter((line) => line.includes("rejected")).length, 0, "no piece was taken for the whole");
 });
 
 test("a bad file keeps the running configuration and is shown until it is mended or taken back [R24]", async (t) => {
@@ -119,7 +119,7 @@ test("a file that disappears and comes back as it was is no change, and no lasti
   assert.equal(await bodyOf(gateway), "one");
   assert.match((await reloadState(gateway)).refused?.problems[0] ?? "", /cannot read .*no such file/);
   writeFileSync(file, says("one"));
-  await gateway.logged("can be read again");
+  await gateway.logged("readable again");
   assert.equal((await reloadState(gateway)).refused, undefined);
   assert.equal((await reloadState(gateway)).generation, 1);
 });
@@ -128,7 +128,7 @@ test("a change of `config:` waits for a restart and says so; other changes count
   const gateway = await gatewayFor(t, says("one"));
   assert.equal(await gateway.reload(says("two", "config: { drainTimeout: 5s }\n")), "loaded");
   assert.equal(await bodyOf(gateway), "two");
-  assert.ok(gateway.log().some((line) => line.includes("warn") && line.includes("read at start only")));
+  assert.ok(gateway.log().some((line) => line.includes("warn") && line.includes("restart the gateway to apply it")));
   assert.deepEqual((await reloadState(gateway)).needsRestart, ["config"]);
   assert.equal(await gateway.reload(says("three")), "loaded");
   assert.deepEqual((await reloadState(gateway)).needsRestart, []);

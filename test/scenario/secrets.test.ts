@@ -80,7 +80,7 @@ test("no planted secret comes out of a full run: log, answers, traces, dumps, me
   for (const text of [
     "unexpected error source=request",
     "stream=stderr",
-    "the configuration was refused",
+    "configuration rejected",
     "the identity provider rejected",
   ])
     assert.ok(outputs.of("log").includes(text), `nothing was logged of: ${text}`);

@@ -98,7 +98,7 @@ export async function startGateway(yaml: string, options: TestGatewayOptions = {
     async reload(changed) {
       const outcome = Promise.race([
         next("configuration loaded").then(() => "loaded" as const),
-        next("the configuration was refused").then(() => "refused" as const),
+        next("configuration rejected").then(() => "refused" as const),
       ]);
       writeFileSync(file, changed);
       return outcome;

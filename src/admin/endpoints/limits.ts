@@ -9,7 +9,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 export function limitsEndpoint(limits: LimitRegistry): AdminEndpoint {
   return {
     path: ADMIN_PATHS.limits,
-    doc: "Rate limit rules with their buckets, the emptiest first; ?key=<text> finds buckets by key.",
+    doc: "Rate limit rules with their buckets, lowest remaining budget first; ?key=<text> searches by key.",
     GET({ query }) {
       const rules = limits.views(query.get("key") ?? undefined);
       return jsonAnswer({ rules });

@@ -15,7 +15,7 @@ import type { HeapSampling } from "./heap-sampling.ts";
 const SECONDS = { name: "seconds", min: 1, max: 300, default: 10 };
 const FREQUENCY = { name: "frequency", min: 1, max: 1000, default: 100 };
 const PPROF_TYPE = "application/octet-stream";
-const BUSY = "another profile is being taken; try again when it has ended\n";
+const BUSY = "another profile is running; try again later\n";
 
 /** An optional dependency: a package installed without it, and the single executable, have none. */
 const NOT_INSTALLED = new Set(["ERR_MODULE_NOT_FOUND", "MODULE_NOT_FOUND", "ERR_UNKNOWN_BUILTIN_MODULE"]);
@@ -139,5 +139,5 @@ async function loadPprof(): Promise<Pprof> {
 function notLoadable(error: unknown): AdminAnswer {
   const { code = "" } = error as NodeJS.ErrnoException;
   if (NOT_INSTALLED.has(code)) return textAnswer(501, isOneFile() ? NOT_IN_ONE_FILE : INSTALL_IT);
-  return textAnswer(501, `the profiler does not run here: ${error instanceof Error ? error.message : String(error)}\n`);
+  return textAnswer(501, `the profiler is not available: ${error instanceof Error ? error.message : String(error)}\n`);
 }

@@ -57,19 +57,19 @@ function refuseOthers({ source, request }: Exchange): void {
   if (isLocal && isLoopbackName(request.host)) return;
   throw new GatewayError("authorization_denied", {
     message:
-      "the web UI answers loopback peers that use a loopback name only: put an authentication policy into `ui.policies`",
+      "the web UI accepts only loopback clients that use a loopback name: add an authentication policy to `ui.policies`",
     detail: `\`ui.policies\` is not set, and ${isLocal ? `the host is ${request.host}` : `the peer is ${source.address}`}`,
   });
 }
 
 async function answer({ request }: Exchange, source: UiSource): Promise<Reply> {
   if (request.method !== "GET" && request.method !== "HEAD")
-    return textReply(405, "this copy of the UI only reads\n", { allow: "GET, HEAD" });
+    return textReply(405, "this UI is read-only\n", { allow: "GET, HEAD" });
   if (isFromElsewhere(request)) return textReply(403, "requests from other sites are not allowed\n");
   if (request.path === "/") return emptyReply(302, { location: `${BASE}/` });
   if (!request.path.startsWith(API)) return fileReply(request, source.files.find(request.path.slice(BASE.length)));
   const found = await source.read(request.path.slice(API.length), new URLSearchParams(request.query));
-  if (!found) return textReply(404, "not offered by this copy of the UI; see the admin address\n");
+  if (!found) return textReply(404, "not available in this UI; use the admin address\n");
   const headers = HeaderList.of({ ...UI_HEADERS, "content-type": found.type, "cache-control": "no-store" });
   return { status: found.status, headers, body: found.body };
 }

@@ -94,7 +94,7 @@ test("a choice between fields is a rule, or the plain keyword where a field has 
   assert.deepEqual(traffic.urlRewrite?.properties?.path?.["x-kubernetes-validations"], [
     {
       rule: "has(self.full) != has(self.prefix)",
-      message: "exactly one of full, prefix is needed",
+      message: "exactly one of full, prefix is required",
     },
   ]);
 });

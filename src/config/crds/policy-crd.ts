@@ -12,7 +12,7 @@ import { type Schema, type StructuralOptions, structuralSchema, validations } fr
 const OPEN = new Set(["", "traffic", "backend", "backend.mcp", "targetRefs[]"]);
 
 const EXTRA: StructuralOptions["extra"] = {
-  "": validations({ rule: "has(self.traffic) || has(self.backend)", message: "one of traffic, backend is needed" }),
+  "": validations({ rule: "has(self.traffic) || has(self.backend)", message: "one of traffic, backend is required" }),
   traffic: { minProperties: 1 },
   backend: { minProperties: 1 },
   "backend.mcp": { minProperties: 1 },
@@ -29,10 +29,10 @@ const EXTRA: StructuralOptions["extra"] = {
   }),
   "traffic.rateLimit": validations({
     rule: "has(self.local) || has(self.global)",
-    message: "one of local, global is needed",
+    message: "one of local, global is required",
   }),
   "traffic.rateLimit.local[]": validations(
-    { rule: "has(self.requests) != has(self.tokens)", message: "exactly one of requests, tokens is needed" },
+    { rule: "has(self.requests) != has(self.tokens)", message: "exactly one of requests, tokens is required" },
     { rule: "!has(self.burst) || has(self.requests)", message: "burst can only be used with requests" },
     { rule: "!has(self.reserveOutput) || has(self.tokens)", message: "reserveOutput can only be used with tokens" },
   ),

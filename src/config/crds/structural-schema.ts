@@ -130,7 +130,7 @@ function choice(exactlyOne: unknown, properties: Readonly<Record<string, Schema>
   if (names.length > 2 || names.some((name) => properties[name]?.type === undefined))
     return { oneOf: names.map((name) => ({ required: [name] })) };
   const rule = names.map((name) => `has(self.${name})`).join(" != ");
-  return validations({ rule, message: `exactly one of ${names.join(", ")} is needed` });
+  return validations({ rule, message: `exactly one of ${names.join(", ")} is required` });
 }
 
 export function validations(...rules: readonly Rule[]): Schema {

@@ -40,9 +40,9 @@ const refused: [name: string, text: string, lines: string[]][] = [
   [
     "a limit of requests and of tokens",
     limit("{ requests: 1, tokens: 2, unit: Hours }"),
-    [`4:28: ${LOCAL}: only one of \`requests\`, \`tokens\` may be given, found requests and tokens`],
+    [`4:28: ${LOCAL}: use only one of \`requests\`, \`tokens\`, found requests and tokens`],
   ],
-  ["a limit of nothing", limit("{ unit: Hours }"), [`4:28: ${LOCAL}: one of \`requests\`, \`tokens\` is needed`]],
+  ["a limit of nothing", limit("{ unit: Hours }"), [`4:28: ${LOCAL}: one of \`requests\`, \`tokens\` is required`]],
   ["a limit of zero", limit("{ requests: 0, unit: Hours }"), [`4:40: ${LOCAL}.requests: must be at least 1`]],
   ["a negative burst", limit("{ requests: 1, unit: Hours, burst: -1 }"), [`4:63: ${LOCAL}.burst: must be at least 0`]],
   [
@@ -64,7 +64,7 @@ const refused: [name: string, text: string, lines: string[]][] = [
   [
     "a rule of two kinds",
     rules("{ allow: 'true', deny: 'true' }"),
-    [`4:49: ${RULE}.deny: cannot stand beside \`allow\``],
+    [`4:49: ${RULE}.deny: cannot be combined with \`allow\``],
   ],
   [
     "a rule of an unknown kind",
@@ -153,7 +153,7 @@ test("a folder with more than a thousand files is somebody's mistake", (t) => {
   writeFileSync(join(folder, "readme.txt"), "");
   assert.equal(filesOf(folder).length, 1_000);
   writeFileSync(join(folder, "more.yaml"), "");
-  assert.throws(() => filesOf(folder), /has 1001 configuration files, at most 1000 are read/);
+  assert.throws(() => filesOf(folder), /has 1001 configuration files, the maximum is 1000/);
 });
 
 const SECTION = "mcp: { gateway: GATEWAY, targets: [{ name: a, stdio: { cmd: x } }] }";

@@ -57,7 +57,7 @@ export function filesOf(path: string): string[] {
     throw new ConfigError(
       undefined,
       "",
-      `${path} has ${files.length} configuration files, at most ${MAX_SOURCE_FILES} are read`,
+      `${path} has ${files.length} configuration files, the maximum is ${MAX_SOURCE_FILES}`,
     );
   return files;
 }

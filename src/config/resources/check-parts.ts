@@ -40,7 +40,7 @@ export function checkParts(
     fault(path, `unknown field${suggestion(field, known)}`, mayProtect(field, value, known));
   }
   if (found.length === 0 && unknown.length === 0)
-    fault(["spec"], "one of `traffic`, `backend` is needed, with at least one policy", false);
+    fault(["spec"], "one of `traffic`, `backend` is required, with at least one policy", false);
 
   const valid: ValidPart[] = [];
   const referrer = { group: POLICY_API_GROUP, kind: "GatewayPolicy", namespace: identityOf(document).namespace };

@@ -37,7 +37,7 @@ export function translateGateway(
 ): TranslatedGateway {
   const { namespace, name } = identityOf(document);
   const written = listOf(fieldsOf(fieldsOf(document.value).spec).listeners);
-  if (written.length === 0) problems.add(["spec", "listeners"], "a list with at least one listener is needed");
+  if (written.length === 0) problems.add(["spec", "listeners"], "a list with at least one listener is required");
   const context = { document, namespace, cluster, problems };
   const read = written.flatMap((listener, i) => {
     const path = ["spec", "listeners", i];

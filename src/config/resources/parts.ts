@@ -102,7 +102,7 @@ export const STACKING_KINDS: ReadonlySet<string> = new Set([
 
 const targetRef = z.strictObject({
   group: z.literal("gateway.networking.k8s.io").describe("The group of Gateway and HTTPRoute."),
-  kind: z.enum(["Gateway", "HTTPRoute"]).describe("What the policy stands on."),
+  kind: z.enum(["Gateway", "HTTPRoute"]).describe("What the policy applies to."),
   name: z.string().min(1).max(253).describe("The name of the Gateway or HTTPRoute, in the policy's namespace."),
   sectionName: z
     .string()
@@ -126,7 +126,7 @@ export function specSchema(policies: readonly PolicyDefinition[]) {
         .array(targetRef)
         .min(1)
         .max(16)
-        .describe("What the policy stands on. Each target has budgets of its own."),
+        .describe("What the policy applies to. Each target has its own budgets."),
       traffic: z.strictObject(below("traffic")).optional().describe("Policies for the requests of the targets."),
       backend: z
         .strictObject({
@@ -137,7 +137,7 @@ export function specSchema(policies: readonly PolicyDefinition[]) {
     })
     .refine(
       (spec) => spec.traffic !== undefined || spec.backend !== undefined,
-      "one of `traffic`, `backend` is needed",
+      "one of `traffic`, `backend` is required",
     );
 }
 

@@ -67,7 +67,7 @@ export function translatePolicy(
   const isRefused = faults.length > 0;
 
   const { outcomes, targets, meant, repeated } = resolveTargets(spec, namespace, context, problems);
-  if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is needed", false);
+  if (outcomes.length === 0) fault(["spec", "targetRefs"], "a list with at least one target is required", false);
   const validParts = checkParts(spec, context.parts, document, fault, context.cluster);
 
   const attachments: Attachment[] = [];
@@ -78,7 +78,7 @@ export function translatePolicy(
         if (!definition.scopes.includes(target.scope)) {
           fault(
             part.path,
-            `cannot stand on a ${target.reference.kind} (${referenceText(target.reference)})`,
+            `cannot apply to a ${target.reference.kind} (${referenceText(target.reference)})`,
             part.isSecurity,
           );
           continue;
@@ -111,7 +111,7 @@ export function translatePolicy(
   const closures = [
     ...(securityFault === undefined ? [] : closuresOf(targets, document, securityFault)),
     ...(isProtection && meant.length > 0
-      ? closuresOf(meant, document, problems.add(["spec", "targetRefs"], "a protected target is named wrongly"))
+      ? closuresOf(meant, document, problems.add(["spec", "targetRefs"], "the name of a protected target is wrong"))
       : []),
   ];
 
@@ -145,7 +145,7 @@ function acceptance(faults: readonly ConfigError[], hasValidPart: boolean, isClo
   if (faults.length === 0) return ACCEPTED;
   // Paths carry the document's name for the log; a status stands on the document itself.
   const lines = faults.map(({ path, message }) => `${path.slice(path.indexOf(": ") + 2)}: ${message}`);
-  const message = `${lines.join("; ")}${isClosed ? "; the targets are closed until this is mended" : ""}`;
+  const message = `${lines.join("; ")}${isClosed ? "; the targets are blocked until this is fixed" : ""}`;
   if (hasValidPart) return { isTrue: true, reason: "PartiallyValid", message };
   const isConflict = faults.every((fault) => / already has \S+ from /.test(fault.message));
   return { isTrue: false, reason: isConflict ? "Conflicted" : "Invalid", message };

@@ -48,7 +48,7 @@ export function resolveTargets(
   const seen = new Set<string>();
   const refs = listOf(spec.targetRefs);
   if (refs.length > MAX_TARGETS)
-    problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are taken, the others are left out`);
+    problems.add(["spec", "targetRefs"], `at most ${MAX_TARGETS} targets are allowed; the others are ignored`);
   // One object instead of a list, and the name that it has in other policies, are mistakes whose meaning is plain.
   for (const ref of [...refs.slice(MAX_TARGETS), spec.targetRefs, spec.targetRef]) {
     if (!isObject(ref)) continue;
@@ -113,7 +113,7 @@ function wrongReference(reference: ObjectReference, namespace: string): { field:
   if (reference.group !== GATEWAY_API_GROUP) return { field: "group", message: `expected ${GATEWAY_API_GROUP}` };
   if (reference.name === "") return { field: "name", message: "required field is missing" };
   if (reference.namespace !== namespace)
-    return { field: "namespace", message: "a policy reaches targets of its own namespace only" };
+    return { field: "namespace", message: "a policy applies only to targets in its own namespace" };
   return undefined;
 }
 

@@ -45,7 +45,7 @@ export function translateRoute(
   const spec = fieldsOf(fieldsOf(document.value).spec);
   const found = findParents(spec, { ...context, namespace, problems });
   const written = listOf(spec.rules);
-  if (written.length === 0) problems.add(["spec", "rules"], "a list with at least one rule is needed");
+  if (written.length === 0) problems.add(["spec", "rules"], "a list with at least one rule is required");
   const prefix = namespace === DEFAULT_NAMESPACE && !context.isCluster ? name : `${namespace}/${name}`;
   const routes: WrittenRoute[] = [];
   const rules: { sectionName: string | undefined; route: string }[] = [];
@@ -115,14 +115,14 @@ function translateRule(
 ): RuleContent {
   let closed: string | undefined;
   const close = (at: Path, message: string): void => {
-    closed ??= problems.add(at, `${message}; the rule is closed until this is mended`).toLine();
+    closed ??= problems.add(at, `${message}; the rule is blocked until this is fixed`).toLine();
   };
 
   const matches: Record<string, unknown>[] = [];
   for (const [i, match] of listOf(rule.matches).entries()) {
     const translated = isObject(match) ? translateMatch(match) : "expected an object";
     // A match that cannot be told must not become a match of everything: the rule keeps the others.
-    if (typeof translated === "string") problems.add([...path, "matches", i], `${translated}; this match is left out`);
+    if (typeof translated === "string") problems.add([...path, "matches", i], `${translated}; this match is ignored`);
     else matches.push(translated);
   }
   if (listOf(rule.matches).length > 0 && matches.length === 0)

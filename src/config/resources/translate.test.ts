@@ -149,13 +149,12 @@ const invalid = [
   {
     name: "both requests and tokens",
     limit: "{ tokens: 3, requests: 2, unit: Seconds }",
-    message:
-      "spec.traffic.rateLimit.local[0]: only one of `requests`, `tokens` may be given, found requests and tokens",
+    message: "spec.traffic.rateLimit.local[0]: use only one of `requests`, `tokens`, found requests and tokens",
   },
   {
     name: "neither",
     limit: "{ unit: Seconds }",
-    message: "spec.traffic.rateLimit.local[0]: one of `requests`, `tokens` is needed",
+    message: "spec.traffic.rateLimit.local[0]: one of `requests`, `tokens` is required",
   },
   {
     name: "no unit",
@@ -249,7 +248,7 @@ test("one missing target does not keep the policy from the others", () => {
 for (const refs of ["", "targetRefs: []\n", "targetRefs: {}\n", "targetRefs: null\n", "targetRefs: web\n"]) {
   test(`a policy without targets is not accepted and says so on itself: ${JSON.stringify(refs)}`, () => {
     assert.deepEqual(conditions(translate(policy(`${refs}${LIMIT}`)).policies[0]), [
-      "GatewayPolicy limits: Accepted False Invalid: spec.targetRefs: a list with at least one target is needed",
+      "GatewayPolicy limits: Accepted False Invalid: spec.targetRefs: a list with at least one target is required",
       "GatewayPolicy limits: Attached False Invalid: Not attached: the policy has no usable target",
     ]);
   });
@@ -297,7 +296,7 @@ for (const { name, traffic } of closing) {
     );
     assert.match(
       conditions(result.policies[0])[0] ?? "",
-      /Accepted False .*the targets are closed until this is mended/,
+      /Accepted False .*the targets are blocked until this is fixed/,
     );
   });
 }
@@ -522,7 +521,7 @@ const faultyRoutes = [
     name: "an unsupported filter",
     from: "filters:\n        - {",
     to: "filters:\n        - { type: ExtensionRef, extensionRef: {} }\n        - {",
-    message: /the filter ExtensionRef is not supported; the rule is closed/,
+    message: /the filter ExtensionRef is not supported; the rule is blocked/,
   },
   {
     name: "a header that frames the message",
@@ -567,7 +566,7 @@ const reported = [
   {
     name: "HTTPS without key files",
     yaml: GATEWAY.replace("8081, protocol: HTTP", "8081, protocol: HTTPS"),
-    message: /name the files in tls\.options/,
+    message: /set the files in tls\.options/,
   },
   { name: "a port that is taken", yaml: GATEWAY.replace("8081", "3000"), message: /port 3000 is already used/ },
   {

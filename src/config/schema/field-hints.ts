@@ -33,10 +33,10 @@ function fieldHint(key: string, schemas: readonly z.ZodType[]): string {
   const meant = Object.hasOwn(FOREIGN_NAMES, key) ? FOREIGN_NAMES[key] : undefined;
   if (meant !== undefined) {
     const here = foreignPlace(meant, schemas);
-    return here === undefined ? "" : `: here it is written as \`${here}\``;
+    return here === undefined ? "" : `: use \`${here}\``;
   }
   const places = placesOf(key, schemas);
-  return places.length === 0 ? "" : `: it belongs below ${places.map((name) => `\`${name}\``).join(" or ")}`;
+  return places.length === 0 ? "" : `: move it below ${places.map((name) => `\`${name}\``).join(" or ")}`;
 }
 
 /** Where it leads from here: `command` inside `stdio` is just `cmd`; among rate limits it is nothing that we know. */
@@ -52,7 +52,7 @@ function foreignPlace(meant: string, schemas: readonly z.ZodType[]): string | un
 /** `port: "3000"`. */
 export function quotesHint(expected: string, value: unknown): string {
   const isNumber = expected === "number" || expected === "int";
-  return isNumber && typeof value === "string" && /^\d+$/.test(value) ? ": leave the quotes out" : "";
+  return isNumber && typeof value === "string" && /^\d+$/.test(value) ? ": remove the quotes" : "";
 }
 
 /** `authority: { full: x }`, `key: { value: x }`: others wrap a text; `stdio: "npx -y x"`: others take a command line. */

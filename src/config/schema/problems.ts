@@ -51,7 +51,7 @@ function problemsOf(
           pathText([...path, key]),
           // Known here, but in another form of the same object.
           known.includes(key)
-            ? `cannot stand beside ${siblingsOf(valueAt(root, issue.path as Path), key)}`
+            ? `cannot be combined with ${siblingsOf(valueAt(root, issue.path as Path), key)}`
             : !issue.message.startsWith("Unrecognized key")
               ? issue.message
               : `unknown field${unknownFieldHint(key, schemaAt(schema, issue.path as Path))}`,

@@ -46,7 +46,7 @@ const routeMatch = z.strictObject({
       exact: absolutePath.optional().describe("The whole path."),
       pathPrefix: absolutePath
         .optional()
-        .describe("A prefix that ends at a segment: `/a` takes `/a` and `/a/b`, not `/ab`."),
+        .describe("A prefix of whole segments: `/a` matches `/a` and `/a/b`, not `/ab`."),
       regex: regex.optional().describe("A regular expression for the whole path (RE2 syntax)."),
     }),
     ["exact", "pathPrefix", "regex"],
@@ -55,20 +55,18 @@ const routeMatch = z.strictObject({
     .describe("Default: the prefix `/`."),
   method: z
     .string()
-    .regex(/^[A-Z]+$/, "methods are written in capitals")
+    .regex(/^[A-Z]+$/, "write methods in upper case")
     .optional()
     .describe("The request's method, for example `POST`."),
-  headers: z.array(valueMatch).optional().describe("Headers that must be there, all of them."),
-  query: z.array(valueMatch).optional().describe("Query parameters that must be there, all of them."),
+  headers: z.array(valueMatch).optional().describe("Required headers; all must match."),
+  query: z.array(valueMatch).optional().describe("Required query parameters; all must match."),
 });
 
 const backend = exactlyOneOf(
   z.strictObject({
     ...Object.fromEntries(backends.map(({ key, schema, doc }) => [key, schema.optional().describe(doc)])),
     weight: z.int().min(0).max(1_000_000).optional().describe("Share of the route's requests. Default: 1."),
-    policies: policiesOf("backend")
-      .optional()
-      .describe("Policies of this backend alone: they run for each attempt at it."),
+    policies: policiesOf("backend").optional().describe("Policies of this backend; they run for each attempt."),
   }),
   backends.map(({ key }) => key),
 );
@@ -80,7 +78,7 @@ const tls = z.strictObject({
 
 const gateway = z
   .strictObject({
-    port: port().describe("Listener port; 0 takes any free one."),
+    port: port().describe("Listener port; 0 selects a free port."),
     protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` needs `tls`."),
     address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
     tls: tls.optional().describe("The listener's certificate; with `protocol: HTTPS`."),
@@ -89,7 +87,7 @@ const gateway = z
       .describe("Policies of every request of this listener; routes add their own."),
   })
   .refine((value) => (value.protocol === "HTTPS") === (value.tls !== undefined), {
-    message: "protocol HTTPS and tls belong together",
+    message: "`protocol: HTTPS` and `tls` must be set together",
     path: ["tls"],
   });
 
@@ -105,8 +103,8 @@ export const routeSchema = z.strictObject({
     .array(routeMatch)
     .min(1)
     .optional()
-    .describe("Any of these must fit. Default: every path; for MCP backends `/mcp` and `/sse`."),
-  backends: z.array(backend).optional().describe("What answers; several share the requests by weight."),
+    .describe("One of these must match. Default: every path; for MCP backends `/mcp` and `/sse`."),
+  backends: z.array(backend).optional().describe("The backends; several share the requests by weight."),
   policies: policiesOf("route").optional().describe("Policies of this route."),
 });
 
@@ -132,7 +130,7 @@ const processSection = z.strictObject({
   trustedProxies: z
     .array(z.string().refine(isAddressRange, "expected an IP address or a CIDR range such as 10.0.0.0/8"))
     .optional()
-    .describe("Addresses or CIDR ranges whose `x-forwarded-*` headers are believed. Read at startup only."),
+    .describe("Addresses or CIDR ranges whose `x-forwarded-*` headers are trusted. Read at startup only."),
   allowConfigEdit: z
     .boolean()
     .optional()
@@ -157,7 +155,7 @@ const processSection = z.strictObject({
   tunnelIdleTimeout: duration()
     .default(durationOf(DEFAULT_TUNNEL_IDLE))
     .describe(
-      "How long an upgraded connection (WebSocket) may be silent in both directions before it is closed; 0s: for ever. Default: 1h. Read at startup only.",
+      "How long an upgraded connection (WebSocket) may be idle in both directions before it is closed; 0s: no limit. Default: 1h. Read at startup only.",
     ),
   logging: z
     .strictObject({
@@ -201,7 +199,7 @@ const processSection = z.strictObject({
             .describe("Memory for kept traces; the oldest go first. Default: 16777216."),
         })
         .optional()
-        .describe("Keeps the full trace of failed and refused requests for `gwctl explain` and the UI."),
+        .describe("Keeps the full trace of failed and rejected requests for `gwctl explain` and the UI."),
     })
     .optional()
     .describe("Read at startup only. Tracing every request costs time: off unless set."),
@@ -248,16 +246,16 @@ const ui = z.strictObject({
   gateways: gatewayNames
     .optional()
     .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
-  policies: policiesOf("route").optional().describe("Without any, only loopback peers are answered."),
+  policies: policiesOf("route").optional().describe("Without policies, only loopback clients are accepted."),
 });
 
 export const configSchema = z.strictObject({
   config: processSection.optional().describe("Settings of the process."),
   gateways: z.record(z.string().min(1), gateway).optional().describe("Listeners by name."),
-  routes: z.array(routeSchema).optional().describe("What requests are for, and what answers them."),
+  routes: z.array(routeSchema).optional().describe("Routes: which requests go to which backends."),
   services: services
     .optional()
-    .describe("What stands behind references to a Service in HTTPRoute documents: `host:port`, or a backend."),
+    .describe("Targets of Service references in HTTPRoute documents: `host:port`, or a backend."),
   ui: ui.optional().describe("Attaches the web UI, read-only, to gateways under `/ui`."),
   ...sections,
 });

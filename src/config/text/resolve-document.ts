@@ -39,9 +39,7 @@ export function resolveDocument(
     Map(_key, node, path) {
       const name = (pair: Pair): string => pathText([...pathOf(path, node), keyOf(pair)]);
       for (const pair of repeatedKeys(node.items))
-        problems.push(
-          new ConfigError(at(startOf(pair.key)), name(pair), "duplicate key: it is given twice in the same object"),
-        );
+        problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "duplicate key in the same object"));
       // Objects cannot hold it like another name: it would be lost without a word.
       for (const pair of node.items.filter((item) => keyOf(item) === "__proto__"))
         problems.push(new ConfigError(at(startOf(pair.key)), name(pair), "this name cannot be used"));

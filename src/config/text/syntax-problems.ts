@@ -51,6 +51,6 @@ function yamlMessage(code: string, message: string, tooDeep: string): string {
   if (code === "MULTILINE_IMPLICIT_KEY") return "a colon is missing after a key, or the indentation is wrong";
   if (message.includes("call stack")) return tooDeep;
   const [line = message] = message.split("\n", 1);
-  if (code === "TAG_RESOLVE_FAILED") return "a tag that is not known: quote values that begin with !";
+  if (code === "TAG_RESOLVE_FAILED") return "unknown tag: quote values that begin with !";
   return line.replace(/(in YAML stream|includes extra characters|but found): .*$/, "$1");
 }

@@ -153,7 +153,7 @@ function sourceDocument(
 /** An alias inside of what it stands for would make every walk over the value endless. */
 function refuseCycles(value: unknown, above: ReadonlySet<unknown> = new Set()): void {
   if (typeof value !== "object" || value === null) return;
-  if (above.has(value)) throw new Error("one stands inside of what it repeats");
+  if (above.has(value)) throw new Error("an alias is inside its own anchor");
   const path = new Set(above).add(value);
   for (const inner of Object.values(value)) refuseCycles(inner, path);
 }

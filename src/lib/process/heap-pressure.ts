@@ -7,7 +7,7 @@ import { totalmem } from "node:os";
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
 import type { Clock } from "./clock.ts";
 
-/** `tight`: connections are not kept. `full`: new requests are refused. */
+/** `tight`: connections are not kept. `full`: new requests are rejected. */
 export type HeapLevel = "normal" | "tight" | "full";
 
 export interface HeapPressure {

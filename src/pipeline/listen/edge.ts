@@ -98,7 +98,7 @@ export function readHead(req: IncomingMessage, peerIsTrusted: boolean, isUpgrade
         chunked = true;
       }
     } else if (name.includes("_") && OURS.test(name.replaceAll("_", "-"))) {
-      throw refuse(`the header ${name} could be taken for ${name.replaceAll("_", "-")}`);
+      throw refuse(`the header ${name} could be mistaken for ${name.replaceAll("_", "-")}`);
     }
     // What a client says about where it comes from counts only from a proxy that the operator trusts.
     if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "forwarded" || name === "x-real-ip")) continue;

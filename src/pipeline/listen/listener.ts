@@ -371,7 +371,7 @@ export function openListener(
     const nowMs = env.clock.monotonicMs();
     if (nowMs < sayRefusedMs) return;
     sayRefusedMs = nowMs + SAY_REFUSED_EVERY_MS;
-    env.logger.warn("connections refused: too many are open", { limit: env.limits.maxConnections, refused });
+    env.logger.warn("connections rejected: too many are open", { limit: env.limits.maxConnections, refused });
     refused = 0;
   });
 

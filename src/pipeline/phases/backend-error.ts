@@ -16,7 +16,7 @@ export function backendError(error: unknown): GatewayError {
     case "internal":
       return new GatewayError("internal", { cause: error.cause });
     case "request":
-      return new GatewayError("bad_request", { ...options, message: "bad request: it cannot be forwarded as it is" });
+      return new GatewayError("bad_request", { ...options, message: "bad request: it cannot be forwarded" });
     default:
       return new GatewayError("backend_response_invalid", options);
   }

@@ -23,6 +23,6 @@ export function refuseHiddenPath(request: GatewayRequest, route: Route, table: R
 export function routeNotFound(request: GatewayRequest, table: RouteTable): GatewayError {
   const { method, host, path } = request;
   const names = table.evaluated(request);
-  const tried = names.length === 0 ? "no route serves that host" : `tried ${names.slice(0, SHOWN_ROUTES).join(", ")}`;
+  const tried = names.length === 0 ? "no route has this host name" : `tried ${names.slice(0, SHOWN_ROUTES).join(", ")}`;
   return new GatewayError("route_not_found", { detail: `nothing matches ${method} ${host}${path}: ${tried}` });
 }

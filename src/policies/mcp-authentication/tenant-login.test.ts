@@ -204,7 +204,7 @@ const providerErrors: readonly ProviderError[] = [
     request: tokenRequest(CODE),
     status: 400,
     body: { error: "invalid_request", error_description: "AADSTS9002327: may only be redeemed cross-origin" },
-    mend: /platform/i,
+    mend: /Mobile and desktop applications/,
   },
 ];
 for (const { name, config, endpoint, request, status, body, mend } of providerErrors) {

@@ -157,7 +157,7 @@ function valuesOf({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescr
 
 function refuse(exchange: Exchange, config: GlobalLimitConfig, answer: ServiceAnswer): GatewayError {
   return refusal(exchange, answer.reading, {
-    detail: `the rate limit service ${config.host} refused (domain ${config.domain})`,
+    detail: `the rate limit service ${config.host} rejected the request (domain ${config.domain})`,
     headers: answer.responseHeaders,
     ...(answer.body === undefined ? {} : { message: answer.body }),
   });
@@ -172,7 +172,7 @@ function failureReport(config: GlobalLimitConfig, env: CompileEnv, failures: Cou
     unlogged += 1;
     if (env.clock.monotonicMs() - loggedAtMs < LOG_INTERVAL_MS) return;
     loggedAtMs = env.clock.monotonicMs();
-    logger.warn("the rate limit service did not answer", {
+    logger.warn("the rate limit service did not respond", {
       host: config.host,
       failureMode: config.failureMode,
       failures: unlogged,

@@ -104,7 +104,7 @@ function open(
   env: CompileEnv,
 ): Living {
   const evictions = env.metrics
-    .counter("gateway_rate_limit_evictions_total", "Buckets that made room for another key.", ["owner"])
+    .counter("gateway_rate_limit_evictions_total", "Buckets evicted for another key.", ["owner"])
     .labels(env.owner);
   const maxKeyed = key === undefined ? 0 : MAX_BUCKETS;
   const { shared } = env;

@@ -62,7 +62,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks): RlsClie
       return new Promise<RlsResponse>((resolve, reject) => {
         const timer = clock.after(timeoutMs, () => {
           timeoutsInARow += 1;
-          reject(new Error(`no answer within ${timeoutMs} ms`));
+          reject(new Error(`no response within ${timeoutMs} ms`));
           sent.cancel();
           if (timeoutsInARow >= MAX_TIMEOUTS_IN_A_ROW && !isClosed) replaceChannel();
         });

@@ -107,7 +107,10 @@ export const rateLimitSchema = z
       .describe("Limits counted in this process. A request must pass all of them."),
     global: globalLimitSchema.optional().describe("Limits counted by an external service, shared by all replicas."),
   })
-  .refine((config) => config.local !== undefined || config.global !== undefined, "one of `local`, `global` is needed");
+  .refine(
+    (config) => config.local !== undefined || config.global !== undefined,
+    "one of `local`, `global` is required",
+  );
 
 export type RateLimitConfig = z.output<typeof rateLimitSchema>;
 export type LocalLimitConfig = z.output<typeof localLimitSchema>;

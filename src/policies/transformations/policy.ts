@@ -13,7 +13,7 @@ const changes = z.strictObject({
   set: z.record(changeableHeaderName(), celSource()).optional().describe("Headers to set from CEL values."),
   add: z.record(changeableHeaderName(), celSource()).optional().describe("Headers to add from CEL values."),
   remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove."),
-  body: celSource().optional().describe("The body, from a CEL value; what is not a string is written as JSON."),
+  body: celSource().optional().describe("The body, from a CEL value; other values are written as JSON."),
 });
 
 export const transformations = definePolicy({

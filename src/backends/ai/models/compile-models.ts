@@ -25,7 +25,7 @@ export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
     }));
     return createModelTable([{ name: "*", aliases: [], isPublic: true, groups }], false);
   }
-  if (!config.provider) throw new Error("one of `provider`, `groups`, `models` is needed");
+  if (!config.provider) throw new Error("one of `provider`, `groups`, `models` is required");
   const target = openTarget(
     { ...written(config), cooldown, name: config.name ?? env.name, provider: config.provider },
     env,
