@@ -12,6 +12,9 @@ const MAX_POOL = 2_000;
 const MAX_POOLED_SIZE = 4_000;
 const MAX_OUTCOMES = 20_000;
 const LOOK_AT_CLOCK_EVERY = 256;
+/** Most cases are refused with an error: its stack costs more than the refusal. One frame tells faults apart. */
+const STACK_FRAMES = 1;
+const STACK_FRAMES_OF_FINDING = 30;
 
 export interface RunOptions {
   readonly seed: number;
@@ -31,6 +34,16 @@ export interface RunReport {
 }
 
 export async function runTarget(target: Target, options: RunOptions): Promise<RunReport> {
+  const { stackTraceLimit } = Error;
+  Error.stackTraceLimit = STACK_FRAMES;
+  try {
+    return await runCases(target, options);
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
+async function runCases(target: Target, options: RunOptions): Promise<RunReport> {
   const random = new Random(options.seed);
   const begun = [...target.seeds, ...(options.corpus ?? [])];
   const pool: Case[] = [];
@@ -51,6 +64,7 @@ export async function runTarget(target: Target, options: RunOptions): Promise<Ru
     } catch (error) {
       const kind = kindOf(error);
       const smallest = await shrink(input, async (smaller) => kindOf(await errorOf(target, smaller)) === kind);
+      Error.stackTraceLimit = STACK_FRAMES_OF_FINDING;
       const message = messageOf((await errorOf(target, smallest)) ?? error);
       return { cases: cases + 1, outcomes: outcomes.size, discoveries, finding: { input: smallest, message } };
     }

@@ -186,3 +186,13 @@ for (const [name, text, said] of sharing) {
       );
   });
 }
+
+test("a field name that a variable made is shown as the variable", () => {
+  for (const text of ["${KEY}: 1", "gateways: { ${KEY}: 1 }", "${KEY}: ${"]) {
+    const loaded = loadConfig([{ file: "f", text }], { KEY: "planted-secret" });
+    assert.ok(!loaded.ok);
+    const lines = loaded.problems.map((problem) => problem.toLine()).join("\n");
+    assert.match(lines, /\$\{KEY\}/);
+    assert.doesNotMatch(lines, /planted-secret/);
+  }
+});

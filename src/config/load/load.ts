@@ -11,6 +11,7 @@ import { configSchema } from "../schema/schema.ts";
 import { withPlaceholders } from "../schema/unset-values.ts";
 import type { Environment } from "../text/env.ts";
 import type { UnsetValue } from "../text/resolve-document.ts";
+import { withoutVariableNames } from "../text/variable-names.ts";
 import { MAX_FILE_BYTES, parseSource, type SourceDocument, type SourceOptions } from "../text/yaml-source.ts";
 import type { NormalConfig } from "./normal-config.ts";
 import { normalize } from "./normalize.ts";
@@ -108,10 +109,12 @@ export function loadConfig(
     );
 
   const validated = validate(configSchema, standalone, withPlaceholders(configSchema, standalone));
-  if (!validated.ok) return { ok: false, problems: [...problems, ...validated.problems] };
+  const shown = (found: readonly ConfigError[]): readonly ConfigError[] =>
+    withoutVariableNames(found, standalone.variableNames);
+  if (!validated.ok) return { ok: false, problems: shown([...problems, ...validated.problems]) };
   const normalized = normalize(validated.value, standalone, configSchema.shape.config.unwrap().parse({}));
   problems.push(...normalized.problems);
-  if (problems.length > 0) return { ok: false, problems };
+  if (problems.length > 0) return { ok: false, problems: shown(problems) };
   const unset = documents.flatMap((document) => (document.unset ?? []).map((value) => ({ document, ...value })));
   return { ok: true, config: normalized.config, resources, standalone, unset, isEmpty: documents.every(isEmpty) };
 }

@@ -119,7 +119,7 @@ function readTls(tls: Fields, path: Path, context: ListenerContext): Tls {
     const cert = textOf(options[CERT_OPTION]);
     const key = textOf(options[KEY_OPTION]);
     if (cert !== undefined && key !== undefined) return { cert, key };
-    const message = `certificateRefs are not read: name the files in tls.options as ${CERT_OPTION} and ${KEY_OPTION}`;
+    const message = `certificateRefs are not supported: set the files in tls.options as ${CERT_OPTION} and ${KEY_OPTION}`;
     return invalid(path, "InvalidCertificateRef", message);
   }
   if ((textOf(tls.mode) ?? "Terminate") !== "Terminate")

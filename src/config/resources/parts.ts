@@ -36,7 +36,30 @@ const TIMEOUTS = z.strictObject({
   backendRequest: duration().optional().describe("The same for each attempt."),
 });
 
-export function partsOf(policies: readonly PolicyDefinition[]): Part[] {
+/** Made once per list of policies: a cluster may have thousands of documents. */
+const madeParts = new WeakMap<readonly PolicyDefinition[], readonly Part[]>();
+const madeSchemas = new WeakMap<readonly PolicyDefinition[], ReturnType<typeof createSpecSchema>>();
+
+export function partsOf(policies: readonly PolicyDefinition[]): readonly Part[] {
+  let parts = madeParts.get(policies);
+  if (parts === undefined) {
+    parts = createParts(policies);
+    madeParts.set(policies, parts);
+  }
+  return parts;
+}
+
+/** The whole spec: for the CRD, and to know what in it is secret. */
+export function specSchema(policies: readonly PolicyDefinition[]): ReturnType<typeof createSpecSchema> {
+  let schema = madeSchemas.get(policies);
+  if (schema === undefined) {
+    schema = createSpecSchema(policies);
+    madeSchemas.set(policies, schema);
+  }
+  return schema;
+}
+
+function createParts(policies: readonly PolicyDefinition[]): Part[] {
   const parts: Part[] = [];
   const find = (kind: string): PolicyDefinition | undefined => policies.find((policy) => policy.kind === kind);
   const timeout = find("timeout");
@@ -112,8 +135,7 @@ const targetRef = z.strictObject({
     .describe("One listener of the Gateway, or one named rule of the HTTPRoute."),
 });
 
-/** The whole spec: for the CRD, and to know what in it is secret. */
-export function specSchema(policies: readonly PolicyDefinition[]) {
+function createSpecSchema(policies: readonly PolicyDefinition[]) {
   const below = (...field: string[]) =>
     Object.fromEntries(
       partsOf(policies)

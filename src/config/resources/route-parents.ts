@@ -44,7 +44,7 @@ export function findParents(spec: Fields, context: ParentContext): Parents {
   const own = listOf(spec.hostnames).map(String);
   const parentRefs = listOf(spec.parentRefs);
   if (parentRefs.length === 0 && !context.isCluster)
-    problems.add(["spec", "parentRefs"], "a list with at least one Gateway is needed");
+    problems.add(["spec", "parentRefs"], "a list with at least one Gateway is required");
 
   for (const [i, parentRef] of parentRefs.entries()) {
     const path = ["spec", "parentRefs", i];

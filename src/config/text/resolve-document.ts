@@ -24,13 +24,14 @@ export interface UnsetValue {
   readonly names: readonly string[];
 }
 
-/** Resolves placeholders and checks the shape; returns what is wrong. */
+/** Resolves placeholders and checks the shape; returns what is wrong. `names` gets the field names that variables made. */
 export function resolveDocument(
   document: Document.Parsed,
   placeholders: readonly Placeholder[],
   environment: Environment,
   at: (offset: number) => Position,
   texts: Map<unknown, EnvironmentText>,
+  names: Map<string, string>,
   unset: UnsetValue[] | undefined,
 ): ConfigError[] {
   const problems: ConfigError[] = [];
@@ -50,7 +51,7 @@ export function resolveDocument(
       problems.push(new ConfigError(at(startOf(node)), "", `more than ${MAX_ALIASES} aliases`));
       return visit.BREAK;
     },
-    Scalar(_key, node, path) {
+    Scalar(key, node, path) {
       if (path.length > MAX_DEPTH * 2) {
         problems.push(new ConfigError(at(startOf(node)), "", TOO_DEEP));
         return visit.BREAK;
@@ -58,6 +59,8 @@ export function resolveDocument(
       const place = (): Path => pathOf(path, node);
       const resolved = resolveScalar(node, place, document, placeholders, environment, at, problems, unset);
       if (resolved) texts.set(node, resolved);
+      if (resolved && key === "key")
+        names.set(String(node.value), resolved.names.map((name) => `\${${name}}`).join("…"));
       return undefined;
     },
   });

@@ -14,7 +14,7 @@ export function pathText(path: Path): string {
 }
 
 /** `{ key:abc }` and `{ key=abc }` are names to YAML: what is long behind the sign was meant as a value, perhaps a secret. */
-function shownName(key: string): string {
+export function shownName(key: string): string {
   return key.replace(/^([\w.-]+[:=]).{8,}$/s, "$1…");
 }
 

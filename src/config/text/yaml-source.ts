@@ -9,6 +9,7 @@ import { type EnvironmentText, MAX_ALIASES, resolveDocument, type UnsetValue } f
 import { syntaxProblems } from "./syntax-problems.ts";
 import { firstTooDeepLine, TOO_DEEP } from "./too-deep.ts";
 import { keyOf, type Path, startOf } from "./value-path.ts";
+import { type VariableNames, withoutVariableNames } from "./variable-names.ts";
 
 export const MAX_FILE_BYTES = 8 * 1024 * 1024;
 
@@ -22,6 +23,8 @@ export interface SourceDocument {
   position(path: Path, at?: "key" | "value"): Position | undefined;
   /** What the environment made of the value there, before YAML gave it a type; undefined if it names no variable. */
   fromEnvironment(path: Path): EnvironmentText | undefined;
+  /** Field names that variables made, and how they are written: messages must not quote what a variable holds. */
+  readonly variableNames?: VariableNames;
   /** Values with variables that are not set, where that is allowed. */
   readonly unset?: readonly UnsetValue[];
   /** Of a cluster: it cannot touch this machine, and reads only what was granted to it. */
@@ -75,11 +78,16 @@ export function parseSource(
     }
     const texts = new Map<unknown, EnvironmentText>();
     const unset: UnsetValue[] | undefined = options.allowUnset ? [] : undefined;
-    const found = resolveDocument(document, marked.placeholders, environment, at, texts, unset);
-    problems.push(...found);
+    const names = new Map<string, string>();
+    const found = resolveDocument(document, marked.placeholders, environment, at, texts, names, unset);
+    problems.push(...withoutVariableNames(found, names));
     if (found.length > 0) continue;
     try {
-      documents.push({ ...sourceDocument(file, document, at, texts), ...(unset ? { unset } : {}) });
+      documents.push({
+        ...sourceDocument(file, document, at, texts),
+        ...(names.size > 0 ? { variableNames: names } : {}),
+        ...(unset ? { unset } : {}),
+      });
     } catch (error) {
       // Aliases of aliases that would grow without end, or an alias inside of what it stands for.
       const reason = `the aliases cannot be expanded: ${aliasMessage(error as Error)}`;

@@ -41,7 +41,8 @@ export function createUsageHider(): UsageHider {
       let kept = from;
       for (let end = endOfEvent(bytes, from); end >= 0; end = endOfEvent(bytes, from)) {
         if (isUsageChunk(bytes.toString("utf8", from, end))) {
-          if (from > kept) out.push(bytes.subarray(kept, from));
+          const start = behindBlankLines(bytes, from);
+          if (start > kept) out.push(bytes.subarray(kept, start));
           kept = end;
         }
         from = end;
@@ -61,9 +62,18 @@ export function createUsageHider(): UsageHider {
       const rest = held;
       held = undefined;
       // Some servers leave out the blank line behind their last event.
-      return rest !== undefined && isUsageChunk(rest.toString("utf8")) ? undefined : rest;
+      if (rest === undefined || !isUsageChunk(rest.toString("utf8"))) return rest;
+      const start = behindBlankLines(rest, 0);
+      return start > 0 ? rest.subarray(0, start) : undefined;
     },
   };
+}
+
+/** Blank lines before an event are not part of it: they go on, as they do when they come in a piece of their own. */
+function behindBlankLines(bytes: Buffer, from: number): number {
+  let at = from;
+  while (bytes[at] === 10 || bytes[at] === 13) at += 1;
+  return at;
 }
 
 function isUsageChunk(event: string): boolean {

@@ -15,7 +15,10 @@ export function endOfEvent(bytes: Buffer, from: number): number {
 function endByLineFeeds(bytes: Buffer, from: number): number {
   for (let i = bytes.indexOf(LF, from); i >= 0; i = bytes.indexOf(LF, i + 1)) {
     if (bytes[i + 1] === LF) return i + 2;
-    if (bytes[i + 1] === CR && bytes[i + 2] === LF) return i + 3;
+    if (bytes[i + 1] !== CR) continue;
+    if (bytes[i + 2] === LF) return i + 3;
+    // A lone CR is a blank line too; at the end of the bytes its LF may still come.
+    if (i + 2 < bytes.length) return i + 2;
   }
   return -1;
 }

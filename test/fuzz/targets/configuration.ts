@@ -50,7 +50,7 @@ export const configuration = defineTarget<Input>({
   ],
   smokeCases: 100,
   generate: (random: Random) => ({
-    text: random.list(14, () => random.pick(LINES)).join("\n"),
+    text: random.list(random.oneIn(4) ? 14 : 6, () => random.pick(LINES)).join("\n"),
     values: [0, 1, 2].map(() => (random.oneIn(3) ? `${PLANTED}${random.pick(VALUES)}` : random.pick(VALUES))),
   }),
   run({ text, values }) {
@@ -69,19 +69,22 @@ export const configuration = defineTarget<Input>({
         expect(!line.includes(PLANTED) || text.includes(PLANTED), `a value of the environment is quoted: ${line}`);
       }
     }
-    // The same text with plain words for values: nothing but scalars may differ.
-    const one = parseSource("f.yaml", text, environment);
-    const other = parseSource("f.yaml", text, { A: "w", B: "w", C: "w" });
-    const hasMissing = one.problems.some(({ message }) => message.includes("variable not found"));
-    const hasVariableNames = /\$\{[^}]*\}[^\n]*:/.test(text);
-    if (!hasMissing && !hasVariableNames && one.problems.length === 0 && other.problems.length === 0)
-      expectSame(
-        one.documents.map(({ value }) => shapeOf(value)),
-        other.documents.map(({ value }) => shapeOf(value)),
-        "the structure",
-      );
+    // The same text with plain words for values: nothing but scalars may differ. Without a variable nothing can.
+    if (text.includes("${")) checkStructure(text, environment);
     return loaded.ok
       ? `loaded ${loaded.config.routes.length} ${loaded.config.gateways.length}`
       : (loaded.problems[0]?.message.replace(/[`"'].*|\d+/g, "…").slice(0, 50) ?? "");
   },
 });
+
+function checkStructure(text: string, environment: Record<string, string>): void {
+  const one = parseSource("f.yaml", text, environment);
+  if (one.problems.length > 0 || one.documents.some(({ variableNames }) => variableNames !== undefined)) return;
+  const other = parseSource("f.yaml", text, { A: "w", B: "w", C: "w" });
+  if (other.problems.length === 0)
+    expectSame(
+      one.documents.map(({ value }) => shapeOf(value)),
+      other.documents.map(({ value }) => shapeOf(value)),
+      "the structure",
+    );
+}
