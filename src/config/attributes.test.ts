@@ -27,7 +27,7 @@ const FACTS: Required<Facts> = {
     methodName: "tools/call",
     sessionId: "s",
     target: "t",
-    tool: { name: "n", target: "t" },
+    tool: { name: "n", target: "t", arguments: { "<name>": 1 } },
     prompt: { name: "n", target: "t" },
     resource: { uri: "u", target: "t" },
   },
