@@ -27,7 +27,7 @@ const FACTS: Required<Facts> = {
     methodName: "tools/call",
     sessionId: "s",
     target: "t",
-    tool: { name: "n", target: "t", arguments: { "<name>": 1 } },
+    tool: { name: "n", target: "t" },
     prompt: { name: "n", target: "t" },
     resource: { uri: "u", target: "t" },
   },
@@ -36,7 +36,8 @@ const FACTS: Required<Facts> = {
 
 test("every field of the reference can be read", () => {
   const exchange = anAnsweredExchange({ headers: { "<name>": "x" }, responseHeaders: { "<name>": "x" }, body: "b" });
-  Object.assign(exchange.facts, FACTS);
+  const call = { name: "n", target: "t", arguments: { "<name>": 1 } };
+  Object.assign(exchange.facts, FACTS, { mcp: { ...FACTS.mcp, tool: call } });
   exchange.route = "r";
   if (exchange.response) exchange.response.body = Buffer.from("b");
   for (const { path } of ATTRIBUTES.flatMap(({ fields }) => fields)) {
