@@ -19,6 +19,12 @@ import { createReloads } from "./app/reload.ts";
 import { createRequestRecords } from "./app/request-records.ts";
 import { asStartError } from "./app/start-error.ts";
 import { loadTelemetry } from "./app/telemetry.ts";
+import { createHandedSockets, handedSockets } from "./app/upgrade/handed-sockets.ts";
+import { openHandedStore } from "./app/upgrade/handed-store.ts";
+import type { HandedSocket } from "./app/upgrade/messages.ts";
+import type { Predecessor } from "./app/upgrade/predecessor.ts";
+import type { Successor, SuccessorEvents } from "./app/upgrade/successor.ts";
+import { createUpgrade, type UpgradeOutcome } from "./app/upgrade/upgrade.ts";
 import { watchConfig } from "./app/watch-config.ts";
 import { openSources, type SourceList } from "./config/load/sources.ts";
 import type { Environment } from "./config/text/env.ts";
@@ -33,6 +39,9 @@ import type { ListenerLimits } from "./pipeline/listen/listener.ts";
 import { createListeners } from "./pipeline/listen/listeners.ts";
 import { trustedPeers } from "./pipeline/listen/trusted-peers.ts";
 
+/** After an upgrade, clients send one more request over connections that they keep, and are told to open another. */
+const LINGER_MS = 3_000;
+
 export interface AppOptions {
   /** Paths of `-f`, or one built-in text. */
   readonly sources: SourceList;
@@ -45,6 +54,10 @@ export interface AppOptions {
   readStdin(): string;
   /** Where the admin interface binds when the configuration does not say. */
   readonly defaultAdminAddr?: string;
+  /** The process that started this one to take its place. */
+  readonly predecessor?: Predecessor | undefined;
+  /** Starts the program again; absent where there is no program. */
+  startSuccessor?(sockets: readonly HandedSocket[], events: SuccessorEvents): Successor;
   random?(): number;
   /** For tests, which can open neither 10,000 connections nor fill a heap. */
   readonly listenerLimits?: Partial<ListenerLimits>;
@@ -57,6 +70,8 @@ export interface App {
   /** The port of each listener, by gateway name. */
   ports(): ReadonlyMap<string, number>;
   readonly adminUrl: string | undefined;
+  /** Starts the program again as it is on disk now, hands over and drains; if that fails, goes on. */
+  upgrade(): Promise<UpgradeOutcome>;
   /** Stops accepting, lets requests end up to the drain limit, closes everything. Called again: at once. */
   stop(): Promise<void>;
   /** Resolves when stopped, whoever asked for it. */
@@ -74,7 +89,9 @@ export async function startApp(options: AppOptions): Promise<App> {
     return await serve(options, doors, ending);
   } catch (error) {
     await ending.end(0);
-    throw asStartError(error);
+    const failure = asStartError(error);
+    options.predecessor?.failed(failure.message);
+    throw failure;
   }
 }
 
@@ -94,7 +111,7 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   const { process: settings, redaction } = first.config;
   logging.setFilter(logFilter(settings.logging?.level ?? "info"));
   logging.setFormat(settings.logging?.format ?? "text");
-  await openConfiguredStore(doors.store, first.config);
+  await openHandedStore(doors.store, first.config, options.predecessor);
   ending.at("store", doors.store.close);
   await doors.signingKey.open(settings.sessionKey ?? []);
   ending.at("store", doors.signingKey.close);
@@ -110,7 +127,11 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   const records = createRequestRecords(doors, first.config, telemetry, audit);
   const heap = watchHeapLoudly(doors, options.heapSize);
   ending.at("measuring", heap.stop);
-  const inherited = createInheritedSockets(inheritedSockets(options.environment, process.pid));
+  const handed = createHandedSockets(options.predecessor?.sockets ?? []);
+  const inherited = createInheritedSockets([
+    ...inheritedSockets(options.environment, process.pid),
+    ...handed.forListeners,
+  ]);
   const listeners = createListeners({
     clock,
     inherited,
@@ -127,7 +148,8 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
     defect: records.defect,
     unexpected: (error, client) => unexpected.report("connection", error, { client }),
   });
-  ending.at("listeners", listeners.close);
+  let lingerMs = 0;
+  ending.at("listeners", (drainMs) => listeners.close(drainMs, lingerMs));
 
   // What replaces the configuration while it runs.
   const reloads = createReloads({
@@ -148,22 +170,54 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
     return ending.end(settings.drainTimeout);
   };
 
+  const upgrade = createUpgrade({
+    clock,
+    logger: logger.for("upgrade"),
+    store: doors.store,
+    sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports),
+    start: options.startSuccessor,
+    reopenStore: () => openConfiguredStore(doors.store, first.config),
+    isEnding: () => ending.hasBegun,
+    leave() {
+      lingerMs = LINGER_MS;
+      // The new process answers there now.
+      admin.close();
+      void stop();
+    },
+  });
+
   // What operators see.
-  const parts = { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, ending, stop };
+  const parts = {
+    version,
+    startedMs,
+    ui,
+    sources,
+    settings,
+    records,
+    heap,
+    listeners,
+    reloads,
+    ending,
+    stop,
+    upgrade: upgrade.run,
+  };
   const { all, statistics } = operatorEndpoints(doors, parts);
   endpoints.push(...all);
 
   // Open and serve.
-  const { adminUrl, close: closeAdmin } = await openAdminAddresses({
+  const admin = await openAdminAddresses({
     config: first.config,
     defaultAdminAddr: options.defaultAdminAddr,
     endpoints,
     statistics,
-    open: (address, list, audience) => openAdminServer(address, list, logger.for("admin"), audience),
+    open: (address, list, audience) =>
+      openAdminServer(address, list, logger.for("admin"), audience, handed.forProcess(audience)),
   });
-  ending.at("admin", closeAdmin);
+  const { adminUrl } = admin;
+  ending.at("admin", admin.close);
   await listeners.apply(first.config.topology);
   for (const { fd, name, port } of inherited.unused()) logger.warn("inherited socket is not used", { fd, name, port });
+  handed.closeUnused(inherited.unused());
   first.serves();
   for (const warning of first.config.warnings) logger.for("config").warn(warning);
   if (adminUrl !== undefined) logger.for("admin").info("admin interface", { ui: `${adminUrl}${ADMIN_PATHS.ui}` });
@@ -172,7 +226,17 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   // Reload.
   if (sources.canChange) ending.at("watch", watchConfig(doors, loader, reloads, first.content).stop);
 
+  options.predecessor?.ready(version);
+
   const report = (error: unknown): void => unexpected.report("process", error);
   const topology = (): Topology => reloads.running().topology;
-  return { topology, ports: listeners.ports, adminUrl, stop, stopped: ending.ended, unexpected: report };
+  return {
+    topology,
+    ports: listeners.ports,
+    adminUrl,
+    upgrade: upgrade.run,
+    stop,
+    stopped: ending.ended,
+    unexpected: report,
+  };
 }

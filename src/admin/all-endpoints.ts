@@ -23,6 +23,7 @@ import { quitEndpoint } from "./endpoints/quit.ts";
 import { requestsEndpoint } from "./endpoints/requests.ts";
 import { countTasks, tasksEndpoint } from "./endpoints/tasks.ts";
 import { traceEndpoint } from "./endpoints/trace.ts";
+import { type UpgradeAnswer, upgradeEndpoint } from "./endpoints/upgrade.ts";
 import type { AdminEndpoint } from "./server/endpoint.ts";
 
 export interface AdminParts {
@@ -44,6 +45,7 @@ export interface AdminParts {
   topology(): Topology;
   active(): { connections: number; requests: number };
   shutDown(): void;
+  upgrade(): Promise<UpgradeAnswer>;
 }
 
 export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
@@ -52,6 +54,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     configDumpEndpoint(parts.dump),
     loggingEndpoint(parts.logging),
     quitEndpoint(parts.shutDown),
+    upgradeEndpoint(parts.upgrade),
     ...parts.statistics,
     traceEndpoint(parts.hub, clock),
     requestsEndpoint(recent, clock),

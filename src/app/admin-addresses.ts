@@ -23,6 +23,7 @@ export interface AdminAddressParts {
 export interface AdminAddresses {
   /** Undefined when the admin interface is off. */
   readonly adminUrl: string | undefined;
+  readonly ports: { readonly admin: number | undefined; readonly stats: number | undefined };
   close(): void;
 }
 
@@ -47,6 +48,7 @@ export async function openAdminAddresses(parts: AdminAddressParts): Promise<Admi
       statsAddr === undefined ? undefined : await openAt("statsAddr", statsAddr, parts.statistics, "scrapers");
     return {
       adminUrl: admin.url,
+      ports: { admin: admin.port, stats: stats?.port },
       close() {
         admin.close();
         stats?.close();

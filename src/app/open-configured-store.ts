@@ -4,13 +4,25 @@
  */
 import { readFileSync } from "node:fs";
 import type { StoreDoor, StoreSettings } from "../lib/store/open-store.ts";
+import type { Change } from "../lib/store/table.ts";
 import { fileProblem } from "../lib/text/file-problem.ts";
 import type { Loaded } from "./config-loader.ts";
 import { StartError } from "./start-error.ts";
 
-export async function openConfiguredStore(door: StoreDoor, config: Loaded): Promise<void> {
+/** `content`: of the store that the process before this one had in memory. */
+export async function openConfiguredStore(
+  door: StoreDoor,
+  config: Loaded,
+  content: readonly Change[] = [],
+): Promise<void> {
   try {
-    await door.open(settingsOf(config));
+    const settings = settingsOf(config);
+    if (settings.kind === "memory") await door.open({ ...settings, content });
+    else {
+      await door.open(settings);
+      for (const [key, value, expiresAtMs] of content)
+        if (value !== undefined) await door.replace(key, undefined, value, expiresAtMs ? { expiresAtMs } : {});
+    }
   } catch (error) {
     throw new StartError([`${config.processWrittenAt("store")}: ${(error as Error).message}`]);
   }

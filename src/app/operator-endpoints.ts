@@ -16,6 +16,7 @@ import type { Doors } from "./doors.ts";
 import type { Ending } from "./ending.ts";
 import type { Reloads } from "./reload.ts";
 import type { RequestRecords } from "./request-records.ts";
+import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
 
 export interface OperatorParts {
   readonly version: string;
@@ -29,6 +30,7 @@ export interface OperatorParts {
   readonly reloads: Reloads;
   readonly ending: Ending;
   stop(): Promise<void>;
+  upgrade(): Promise<UpgradeOutcome>;
 }
 
 export interface OperatorEndpoints {
@@ -80,6 +82,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     topology: () => reloads.running().topology,
     active: listeners.active,
     shutDown: () => void parts.stop(),
+    upgrade: parts.upgrade,
   });
   return { all, statistics };
 }

@@ -4,6 +4,9 @@
 import { writeSync } from "node:fs";
 import { firstSteps } from "../app/first-steps.ts";
 import { StartError } from "../app/start-error.ts";
+import { HANDED_SOCKETS } from "../app/upgrade/messages.ts";
+import { openPredecessor, parentChannel } from "../app/upgrade/predecessor.ts";
+import { startSuccessor } from "../app/upgrade/successor.ts";
 import { validateOnly } from "../app/validate.ts";
 import { type ReportFormat, validationReport } from "../app/validation-report.ts";
 import { type App, startApp } from "../app.ts";
@@ -82,12 +85,23 @@ async function serve(
   process.on("uncaughtException", onDefect);
   process.on("unhandledRejection", onDefect);
   try {
-    app = await startApp({ ...common, output, color: wantsColor(common.environment), version: VERSION });
+    const { environment } = common;
+    const predecessor = environment[HANDED_SOCKETS] ? openPredecessor(environment, parentChannel()) : undefined;
+    app = await startApp({
+      ...common,
+      predecessor,
+      startSuccessor: (sockets, events) => startSuccessor(sockets, environment, events),
+      output,
+      color: wantsColor(common.environment),
+      version: VERSION,
+    });
   } catch (error) {
     output.flushSync();
     throw error;
   }
   if (isStopWanted) void app.stop();
+  const upgrade = app.upgrade;
+  process.on("SIGUSR2", () => void upgrade());
 
   // Whoever pipes the log has the same in its lines (`listening … url=… paths=…`); the demo has nothing but this.
   if (isDefault || process.stdout.isTTY) {

@@ -54,6 +54,10 @@ Common commands:
       (await import("./commands/requests-command.ts")).explain(id, name, flags, terminal),
     );
 
+  withTarget(program.command("upgrade [instance]"))
+    .description("start the new version of the program and hand the sockets and sessions over to it")
+    .action(async (name, flags) => (await import("./commands/upgrade-command.ts")).upgrade(name, flags, terminal));
+
   withTarget(program.command("requests [instance]"))
     .description("list recent requests, newest first")
     .option("--failed", "only requests that were rejected or failed")

@@ -71,7 +71,7 @@ test("a record that was cut off is left out, and what follows in later processes
   appendFileSync(join(folder, "journal.1"), '12345678 ["cut","off');
   const warned: string[] = [];
   const second = await openFolderStore(folder, { clock: systemClock, logger: recording(warned) });
-  assert.deepEqual(warned, ["warn store: the last record was incomplete and was left out"]);
+  assert.deepEqual(warned, ["warn the last record was incomplete and was left out"]);
   assert.equal(await second.get("cut"), undefined);
   await second.set("later", "2");
   await second.close();
@@ -88,7 +88,7 @@ test("damaged records are left out and counted, the others are read", async (t) 
   writeFileSync(file, readFileSync(file, "utf8").replace('["b"', '["B"'));
   const warned: string[] = [];
   const second = await openFor(t, folder, recording(warned));
-  assert.deepEqual(warned, ["error store: damaged records were left out"]);
+  assert.deepEqual(warned, ["error damaged records were left out"]);
   assert.deepEqual(
     [await second.get("a"), await second.get("b"), await second.get("B"), await second.get("c")],
     ["1", undefined, undefined, "1"],

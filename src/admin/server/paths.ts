@@ -17,6 +17,7 @@ export const ADMIN_PATHS = {
   cpuProfile: "/debug/pprof/profile",
   heapProfile: "/debug/pprof/heap",
   quit: "/quitquitquit",
+  upgrade: "/upgrade",
   metrics: "/metrics",
   live: "/healthz/live",
   ready: "/healthz/ready",

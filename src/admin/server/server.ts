@@ -34,6 +34,8 @@ export async function openAdminServer(
   endpoints: readonly AdminEndpoint[],
   logger: Logger,
   audience: "operators" | "scrapers" = "operators",
+  /** A socket that listens already and stands in for an address. */
+  inherited: (host: string) => number | undefined = () => undefined,
 ): Promise<AdminServer> {
   if (address.kind === "off") return { url: undefined, port: undefined, close: () => undefined };
   // Scrapers come by whatever name the network gives us; on loopback even they have no reason for another one.
@@ -81,7 +83,10 @@ export async function openAdminServer(
   try {
     for (const [i, host] of address.hosts.entries()) {
       try {
-        const server = await open((one, done) => one.listen(port, host, done));
+        const fd = inherited(host);
+        const server = await open((one, done) =>
+          fd === undefined ? one.listen(port, host, done) : one.listen({ fd }, done),
+        );
         port = (server.address() as AddressInfo).port;
       } catch (error) {
         // A machine without IPv6 still has its first loopback address.

@@ -57,9 +57,8 @@ export async function openFolderStore(folder: string, { clock, logger }: FolderS
     const recovered = recover(folder, (change) => table.load(change));
     number = Math.max(1, recovered.number);
     for (const change of table.changes()) usefulBytes += lineBytes(change);
-    if (recovered.damaged > 0)
-      logger.error("store: damaged records were left out", { folder, count: recovered.damaged });
-    if (recovered.isTorn) logger.warn("store: the last record was incomplete and was left out", { folder });
+    if (recovered.damaged > 0) logger.error("damaged records were left out", { folder, count: recovered.damaged });
+    if (recovered.isTorn) logger.warn("the last record was incomplete and was left out", { folder });
     journal = await JournalFile.open(folder, number, recovered.isTorn);
     await syncFolder(folder);
   } catch (error) {
@@ -143,7 +142,7 @@ export async function openFolderStore(folder: string, { clock, logger }: FolderS
 
   function failed(error: unknown): void {
     const reason = (error as Error).message;
-    if (problem === undefined) logger.error("store: cannot write", { folder, reason });
+    if (problem === undefined) logger.error("cannot write", { folder, reason });
     problem = reason;
     retrying ??= clock.after(RETRY_AFTER_MS, () => {
       retrying = undefined;
@@ -152,7 +151,7 @@ export async function openFolderStore(folder: string, { clock, logger }: FolderS
   }
 
   function recovered(): void {
-    if (problem !== undefined) logger.info("store: can write again", { folder });
+    if (problem !== undefined) logger.info("can write again", { folder });
     problem = undefined;
   }
 

@@ -43,7 +43,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger): P
     ...(settings.ca === undefined ? {} : { tls: { ca: settings.ca } }),
   });
   redis.on("ready", () => {
-    if (problem !== undefined) logger.info("store: Redis is connected", { address: addressOf(settings.url) });
+    if (problem !== undefined) logger.info("Redis is connected", { address: addressOf(settings.url) });
     problem = undefined;
   });
   // Some errors of the system have a code and no message.
@@ -59,7 +59,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger): P
   function away(reason: string): void {
     if (isClosed || reason === problem) return;
     if (problem === undefined || problem === NOT_YET)
-      logger.error("store: Redis is not available", { address: addressOf(settings.url), reason });
+      logger.error("Redis is not available", { address: addressOf(settings.url), reason });
     problem = reason;
   }
 

@@ -40,10 +40,10 @@ export function createSigningKey(store: Store, clock: Clock, logger: Logger): Si
     try {
       const kept = Buffer.from(await keptKey(), "base64url");
       all = [kept, ...all];
-      if (isTold) logger.info("store: the signing key was read");
+      if (isTold) logger.info("the signing key was read");
     } catch (error) {
       if (!isTold)
-        logger.warn("store: no signing key; sessions opened now end with this process", {
+        logger.warn("no signing key; sessions opened now end with this process", {
           reason: (error as Error).message,
         });
       isTold = true;

@@ -4,7 +4,7 @@
  */
 import { createServer, type IncomingMessage, type Server, ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
-import type { AddressInfo, Socket } from "node:net";
+import { type AddressInfo, Server as NetServer, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, type GatewayRequest, NO_BODY, type RequestBody } from "../../core/exchange.ts";
@@ -75,8 +75,11 @@ export interface OpenListener {
   serve(served: Served): void;
   setTls(tls: { readonly cert: string; readonly key: string }): void;
   active(): { connections: number; requests: number };
-  /** Stops accepting; resolves when every request has ended. */
-  drain(): Promise<void>;
+  /**
+   * Stops accepting; resolves when every request has ended. Connections that are kept for another request are closed at
+   * once, or after `lingerMs`: then a request that is on its way is still answered, and its connection closed in order.
+   */
+  drain(lingerMs?: number): Promise<void>;
   /** Cuts what is left. */
   destroy(): void;
 }
@@ -93,6 +96,7 @@ export function openListener(
 ): Promise<OpenListener> {
   let served = first;
   let draining = false;
+  let isLingering = false;
   let requests = 0;
   let connections = 0;
   let refused = 0;
@@ -231,7 +235,7 @@ export function openListener(
   function requestEnded(connection: ClientConnection): void {
     requests -= 1;
     connection.next();
-    if (draining && requests === 0) resolveDrained();
+    if (draining && requests === 0 && !isLingering) resolveDrained();
   }
 
   /** Node has read a head after which it reads no more: the socket is ours, once the answers before it are out. */
@@ -391,12 +395,21 @@ export function openListener(
             (server as unknown as { setSecureContext(options: object): void }).setSecureContext(tls);
         },
         active: () => ({ connections, requests }),
-        drain() {
+        drain(lingerMs = 0) {
           draining = true;
-          server.close();
+          if (lingerMs === 0) server.close();
+          else {
+            isLingering = true;
+            // Node's own HTTP server would close them at once.
+            NetServer.prototype.close.call(server);
+            env.clock.after(lingerMs, () => {
+              isLingering = false;
+              if (requests === 0) resolveDrained();
+            });
+          }
           // They have no end of their own: their clients come back, to whoever serves then.
           for (const tunnel of tunnels) tunnel.goAway();
-          if (requests === 0) resolveDrained();
+          if (requests === 0 && !isLingering) resolveDrained();
           return drained;
         },
         destroy() {

@@ -18,8 +18,8 @@ export interface Listeners {
   active(): { connections: number; requests: number };
   /** Names of listeners that should serve and do not. */
   notServing(): string[];
-  /** Stops accepting, waits for requests up to the limit, then cuts the rest. */
-  close(limitMs: number): Promise<void>;
+  /** Stops accepting, waits for requests up to the limit, then cuts the rest. `lingerMs` as of `OpenListener.drain`. */
+  close(limitMs: number, lingerMs?: number): Promise<void>;
 }
 
 interface Entry {
@@ -138,9 +138,9 @@ export function createListeners(env: ListenersEnv): Listeners {
           { connections: 0, requests: 0 },
         ),
     notServing: () => wanted.filter((listener) => !entries.has(keyOf(listener))).map(({ name }) => name),
-    async close(limitMs) {
+    async close(limitMs, lingerMs) {
       const all = [...[...entries.values()].map(({ open }) => open), ...leaving];
-      const drained = Promise.all(all.map((open) => open.drain()));
+      const drained = Promise.all(all.map((open) => open.drain(lingerMs)));
       if (limitMs > 0) await Promise.race([drained, wait(env.clock, limitMs)]);
       for (const { task } of entries.values()) task.end();
       for (const open of all) open.destroy();

@@ -1,0 +1,90 @@
+/**
+ * The listening sockets of this process, for the one that follows it. Node does not tell their descriptors; Linux does.
+ * They are passed on as they are: connections that wait in them are lost to nobody.
+ */
+import { closeSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
+import type { SourceList } from "../../config/load/sources.ts";
+import type { WrittenProcess } from "../../config/schema/schema.ts";
+import type { InheritedSocket } from "../../pipeline/listen/inherited-sockets.ts";
+import type { HandedSocket } from "./messages.ts";
+
+/** `/proc/net/tcp`: a socket that listens. */
+const LISTENING = "0A";
+
+export interface ListeningSocket {
+  readonly fd: number;
+  readonly port: number;
+  readonly family: 4 | 6;
+}
+
+/** Each socket once. Throws where the system does not tell. */
+export function listeningSockets(): ListeningSocket[] {
+  const open = new Map<string, number>();
+  for (const name of readdirSync("/proc/self/fd")) {
+    const inode = inodeOf(name);
+    if (inode !== undefined && !open.has(inode)) open.set(inode, Number(name));
+  }
+  return ([4, 6] as const).flatMap((family) =>
+    listeningInodes(readFileSync(`/proc/self/net/tcp${family === 6 ? "6" : ""}`, "utf8")).flatMap(({ inode, port }) => {
+      const fd = open.get(inode);
+      return fd === undefined ? [] : [{ fd, port, family }];
+    }),
+  );
+}
+
+function inodeOf(name: string): string | undefined {
+  try {
+    return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/self/fd/${name}`))?.[1];
+  } catch {
+    // It was closed meanwhile.
+    return undefined;
+  }
+}
+
+/** Columns of `/proc/net/tcp`: number, local address, remote address, state, four more, inode. */
+export function listeningInodes(table: string): { inode: string; port: number }[] {
+  return table
+    .split("\n")
+    .slice(1)
+    .flatMap((line) => {
+      const [, local = "", , state, , , , , , inode = ""] = line.trim().split(/\s+/);
+      return state === LISTENING ? [{ inode, port: Number.parseInt(local.slice(local.lastIndexOf(":") + 1), 16) }] : [];
+    });
+}
+
+/** What the new process gets. Throws if there is something that cannot be handed over. */
+export function handedSockets(
+  sources: SourceList,
+  { adminAddr, statsAddr }: WrittenProcess,
+  listeners: ReadonlyMap<string, number>,
+  process: { readonly admin: number | undefined; readonly stats: number | undefined },
+): HandedSocket[] {
+  if (Array.isArray(sources) && sources.includes("-"))
+    throw new Error("the configuration was read from standard input, which cannot be read again");
+  if ([adminAddr, statsAddr].some((address) => address?.startsWith("unix:")))
+    throw new Error(
+      "an admin or stats address is a unix socket, which cannot be handed over: use an IP address or off",
+    );
+  const names = new Map([...listeners].map(([name, port]) => [port, name]));
+  return listeningSockets().flatMap((socket): HandedSocket[] => {
+    const name = names.get(socket.port);
+    if (name !== undefined) return [{ ...socket, kind: "listener", name }];
+    if (socket.port === process.admin) return [{ ...socket, kind: "process", name: "operators" }];
+    return socket.port === process.stats ? [{ ...socket, kind: "process", name: "scrapers" }] : [];
+  });
+}
+
+/** The new process's side. */
+export function createHandedSockets(sockets: readonly HandedSocket[]) {
+  return {
+    forListeners: sockets.filter(({ kind }) => kind === "listener"),
+    forProcess: (audience: string) => (host: string) =>
+      sockets.find(({ name, kind, family }) => {
+        return kind === "process" && name === audience && family === (host.includes(":") ? 6 : 4);
+      })?.fd,
+    /** Connections would wait there for ever. */
+    closeUnused(unused: readonly InheritedSocket[]): void {
+      for (const { fd } of unused) if (sockets.some((one) => one.fd === fd)) closeSync(fd);
+    },
+  };
+}

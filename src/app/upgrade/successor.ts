@@ -1,0 +1,53 @@
+/**
+ * The old process's side of an upgrade: starts the program again, as it stands on disk now, with this process's listening
+ * sockets, and waits until it serves. Whatever goes wrong before that ends the new process, and the old one goes on.
+ */
+import { spawn } from "node:child_process";
+import { isOneFile } from "../../lib/process/embedded-files.ts";
+import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
+
+/** Standard streams and the channel come before it. */
+const FIRST_FD = 4;
+
+export interface Successor {
+  readonly pid: number;
+  send(message: FromPredecessor): void;
+  kill(): void;
+}
+
+export interface SuccessorEvents {
+  message(message: FromSuccessor): void;
+  /** It ended, or never began. */
+  ended(reason: string): void;
+}
+
+/** Throws if it cannot be started. */
+export function startSuccessor(
+  sockets: readonly HandedSocket[],
+  environment: Readonly<Record<string, string | undefined>>,
+  events: SuccessorEvents,
+): Successor {
+  const handed = sockets.map((socket, i) => ({ ...socket, fd: FIRST_FD + i }));
+  const own = process.argv.slice(isOneFile() ? 2 : 1);
+  const child = spawn(process.execPath, [...process.execArgv, ...own], {
+    stdio: ["inherit", "inherit", "inherit", "ipc", ...sockets.map(({ fd }) => fd)],
+    env: {
+      ...environment,
+      [HANDED_SOCKETS]: JSON.stringify(handed),
+      // Sockets of the service manager are among those that are handed over.
+      LISTEN_FDS: undefined,
+      LISTEN_PID: undefined,
+      LISTEN_FDNAMES: undefined,
+    },
+    // A signal to the terminal's group of the old process is not for the new one alone.
+    detached: false,
+  });
+  child.on("message", (message) => events.message(message as FromSuccessor));
+  child.on("error", (error) => events.ended(error.message));
+  child.on("exit", (code, signal) => events.ended(signal === null ? `exit code ${code}` : `signal ${signal}`));
+  return {
+    pid: child.pid ?? 0,
+    send: (message) => void child.send(message, () => undefined),
+    kill: () => void child.kill("SIGKILL"),
+  };
+}

@@ -1,0 +1,120 @@
+/**
+ * An upgrade without loss: the successor is started, gets the sockets and the store, and says that it serves; then this
+ * process stops accepting and drains. If the successor does not come up, everything here goes on, and the reason is told.
+ */
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { StoreDoor } from "../../lib/store/open-store.ts";
+import { createRemoteStore, type RemoteStore } from "../../lib/store/remote-store.ts";
+import type { Store } from "../../lib/store/store.ts";
+import type { FromSuccessor, HandedSocket } from "./messages.ts";
+import type { Successor, SuccessorEvents } from "./successor.ts";
+
+/** Longer than any start that will come to an end. */
+const START_LIMIT_MS = 60_000;
+/** Whoever asked for the upgrade reads the answer from this process. */
+const ANSWER_MS = 200;
+
+export interface UpgradeEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly store: StoreDoor;
+  /** Throws if there is no handing over, with the reason. */
+  sockets(): readonly HandedSocket[];
+  /** Undefined where there is no program to start. */
+  readonly start: ((sockets: readonly HandedSocket[], events: SuccessorEvents) => Successor) | undefined;
+  /** Opens the store of the configuration again. */
+  reopenStore(): Promise<void>;
+  isEnding(): boolean;
+  /** The successor serves: no more is taken here. */
+  leave(): void;
+}
+
+export type UpgradeOutcome =
+  | { readonly ok: true; readonly pid: number; readonly version: string }
+  | { readonly ok: false; readonly reason: string };
+
+export interface Upgrade {
+  /** One at a time. */
+  run(): Promise<UpgradeOutcome>;
+}
+
+export function createUpgrade(env: UpgradeEnv): Upgrade {
+  const { clock, logger } = env;
+  let running: Promise<UpgradeOutcome> | undefined;
+
+  async function run(): Promise<UpgradeOutcome> {
+    if (env.isEnding()) return { ok: false, reason: "the gateway is shutting down" };
+    logger.info("starting the new process");
+    const outcome = await attempt();
+    if (!outcome.ok) {
+      logger.error("the new process did not start; this one continues", { reason: outcome.reason });
+      return outcome;
+    }
+    logger.info("the new process serves; this one drains", { pid: outcome.pid, version: outcome.version });
+    clock.after(ANSWER_MS, env.leave);
+    return outcome;
+  }
+
+  async function attempt(): Promise<UpgradeOutcome> {
+    let remote: RemoteStore | undefined;
+    let before: Store | undefined;
+    let successor: Successor | undefined;
+    const outcome = await new Promise<UpgradeOutcome>((resolve) => {
+      const fail = (reason: string): void => {
+        remote?.gone(reason);
+        resolve({ ok: false, reason });
+      };
+      const limit = clock.after(START_LIMIT_MS, () => fail("it was not ready within 60 s"));
+      const onMessage = (message: FromSuccessor): void => {
+        if (message.type === "store result") remote?.answered(message);
+        else if (message.type === "failed") fail(message.reason);
+        else if (message.type === "ready") {
+          limit.cancel();
+          resolve({ ok: true, pid: successor?.pid ?? 0, version: message.version });
+        } else {
+          const to = successor as Successor;
+          remote = createRemoteStore(env.store.kind, clock, (question) => to.send(question));
+          before = env.store.turnTo(remote);
+          void letGo(before).then((content) => to.send({ type: "store given", ...(content ? { content } : {}) }));
+        }
+      };
+      try {
+        if (env.start === undefined) throw new Error("this gateway is no program of its own");
+        successor = env.start(env.sockets(), { message: onMessage, ended: fail });
+      } catch (error) {
+        fail((error as Error).message);
+      }
+    });
+    if (outcome.ok) return outcome;
+    successor?.kill();
+    if (before !== undefined) await takeBack(before);
+    return outcome;
+  }
+
+  async function takeBack(before: Store): Promise<void> {
+    // What a store in memory holds is still there; the others were closed.
+    if (before.kind === "memory") env.store.turnTo(before);
+    else
+      await env
+        .reopenStore()
+        .catch((error: Error) => logger.error("cannot be opened again", { reason: error.message }));
+  }
+
+  return {
+    run() {
+      running ??= run().then((outcome) => {
+        if (!outcome.ok) running = undefined;
+        return outcome;
+      });
+      return running;
+    },
+  };
+}
+
+/** The content of a store in memory; another one is closed, so that the new process can open it. */
+async function letGo(store: Store | undefined) {
+  if (store !== undefined && "content" in store) return (store as unknown as { content(): [] }).content();
+  await store?.close();
+  return undefined;
+}

@@ -1,0 +1,99 @@
+/**
+ * A store over a channel to another process: the old process of an upgrade goes on counting in the store of the new one
+ * until its last request has ended. One side serves its store, the other asks; no answer in time means unavailable.
+ */
+import type { Clock, Timer } from "../process/clock.ts";
+import { type Store, type StoreKind, StoreUnavailable } from "./store.ts";
+
+const TIMEOUT_MS = 5_000;
+const OPERATIONS = ["get", "set", "delete", "replace", "add", "list", "sync"] as const;
+type Operation = (typeof OPERATIONS)[number];
+
+export interface StoreQuestion {
+  readonly type: "store operation";
+  readonly id: number;
+  readonly operation: Operation;
+  readonly args: readonly unknown[];
+}
+
+export interface StoreAnswer {
+  readonly type: "store result";
+  readonly id: number;
+  readonly value?: unknown;
+  /** Name and message of what was thrown. */
+  readonly error?: readonly [name: string, message: string];
+}
+
+export interface RemoteStore extends Store {
+  answered(answer: StoreAnswer): void;
+  /** Nobody is there any more: what waits is refused. */
+  gone(reason: string): void;
+}
+
+export function createRemoteStore(kind: StoreKind, clock: Clock, send: (question: StoreQuestion) => void): RemoteStore {
+  const waiting = new Map<number, { resolve(value: never): void; reject(error: Error): void; timer: Timer }>();
+  let nextId = 1;
+  let goneBecause: string | undefined;
+
+  function ask<Result>(operation: Operation, ...args: readonly unknown[]): Promise<Result> {
+    if (goneBecause !== undefined) return Promise.reject(new StoreUnavailable(goneBecause));
+    return new Promise((resolve, reject) => {
+      const id = nextId++;
+      const timer = clock.after(TIMEOUT_MS, () => {
+        waiting.delete(id);
+        reject(new StoreUnavailable("the new process did not answer in time"));
+      });
+      waiting.set(id, { resolve, reject, timer });
+      send({ type: "store operation", id, operation, args });
+    });
+  }
+
+  return {
+    kind,
+    get: (key) => ask<string | null>("get", key).then((value) => value ?? undefined),
+    set: (key, value, options) => ask("set", key, value, options),
+    delete: (key) => ask("delete", key),
+    replace: (key, expected, value, options) => ask("replace", key, expected ?? null, value, options),
+    add: (key, amount, options) => ask("add", key, amount, options),
+    list: (prefix, cursor) => ask("list", prefix, cursor),
+    sync: () => ask("sync"),
+    health: () => (goneBecause === undefined ? { state: "up" } : { state: "degraded", reason: goneBecause }),
+    close: async () => undefined,
+    answered({ id, value, error }) {
+      const one = waiting.get(id);
+      if (one === undefined) return;
+      waiting.delete(id);
+      one.timer.cancel();
+      if (error === undefined) one.resolve(value as never);
+      else one.reject(errorOf(...error));
+    },
+    gone(reason) {
+      goneBecause = reason;
+      for (const { reject, timer } of waiting.values()) {
+        timer.cancel();
+        reject(new StoreUnavailable(reason));
+      }
+      waiting.clear();
+    },
+  };
+}
+
+/** Does what the other process asks. */
+export async function answerStore(store: Store, { id, operation, args }: StoreQuestion): Promise<StoreAnswer> {
+  try {
+    if (!OPERATIONS.includes(operation)) throw new TypeError("unknown operation");
+    // JSON has no undefined, and leaves out what is at the end.
+    const given = args.map((arg) => arg ?? undefined);
+    const value = await (store[operation] as (...rest: readonly unknown[]) => Promise<unknown>)(...given);
+    return { type: "store result", id, value };
+  } catch (error) {
+    const { name, message } = error as Error;
+    return { type: "store result", id, error: [name, message] };
+  }
+}
+
+function errorOf(name: string, message: string): Error {
+  if (name === "RangeError") return new RangeError(message);
+  if (name === "TypeError") return new TypeError(message);
+  return new StoreUnavailable(message.replace(/^store unavailable: /, ""));
+}

@@ -1,0 +1,216 @@
+/**
+ * An upgrade of the running program: the new process takes the sockets, the sessions and the store over, the old one
+ * finishes what it began. If the new one does not start, the old one goes on.
+ */
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { get } from "node:http";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { type GatewayProcess, startGatewayProcess } from "../support/gateway-process.ts";
+import { rawClient } from "../support/mcp/client.ts";
+import { startRemote } from "../support/mcp/http-server.ts";
+import { backendFor } from "../support/scenario.ts";
+
+const skip = process.platform !== "linux" && "sockets are handed over on Linux only";
+const STREAMS = 200;
+const SESSIONS = 100;
+const CHUNKS = 30;
+
+function fileFor(t: TestContext, config: object): string {
+  const folder = mkdtempSync(join(tmpdir(), "upgrade-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const file = join(folder, "config.yaml");
+  writeFileSync(file, JSON.stringify(config));
+  return file;
+}
+
+/** Asks for the upgrade; the new process ends with the test. */
+async function upgrade(t: TestContext, adminUrl: string): Promise<{ status: number; text: string }> {
+  const response = await fetch(`${adminUrl}/upgrade`, { method: "POST" });
+  const text = await response.text();
+  const pid = /process (\d+); process/.exec(text)?.[1];
+  if (pid !== undefined)
+    t.after(() => {
+      try {
+        process.kill(Number(pid), "SIGKILL");
+      } catch {
+        // It has ended already.
+      }
+    });
+  return { status: response.status, text };
+}
+
+async function start(
+  t: TestContext,
+  file: string,
+): Promise<{ gateway: GatewayProcess; url: string; adminUrl: string }> {
+  const gateway = startGatewayProcess(t, ["-f", file], { compiled: true });
+  const url = `http://127.0.0.1:${await gateway.port()}`;
+  return { gateway, url, adminUrl: await gateway.adminUrl() };
+}
+
+test("200 streams and 100 sessions with calls: none is lost, and no connection is refused", { skip }, async (t) => {
+  const remote = await startRemote("http");
+  t.after(() => remote.close());
+  // Each stream gets its next part when the test says so.
+  const parts = new Set<() => void>();
+  const backend = await backendFor(t, (_req, res) => {
+    let sent = 0;
+    res.writeHead(200, { "content-type": "text/plain" });
+    const next = (): void => {
+      sent += 1;
+      res.write(`${sent};`);
+      if (sent < CHUNKS) return;
+      parts.delete(next);
+      res.end();
+    };
+    parts.add(next);
+    next();
+  });
+  const file = fileFor(t, {
+    config: { adminAddr: "127.0.0.1:0", logging: { level: "info,access=off" } },
+    gateways: { default: { port: 0, address: "127.0.0.1" } },
+    routes: [
+      { name: "tools", backends: [{ mcp: { targets: [{ name: "remote", mcp: { url: remote.url } }] } }] },
+      { name: "streams", matches: [{ path: { exact: "/stream" } }], backends: [{ host: backend.host }] },
+    ],
+  });
+  const { gateway, url, adminUrl } = await start(t, file);
+
+  const streams = Array.from({ length: STREAMS }, () => read(`${url}/stream`));
+  const clients = await Promise.all(
+    Array.from({ length: SESSIONS }, async () => {
+      const client = rawClient(`${url}/mcp`);
+      await client.initialize();
+      return { client, id: client.sessionId };
+    }),
+  );
+  while (parts.size < STREAMS) await turn();
+
+  let isOver = false;
+  const problems: string[] = [];
+  let calls = 0;
+  const calling = clients.map(async ({ client }) => {
+    while (!isOver) {
+      try {
+        const answer = await client.request("tools/list");
+        calls += 1;
+        if (answer.result === undefined) problems.push(JSON.stringify(answer));
+      } catch (error) {
+        problems.push(`${error} ${(error as Error).cause}`);
+      }
+    }
+  });
+  let connections = 0;
+  const connecting = (async () => {
+    const port = Number(new URL(url).port);
+    while (!isOver) {
+      const until = calls + 10;
+      while (calls < until && !isOver) await turn();
+      await new Promise<void>((resolve) => {
+        const socket = connect(port, "127.0.0.1", () => {
+          connections += 1;
+          socket.destroy();
+          resolve();
+        });
+        socket.once("error", (error) => {
+          problems.push(`connection: ${error.message}`);
+          resolve();
+        });
+      });
+    }
+  })();
+
+  const upgraded = await upgrade(t, adminUrl);
+  assert.equal(upgraded.status, 200, upgraded.text);
+  await gateway.logged("draining");
+  const before = calls;
+  while (calls < before + 2 * SESSIONS) await turn();
+  while (parts.size > 0) {
+    for (const next of [...parts]) next();
+    await turn();
+  }
+  const bodies = await Promise.all(streams);
+  const code = await exitCode(gateway);
+  isOver = true;
+  await Promise.all([...calling, connecting]);
+  const whole = Array.from({ length: CHUNKS }, (_, i) => `${i + 1};`).join("");
+  assert.equal(bodies.filter((body) => body === whole).length, STREAMS, "streams");
+  assert.deepEqual([...new Set(problems)].slice(0, 5), [], `${problems.length} of ${calls} calls`);
+  assert.equal(code, 0);
+  assert.ok(connections > 0);
+  for (const { client, id } of clients) {
+    assert.equal(client.sessionId, id);
+    assert.ok((await client.request("tools/list")).result);
+  }
+});
+
+test("a new process that does not start changes nothing, and the answer says why", { skip }, async (t) => {
+  const remote = await startRemote("http");
+  t.after(() => remote.close());
+  const config = {
+    config: { adminAddr: "127.0.0.1:0", store: { folder: "state" } },
+    gateways: { default: { port: 0, address: "127.0.0.1" } },
+    routes: [{ name: "tools", backends: [{ mcp: { targets: [{ name: "remote", mcp: { url: remote.url } }] } }] }],
+  };
+  const file = fileFor(t, config);
+  const { gateway, url, adminUrl } = await start(t, file);
+  const client = rawClient(`${url}/mcp`);
+  await client.initialize();
+  const port = await blockedPort(t);
+  // The second listener cannot be opened: by then the new process has the store.
+  const second = { ...config, gateways: { ...config.gateways, second: { port, address: "127.0.0.1" } } };
+  writeFileSync(file, JSON.stringify(second));
+  await gateway.logged("the configuration was refused");
+  const failed = await upgrade(t, adminUrl);
+  assert.equal(failed.status, 500);
+  assert.match(failed.text, /not upgraded, process \d+ continues: .*cannot listen on 127\.0\.0\.1:/);
+  assert.ok((await client.request("tools/list")).result);
+  const fresh = rawClient(`${url}/mcp`);
+  await fresh.initialize();
+  assert.equal(await fresh.delete(), 204);
+
+  writeFileSync(file, JSON.stringify(config));
+  const done = await upgrade(t, adminUrl);
+  assert.equal(done.status, 200, done.text);
+  assert.equal(await exitCode(gateway), 0);
+  assert.ok((await client.request("tools/list")).result, "the session of the folder's store goes on");
+  fresh.version = client.version;
+  assert.equal((await fresh.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404, "what was ended stays so");
+  assert.equal((await fetch(`${adminUrl}/healthz/ready`)).status, 200, "the new process has the admin address");
+});
+
+/** Its standard output stays open: the new process has it too. */
+function exitCode({ child }: GatewayProcess): Promise<number | null> {
+  return child.exitCode === null
+    ? new Promise((resolve) => child.once("exit", (code) => resolve(code)))
+    : Promise.resolve(child.exitCode);
+}
+
+async function blockedPort(t: TestContext): Promise<number> {
+  const { createServer } = await import("node:net");
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const address = server.address();
+  return typeof address === "object" && address !== null ? address.port : 0;
+}
+
+function read(url: string): Promise<string> {
+  return new Promise((resolve) => {
+    get(url, { agent: false }, (response) => {
+      let text = "";
+      response.on("data", (chunk: Buffer) => {
+        text += chunk.toString();
+      });
+      response.on("close", () => resolve(text));
+    }).on("error", (error) => resolve(error.message));
+  });
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
