@@ -13,7 +13,6 @@ import { startBackend } from "./connection-scripts/backend.mjs";
 import { checkAnswers } from "./connection-scripts/check.mjs";
 import { KINDS, LAST } from "./connection-scripts/kinds.mjs";
 
-const HANG_MS = 20_000;
 const MAX_MESSAGES = 6;
 const MAX_SHOWN = 10;
 /** Finished scripts whose requests are still known: more than run within a second. */
@@ -26,6 +25,7 @@ const { values: flags } = parseArgs({
     count: { type: "string", default: "10000" },
     seed: { type: "string", default: "1" },
     parallel: { type: "string", default: "64" },
+    "hang-seconds": { type: "string", default: "20" },
     only: { type: "string" },
     gateway: { type: "string", default: join(import.meta.dirname ?? "scripts", "..", "dist", "gateway.js") },
   },
@@ -159,7 +159,7 @@ function talk(messages, random) {
 }
 
 function giveUpOnOld() {
-  const limitMs = performance.now() - HANG_MS;
+  const limitMs = performance.now() - Number(flags["hang-seconds"]) * 1000;
   for (const talk of talks) {
     if (talk.sinceMs > limitMs) return;
     talks.delete(talk);

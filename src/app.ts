@@ -35,7 +35,7 @@ import type { Clock } from "./lib/process/clock.ts";
 import type { HeapSize } from "./lib/process/heap-pressure.ts";
 import { createIdSource } from "./lib/text/ids.ts";
 import { createInheritedSockets, inheritedSockets } from "./pipeline/listen/inherited-sockets.ts";
-import type { ListenerLimits } from "./pipeline/listen/listener.ts";
+import type { ListenerLimits } from "./pipeline/listen/listener-env.ts";
 import { createListeners } from "./pipeline/listen/listeners.ts";
 import { trustedPeers } from "./pipeline/listen/trusted-peers.ts";
 

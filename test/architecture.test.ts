@@ -50,6 +50,7 @@ const wrong: [name: string, path: string, text: string][] = [
   ["the gateway that imports gwctl", "src/app.ts", 'import { b } from "./cli/b.ts";\n'],
   ["code that imports a test's", "src/core/a.ts", 'import { b } from "../../test/support/b.ts";\n'],
   ["a second HTTP server", "src/core/a.ts", 'import { createServer } from "node:http";\n'],
+  ["a second listener", "src/core/a.ts", 'import { createServer } from "node:net";\n'],
   ["a child process elsewhere", "src/core/a.ts", 'import { spawn } from "node:child_process";\n'],
   ["the environment elsewhere", "src/core/a.ts", "const a = process.env.HOME;\n"],
   ["the client library elsewhere", "src/core/a.ts", 'import { fetch } from "undici";\n'],

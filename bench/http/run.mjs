@@ -52,6 +52,14 @@ export async function benchHttp({ quick = false } = {}) {
       writeFileSync(file, gatewayConfig(port, backendPort, level));
       await add(name, process.execPath, [join(root, "dist/gateway.js"), "-f", file], port);
     }
+    // Another build of the gateway in the same run: BENCH_AGAINST=/path/to/dist/gateway.js
+    const other = process.env.BENCH_AGAINST;
+    if (other !== undefined) {
+      const port = await freePort();
+      const file = join(folder, "other.yaml");
+      writeFileSync(file, gatewayConfig(port, backendPort, "info,access=off"));
+      await add("other gateway, access log off", process.execPath, [other, "-f", file], port);
+    }
 
     const run =
       (request, connections) =>

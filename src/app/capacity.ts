@@ -13,7 +13,7 @@ import {
   watchHeap,
 } from "../lib/process/heap-pressure.ts";
 import { connectionsThatFit, openFilesLimit } from "../lib/process/open-files.ts";
-import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listen/listener.ts";
+import { LISTENER_LIMITS, type ListenerLimits } from "../pipeline/listen/listener-env.ts";
 import type { Loaded } from "./config-loader.ts";
 import type { Doors } from "./doors.ts";
 

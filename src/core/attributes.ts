@@ -23,7 +23,7 @@ export interface ReadableExchange {
   };
   readonly response: { readonly status: number; readonly headers: HeaderList; readonly body?: Buffer } | undefined;
   readonly startedAt: number;
-  readonly source: { readonly address: string; readonly port: number };
+  readonly source: { readonly address: string; readonly port: number; readonly identity?: string | undefined };
   readonly facts: {
     readonly jwt?: object;
     readonly apiKey?: object;
@@ -80,7 +80,8 @@ export class Attributes {
   }
 
   get source(): Record<string, unknown> {
-    return { address: this.#exchange.source.address, port: this.#exchange.source.port };
+    const { address, port, identity } = this.#exchange.source;
+    return identity === undefined ? { address, port } : { address, port, identity };
   }
 
   get jwt(): object | undefined {

@@ -2,7 +2,7 @@
  * One request and its response in flight, with everything that policies, backends and the trace know about it.
  * What policies and backends find out (claims, keys, models) goes into typed facts, never into a free bag.
  */
-import type { Readable } from "node:stream";
+import type { RequestBodyStream } from "../lib/http/body-stream.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { Linked } from "../lib/text/linked-list.ts";
 import type { AuditTrail } from "../trace/audit-trail.ts";
@@ -30,7 +30,12 @@ export type RequestBody =
   /** Whole in memory: may be sent again. */
   | { readonly kind: "bytes"; readonly bytes: Buffer }
   /** Still arriving: may be sent once. */
-  | { readonly kind: "stream"; readonly stream: Readable; readonly length: number | undefined; taken: boolean };
+  | {
+      readonly kind: "stream";
+      readonly stream: RequestBodyStream;
+      readonly length: number | undefined;
+      taken: boolean;
+    };
 
 export const NO_BODY: RequestBody = { kind: "none" };
 
@@ -57,6 +62,8 @@ export interface Source {
   /** The peer of the socket (or what a trusted proxy said). */
   readonly address: string;
   readonly port: number;
+  /** The subject of the certificate that the client showed. */
+  readonly identity?: string | undefined;
 }
 
 export interface BackendFacts {

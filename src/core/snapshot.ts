@@ -3,7 +3,7 @@
  * parameters redacted. Built only for a traced request, or when somebody looks at a recent one.
  */
 import type { HeaderList } from "../lib/http/headers.ts";
-import { writtenHeaders } from "../lib/http/request-head.ts";
+import { writtenHeaders } from "../lib/http1/request-head.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
 import { REDACTED, type Redaction } from "../trace/redact.ts";
@@ -38,9 +38,13 @@ export function requestState(exchange: SnapshotSource, redaction: Redaction): Js
       startTime: new Date(exchange.startedAt).toISOString(),
     },
     env: {},
-    source: { address: source.address, port: source.port },
+    source: sourceState(source),
     ...factsState(facts),
   };
+}
+
+function sourceState({ address, port, identity }: Source): JsonObject {
+  return identity === undefined ? { address, port } : { address, port, identity };
 }
 
 /** The request as it was sent to a server. */
@@ -52,7 +56,7 @@ export function sentState(exchange: SnapshotSource, target: string, sent: Sent, 
         ? { uri: target, headers: {}, startTime }
         : { ...sentRequest(exchange, sent, redaction), startTime },
     env: {},
-    source: { address: exchange.source.address, port: exchange.source.port },
+    source: sourceState(exchange.source),
     ...factsState(exchange.facts),
   };
 }

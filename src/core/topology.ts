@@ -2,6 +2,7 @@
  * The compiled configuration: listeners → routes → backends, each with compiled policies. Immutable; a reload
  * builds a new one and swaps it, and requests in flight finish on the one they began with.
  */
+import type { ListenerTls } from "../lib/http/tls-listener.ts";
 import type { Phase } from "../trace/events.ts";
 import type { Backend } from "./backend.ts";
 import type { Hooks, LlmSight, Settings } from "./policy.ts";
@@ -76,7 +77,7 @@ export interface Listener {
   readonly address: string | undefined;
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
-  readonly tls: { readonly cert: string; readonly key: string } | undefined;
+  readonly tls: ListenerTls | undefined;
   /** Where a field of it stands in the configuration, and its path there (`mcp.port`). */
   writtenAt(field: "port" | "address"): string;
   readonly policies: CompiledScope;

@@ -261,7 +261,7 @@ test("a refused connection is not kept open by a client that does not close its 
   await client.until("400");
   await new Promise((resolve) => client.socket.once("end", resolve));
   // The client goes on holding its half open; the gateway lets go of its own.
-  for (let left = 30; left > 0 && gateway.app.ports().size > 0; left--) {
+  for (let left = 60; left > 0 && gateway.app.ports().size > 0; left--) {
     if ((await activeConnections()) === 0) return client.close();
     await new Promise((resolve) => setTimeout(resolve, 100));
   }

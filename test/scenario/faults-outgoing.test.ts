@@ -5,9 +5,10 @@
 import assert from "node:assert/strict";
 import type { RequestListener } from "node:http";
 import { type TestContext, test } from "node:test";
-import { type FetchError, openFetcher } from "../../src/lib/http/fetch.ts";
+import { openFetcher } from "../../src/lib/client/fetcher.ts";
+import { openHttpPool } from "../../src/lib/client/http-pool.ts";
+import type { FetchError } from "../../src/lib/http/fetch.ts";
 import { HeaderList } from "../../src/lib/http/headers.ts";
-import { openHttpPool } from "../../src/lib/http/http-pool.ts";
 import type { Resolve } from "../../src/lib/http/lookup.ts";
 import { type FakeClock, fakeClock } from "../support/fake-clock.ts";
 import { backendFor, eventually } from "../support/scenario.ts";

@@ -2,14 +2,15 @@
  * Loaded into a gateway process before the gateway (`node --import`): with each SIGUSR2 the next of its stages throws
  * once, when it is reached. For tests of the last resort.
  */
-import { ResponseParser } from "../../src/lib/http/response-parser.ts";
+
 import { FrameCounter } from "../../src/lib/http/websocket-frames.ts";
+import { ResponseParser } from "../../src/lib/http1/response-parser.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
 import { StdioProcess } from "../../src/mcp/transports/child-process.ts";
 import { LineSplitter } from "../../src/mcp/transports/line-splitter.ts";
 import { StderrTail } from "../../src/mcp/transports/stderr-tail.ts";
+import { Answer } from "../../src/pipeline/listen/answer.ts";
 import { ClientConnection } from "../../src/pipeline/listen/client-connection.ts";
-import { ResponseSink } from "../../src/pipeline/listen/response-sink.ts";
 import { Attempt } from "../../src/pipeline/phases/attempt.ts";
 import { Delivery } from "../../src/pipeline/phases/delivery.ts";
 import { requestHeaderModifier } from "../../src/policies/request-header-modifier/policy.ts";
@@ -61,10 +62,10 @@ function inHook(): void {
 }
 
 export const STAGES: Readonly<Record<string, () => void>> = {
-  "a socket's handler": () => before(ClientConnection, "of"),
-  "the turn of the next request": () => before(ClientConnection.prototype, "next"),
-  "the head of an answer": () => before(ResponseSink.prototype, "head"),
-  "the end of an answer": () => before(ResponseSink.prototype, "end"),
+  "a socket's handler": () => before(ClientConnection.prototype, "received"),
+  "the turn of the next request": () => before(ClientConnection.prototype, "answered"),
+  "the head of an answer": () => before(Answer.prototype, "head"),
+  "the end of an answer": () => before(Answer.prototype, "end"),
   "a policy": inHook,
   "a backend's head": () => before(Attempt.prototype, "head"),
   "a backend's bytes": () => before(Attempt.prototype, "data"),

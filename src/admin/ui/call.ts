@@ -5,9 +5,9 @@
  */
 import { StringDecoder } from "node:string_decoder";
 import { z } from "zod";
+import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { HeaderList, isHeaderName, isHeaderValue } from "../../lib/http/headers.ts";
 import type { HttpCall } from "../../lib/http/http-client.ts";
-import { openHttpPool } from "../../lib/http/http-pool.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { type AdminEndpoint, type AdminSink, textAnswer } from "../server/endpoint.ts";
 

@@ -8,9 +8,9 @@ import { type Backend, type BackendCall, type BackendRun, defineBackend } from "
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { pathAndQuery } from "../../core/request-path.ts";
 import { markLocal } from "../../core/schema-marks.ts";
+import { openHttpPool } from "../../lib/client/http-pool.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
-import { openHttpPool } from "../../lib/http/http-pool.ts";
 import { parseAddress } from "./address.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;

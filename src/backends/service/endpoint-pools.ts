@@ -2,8 +2,9 @@
  * The connection pools of a list of addresses that changes: one is opened when its address is first used, and closed
  * when the address is gone.
  */
+
+import { openHttpPool } from "../../lib/client/http-pool.ts";
 import type { HttpPool, HttpTarget } from "../../lib/http/http-client.ts";
-import { openHttpPool } from "../../lib/http/http-pool.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { parseAddress } from "../host/address.ts";
 

@@ -75,6 +75,12 @@ export const ATTRIBUTES: readonly Attribute[] = [
     fields: [
       field("source.address", "string", "The IP address of the socket's peer.", ALWAYS),
       field("source.port", "int", "Its port.", ALWAYS),
+      field(
+        "source.identity",
+        "string",
+        "The subject of the verified client certificate, for example `CN=alice,O=Example`.",
+        "the client showed a certificate",
+      ),
     ],
   },
   {

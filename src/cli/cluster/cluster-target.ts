@@ -4,7 +4,7 @@
  */
 import { createServer, type Server } from "node:net";
 import type { Duplex } from "node:stream";
-import { openFetcher } from "../../lib/http/fetch.ts";
+import { openFetcher } from "../../lib/client/fetcher.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import type { Target, TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";

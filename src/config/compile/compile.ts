@@ -12,8 +12,8 @@ import type { CompileEnv, Hooks, LimitRegistry, Settings } from "../../core/poli
 import { rememberReplaced } from "../../core/replaced-headers.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../../core/traced-expression.ts";
-import { checkCertificates } from "../../lib/http/certificates.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
+import type { ListenerTls } from "../../lib/http/tls-listener.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Metrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";
@@ -30,6 +30,7 @@ import { pathText } from "../text/value-path.ts";
 import { scopeOf } from "./compiled-scope.ts";
 import { readConfigFile } from "./config-file.ts";
 import { claimExtraMatches } from "./extra-matches.ts";
+import { readListenerTls } from "./listener-tls.ts";
 import type { Generation } from "./living.ts";
 import { definitionOf } from "./policy-definition.ts";
 import { shownPolicies } from "./shown-policies.ts";
@@ -91,7 +92,7 @@ function createCompiler(context: CompileContext) {
       address: gateway.address,
       port: gateway.port,
       protocol: gateway.protocol,
-      tls: gateway.tls && readTls(gateway),
+      tls: readTls(gateway),
       writtenAt: (field) => fieldPlace(gateway.place, field),
       policies: scope,
       routes: routes
@@ -249,22 +250,18 @@ function createCompiler(context: CompileContext) {
     }
   }
 
-  function readTls(gateway: NormalGateway): { cert: string; key: string } | undefined {
-    const { tls, place } = gateway;
-    if (!tls) return undefined;
-    const read = (field: "cert" | "key"): string | undefined =>
-      guarded({ place: { document: place.document, path: [...place.path, "tls", field] } }, () =>
-        place.document.confined
-          ? place.document.confined.readText(tls[field])
-          : readConfigFile(resolve(dirname(place.document.file), tls[field]), context.fileRead),
-      );
-    const cert = read("cert");
-    const key = read("key");
-    if (cert === undefined || key === undefined) return undefined;
-    return guarded({ place: { document: place.document, path: [...place.path, "tls"] } }, () => {
-      checkCertificates({ cert, key });
-      return { cert, key };
-    });
+  function readTls({ tls, place }: NormalGateway): ListenerTls | undefined {
+    return (
+      tls &&
+      readListenerTls(tls, {
+        at: (path, read) =>
+          guarded({ place: { document: place.document, path: [...place.path, "tls", ...path] } }, read),
+        readFile: (path) =>
+          place.document.confined
+            ? place.document.confined.readText(path)
+            : readConfigFile(resolve(dirname(place.document.file), path), context.fileRead),
+      })
+    );
   }
 
   return { listener, problems, failures, warnings };

@@ -24,12 +24,24 @@ export interface PlacedPolicy {
   readonly place: Place;
 }
 
+/** Files, or PEM texts themselves. */
+export interface WrittenTls {
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+  readonly certificates?:
+    | readonly { readonly cert: string; readonly key: string; readonly hosts?: readonly string[] | undefined }[]
+    | undefined;
+  readonly minVersion?: "TLSv1.2" | "TLSv1.3" | undefined;
+  readonly ciphers?: string | undefined;
+  readonly clientAuth?: { readonly ca: string; readonly mode: "require" | "optional" } | undefined;
+}
+
 export interface NormalGateway {
   readonly name: string;
   readonly port: number;
   readonly address: string | undefined;
   readonly protocol: "HTTP" | "HTTPS";
-  readonly tls: { readonly cert: string; readonly key: string } | undefined;
+  readonly tls: WrittenTls | undefined;
   readonly policies: PlacedPolicy[];
   readonly place: Place;
   /** Why every request is refused, if it is. */

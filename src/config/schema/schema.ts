@@ -12,6 +12,7 @@ import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
 import { auditSchema } from "../../pipeline/records/audit-settings.ts";
 import { policies } from "../../policies/index.ts";
 import { telemetrySchema } from "../../telemetry/settings.ts";
+import { listenerTls } from "./listener-tls-schema.ts";
 import { storeSchema } from "./store-schema.ts";
 
 const DEFAULT_DRAIN = "30s";
@@ -71,17 +72,12 @@ const backend = exactlyOneOf(
   backends.map(({ key }) => key),
 );
 
-const tls = z.strictObject({
-  cert: z.string().min(1).describe("A PEM file with the certificate chain."),
-  key: z.string().min(1).describe("A PEM file with the private key."),
-});
-
 const gateway = z
   .strictObject({
     port: port().describe("Listener port; 0 selects a free port."),
     protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` needs `tls`."),
     address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
-    tls: tls.optional().describe("The listener's certificate; with `protocol: HTTPS`."),
+    tls: listenerTls.optional().describe("Certificates and TLS settings of the listener; with `protocol: HTTPS`."),
     policies: policiesOf("gateway")
       .optional()
       .describe("Policies of every request of this listener; routes add their own."),

@@ -10,6 +10,9 @@ import { unwrap } from "./schema-walk.ts";
 /** In a list of headers (matches of routes, HTTPRoute documents) the name stands beside the value. */
 export const VALUES_BESIDE_NAME: readonly string[] = ["value", "exact", "regex"];
 
+/** Where a file may be named, its text may stand as well. */
+const PRIVATE_KEY = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/;
+
 export function shownConfig(schema: z.ZodType, value: unknown, redaction: Redaction): unknown {
   return shown([schema], value, redaction);
 }
@@ -21,7 +24,7 @@ function shown(schemas: readonly z.ZodType[], value: unknown, redaction: Redacti
     const elements = inner.flatMap((schema) => (schema instanceof z.ZodArray ? [schema.element as z.ZodType] : []));
     return value.map((element) => shown(elements, element, redaction));
   }
-  if (typeof value === "string") return shownUrl(value);
+  if (typeof value === "string") return PRIVATE_KEY.test(value) ? REDACTED : shownUrl(value);
   if (typeof value !== "object" || value === null) return value;
   const hidesValues = "name" in value && typeof value.name === "string" && redaction.isSensitive(value.name);
   const result: Record<string, unknown> = {};

@@ -2,7 +2,7 @@
  * Reads bodies from streams: whole up to a limit, exactly as long as announced, or only how they begin. What is larger
  * than its limit is rejected as soon as the limit is passed, and never held.
  */
-import type { Readable } from "node:stream";
+import type { BodyStream, RequestBodyStream } from "./body-stream.ts";
 
 export class BodyTooLarge extends Error {
   constructor(maxBytes: number) {
@@ -25,7 +25,7 @@ export interface BodyEvents {
 }
 
 /** Reports a stream's chunks, then its end or failure, once. The returned function stops that. */
-export function followBody(stream: Readable, events: BodyEvents): () => void {
+export function followBody(stream: BodyStream, events: BodyEvents): () => void {
   const stop = (): void => {
     stream.off("data", onData);
     stream.off("end", onEnd);
@@ -50,7 +50,7 @@ export function followBody(stream: Readable, events: BodyEvents): () => void {
 }
 
 /** With the length announced, the buffer is made once: 20 MB of images are then held once and not twice. */
-export function readAll(stream: Readable, maxBytes: number, length?: number): Promise<Buffer> {
+export function readAll(stream: BodyStream, maxBytes: number, length?: number): Promise<Buffer> {
   const whole = length === undefined || length > maxBytes ? undefined : Buffer.allocUnsafeSlow(length);
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
@@ -77,7 +77,7 @@ export function readAll(stream: Readable, maxBytes: number, length?: number): Pr
 
 /** Reads a body whose length is known; no promise, because every small request passes here. */
 export function readExactly(
-  stream: Readable,
+  stream: BodyStream,
   length: number,
   done: (error: Error | undefined, bytes: Buffer) => void,
 ): void {
@@ -105,37 +105,27 @@ export function readExactly(
  * The first piece of a body, which stays in the stream; undefined if there is none. For those who must know how a body
  * begins, and need not hold it.
  */
-export function peekFirst(stream: Readable, done: (error: Error | undefined, first: Buffer | undefined) => void): void {
-  const stop = (error: Error | undefined, first: Buffer | undefined): void => {
-    stream.off("readable", onReadable);
-    stream.off("error", onError);
+export function peekFirst(
+  stream: RequestBodyStream,
+  done: (error: Error | undefined, first: Buffer | undefined) => void,
+): void {
+  const onClose = (): void => done(new BodyIncomplete(), undefined);
+  if (stream.destroyed) {
+    process.nextTick(onClose);
+    return;
+  }
+  stream.once("close", onClose);
+  stream.peek((first) => {
     stream.off("close", onClose);
-    // The stream forgets in the next turn that somebody wanted it to stand still; a reader before that would wait in vain.
-    setImmediate(done, error, first);
-  };
-  const onReadable = (): void => {
-    const first = stream.read() as Buffer | null;
-    if (first !== null) stream.unshift(first);
-    else if (!stream.readableEnded && stream.readableLength === 0 && !hasEnded(stream)) return;
-    stop(undefined, first ?? undefined);
-  };
-  const onError = (error: Error): void => stop(error, undefined);
-  const onClose = (): void => onError(new BodyIncomplete());
-  stream.on("readable", onReadable);
-  stream.on("error", onError);
-  stream.on("close", onClose);
-}
-
-/** All has arrived, read or not. */
-function hasEnded(stream: Readable): boolean {
-  return (stream as Readable & { readonly complete?: boolean }).complete === true;
+    done(undefined, first);
+  });
 }
 
 /**
  * Sees chunks as their reader gets them. A second `data` listener would start the stream before the reader is
  * ready, and a stream in between would buffer more: so the event itself is looked at.
  */
-export function observeChunks(stream: Readable, seen: (chunk: Buffer) => void): void {
+export function observeChunks(stream: BodyStream, seen: (chunk: Buffer) => void): void {
   const emit = stream.emit.bind(stream);
   stream.emit = (event: string | symbol, ...values: unknown[]): boolean => {
     if (event === "data") seen(values[0] as Buffer);

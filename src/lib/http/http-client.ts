@@ -3,7 +3,8 @@
  * is behind it can be replaced without touching a backend. Promises, streams and abort controllers per request would
  * cost 1.1 to 2.2 times the CPU each (docs/adr/0003).
  */
-import type { Duplex, Readable } from "node:stream";
+import type { Duplex } from "node:stream";
+import type { BodyStream } from "./body-stream.ts";
 import type { HeaderList } from "./headers.ts";
 
 export interface HttpTarget {
@@ -30,7 +31,7 @@ export interface OutgoingRequest {
   readonly path: string;
   /** Without hop-by-hop headers: the client adds its own. */
   readonly headers: HeaderList;
-  readonly body?: Buffer | Readable | undefined;
+  readonly body?: Buffer | BodyStream | undefined;
   /** The protocol of an upgrade request, for example `websocket`. */
   readonly upgrade?: string | undefined;
 }

@@ -4,9 +4,9 @@
  * answer, and because the official SDK writes the id last.
  */
 import { isUtf8 } from "node:buffer";
-import type { Readable } from "node:stream";
 import type { Exchange } from "../../core/exchange.ts";
 import { followBody } from "../../lib/http/body.ts";
+import type { BodyStream } from "../../lib/http/body-stream.ts";
 import { INVALID_REQUEST, PARSE_ERROR } from "../wire/json-rpc.ts";
 import { member, slice } from "../wire/json-text.ts";
 import { Refused } from "./downstream.ts";
@@ -34,7 +34,7 @@ function asText(bytes: Buffer, maxBytes: number): string {
   return bytes.toString("utf8");
 }
 
-function readUpTo(stream: Readable, maxBytes: number): Promise<Buffer> {
+function readUpTo(stream: BodyStream, maxBytes: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     let chunks: Buffer[] = [];
     let bytes = 0;

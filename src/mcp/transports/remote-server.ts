@@ -3,10 +3,10 @@
  * Nothing of the client's request is among them unless the configuration names it.
  */
 import type { WireTap } from "../../core/wire.ts";
+import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { BodyTooLarge } from "../../lib/http/body.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpCall, HttpClientError, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
-import { openHttpPool } from "../../lib/http/http-pool.ts";
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../lib/http/sse.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
 

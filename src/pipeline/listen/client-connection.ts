@@ -1,137 +1,300 @@
 /**
- * What the listener knows of one client connection: which requests wait for the answers before them, and whether
- * anything that follows is still a request. Requests, upgrades, CONNECT and broken heads all wait in this one line:
- * answers go out in the order of the requests, and a client that pipelines cannot open many backend connections.
+ * One client connection, one request at a time: feeds the parser, holds back what was sent behind a request until its
+ * answer is out, and ends so that the client can read the last answer. Answers go out in the order of the requests, and
+ * a client that pipelines cannot open many backend connections. Whoever is late is found by `sweep`, without timers.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { GatewayError } from "../../core/errors.ts";
+import { NO_BODY, type RequestBody } from "../../core/exchange.ts";
+import { type ParsedRequest, RequestError } from "../../lib/http1/parse-request-head.ts";
+import { type BodyCarrier, RequestBodySource } from "../../lib/http1/request-body.ts";
+import { type RequestEvents, RequestParser } from "../../lib/http1/request-parser.ts";
+import { Answer, type AnswerCarrier, KEEP_ALIVE_MS } from "./answer.ts";
+import type { ConnectionOwner, OpenConnection } from "./connection-owner.ts";
+import type { IdleConnections } from "./idle.ts";
+import { Linger } from "./linger.ts";
+import { refusalOf, replyText } from "./refusal.ts";
+import { contain, handOver, listenTo, type SocketReceiver } from "./socket-events.ts";
+import { SweepDeadline } from "./sweep-deadline.ts";
+import { isWebSocket } from "./upgrade-offer.ts";
 
-/** What waits: a request that Node still reads for us, or something that needs the socket itself. */
-interface Turn {
-  readonly isRequest: boolean;
-  begin(): void;
-}
+/** What a client may send behind a request that is not answered yet; then we stop reading. */
+const MAX_PIPELINED_BYTES = 16 * 1024;
+const EMPTY = Buffer.alloc(0);
 
-/** Node keeps the response that is being written here; there is no public name for it. */
-interface AnsweringSocket extends Socket {
-  readonly _httpMessage?: ServerResponse | null;
-  /** Node stopped reading until its answers are out; it would pause every resume until then. */
-  _paused?: boolean;
-  readonly _handle?: { reading: boolean; readStart(): void } | null;
-}
+/** `waiting`: for a request. `busy`: with one. `lingering`: our side is closed, what still comes is thrown away. */
+type State = "waiting" | "busy" | "lingering" | "tunnel" | "closed";
 
-const KNOWN = new WeakMap<object, ClientConnection>();
+export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarrier, SocketReceiver, OpenConnection {
+  next: OpenConnection | undefined = undefined;
+  previous: OpenConnection | undefined = undefined;
+  readonly idle: IdleConnections;
+  readonly streams: Set<Answer>;
+  readonly #owner: ConnectionOwner;
+  readonly #socket: Socket;
+  readonly #parser = new RequestParser(this);
+  #state: State = "waiting";
+  /** Until when it waits for the client. */
+  readonly #deadline: SweepDeadline;
+  /** It has answered a request: silence is its right, for a while. */
+  #isKept = false;
+  #answer: Answer | undefined = undefined;
+  #body: RequestBodySource | undefined = undefined;
+  /** What arrived behind the request that is being answered. */
+  #held: Buffer | undefined = undefined;
+  #linger: Linger | undefined = undefined;
+  #afterLastWrite: ((error?: Error | null) => void) | undefined = undefined;
 
-export class ClientConnection {
-  readonly socket: AnsweringSocket;
-  /** It ends with the answer that is being given: what follows may as well be the rest of a refused request. */
-  isClosing = false;
-  /** Its last turn is in the line: an upgrade, a CONNECT, or a message that cannot be read. */
-  hasLastTurn = false;
-  /** The request whose head was read last. */
-  latest: IncomingMessage | undefined = undefined;
-  #waiting: Turn[] | undefined = undefined;
-  #isHandedOver = false;
-
-  constructor(socket: Socket) {
-    this.socket = socket;
+  constructor(socket: Socket, owner: ConnectionOwner) {
+    this.#socket = socket;
+    this.#owner = owner;
+    this.idle = owner.idle;
+    this.streams = owner.streams;
+    this.#deadline = new SweepDeadline(owner);
+    this.#deadline.in(owner.headersTimeoutMs);
+    listenTo(socket, this);
   }
 
-  static of(socket: Socket): ClientConnection {
-    const known = KNOWN.get(socket);
-    if (known !== undefined) return known;
-    const connection = new ClientConnection(socket);
-    KNOWN.set(socket, connection);
-    return connection;
+  /** Looked at from time to time. */
+  sweep(): void {
+    if (this.#linger !== undefined) this.#linger.sweep();
+    else if (!this.#deadline.isOver) return;
+    else if (this.#state !== "waiting") this.#socket.destroy();
+    else if (this.#isKept && this.#parser.isBetween) this.#close();
+    else this.#refuse(new GatewayError("request_timeout"), this.#parser.partialHead);
   }
 
-  /** The response that the socket belongs to. */
-  get answering(): ServerResponse | undefined {
-    return this.socket._httpMessage ?? undefined;
+  /** The listener goes: nobody waits for an answer here, and none will be given to what comes. */
+  closeIfIdle(): void {
+    if (this.#state === "waiting" && this.#isKept && this.#parser.isBetween && this.#held === undefined) this.#close();
   }
 
-  /** Begins when the answers before it are out; never, if the connection ends first. */
-  holdRequest(res: ServerResponse, begin: () => void): void {
-    this.#push({
-      isRequest: true,
-      begin: () => {
-        // Without its socket the connection was closed after the answer before.
-        if (res.socket !== null) begin();
-      },
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  // WHAT THE CLIENT SENDS
+
+  received(chunk: Buffer): void {
+    if (this.#state === "busy" ? this.#parser.isInBody : this.#state === "waiting" && this.#held === undefined)
+      this.#feed(chunk);
+    else if (this.#linger !== undefined) this.#linger.received();
+    else if (this.#state === "busy" || this.#state === "waiting") this.#hold(chunk);
+  }
+
+  /** The client sends no more: whoever waits for an answer would not have closed. */
+  receivedEnd(): void {
+    if (this.#state === "waiting" && !this.#parser.isBetween)
+      this.#refuse(new GatewayError("bad_request"), this.#parser.partialHead);
+    else if (this.#state === "busy" && this.#answer?.hasEnded === true) this.#answer.isLast = true;
+    else if (this.#state === "busy" && this.#parser.isInBody && this.#answer?.hasHead === false)
+      this.#broken(new RequestError("bad", "the body ended early"));
+    else if (this.#state === "busy") this.#socket.destroy();
+    else this.#socket.destroySoon();
+  }
+
+  #feed(chunk: Buffer): void {
+    const wasBetween = this.#parser.isBetween;
+    let next: number;
+    try {
+      next = this.#parser.push(chunk, 0);
+    } catch (error) {
+      if (!(error instanceof RequestError)) throw error;
+      this.#broken(error);
+      return;
+    }
+    if (next < chunk.length) this.#hold(chunk.subarray(next));
+    if (this.#state === "waiting") {
+      if (wasBetween && this.#isKept && !this.#parser.isBetween) this.#deadline.in(this.#owner.headersTimeoutMs);
+    } else if (this.#state === "busy" && this.#answer === undefined && !this.#parser.isInBody) this.#ready();
+  }
+
+  #hold(chunk: Buffer): void {
+    this.#held = this.#held === undefined ? chunk : Buffer.concat([this.#held, chunk]);
+    if (this.#held.length > MAX_PIPELINED_BYTES) this.#socket.pause();
+  }
+
+  head(request: ParsedRequest, bytes: Buffer | undefined): void {
+    this.#state = "busy";
+    this.#deadline.clear();
+    const answer = new Answer(request, this.#socket, this, isWebSocket(request));
+    this.#answer = answer;
+    let body: RequestBody = NO_BODY;
+    if (bytes !== undefined) body = { kind: "bytes", bytes };
+    else if (this.#parser.isInBody) {
+      this.#body = new RequestBodySource(this);
+      body = { kind: "stream", stream: this.#body, length: request.contentLength, taken: false };
+    }
+    this.#owner.begin(request, body, answer, this.#socket);
+  }
+
+  data(chunk: Buffer): void {
+    this.#body?.push(chunk);
+  }
+
+  end(): void {
+    this.#body?.complete();
+  }
+
+  pauseBody(): void {
+    this.#socket.pause();
+  }
+
+  resumeBody(): void {
+    process.nextTick(flushBody, this);
+  }
+
+  flushBody(): void {
+    if (this.#body?.flush() === true && this.#state === "busy" && this.#held === undefined) this.#socket.resume();
+  }
+
+  /** What cannot be read as a request, or as the body of one. */
+  #broken(error: RequestError): void {
+    // An answer is under way: a second one would be read as a part of it.
+    if (this.#answer?.hasHead === true) this.#socket.destroy();
+    else this.#refuse(refusalOf(error), error.head);
+  }
+
+  /** The last answer: to a head that is no request, or in place of the answer to one whose body broke. */
+  #refuse(error: GatewayError, bytes: Buffer | undefined): void {
+    const answer = this.#answer;
+    const refusal = this.#owner.refuse(answer === undefined ? bytes : undefined, error, this.#socket);
+    this.#socket.write(replyText(refusal.reply, this.now()), "latin1", (failed) => {
+      refusal.settle(!failed);
     });
-    // What was read already is bounded by the size of one read.
-    this.socket.pause();
+    answer?.close(false);
+    this.#close();
   }
 
-  /** The last thing that is done on the connection as it is: at once if every answer is out. */
-  lastTurn(begin: () => void): void {
-    if (this.isClosing || this.hasLastTurn) return;
-    this.hasLastTurn = true;
-    if (this.answering === undefined && this.#waiting === undefined) begin();
-    else {
-      this.#push({
-        isRequest: false,
-        begin: () => {
-          if (!this.isClosing && this.socket.writable) begin();
-        },
-      });
+  // WHAT THE ANSWER NEEDS
+
+  get isDraining(): boolean {
+    return this.#owner.isDraining();
+  }
+
+  get hasBody(): boolean {
+    return !this.#parser.isInBody;
+  }
+
+  get isBodyDrained(): boolean {
+    return this.#body === undefined || this.#body.isDrained;
+  }
+
+  now(): number {
+    return this.#owner.clock.now();
+  }
+
+  get afterLastWrite(): (error?: Error | null) => void {
+    this.#afterLastWrite ??= (error) => {
+      if (!error) contain(this, answered);
+    };
+    return this.#afterLastWrite;
+  }
+
+  join(head: string, backend: Duplex, closed: () => void): void {
+    const socket = this.#socket;
+    const firstBytes = this.#held ?? EMPTY;
+    this.#held = undefined;
+    this.#state = "tunnel";
+    this.#answer = undefined;
+    this.#deadline.clear();
+    handOver(socket);
+    socket.write(head, "latin1");
+    this.#owner.join(socket, backend, firstBytes, closed);
+  }
+
+  unexpected(error: unknown): void {
+    this.#owner.unexpected(error, this.#socket);
+    this.#socket.destroy();
+  }
+
+  ended(): void {
+    this.#owner.ended();
+  }
+
+  drained(): void {
+    this.#answer?.drained();
+  }
+
+  // BETWEEN TWO REQUESTS, AND AFTER THE LAST
+
+  /** Called when bytes are out that may have been the last of an answer. */
+  answered(): void {
+    const answer = this.#answer;
+    if (answer === undefined || !answer.hasEnded || this.#state !== "busy") return;
+    this.#answer = undefined;
+    answer.close(true);
+    this.#isKept = true;
+    if (answer.isLast) this.#close();
+    else if (this.#parser.isInBody) this.#discardBody();
+    else this.#ready();
+  }
+
+  /** Nobody wants the rest of a small body: it is read, so that the next request can be found. */
+  #discardBody(): void {
+    this.#body = undefined;
+    this.#deadline.in(this.#owner.headersTimeoutMs);
+    this.#socket.resume();
+  }
+
+  #ready(): void {
+    this.#state = "waiting";
+    this.#body = undefined;
+    if (this.#owner.isDraining() && this.#held === undefined) this.#close();
+    else if (this.#held === undefined) {
+      this.#deadline.in(KEEP_ALIVE_MS);
+      if (this.#socket.isPaused()) this.#socket.resume();
+    } else {
+      this.#deadline.in(this.#owner.headersTimeoutMs);
+      // In another turn: one client's requests do not make all others wait.
+      setImmediate(readHeld, this);
     }
   }
 
-  /** Takes out the request that was to wait longest, because its body turned out to be broken. */
-  dropLastHeld(): boolean {
-    return this.#waiting?.pop() !== undefined;
+  readHeld(): void {
+    const held = this.#held;
+    if (held === undefined || this.#state !== "waiting") return;
+    this.#held = undefined;
+    this.#feed(held);
+    if (this.#held === undefined && this.isBodyDrained && this.#socket.isPaused()) this.#socket.resume();
   }
 
-  /** An answer has ended. */
-  next(): void {
-    const waiting = this.#waiting;
-    if (waiting === undefined) return;
-    const turn = waiting.shift();
-    if (waiting.length === 0) {
-      this.#waiting = undefined;
-      if (turn?.isRequest) this.socket.resume();
-    }
-    turn?.begin();
+  /** Our side is done. The connection ends with the client's, or soon. */
+  #close(): void {
+    this.#state = "lingering";
+    this.#parser.stop();
+    this.#held = undefined;
+    this.#answer = undefined;
+    const body = this.#body;
+    this.#body = undefined;
+    body?.abort();
+    this.#linger ??= new Linger(this.#socket, this.#owner.sweepMs);
   }
 
-  /**
-   * Node has let go of the socket, but answers may still be under way on it: errors must not be thrown, and whoever
-   * waits until the client takes more must hear of it.
-   */
-  handedOver(): void {
-    // Set by the answer before, for the pause between two requests.
-    this.socket.setTimeout(0);
-    this.socket._paused = false;
-    // While requests waited, Node stopped reading below the stream, and took away what would start it again.
-    const { _handle: handle } = this.socket;
-    if (handle && !handle.reading) {
-      handle.reading = true;
-      handle.readStart();
-    }
-    if (this.#isHandedOver) return;
-    this.#isHandedOver = true;
-    this.socket.on("error", ignore);
-    this.socket.on("drain", () => {
-      const { answering } = this;
-      if (answering !== undefined && !answering.writableEnded) answering.emit("drain");
-    });
-  }
-
-  /** Node reads requests from it again. */
-  handBack(): void {
-    this.hasLastTurn = false;
-    this.socket.setTimeout(0);
-    // Node adds its own each time it takes a socket.
-    this.socket.removeAllListeners("timeout");
-  }
-
-  #push(turn: Turn): void {
-    if (this.#waiting === undefined) this.#waiting = [turn];
-    else this.#waiting.push(turn);
+  closed(): void {
+    const answer = this.#answer;
+    const body = this.#body;
+    this.#answer = undefined;
+    this.#body = undefined;
+    this.#held = undefined;
+    this.#state = "closed";
+    this.#parser.stop();
+    this.#owner.closed(this);
+    // First, so that the body's end is no failure of an exchange that is over.
+    answer?.close(false);
+    body?.abort();
   }
 }
 
-function ignore(): void {
-  // The close event that follows says what there is to say.
+function answered(connection: ClientConnection): void {
+  connection.answered();
+}
+
+function readHeld(connection: ClientConnection): void {
+  contain(connection, (one) => one.readHeld());
+}
+
+function flushBody(connection: ClientConnection): void {
+  contain(connection, (one) => one.flushBody());
 }

@@ -1,9 +1,8 @@
 /**
- * The safe edge: turns Node's request head into ours, or refuses it. Node's parser already answers the grossest
- * smuggling attempts; this refuses what it lets through and what two readers could understand differently
- * (RFC 9112 section 11). One pass over the header lines, because it runs for every request.
+ * The safe edge: makes a request of a head that was read, or refuses it. The parser has refused what cannot be framed
+ * safely; this refuses what two readers could understand differently (RFC 9112 section 11). One pass over the header
+ * lines, because it runs for every request.
  */
-import type { IncomingMessage } from "node:http";
 import { GatewayError } from "../../core/errors.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 
@@ -55,74 +54,95 @@ const NEVER_HOP_BY_HOP = new Set([
   "x-forwarded-proto",
 ]);
 
-export interface Head {
+const E = 0x65;
+const F = 0x66;
+const H = 0x68;
+const U = 0x75;
+const X = 0x78;
+
+/** A head as the parser read it. */
+export interface ReadHead {
   readonly method: string;
+  readonly target: string;
+  readonly version: "1.0" | "1.1";
+  /** name, value, name, value, …; the names are lower case. Becomes the request's own list where nothing stays behind. */
+  readonly pairs: string[];
+  /** Why it cannot be framed safely. */
+  readonly fault: string | undefined;
+}
+
+export interface Head {
   readonly host: string;
   readonly path: string;
   readonly query: string;
-  readonly version: "1.0" | "1.1";
   readonly headers: HeaderList;
-  readonly hasBody: boolean;
-  readonly contentLength: number | undefined;
 }
 
 /** Throws a GatewayError; after one the connection must be closed, because where the body ends is in doubt. */
-export function readHead(req: IncomingMessage, peerIsTrusted: boolean, isUpgrade: boolean): Head {
-  const version = readVersion(req);
-  const method = req.method as string;
+export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: boolean): Head {
+  const { method, version, pairs: raw } = read;
   if (method === "TRACE" || method === "CONNECT")
     throw new GatewayError("method_not_allowed", {
       headers: { allow: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS" },
     });
 
-  const raw = req.rawHeaders;
   if (raw.length > MAX_HEADER_LINES * 2) throw new GatewayError("too_many_headers");
-  const pairs: string[] = [];
+  if (read.fault !== undefined) throw refuse(read.fault);
+  // Copied from the first line that stays behind: mostly none does.
+  let kept: string[] | undefined;
   let host: string | undefined;
-  let contentLength: number | undefined;
-  let chunked = false;
   let listed = "";
   let seen = 0;
   for (let i = 0; i < raw.length; i += 2) {
-    const name = (raw[i] as string).toLowerCase();
+    const name = raw[i] as string;
     const value = raw[i + 1] as string;
     const bit = SINGLETONS.get(name);
     if (bit !== undefined) {
       if ((seen & bit) !== 0) throw refuse(`more than one ${name} header`);
       seen |= bit;
       if (name === "host") host = value;
-      else if (name === "content-length") contentLength = Number(value);
-      else if (name === "transfer-encoding") {
-        if (version === "1.0" || value.toLowerCase() !== "chunked")
-          throw refuse("transfer-encoding other than chunked");
-        chunked = true;
-      }
     } else if (name.includes("_") && OURS.test(name.replaceAll("_", "-"))) {
       throw refuse(`the header ${name} could be mistaken for ${name.replaceAll("_", "-")}`);
     }
-    // What a client says about where it comes from counts only from a proxy that the operator trusts.
-    if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "forwarded" || name === "x-real-ip")) continue;
-    // Budgets are what we say about ourselves: a backend that reads them must not read a client's.
-    if (name.startsWith("x-ratelimit-")) continue;
-    // An offer that is not taken is not made to the backend either (RFC 9110 section 7.8).
-    if (!isUpgrade && (name === "upgrade" || name === "http2-settings")) continue;
+    if (staysBehind(name, peerIsTrusted, isUpgrade)) {
+      kept ??= raw.slice(0, i);
+      continue;
+    }
     if (name === "connection" && !PLAIN_CONNECTION.test(value)) listed = `${listed}${value},`;
-    // Expectations are between the client and us (RFC 9110 section 10.1.1).
-    if (name !== "expect") pairs.push(name, value);
+    kept?.push(name, value);
   }
+  const pairs = kept ?? raw;
   if (version === "1.1" && host === undefined) throw refuse("no Host header");
 
-  const target = readTarget(req.url as string, method, host);
+  const target = readTarget(read.target, method, host);
   return {
-    method,
     host: target.host,
     path: target.path,
     query: target.query,
-    version,
     headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed)),
-    hasBody: chunked || (contentLength !== undefined && contentLength > 0),
-    contentLength,
   };
+}
+
+function staysBehind(name: string, peerIsTrusted: boolean, isUpgrade: boolean): boolean {
+  switch (name.charCodeAt(0)) {
+    case X:
+      // What a client says about where it comes from counts only from a proxy that the operator trusts.
+      if (!peerIsTrusted && (name.startsWith("x-forwarded-") || name === "x-real-ip")) return true;
+      // Budgets are what we say about ourselves: a backend that reads them must not read a client's.
+      return name.startsWith("x-ratelimit-");
+    case F:
+      return !peerIsTrusted && name === "forwarded";
+    // An offer that is not taken is not made to the backend either (RFC 9110 section 7.8).
+    case H:
+      return !isUpgrade && name === "http2-settings";
+    case U:
+      return !isUpgrade && name === "upgrade";
+    // Expectations are between the client and us (RFC 9110 section 10.1.1).
+    case E:
+      return name === "expect";
+    default:
+      return false;
+  }
 }
 
 /**
@@ -138,11 +158,6 @@ function withoutListed(pairs: readonly string[], listed: string): string[] {
     kept.push(name, pairs[i + 1] as string);
   }
   return kept;
-}
-
-function readVersion(req: IncomingMessage): "1.0" | "1.1" {
-  if (req.httpVersion === "1.1" || req.httpVersion === "1.0") return req.httpVersion;
-  throw new GatewayError("http_version");
 }
 
 function readTarget(

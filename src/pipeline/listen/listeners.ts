@@ -9,7 +9,8 @@ import type { Task, Tasks } from "../../lib/process/tasks.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { createRouteTable } from "../route/match-route.ts";
 import type { InheritedSockets } from "./inherited-sockets.ts";
-import { type ListenerEnv, type OpenListener, openListener } from "./listener.ts";
+import { type OpenListener, openListener } from "./listener.ts";
+import type { ListenerEnv } from "./listener-env.ts";
 
 export interface Listeners {
   /** Rejects with one line that names the address and the field. */

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
-import { PassThrough } from "node:stream";
 import { test } from "node:test";
+import { TestBody } from "../../../test/support/body-source.ts";
 import { anExchange } from "../../../test/support/exchange.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { HeldRequest } from "./held-request.ts";
 
 function setup(length?: number) {
   const exchange = anExchange({ method: "POST" });
-  const stream = new PassThrough();
+  const stream = new TestBody();
   exchange.request.body = { kind: "stream", stream, length, taken: false };
   const state = { asked: 0, isDone: false, failures: [] as unknown[] };
   let failed: () => void = () => undefined;
@@ -40,7 +40,7 @@ test("a small body is held once and serves every attempt; changes of an attempt 
   held.remember();
   const reading = new Promise<void>((resolve) => held.holdSmall(resolve));
   stream.write("he");
-  stream.end("llo");
+  stream.finish("llo");
   await reading;
   assert.equal(state.asked, 1);
   held.restore();
@@ -82,20 +82,20 @@ test("a body over the limit is rejected with 413: at once if its length says so,
 test("a body that ends early is the client's fault, and no one is told after the exchange is over", async () => {
   const early = setup(10);
   early.held.hold(100, () => assert.fail("never"));
-  early.stream.end("short");
+  early.stream.finish("short");
   await early.failure;
   assert.equal((early.state.failures[0] as GatewayError).status, 400);
   const late = setup(5);
   late.held.holdSmall(() => assert.fail("never"));
   late.state.isDone = true;
-  late.stream.destroy();
+  late.stream.abort();
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(late.state.failures, []);
 });
 
 test("a peek leaves the body in its stream; what is empty is held", async () => {
   const { exchange, stream, held } = setup();
-  stream.end("{}");
+  stream.finish("{}");
   const first = await new Promise<Buffer | undefined>((resolve) => held.peek(resolve));
   assert.equal(first?.toString(), "{}");
   assert.equal(exchange.request.body.kind, "stream");
@@ -107,7 +107,7 @@ test("what follows a body and throws becomes a failure", async () => {
   held.holdSmall(() => {
     throw new Error("a defect");
   });
-  stream.end("ok");
+  stream.finish("ok");
   await failure;
   assert.equal((state.failures[0] as Error).message, "a defect");
 });

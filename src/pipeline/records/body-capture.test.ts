@@ -42,7 +42,7 @@ test("more than 64 KiB is cut, and says so", () => {
 
 test("a streamed body is seen while its reader reads, without being started or changed", async () => {
   const exchange = anExchange();
-  const stream = new PassThrough();
+  const stream = Object.assign(new PassThrough(), { peek: () => undefined });
   exchange.request.body = { kind: "stream", stream, length: undefined, taken: true };
   const messages = traced(exchange);
   capture(exchange);
@@ -60,7 +60,7 @@ test("a streamed body is seen while its reader reads, without being started or c
 
 test("a body that breaks off shows what had come", async () => {
   const exchange = anExchange();
-  const stream = new PassThrough();
+  const stream = Object.assign(new PassThrough(), { peek: () => undefined });
   exchange.request.body = { kind: "stream", stream, length: undefined, taken: true };
   const messages = traced(exchange);
   capture(exchange);

@@ -2,9 +2,10 @@
  * Keeps the first 64 KiB of a body for the trace while it passes; nothing is held back or slowed for it. Tokens and
  * secrets of OAuth endpoints are taken out when it is shown.
  */
-import type { Readable } from "node:stream";
+
 import type { RequestBody } from "../../core/exchange.ts";
 import { observeChunks } from "../../lib/http/body.ts";
+import type { BodyStream } from "../../lib/http/body-stream.ts";
 import type { BodyStage } from "../../trace/events.ts";
 import { redactBody } from "../../trace/redact.ts";
 import type { Trace } from "../../trace/trace.ts";
@@ -44,7 +45,7 @@ export class BodyCapture {
 /** The body of a traced request on its way to a server: at once if it is whole, else while it streams. */
 export function captureSentBody(
   trace: Trace,
-  body: Buffer | Readable | undefined,
+  body: Buffer | BodyStream | undefined,
   contentType: string | undefined,
 ): void {
   if (body === undefined) return;
@@ -61,6 +62,6 @@ export function captureSentBody(
 }
 
 /** What is handed over, where the backend does not say how it sends it. */
-export function bodyBytes(body: RequestBody): Buffer | Readable | undefined {
+export function bodyBytes(body: RequestBody): Buffer | BodyStream | undefined {
   return body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined;
 }

@@ -1,10 +1,11 @@
 /**
- * The head of a client's request, through Node's parser as in the running gateway: what the edge accepts has one reading.
- * Judged by the URL parser of the platform and by rules written a second time from the RFCs.
+ * The head of a client's request, through our parser and the edge as in the running gateway: what they accept has one
+ * reading. Judged by Node's parser, by the URL parser of the platform and by rules written a second time from the RFCs.
  */
-import type { IncomingMessage } from "node:http";
 import { GatewayError } from "../../../src/core/errors.ts";
 import { pathForMatching } from "../../../src/core/request-path.ts";
+import { type ParsedRequest, RequestError } from "../../../src/lib/http1/parse-request-head.ts";
+import { RequestParser } from "../../../src/lib/http1/request-parser.ts";
 import { type Head, readHead } from "../../../src/pipeline/listen/edge.ts";
 import { type NodeMessage, readWithNode } from "../node-parser.ts";
 import type { Random } from "../random.ts";
@@ -17,13 +18,16 @@ const ONCE = [
   "x-request-id", "last-event-id", "upgrade",
 ]; // biome-ignore format: a table
 
-function checkHead(head: Head, message: NodeMessage, isTrusted: boolean): void {
+function checkHead(head: Head, read: ParsedRequest, message: NodeMessage, isTrusted: boolean): void {
+  expectSame(read.method, message.method, "the method");
+  expectSame(read.target, message.url, "the target");
+  expectSame(read.version, `${message.major}.${message.minor}`, "the version");
   const sent = message.rawHeaders.filter((_, i) => i % 2 === 0).map((name) => name.toLowerCase());
   for (const name of ONCE) expect(sent.filter((one) => one === name).length <= 1, `two ${name} were accepted`);
-  expect(head.version === "1.0" || sent.includes("host"), "HTTP/1.1 without Host was accepted");
+  expect(read.version === "1.0" || sent.includes("host"), "HTTP/1.1 without Host was accepted");
   expect(!(sent.includes("content-length") && sent.includes("transfer-encoding")), "two headers frame one body");
   checkHost(head.host);
-  checkPath(head, message);
+  checkPath(head, read);
   for (const name of head.headers.names()) {
     expect(name === name.toLowerCase(), "a name is not lower case");
     expect(!name.startsWith("x-ratelimit-") && name !== "expect", `${name} passed the edge`);
@@ -33,7 +37,7 @@ function checkHead(head: Head, message: NodeMessage, isTrusted: boolean): void {
   }
   for (const name of ["authorization", "content-type", "cookie", "content-length", "transfer-encoding"])
     if (sent.includes(name)) expect(head.headers.has(name), `${name} was taken away by connection`);
-  if (head.contentLength !== undefined) expect(Number.isSafeInteger(head.contentLength), "an unsafe length");
+  if (read.contentLength !== undefined) expect(Number.isSafeInteger(read.contentLength), "an unsafe length");
 }
 
 function checkHost(host: string): void {
@@ -43,7 +47,7 @@ function checkHost(host: string): void {
   if (url) expect(url.username === "" && url.pathname === "/" && url.search === "", "a host that is more than a host");
 }
 
-function checkPath({ path, query, method }: Head, { url }: NodeMessage): void {
+function checkPath({ path, query }: Head, { method, target: url }: ParsedRequest): void {
   if (path === "*") {
     expect(method === "OPTIONS", "a star");
     return;
@@ -100,17 +104,33 @@ export const httpRequestEdge = defineTarget<Input>({
   smokeCases: 6_000,
   generate,
   run({ isTrusted, bytes }) {
-    const { messages, error } = readWithNode("request", bytes, { endsHere: false });
-    const [message] = messages;
-    if (message === undefined) return `Node refused: ${(error as { reason?: string } | undefined)?.reason}`;
-    const { major, minor, method, url, rawHeaders } = message;
-    const request = { httpVersion: `${major}.${minor}`, method, url, rawHeaders } as unknown as IncomingMessage;
+    let read: ParsedRequest | undefined;
+    const unreadable = refusalOf(() => {
+      new RequestParser({
+        head: (request) => {
+          read ??= request;
+        },
+        data: ignore,
+        end: ignore,
+      }).push(bytes, 0);
+    }, RequestError);
+    const request = read as ParsedRequest | undefined;
+    if (request === undefined) return `refused by the parser: ${unreadable?.message.slice(0, 60)}`;
     let head: Head | undefined;
     const refusal = refusalOf(() => {
       head = readHead(request, isTrusted, false);
     }, GatewayError);
     if (refusal !== undefined || head === undefined) return `refused: ${refusal?.message.slice(0, 60)}`;
-    checkHead(head, message, isTrusted);
-    return `accepted ${head.method} ${head.version} ${head.hasBody} ${head.headers.pairs.length} ${head.query !== ""}`;
+    const { messages, error } = readWithNode("request", bytes, { endsHere: false });
+    const [message] = messages;
+    if (message === undefined)
+      throw new Error(`Node refuses it: ${(error as { reason?: string } | undefined)?.reason}`);
+    checkHead(head, request, message, isTrusted);
+    const { method, version, isChunked } = request;
+    return `accepted ${method} ${version} ${isChunked} ${head.headers.pairs.length} ${head.query !== ""}`;
   },
 });
+
+function ignore(): void {
+  // The head is what is looked at.
+}

@@ -149,7 +149,12 @@ function exchangeOf(req: IncomingMessage, clock: Clock): Exchange {
       version: "1.1",
       headers: HeaderList.fromRaw(req.rawHeaders),
       body: hasBody
-        ? { kind: "stream", stream: req, length: length === undefined ? undefined : Number(length), taken: false }
+        ? {
+            kind: "stream",
+            stream: Object.assign(req, { peek: () => undefined }),
+            length: length === undefined ? undefined : Number(length),
+            taken: false,
+          }
         : NO_BODY,
     },
   });

@@ -2,8 +2,8 @@
  * One place where a model can be asked: a provider at an address, with a credential and perhaps a fixed model.
  */
 import type { BackendEnv } from "../../../core/backend.ts";
+import { openHttpPool } from "../../../lib/client/http-pool.ts";
 import type { HttpTarget } from "../../../lib/http/http-client.ts";
-import { openHttpPool } from "../../../lib/http/http-pool.ts";
 import type { Clock } from "../../../lib/process/clock.ts";
 import type { Provider } from "../../../llm/dialects/provider.ts";
 import { anthropic } from "../../../llm/providers/anthropic.ts";

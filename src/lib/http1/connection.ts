@@ -4,10 +4,7 @@
  */
 import { connect as connectTcp, isIP, type LookupFunction, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import type { Clock } from "../process/clock.ts";
-import { contain, surface } from "../process/contain.ts";
-import { type BodyWriter, writeBody } from "./body-writer.ts";
-import { type Carrier, HttpAttempt } from "./http-attempt.ts";
+import { type Carrier, HttpAttempt } from "../http/http-attempt.ts";
 import {
   type HttpCall,
   HttpClientError,
@@ -15,9 +12,13 @@ import {
   type HttpTarget,
   type OutgoingRequest,
   type ResponseHandler,
-} from "./http-client.ts";
+} from "../http/http-client.ts";
+import type { Clock } from "../process/clock.ts";
+import { contain, surface } from "../process/contain.ts";
+import { type BodyWriter, writeBody } from "./body-writer.ts";
+import { type ParsedHead, ResponseError } from "./parse-response-head.ts";
 import { framingOf, requestHead } from "./request-head.ts";
-import { type ParsedHead, type ParserEvents, ResponseError, ResponseParser } from "./response-parser.ts";
+import { type ParserEvents, ResponseParser } from "./response-parser.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Up to this a body is copied into one write with the head. */

@@ -2,10 +2,11 @@
  * The connections to one target: opened when they are needed, kept while they are warm, closed before the server
  * closes them. A general client library would cost a third more than the connections in http1/ (docs/adr/0003).
  */
+
+import type { HttpPool, HttpTarget } from "../http/http-client.ts";
+import { createLookup, type Resolve } from "../http/lookup.ts";
+import { Connection, type ConnectionOwner } from "../http1/connection.ts";
 import { type Clock, systemClock } from "../process/clock.ts";
-import { Connection, type ConnectionOwner } from "./connection.ts";
-import type { HttpPool, HttpTarget } from "./http-client.ts";
-import { createLookup, type Resolve } from "./lookup.ts";
 
 /** Below the 5 s after which a Node server closes an idle connection, so that we close first. */
 const IDLE_MS = 4_000;

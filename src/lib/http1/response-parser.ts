@@ -3,14 +3,9 @@
  * section 11) is refused, never guessed: repeated or combined length headers, codings other than chunked, folded
  * lines, bare line breaks. Body bytes are handed on as slices of what arrived, without a copy.
  */
-import { HeaderList } from "./headers.ts";
-
-export interface ParsedHead {
-  readonly status: number;
-  readonly headers: HeaderList;
-  /** Whether the connection may serve another request after this response. */
-  readonly keepAlive: boolean;
-}
+import { hexDigit } from "./hex-digit.ts";
+import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
+import { NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
 
 export interface ParserEvents {
   head(head: ParsedHead): void;
@@ -18,13 +13,6 @@ export interface ParserEvents {
   end(trailers: string[]): void;
   /** 101: the bytes after the head belong to the new protocol. */
   upgrade(head: ParsedHead, rest: Buffer): void;
-}
-
-export class ResponseError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = "ResponseError";
-  }
 }
 
 const MAX_HEAD_BYTES = 32 * 1024;
@@ -39,10 +27,6 @@ const MAX_INTERIM = 16;
 
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
 const CRLF = Buffer.from("\r\n");
-const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9]{2})(?: .*)?$/;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
-const FORBIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n/;
-const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 
 type State =
   | "idle"
@@ -70,12 +54,11 @@ export class ResponseParser {
   #isHead = false;
   #wantsUpgrade = false;
   /** What is held of a head, size line or trailer that has not arrived whole. */
-  #partial: Buffer | undefined = undefined;
+  readonly #line = new TextUntil();
   #left = 0;
   #digits = 0;
   #extension = 0;
   #interim = 0;
-  #text = "";
   #trailers: string[] = [];
 
   constructor(events: ParserEvents) {
@@ -93,7 +76,7 @@ export class ResponseParser {
     this.#wantsUpgrade = wantsUpgrade;
     this.#interim = 0;
     this.#extension = 0;
-    this.#partial = undefined;
+    this.#line.held = undefined;
     this.#trailers = [];
   }
 
@@ -152,8 +135,8 @@ export class ResponseParser {
 
   #readHead(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the response head is larger than 32 KiB");
-    if (next < 0) return chunk.length;
-    const { head, framing } = parseHead(this.#text);
+    if (next === NOT_YET) return chunk.length;
+    const { head, framing } = parseResponseHead(this.#line.text);
     if (head.status === 101) {
       if (!this.#wantsUpgrade) throw new ResponseError("an unexpected upgrade");
       this.#state = "idle";
@@ -266,14 +249,9 @@ export class ResponseParser {
 
   #readTrailers(chunk: Buffer, at: number): number {
     const next = this.#takeUntil(chunk, at, CRLF, MAX_TRAILER_BYTES, "the trailers are too large");
-    if (next < 0) return chunk.length;
-    if (this.#text !== "") {
-      if (FORBIDDEN.test(this.#text)) throw new ResponseError("a control character in the trailers");
-      const line = parseLine(this.#text);
-      // The body is over: a length that comes now could only be meant for another reader (RFC 9110 section 6.5.1).
-      if (line[0] === "content-length" || line[0] === "transfer-encoding")
-        throw new ResponseError(`a ${line[0]} in the trailers`);
-      this.#trailers.push(...line);
+    if (next === NOT_YET) return chunk.length;
+    if (this.#line.text !== "") {
+      this.#trailers.push(...parseTrailer(this.#line.text));
       if (this.#trailers.length > MAX_TRAILER_LINES * 2) throw new ResponseError("too many trailers");
       return next;
     }
@@ -288,89 +266,10 @@ export class ResponseParser {
     this.#events.end(trailers);
   }
 
-  /** Puts the text before the mark into #text and returns where to go on; -1 while the mark has not arrived. */
+  /** Takes the text before the mark and returns where to go on; NOT_YET while the mark has not arrived. */
   #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
-    const held = this.#partial;
-    const all = held === undefined ? chunk : Buffer.concat([held, chunk.subarray(at)]);
-    const start = held === undefined ? at : 0;
-    const end = all.indexOf(mark, start);
-    // While the mark has not come, all but its own first bytes are known to stand before it.
-    const before = (end < 0 ? all.length - mark.length + 1 : end) - start;
-    if (before > maxBytes) throw new ResponseError(tooLarge);
-    if (end < 0) {
-      this.#partial = all.subarray(start);
-      return -1;
-    }
-    this.#partial = undefined;
-    this.#text = all.toString("latin1", start, end);
-    const consumed = end + mark.length - start;
-    return held === undefined ? at + consumed : at + consumed - held.length;
+    const next = this.#line.take(chunk, at, mark, maxBytes);
+    if (next === TOO_LONG) throw new ResponseError(tooLarge);
+    return next;
   }
-}
-
-function hexDigit(byte: number): number {
-  if (byte >= 48 && byte <= 57) return byte - 48;
-  const lower = byte | 0x20;
-  return lower >= 97 && lower <= 102 ? lower - 87 : -1;
-}
-
-interface Framing {
-  readonly chunked: boolean;
-  /** Undefined: until the connection closes. */
-  readonly length: number | undefined;
-}
-
-function parseHead(text: string): { head: ParsedHead; framing: Framing } {
-  if (FORBIDDEN.test(text)) throw new ResponseError("a control character in the response head");
-  let lineEnd = text.indexOf("\r\n");
-  const status = STATUS_LINE.exec(lineEnd < 0 ? text : text.slice(0, lineEnd));
-  if (!status) throw new ResponseError("the response does not begin with an HTTP/1.1 status line");
-  const isOld = status[1] === "0";
-  // HTTP/1.0 has no interim responses: to its readers this one would be the answer, and what follows its body.
-  if (isOld && (status[2] as string) < "200") throw new ResponseError("an interim response in HTTP/1.0");
-  const pairs: string[] = [];
-  let length: number | undefined;
-  let chunked = false;
-  let connection = "";
-  while (lineEnd >= 0) {
-    const start = lineEnd + 2;
-    lineEnd = text.indexOf("\r\n", start);
-    const [name, value] = parseLine(lineEnd < 0 ? text.slice(start) : text.slice(start, lineEnd));
-    pairs.push(name, value);
-    if (name === "content-length") {
-      if (length !== undefined || !/^[0-9]{1,15}$/.test(value))
-        throw new ResponseError("the content-length is repeated or not a number");
-      length = Number(value);
-    } else if (name === "transfer-encoding") {
-      if (chunked || isOld || value.toLowerCase() !== "chunked")
-        throw new ResponseError("a transfer-encoding other than chunked");
-      chunked = true;
-    } else if (name === "connection") connection += `,${value.toLowerCase()}`;
-  }
-  if (chunked && length !== undefined) throw new ResponseError("both content-length and transfer-encoding");
-  const keepAlive = isOld ? connection.includes("keep-alive") : !connection.includes("close");
-  return {
-    head: { status: Number(status[2]), headers: new HeaderList(pairs), keepAlive },
-    framing: { chunked, length },
-  };
-}
-
-function parseLine(line: string): [name: string, value: string] {
-  const colon = line.indexOf(":");
-  const name = line.slice(0, Math.max(0, colon));
-  if (!NAME.test(name)) throw new ResponseError("a malformed header line");
-  return [name.toLowerCase(), withoutBlanks(line, colon + 1)];
-}
-
-/** Only space and tab may surround a value (RFC 9110 section 5.6.3): to `trim()` the byte 0xA0 is a blank as well. */
-function withoutBlanks(line: string, from: number): string {
-  let start = from;
-  let end = line.length;
-  while (start < end && isBlank(line.charCodeAt(start))) start += 1;
-  while (end > start && isBlank(line.charCodeAt(end - 1))) end -= 1;
-  return line.slice(start, end);
-}
-
-function isBlank(code: number): boolean {
-  return code === SPACE || code === TAB;
 }

@@ -1,8 +1,8 @@
 /**
  * A request head as text. Refuses what would let a value end its line: the last gate before the backend.
  */
-import type { HeaderList } from "./headers.ts";
-import type { OutgoingRequest } from "./http-client.ts";
+import type { HeaderList } from "../http/headers.ts";
+import type { OutgoingRequest } from "../http/http-client.ts";
 
 export class RequestError extends Error {
   constructor(message: string) {

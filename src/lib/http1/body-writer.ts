@@ -1,7 +1,8 @@
 /**
  * Writes a request body that is still arriving, as fast as the backend takes it and no faster.
  */
-import type { Readable, Writable } from "node:stream";
+import type { Writable } from "node:stream";
+import type { BodyStream } from "../http/body-stream.ts";
 
 export interface BodyWriter {
   /** Stops reading; the rest of the body is not wanted any more. */
@@ -10,7 +11,7 @@ export interface BodyWriter {
 
 /** `chunked` frames every piece; otherwise exactly `length` bytes must come. */
 export function writeBody(
-  body: Readable,
+  body: BodyStream,
   socket: Writable,
   length: number | undefined,
   done: (error: Error | undefined) => void,

@@ -1,0 +1,73 @@
+/**
+ * The TLS settings of a gateway with their files read and checked: a certificate that does not fit its key, or a cipher
+ * list that OpenSSL does not know, stops the load with its place.
+ */
+import { X509Certificate } from "node:crypto";
+import { createSecureContext } from "node:tls";
+import { checkCertificates } from "../../lib/http/certificates.ts";
+import type { ClientAuth, ListenerCertificate, ListenerTls } from "../../lib/http/tls-listener.ts";
+import type { WrittenTls } from "../load/normal-config.ts";
+import type { Path } from "../text/value-path.ts";
+
+export interface TlsReader {
+  /** Runs what may throw; the error belongs to the field. Undefined if it threw. */
+  at<Value>(field: Path, read: () => Value): Value | undefined;
+  readFile(path: string): string;
+}
+
+/** Undefined if anything is wrong: `at` has heard of it. */
+export function readListenerTls(tls: WrittenTls, reader: TlsReader): ListenerTls | undefined {
+  const { cert, key, minVersion = "TLSv1.2", ciphers } = tls;
+  const written = [
+    ...(cert === undefined || key === undefined ? [] : [{ path: [], cert, key, hosts: undefined }]),
+    ...(tls.certificates ?? []).map((one, index) => ({
+      path: ["certificates", index],
+      cert: one.cert,
+      key: one.key,
+      hosts: one.hosts,
+    })),
+  ];
+  const [first, ...others] = written.map(({ path, ...one }) => readCertificate(path, one, reader));
+  const clientAuth = tls.clientAuth && readClientAuth(tls.clientAuth, reader);
+  const floors = reader.at(ciphers === undefined ? [] : ["ciphers"], () =>
+    createSecureContext({ minVersion, ...(ciphers === undefined ? {} : { ciphers }) }),
+  );
+  if (first === undefined || others.includes(undefined) || floors === undefined) return undefined;
+  if (tls.clientAuth !== undefined && clientAuth === undefined) return undefined;
+  return { certificates: [first, ...others.filter((one) => one !== undefined)], minVersion, ciphers, clientAuth };
+}
+
+function readCertificate(
+  path: Path,
+  written: { readonly cert: string; readonly key: string; readonly hosts: readonly string[] | undefined },
+  reader: TlsReader,
+): ListenerCertificate | undefined {
+  const cert = reader.at([...path, "cert"], () => pemOf(written.cert, reader));
+  const key = reader.at([...path, "key"], () => pemOf(written.key, reader));
+  if (cert === undefined || key === undefined) return undefined;
+  return reader.at(path, () => {
+    checkCertificates({ cert, key });
+    return { cert, key, hosts: written.hosts?.map((host) => host.toLowerCase()) ?? namesIn(cert) };
+  });
+}
+
+function readClientAuth({ ca, mode }: ClientAuth, reader: TlsReader): ClientAuth | undefined {
+  return reader.at(["clientAuth", "ca"], () => {
+    const text = pemOf(ca, reader);
+    checkCertificates({ ca: text });
+    return { ca: text, mode };
+  });
+}
+
+function pemOf(written: string, reader: TlsReader): string {
+  return written.trimStart().startsWith("-----BEGIN ") ? written : reader.readFile(written);
+}
+
+/** `DNS:a.example.com, DNS:*.b.example.com, IP Address:10.0.0.1`: what a certificate says that it is for. */
+function namesIn(cert: string): string[] {
+  const names = new X509Certificate(cert).subjectAltName ?? "";
+  return names
+    .split(", ")
+    .filter((one) => one.startsWith("DNS:"))
+    .map((one) => one.slice("DNS:".length).toLowerCase());
+}

@@ -1,0 +1,288 @@
+/**
+ * Reads HTTP/1.1 requests from the bytes of a connection, one at a time and strictly: anything that two readers could
+ * frame differently is refused, never guessed. It stops after each request: what follows is read when the connection
+ * asks for it. Body bytes are handed on as slices of what arrived, without a copy.
+ */
+import { EmptyLines } from "./empty-lines.ts";
+import { hexDigit } from "./hex-digit.ts";
+import {
+  checkExtensions,
+  checkPartialHead,
+  checkTrailer,
+  type ParsedRequest,
+  parseRequestHead,
+  RequestError,
+} from "./parse-request-head.ts";
+import { NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
+
+export interface RequestEvents {
+  /** `body` is the whole body where it arrived with the head; otherwise `data` and `end` follow if there is one. */
+  head(request: ParsedRequest, body: Buffer | undefined): void;
+  data(chunk: Buffer): void;
+  /** The body that `head` did not have is complete. */
+  end(): void;
+}
+
+export const MAX_HEAD_BYTES = 16 * 1024;
+/** A body up to this that arrived with its head needs no stream. */
+const WHOLE_BODY_BYTES = 64 * 1024;
+const MAX_TRAILER_BYTES = 8 * 1024;
+const MAX_TRAILER_LINES = 100;
+/** 8 hex digits are 4 GiB in one chunk. */
+const MAX_SIZE_DIGITS = 8;
+/** Over the whole body: a chunk extension costs nothing to send and nothing may be read from it. */
+const MAX_EXTENSION_BYTES = 16 * 1024;
+
+const END_OF_HEAD = Buffer.from("\r\n\r\n");
+const CRLF = Buffer.from("\r\n");
+const LF = 10;
+const CR = 13;
+const SEMICOLON = 59;
+
+/** `between`: before the first byte of a head. `stopped`: whatever follows is thrown away. */
+type State =
+  | "between"
+  | "head"
+  | "length"
+  | "chunk-size"
+  | "chunk-extension"
+  | "chunk-size-end"
+  | "chunk-data"
+  | "chunk-end"
+  | "chunk-end-end"
+  | "trailers"
+  | "stopped";
+
+export class RequestParser {
+  readonly #events: RequestEvents;
+  #state: State = "between";
+  /** What is held of a head, extension or trailer that has not arrived whole. */
+  readonly #line = new TextUntil();
+  #left = 0;
+  #digits = 0;
+  #extensionBytes = 0;
+  #trailerBytes = 0;
+  readonly #empty = new EmptyLines();
+  /** Of the trailer section. */
+  #lines = 0;
+  /** A request has just ended: what follows waits. */
+  #isAtEnd = false;
+
+  constructor(events: RequestEvents) {
+    this.#events = events;
+  }
+
+  /** No byte of a request has come since the last one ended. */
+  get isBetween(): boolean {
+    return this.#state === "between";
+  }
+
+  /** What has come of a head that is not whole. */
+  get partialHead(): Buffer | undefined {
+    return this.#state === "head" ? this.#line.held : undefined;
+  }
+
+  /** The head was read, its body not yet. */
+  get isInBody(): boolean {
+    return this.#state !== "between" && this.#state !== "head" && this.#state !== "stopped";
+  }
+
+  /** Nothing that follows is a request. */
+  stop(): void {
+    this.#state = "stopped";
+    this.#line.held = undefined;
+  }
+
+  /** Reads up to the end of one request and returns where that is. Throws a RequestError; it is stopped after that. */
+  push(chunk: Buffer, from: number): number {
+    try {
+      return this.#push(chunk, from);
+    } catch (error) {
+      this.stop();
+      throw error;
+    }
+  }
+
+  #push(chunk: Buffer, from: number): number {
+    let at = from;
+    this.#isAtEnd = false;
+    while (at < chunk.length && !this.#isAtEnd) {
+      switch (this.#state) {
+        case "between":
+          at = this.#empty.skip(chunk, at);
+          if (at < chunk.length) this.#state = "head";
+          break;
+        case "head":
+          at = this.#readHead(chunk, at);
+          break;
+        case "length":
+        case "chunk-data":
+          at = this.#readData(chunk, at);
+          break;
+        case "chunk-size":
+          at = this.#readChunkSize(chunk, at);
+          break;
+        case "chunk-extension":
+          at = this.#readExtension(chunk, at);
+          break;
+        case "chunk-size-end":
+          at = this.#readByte(chunk, at, LF, this.#left === 0 ? "trailers" : "chunk-data");
+          break;
+        case "chunk-end":
+          at = this.#readByte(chunk, at, CR, "chunk-end-end");
+          break;
+        case "chunk-end-end":
+          at = this.#readByte(chunk, at, LF, "chunk-size");
+          break;
+        case "trailers":
+          at = this.#readTrailer(chunk, at);
+          break;
+        case "stopped":
+          return chunk.length;
+      }
+    }
+    return at;
+  }
+
+  #readHead(chunk: Buffer, at: number): number {
+    const held = this.#line.held;
+    try {
+      return this.#tryHead(chunk, at);
+    } catch (error) {
+      if (error instanceof RequestError) {
+        const came = held === undefined ? chunk.subarray(at) : Buffer.concat([held, chunk.subarray(at)]);
+        error.head = came.subarray(0, MAX_HEAD_BYTES);
+      }
+      throw error;
+    }
+  }
+
+  #tryHead(chunk: Buffer, at: number): number {
+    const next = this.#takeUntil(chunk, at, END_OF_HEAD, MAX_HEAD_BYTES, "the head is larger than 16 KiB");
+    if (next === NOT_YET) {
+      checkPartialHead(this.#line.held?.toString("latin1") ?? "");
+      return chunk.length;
+    }
+    const request = parseRequestHead(this.#line.text);
+    this.#line.text = "";
+    if (request.fault !== undefined) {
+      this.stop();
+      this.#events.head(request, undefined);
+      return chunk.length;
+    }
+    if (request.isChunked) {
+      this.#extensionBytes = 0;
+      this.#trailerBytes = 0;
+      this.#nextChunk();
+      this.#events.head(request, undefined);
+      return next;
+    }
+    const length = request.contentLength ?? 0;
+    const whole = next + length;
+    if (whole <= chunk.length && length <= WHOLE_BODY_BYTES) {
+      this.#endOfRequest();
+      this.#events.head(request, length === 0 ? undefined : chunk.subarray(next, whole));
+      return whole;
+    }
+    this.#state = "length";
+    this.#left = length;
+    this.#events.head(request, undefined);
+    return next;
+  }
+
+  #readData(chunk: Buffer, at: number): number {
+    const end = at + this.#left;
+    if (end > chunk.length) {
+      this.#left -= chunk.length - at;
+      this.#events.data(at === 0 ? chunk : chunk.subarray(at));
+      return chunk.length;
+    }
+    const wasLength = this.#state === "length";
+    if (wasLength) this.#endOfRequest();
+    else this.#state = "chunk-end";
+    this.#events.data(at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end));
+    if (wasLength) this.#events.end();
+    return end;
+  }
+
+  /** Read byte by byte: sizes are short, and streams have one for every few hundred bytes. */
+  #readChunkSize(chunk: Buffer, from: number): number {
+    for (let at = from; at < chunk.length; at++) {
+      const byte = chunk[at] as number;
+      const digit = hexDigit(byte);
+      if (digit >= 0) {
+        this.#left = this.#left * 16 + digit;
+        this.#digits += 1;
+        if (this.#digits > MAX_SIZE_DIGITS) throw new RequestError("bad", "a chunk size is too large");
+        continue;
+      }
+      if (this.#digits === 0 || (byte !== CR && byte !== SEMICOLON))
+        throw new RequestError("bad", "a chunk size is not a number");
+      this.#state = byte === CR ? "chunk-size-end" : "chunk-extension";
+      // The extension is looked at with its semicolon.
+      return byte === CR ? at + 1 : at;
+    }
+    return chunk.length;
+  }
+
+  /** Extensions mean nothing to us (RFC 9112 section 7.1.1), but they may not hide a line break or grow for ever. */
+  #readExtension(chunk: Buffer, at: number): number {
+    const next = this.#takeUntil(chunk, at, CRLF, MAX_EXTENSION_BYTES, "the chunk extensions are too long");
+    this.#extensionBytes += (next === NOT_YET ? chunk.length : next) - at;
+    if (this.#extensionBytes > MAX_EXTENSION_BYTES)
+      throw new RequestError("extensions", "the chunk extensions are too long");
+    if (next === NOT_YET) {
+      if (this.#line.held?.includes(LF)) throw new RequestError("bad", "a control character in a chunk extension");
+      return chunk.length;
+    }
+    checkExtensions(this.#line.text);
+    this.#state = this.#left === 0 ? "trailers" : "chunk-data";
+    return next;
+  }
+
+  #readByte(chunk: Buffer, at: number, wanted: number, next: State): number {
+    if (chunk[at] !== wanted) throw new RequestError("bad", "a chunk is not framed as it says");
+    if (next === "chunk-size") this.#nextChunk();
+    else this.#state = next;
+    return at + 1;
+  }
+
+  #nextChunk(): void {
+    this.#state = "chunk-size";
+    this.#left = 0;
+    this.#digits = 0;
+  }
+
+  #readTrailer(chunk: Buffer, at: number): number {
+    const next = this.#takeUntil(chunk, at, CRLF, MAX_TRAILER_BYTES, "the trailers are too large");
+    if (next === NOT_YET) {
+      if (this.#line.held?.includes(LF)) throw new RequestError("bad", "a control character in a trailer");
+      return chunk.length;
+    }
+    if (this.#line.text !== "") {
+      checkTrailer(this.#line.text);
+      this.#lines += 1;
+      this.#trailerBytes += this.#line.text.length;
+      if (this.#lines > MAX_TRAILER_LINES || this.#trailerBytes > MAX_TRAILER_BYTES)
+        throw new RequestError("too-large", "the trailers are too large");
+      return next;
+    }
+    this.#endOfRequest();
+    this.#events.end();
+    return next;
+  }
+
+  #endOfRequest(): void {
+    this.#state = "between";
+    this.#lines = 0;
+    this.#isAtEnd = true;
+  }
+
+  /** Takes the text before the mark and returns where to go on; NOT_YET while the mark has not arrived. */
+  #takeUntil(chunk: Buffer, at: number, mark: Buffer, maxBytes: number, tooLarge: string): number {
+    const next = this.#line.take(chunk, at, mark, maxBytes);
+    if (next === TOO_LONG)
+      throw new RequestError(this.#state === "chunk-extension" ? "extensions" : "too-large", tooLarge);
+    return next;
+  }
+}

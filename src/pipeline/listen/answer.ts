@@ -1,0 +1,284 @@
+/**
+ * The client's side of one exchange on a connection of ours: back-pressure, trailers, upgrades, and an honest end: a
+ * body that broke off is never closed as if it were whole. A small answer is one write, and so is a chunk of a stream.
+ */
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { Reply } from "../../core/reply.ts";
+import type { ClientSink } from "../../core/sink.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { ParsedRequest } from "../../lib/http1/parse-request-head.ts";
+import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
+import { responseHead, trailerLines, upgradeHead } from "./response-head.ts";
+
+export const KEEP_ALIVE_MS = 65_000;
+/** A refused body up to this is simply read to its end, and the connection stays usable. */
+const SMALL_BODY_BYTES = 64 * 1024;
+/** Up to this, copying a body into a string costs less than a second write. */
+const ONE_WRITE_BYTES = 16 * 1024;
+
+const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
+
+/** The connection as an answer needs it, besides its socket. */
+export interface AnswerCarrier {
+  readonly idle: IdleConnections;
+  /** Answers without an end of their own: ended, not cut, when the listener must go. */
+  readonly streams: Set<Answer>;
+  readonly isDraining: boolean;
+  /** The body of the request has arrived whole. */
+  readonly hasBody: boolean;
+  /** Nothing of the body waits for us. */
+  readonly isBodyDrained: boolean;
+  /** To be called when the last bytes of an answer are out. */
+  readonly afterLastWrite: (error?: Error | null) => void;
+  now(): number;
+  join(head: string, backend: Duplex, closed: () => void): void;
+  unexpected(error: unknown): void;
+  /** Called once, after the exchange has heard of it. */
+  ended(): void;
+}
+
+export class Answer implements ClientSink, Watched {
+  onDrain: (() => void) | undefined = undefined;
+  onStalled: (() => void) | undefined = undefined;
+  onClose: ((complete: boolean) => void) | undefined = undefined;
+  /** Its last byte was handed to the socket. */
+  hasEnded = false;
+  /** The connection ends with it. */
+  isLast: boolean;
+  readonly isUpgrade: boolean;
+  readonly #request: ParsedRequest;
+  readonly #socket: Socket;
+  readonly #carrier: AnswerCarrier;
+  /** What goes out at the end of this turn at the latest: the head, and small pieces of the body. */
+  #unsent = "";
+  #flushesLater = false;
+  #hasHead = false;
+  #mustAskForBody: boolean;
+  #sendsBody = true;
+  #isFramed = false;
+  #endsWithConnection = false;
+  #awaitsDrain = false;
+  #isStalled = false;
+  #isClosed = false;
+  #lastBytesRead = 0;
+  #watched: WatchedPlace | undefined = undefined;
+
+  constructor(request: ParsedRequest, socket: Socket, carrier: AnswerCarrier, isUpgrade: boolean) {
+    this.#request = request;
+    this.#socket = socket;
+    this.#carrier = carrier;
+    this.#mustAskForBody = request.expects !== "nothing";
+    this.isUpgrade = isUpgrade;
+    this.isLast = isUpgrade || !request.keepAlive || request.fault !== undefined;
+  }
+
+  /** The head was given: another answer would be read as a part of this one. */
+  get hasHead(): boolean {
+    return this.#hasHead;
+  }
+
+  head(status: number, headers: HeaderList): void {
+    const isOld = this.#request.version === "1.0";
+    const hasLength = headers.has("content-length");
+    this.#sendsBody = this.#request.method !== "HEAD" && status !== 204 && status !== 304;
+    this.#endsWithConnection = !hasLength && isOld && this.#sendsBody;
+    this.#isFramed = !hasLength && !isOld && status !== 204 && status !== 304;
+    if (this.#carrier.isDraining || this.#isBodyUnread || this.#endsWithConnection) this.isLast = true;
+    const text = responseHead(status, headers, {
+      isChunked: this.#isFramed,
+      keptSeconds: this.isLast ? 0 : KEEP_ALIVE_MS / 1000,
+      now: this.#carrier.now(),
+    });
+    this.#hasHead = true;
+    if (!hasLength) {
+      // An answer that may last is watched for a client that does not read it.
+      this.#watch();
+      if (headers.get("content-type")?.startsWith("text/event-stream")) this.#carrier.streams.add(this);
+    }
+    // Held back until there is body; but a stream whose first event is late must not look like no answer.
+    this.#sendLater(text);
+  }
+
+  write(chunk: Buffer): boolean {
+    if (!this.#sendsBody || this.#isClosed || chunk.length === 0) return true;
+    const size = this.#isFramed ? `${chunk.length.toString(16)}\r\n` : "";
+    const after = this.#isFramed ? "\r\n" : "";
+    let hasRoom: boolean;
+    if (chunk.length > ONE_WRITE_BYTES) hasRoom = this.#writeAround(this.#takeUnsent() + size, chunk, after, undefined);
+    else hasRoom = this.#sendLater(size + chunk.toString("latin1") + after);
+    if (hasRoom) return true;
+    this.#awaitsDrain = true;
+    this.#watch();
+    return false;
+  }
+
+  /** Several chunks that came in one read go out in one write. */
+  #sendLater(text: string): boolean {
+    this.#unsent += text;
+    if (this.#unsent.length > ONE_WRITE_BYTES) return this.#socket.write(this.#takeUnsent(), "latin1");
+    if (!this.#flushesLater) {
+      this.#flushesLater = true;
+      process.nextTick(flush, this);
+    }
+    return !this.#socket.writableNeedDrain;
+  }
+
+  flush(): void {
+    this.#flushesLater = false;
+    if (this.#unsent !== "" && !this.#isClosed) this.#socket.write(this.#takeUnsent(), "latin1");
+  }
+
+  end(lastChunk?: Buffer, trailers?: readonly string[]): void {
+    if (this.hasEnded || this.#isClosed) return;
+    this.hasEnded = true;
+    const chunk = this.#sendsBody && lastChunk !== undefined && lastChunk.length > 0 ? lastChunk : undefined;
+    let before = this.#takeUnsent();
+    let after = "";
+    if (this.#isFramed && this.#sendsBody) {
+      if (chunk) before += `${chunk.length.toString(16)}\r\n`;
+      after = `${chunk ? "\r\n" : ""}0\r\n${trailerLines(trailers)}\r\n`;
+    }
+    const { afterLastWrite } = this.#carrier;
+    if (chunk === undefined) this.#socket.write(before + after, "latin1", afterLastWrite);
+    else if (chunk.length > ONE_WRITE_BYTES) this.#writeAround(before, chunk, after, afterLastWrite);
+    else this.#socket.write(before + chunk.toString("latin1") + after, "latin1", afterLastWrite);
+    // Also the last bytes of an answer are owed a reader.
+    if (this.#socket.writableLength > 0) this.#watch();
+  }
+
+  /** A large chunk is not copied: it goes out in one system call with what is around it. */
+  #writeAround(
+    before: string,
+    chunk: Buffer,
+    after: string,
+    written: AnswerCarrier["afterLastWrite"] | undefined,
+  ): boolean {
+    const socket = this.#socket;
+    socket.cork();
+    if (before !== "") socket.write(before, "latin1");
+    const hasRoom = after === "" ? socket.write(chunk, written) : socket.write(chunk);
+    if (after !== "") socket.write(after, "latin1", written);
+    socket.uncork();
+    return hasRoom;
+  }
+
+  destroy(): void {
+    // A body that only the end of the connection ends would look whole after a clean close.
+    if (this.#endsWithConnection && !("encrypted" in this.#socket)) this.#socket.resetAndDestroy();
+    else this.#socket.destroy();
+  }
+
+  /** The listener goes: a stream ends as if its source had ended, so that clients come back instead of failing. */
+  finishStream(): void {
+    this.end();
+  }
+
+  askForBody(): void {
+    if (this.#mustAskForBody) {
+      this.#mustAskForBody = false;
+      if (this.#carrier.hasBody) return;
+      this.#socket.write(CONTINUE, "latin1");
+      this.#watch();
+    } else if (!this.#carrier.hasBody) process.nextTick(watchUnlessComplete, this);
+  }
+
+  watchUnlessComplete(): void {
+    // Most bodies came with the head or right behind it: nothing to watch then.
+    if (!this.#carrier.hasBody) this.#watch();
+  }
+
+  upgrade(status: number, headers: HeaderList, backend: Duplex): void {
+    if (!this.isUpgrade || this.#isClosed) {
+      backend.destroy();
+      this.destroy();
+      return;
+    }
+    this.#carrier.join(upgradeHead(status, headers), backend, () => this.close(true));
+  }
+
+  /** An answer before there is an exchange: the head itself was not acceptable. */
+  refuse(reply: Reply): void {
+    this.isLast = true;
+    this.head(reply.status, reply.headers);
+    this.end(reply.body);
+  }
+
+  isUploading(): boolean {
+    if (this.#carrier.hasBody) return false;
+    const { bytesRead } = this.#socket;
+    const hasMoved = bytesRead !== this.#lastBytesRead;
+    this.#lastBytesRead = bytesRead;
+    return hasMoved || this.#carrier.isBodyDrained;
+  }
+
+  progress(): number {
+    return this.#socket.bytesRead + this.#socket.bytesWritten;
+  }
+
+  isWaiting(): boolean {
+    // Bytes that wait for us (because the backend does not take them) are not owed by the client.
+    if (!this.#carrier.hasBody && this.#carrier.isBodyDrained) return true;
+    return this.#awaitsDrain || (this.hasEnded && this.#socket.writableLength > 0);
+  }
+
+  /** Nothing moved for too long. A client that owes us its body is told so, one that does not read is cut off. */
+  expire(): void {
+    this.#isStalled = true;
+    if (this.#hasHead || this.#carrier.hasBody) this.destroy();
+    else this.#contain(this.onStalled);
+  }
+
+  /** The client takes more. */
+  drained(): void {
+    if (!this.#awaitsDrain) return;
+    this.#awaitsDrain = false;
+    this.#contain(this.onDrain);
+  }
+
+  /** The answer is out, or its connection is gone. */
+  close(complete: boolean): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    if (this.#watched !== undefined) this.#carrier.idle.remove(this.#watched);
+    this.#carrier.streams.delete(this);
+    try {
+      this.onClose?.(complete);
+    } catch (error) {
+      this.#carrier.unexpected(error);
+    }
+    this.#carrier.ended();
+  }
+
+  get #isBodyUnread(): boolean {
+    if (this.#carrier.hasBody || this.isUpgrade) return false;
+    if (this.#mustAskForBody || this.#isStalled) return true;
+    return (this.#request.contentLength ?? Number.POSITIVE_INFINITY) > SMALL_BODY_BYTES;
+  }
+
+  #takeUnsent(): string {
+    const text = this.#unsent;
+    this.#unsent = "";
+    return text;
+  }
+
+  #watch(): void {
+    if (this.#watched === undefined && !this.#isClosed) this.#watched = this.#carrier.idle.add(this);
+  }
+
+  #contain(action: (() => void) | undefined): void {
+    try {
+      action?.();
+    } catch (error) {
+      this.#carrier.unexpected(error);
+    }
+  }
+}
+
+function flush(answer: Answer): void {
+  answer.flush();
+}
+
+function watchUnlessComplete(answer: Answer): void {
+  answer.watchUnlessComplete();
+}

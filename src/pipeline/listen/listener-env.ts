@@ -1,0 +1,44 @@
+/**
+ * What a listener is given: where it listens, what it may use, and its limits.
+ */
+import type { ListenerTls } from "../../lib/http/tls-listener.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { HeapPressure } from "../../lib/process/heap-pressure.ts";
+import type { IdSource } from "../../lib/text/ids.ts";
+import type { PipelineEnv } from "../phases/pipeline-env.ts";
+
+export interface ListenerAddress {
+  /** All interfaces if undefined. */
+  readonly address: string | undefined;
+  readonly port: number;
+  readonly tls: ListenerTls | undefined;
+}
+
+export interface ListenerLimits {
+  /** Further ones are closed before they are read. */
+  readonly maxConnections: number;
+  /** A client has this long to send its head; checked at the interval, so that slow ones are gone in time. */
+  readonly headersTimeoutMs: number;
+  readonly checkIntervalMs: number;
+  /** An upgraded connection (WebSocket) may be silent in both directions for this long. */
+  readonly tunnelIdleMs: number;
+}
+
+export const LISTENER_LIMITS: ListenerLimits = {
+  maxConnections: 10_000,
+  headersTimeoutMs: 10_000,
+  checkIntervalMs: 1_000,
+  tunnelIdleMs: 3_600_000,
+};
+
+export interface ListenerEnv extends PipelineEnv {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly ids: IdSource;
+  readonly limits: ListenerLimits;
+  readonly heap: HeapPressure;
+  isTrustedPeer(address: string): boolean;
+  /** An exception that belongs to no request: counted and logged; the connection it came from is closed. */
+  unexpected(error: unknown, client: string | undefined): void;
+}

@@ -1,0 +1,124 @@
+/**
+ * The way from a head that was read into the pipeline: the edge looks at it, and it becomes an Exchange or a refusal. What
+ * is refused here is seen by no policy, but by log, metrics, recent requests and the trace.
+ */
+import type { Socket } from "node:net";
+import { GatewayError } from "../../core/errors.ts";
+import { Exchange, type GatewayRequest, type RequestBody } from "../../core/exchange.ts";
+import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
+import type { ClientSink } from "../../core/sink.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import { isRequestId } from "../../lib/text/ids.ts";
+import { handle } from "../phases/pipeline.ts";
+import type { Served } from "../phases/pipeline-env.ts";
+import { type Head, type ReadHead, readHead } from "./edge.ts";
+import { beginRefusal, brokenHead, type Refusal, refusedRequest } from "./edge-refusal.ts";
+import type { ListenerEnv } from "./listener-env.ts";
+
+/** The collector needs a moment; clients should not all come back at once. */
+const RETRY_SECONDS = "2";
+
+/** The client's side of a request, before there is an exchange. */
+export interface EntrySink extends ClientSink {
+  /** The request asks for another protocol, and may have it. */
+  readonly isUpgrade: boolean;
+  /** Answers and ends the connection: where the next request begins is in doubt. */
+  refuse(reply: Reply): void;
+}
+
+export interface EnteringHead extends ReadHead {
+  readonly expects: "nothing" | "continue" | "unknown";
+}
+
+export interface RequestEntry {
+  begin(served: Served, request: EnteringHead, body: RequestBody, sink: EntrySink, socket: Socket): void;
+  /** What is no request; `bytes` are what came of its head. Without any there was no request, and nobody hears of it. */
+  refuse(served: Served, bytes: Buffer | undefined, error: GatewayError, socket: Socket): Refusal;
+}
+
+/** `identityOf`: whom the client's certificate names; only listeners with TLS know. */
+export function createRequestEntry(
+  env: ListenerEnv,
+  scheme: "http" | "https",
+  identityOf?: (socket: Socket) => string | undefined,
+): RequestEntry {
+  function refuseAtEdge(
+    served: Served,
+    { method, target, version, pairs }: EnteringHead,
+    sink: EntrySink,
+    socket: Socket,
+    error: GatewayError,
+  ): void {
+    const request = refusedRequest({ method, target, version, rawHeaders: pairs }, scheme);
+    const refusal = refusalOf(served, request, error, socket);
+    sink.onClose = (complete) => refusal.settle(complete);
+    sink.refuse(refusal.reply);
+  }
+
+  function refusalOf(served: Served, request: GatewayRequest, error: GatewayError, socket: Socket): Refusal {
+    return beginRefusal(env, newExchange(served, idFor(request.headers), request, socket), error);
+  }
+
+  function idFor(headers: HeaderList): string {
+    const given = headers.get("x-request-id");
+    return given !== undefined && isRequestId(given) ? given : env.ids.hex(8);
+  }
+
+  function newExchange(served: Served, id: string, request: GatewayRequest, socket: Socket): Exchange {
+    return new Exchange({
+      id,
+      listener: served.listener.name,
+      source: {
+        address: unmapped(socket.remoteAddress ?? ""),
+        port: socket.remotePort ?? 0,
+        identity: identityOf?.(socket),
+      },
+      request,
+      startedAt: env.clock.now(),
+      startedMs: env.clock.monotonicMs(),
+    });
+  }
+
+  return {
+    begin(served, read, body, sink, socket) {
+      let head: Head;
+      try {
+        if (read.expects === "unknown") throw new GatewayError("expectation_failed");
+        if (env.heap.level === "full")
+          throw new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } });
+        head = readHead(read, env.isTrustedPeer(socket.remoteAddress ?? ""), sink.isUpgrade);
+      } catch (error) {
+        refuseAtEdge(served, read, sink, socket, asGatewayError(error));
+        return;
+      }
+      const request: GatewayRequest = {
+        method: read.method,
+        scheme,
+        host: head.host,
+        path: head.path,
+        query: head.query,
+        version: read.version,
+        headers: head.headers,
+        body,
+      };
+      handle(env, served, newExchange(served, idFor(head.headers), request, socket), sink);
+    },
+    refuse(served, bytes, error, socket) {
+      if (bytes === undefined) return { reply: errorReply(error), settle: ignore };
+      return refusalOf(served, refusedRequest(brokenHead(bytes), scheme), error, socket);
+    },
+  };
+}
+
+export function nameOf({ remoteAddress = "", remotePort }: Socket): string {
+  return `${unmapped(remoteAddress)}:${remotePort}`;
+}
+
+/** An IPv4 peer on a dual-stack socket shows up as ::ffff:1.2.3.4. */
+function unmapped(address: string): string {
+  return address.startsWith("::ffff:") ? address.slice(7) : address;
+}
+
+function ignore(): void {
+  // Nobody made a request that could be told about.
+}

@@ -1,0 +1,62 @@
+/**
+ * The TLS side of a listener: connections come in as they are accepted and go out when their handshake is over. It can be
+ * replaced while the listener stays: a new configuration makes a new one, handshakes under way finish with the old.
+ */
+import type { X509Certificate } from "node:crypto";
+import type { Socket } from "node:net";
+import { createSecureContext, createServer, type SecureContext, type TLSSocket } from "node:tls";
+import { createServerNames } from "../../lib/http/server-names.ts";
+import type { ListenerCertificate, ListenerTls } from "../../lib/http/tls-listener.ts";
+
+export interface TlsDoor {
+  enter(socket: Socket): void;
+}
+
+export interface TlsDoorOptions {
+  readonly handshakeTimeoutMs: number;
+  readonly protocols: readonly string[];
+  /** `identity`: the subject of the certificate that the client showed. */
+  opened(socket: TLSSocket, identity: string | undefined): void;
+}
+
+export function createTlsDoor(tls: ListenerTls, { handshakeTimeoutMs, protocols, opened }: TlsDoorOptions): TlsDoor {
+  const { minVersion, ciphers, clientAuth } = tls;
+  const floors = { minVersion, ...(ciphers === undefined ? {} : { ciphers }) };
+  const trust = clientAuth === undefined ? {} : { ca: clientAuth.ca };
+  const contextOf = ({ cert, key }: ListenerCertificate): SecureContext =>
+    createSecureContext({ cert, key, ...floors, ...trust });
+  const [first, ...others] = tls.certificates;
+  const standard = contextOf(first);
+  const names = createServerNames(
+    [first, ...others].flatMap((one) => {
+      const context = one === first ? standard : contextOf(one);
+      return one.hosts.map((host) => [host, context] as const);
+    }),
+  );
+  const server = createServer({
+    cert: first.cert,
+    key: first.key,
+    ...floors,
+    ...trust,
+    allowHalfOpen: true,
+    handshakeTimeout: handshakeTimeoutMs,
+    ALPNProtocols: [...protocols],
+    SNICallback: (servername, done) => done(null, names.find(servername) ?? standard),
+    ...(clientAuth === undefined ? {} : { requestCert: true, rejectUnauthorized: clientAuth.mode === "require" }),
+  });
+  server.on("secureConnection", (socket) => {
+    const shown = clientAuth === undefined ? undefined : socket.getPeerX509Certificate();
+    // `optional` lets clients without a certificate pass, not those with a bad one.
+    if (shown !== undefined && !socket.authorized) socket.destroy();
+    else opened(socket, shown && subjectOf(shown));
+  });
+  server.on("tlsClientError", (_error, socket) => socket.destroy());
+  return {
+    enter: (socket) => void server.emit("connection", socket),
+  };
+}
+
+/** `CN=alice,O=Example`: the parts in the certificate's order; commas inside a value are escaped (RFC 4514). */
+function subjectOf({ subject }: X509Certificate): string {
+  return subject.split("\n").join(",");
+}

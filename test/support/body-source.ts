@@ -1,0 +1,22 @@
+/**
+ * The body of a request as the listener hands it over, fed by a test.
+ */
+import { RequestBodySource } from "../../src/lib/http1/request-body.ts";
+
+export class TestBody extends RequestBodySource {
+  constructor() {
+    super({
+      pauseBody: () => undefined,
+      resumeBody: () => process.nextTick(() => this.flush()),
+    });
+  }
+
+  write(text: string): void {
+    this.push(Buffer.from(text));
+  }
+
+  finish(text?: string): void {
+    if (text !== undefined) this.write(text);
+    this.complete();
+  }
+}

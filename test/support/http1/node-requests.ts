@@ -1,0 +1,63 @@
+/**
+ * What Node's own parser makes of some pieces of bytes: the yardstick of the request parser. The server gets a socket
+ * that was never connected, so that a case is a few function calls.
+ */
+import { createServer, type IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+
+export interface NodeReading {
+  readonly requests: {
+    method: string;
+    target: string;
+    version: string;
+    pairs: string[];
+    body: string;
+    complete: boolean;
+  }[];
+  refusal: string | undefined;
+}
+
+export interface NodeReader {
+  read(pieces: readonly Buffer[]): NodeReading;
+  close(): void;
+}
+
+export function nodeReader(): NodeReader {
+  const server = createServer({
+    maxHeaderSize: 16 * 1024,
+    requireHostHeader: false,
+    headersTimeout: 0,
+    requestTimeout: 0,
+  });
+  server.maxHeadersCount = 0;
+  let messages: IncomingMessage[] = [];
+  let refusal: string | undefined;
+  const take = (req: IncomingMessage): void => void messages.push(req);
+  server.on("request", take);
+  server.on("checkContinue", take);
+  server.on("checkExpectation", take);
+  server.on("connect", take);
+  server.on("clientError", (error: NodeJS.ErrnoException) => {
+    refusal ??= error.code ?? error.message;
+  });
+  return {
+    read(pieces) {
+      messages = [];
+      refusal = undefined;
+      const socket = new Socket();
+      server.emit("connection", socket);
+      for (const piece of pieces) if (refusal === undefined && piece.length > 0) socket.emit("data", piece);
+      const requests = messages.map((req) => ({
+        method: req.method ?? "",
+        target: req.url ?? "",
+        version: req.httpVersion,
+        pairs: req.rawHeaders.map((text, i) => (i % 2 === 0 ? text.toLowerCase() : text)),
+        body: ((req.read() as Buffer | null) ?? Buffer.alloc(0)).toString("latin1"),
+        complete: req.complete,
+      }));
+      socket.destroy();
+      return { requests, refusal };
+    },
+    close: () => void server.close(),
+  };
+}
