@@ -63,6 +63,7 @@ export class Delivery {
 
   /** An answer of the gateway itself; without response hooks where one of them failed. */
   reply(reply: Reply, withHooks = true): void {
+    this.#exchange.spans?.leave(this.#env.clock.monotonicMs());
     this.#held = [];
     this.#heldBytes = 0;
     this.#bodyEnded = true;

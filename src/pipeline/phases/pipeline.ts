@@ -24,6 +24,7 @@ import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { Retries } from "./retries.ts";
 import { runAdmission, runRequestHooks } from "./run-hooks.ts";
+import { tellCall, tellTraceparent } from "./tell-call.ts";
 import { withholdCredentials } from "./withhold-credentials.ts";
 
 export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink): void {
@@ -153,11 +154,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   #call(chosen: WeightedBackend): void {
     if (this.#delivery.isDone) return;
-    const { trace, facts, spans } = this.exchange;
-    spans?.called(this.clock.monotonicMs());
-    if (facts.backend?.protocol !== "http") this.exchange.audit?.check();
-    if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
-    if (trace && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
+    tellCall(this.exchange, this.clock);
     const isLast = this.#retries.begin(chosen.policies.settings.retry);
     const attempt = new Attempt(this, this.exchange, this.#delivery, chosen, isLast);
     if (this.exchange.request.body.kind === "stream") this.#sink.askForBody();
@@ -196,10 +193,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   // WHAT THE STEPS SHARE
 
-  readonly fail = (thrown: unknown): void => {
-    this.exchange.spans?.leave(this.clock.monotonicMs());
-    this.#failures.answer(thrown);
-  };
+  readonly fail = (thrown: unknown): void => this.#failures.answer(thrown);
 
   get isDone(): boolean {
     return this.#delivery.isDone;
@@ -227,7 +221,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
   }
 
   reply(reply: Reply): void {
-    this.exchange.spans?.leave(this.clock.monotonicMs());
     this.#delivery.reply(reply);
   }
 
@@ -255,10 +248,4 @@ class Flow implements AttemptOwner, BeforeCallRun {
     if (trace)
       trace.point({ type: "requestSnapshot", stage, requestState: requestState(this.exchange, this.redaction) });
   }
-}
-
-/** What the backend's own spans hang on. */
-function tellTraceparent({ spans, traceparent, request }: Exchange, protocol: "http" | "mcp" | "llm"): void {
-  const told = spans?.nextCall(protocol) ?? traceparent;
-  if (told !== undefined) request.headers.set("traceparent", told);
 }

@@ -1,0 +1,19 @@
+/**
+ * What is told of a call to a backend before it is made: to the backend (where its spans belong), to the spans, the audit
+ * trail and the trace. Throws if the audit trail is required and cannot be written.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+
+/** What the backend's own spans hang on. */
+export function tellTraceparent({ spans, traceparent, request }: Exchange, protocol: "http" | "mcp" | "llm"): void {
+  const told = spans?.nextCall(protocol) ?? traceparent;
+  if (told !== undefined) request.headers.set("traceparent", told);
+}
+
+export function tellCall({ audit, facts, spans, trace }: Exchange, clock: Clock): void {
+  spans?.called(clock.monotonicMs());
+  if (facts.backend?.protocol !== "http") audit?.check();
+  if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
+  if (trace && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
+}
