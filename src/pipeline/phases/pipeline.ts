@@ -245,7 +245,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
   #snapshot(stage: RequestStage): void {
     const { trace, spans } = this.exchange;
     spans?.leave(this.clock.monotonicMs());
-    if (trace)
-      trace.point({ type: "requestSnapshot", stage, requestState: requestState(this.exchange, this.redaction) });
+    trace?.point({ type: "requestSnapshot", stage, requestState: requestState(this.exchange, this.redaction) });
   }
 }
