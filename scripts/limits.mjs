@@ -283,6 +283,8 @@ const LIMITS = {
       "a provider's 400 that is read for a prompt that is too long",
       "it passes on as it comes",
     ],
+    ["MAX_NAMED", "llm/form/losses.ts", "names of dropped parameters in a response header", "the rest is not named"],
+    ["MAX_NAME_CHARS", "llm/form/losses.ts", "a name there", "it is cut"],
     ["MAX_DOUBLINGS", "backends/ai/models/health.ts", "doublings of a failed provider's pause", "the pause stays"],
     ["MAX_DEPTH", "llm/dialects/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],
     [

@@ -141,7 +141,7 @@ const refused: [name: string, body: unknown, status: number, code: string][] = [
   ["a stream that is no boolean", { model: "fast", stream: "yes" }, 400, "invalid_request_body"],
   [
     "what cannot be translated",
-    { model: "smart", messages: [{ role: "user", content: "x" }], logit_bias: { 1: 2 } },
+    { model: "smart", messages: [{ role: "user", content: [{ type: "input_audio", input_audio: {} }] }] },
     400,
     "unsupported_parameter",
   ],
@@ -156,11 +156,11 @@ for (const [name, body, status, code] of refused) {
 }
 
 test("refuses a format that the provider does not have, in the client's own shape", async () => {
-  const openai = await ask({ model: "smart", input: "x" }, "/v1/responses");
+  const openai = await ask({ model: "smart", input: "x" }, "/v1/embeddings");
   assert.deepEqual([openai.status, openai.body.error?.code], [400, "unsupported_format"]);
-  const google = await ask({ contents: [] }, "/v1beta/models/fast:generateContent");
-  assert.equal(google.status, 400);
-  assert.equal((google.body.error as unknown as { status: string }).status, "INVALID_ARGUMENT");
+  const amazon = await ask({ messages: [] }, "/model/fast/converse");
+  assert.equal(amazon.status, 400);
+  assert.match(String((amazon.body as { message?: string }).message), /converse format/);
 });
 
 test("groups of providers fail over in order", async () => {

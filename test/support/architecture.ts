@@ -33,7 +33,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   lib: ["text", "process", "log", "store", "http", "http1", "client"],
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
-  llm: ["wire", "usage", "dialects", "translate", "providers", "guards"],
+  llm: ["wire", "usage", "dialects", "form", "clients", "upstreams", "translate", "providers", "guards"],
   mcp: ["wire", "transports", "servers", "eras", "tools", "many", "clients"],
   "backends/ai": ["credentials", "models", "requests", "answers"],
   pipeline: ["records", "route", "phases", "listen"],

@@ -55,6 +55,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     metrics,
     rules: compileFailoverRules(config.failoverOn ?? DEFAULT_FAILOVER_ON),
     maxTreeBytes: config.maxTreeBytes,
+    unsupported: config.unsupported,
     newId: () => ids.hex(12),
     nowSeconds: () => Math.floor(env.clock.now() / 1000),
   };

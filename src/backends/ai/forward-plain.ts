@@ -12,7 +12,7 @@ import { NativeAnswer } from "./answers/native-answer.ts";
 import type { CallSettlement, Settlement } from "./answers/settlement.ts";
 import { CredentialError } from "./credentials/renewed.ts";
 import type { ModelTable } from "./models/model-table.ts";
-import { type PlanEnv, upstreamRequest, withoutKey } from "./requests/upstream-request.ts";
+import { NO_LOSSES, NO_TOOLS, type PlanEnv, upstreamRequest, withoutKey } from "./requests/upstream-request.ts";
 import { NOTHING_HEARD } from "./target-attempt.ts";
 
 /** The provider's own base path takes the place of the client's up to and with its version. */
@@ -50,12 +50,15 @@ export function forwardPlain(
       context: {
         model: "",
         stream: false,
-        maxTokensMember: "max_tokens",
+        chat: target.provider.chat,
+        losses: NO_LOSSES,
+        textTools: NO_TOOLS,
         newId: env.newId,
         createdSeconds: 0,
         includeUsage: false,
       },
       hidesUsage: false,
+      framing: "events",
     },
     { target, model: "" },
   );

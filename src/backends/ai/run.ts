@@ -141,6 +141,9 @@ export class AiRun implements BackendRun, AttemptOwner {
       this.#refuse(MISSING_AWS_KEYS);
       return;
     }
+    const { names } = plan.context.losses;
+    if (names.length > 0)
+      this.#exchange.trace?.point({ type: "policyEvent", kind: "llmDropped", details: { members: names } });
     const scheme = target.address.protocol;
     this.#call.attempt(target.display, this.#exchange.trace && { over: "http", scheme, request });
     const attempt = new TargetAttempt(this, candidate, plan);

@@ -14,6 +14,11 @@ export type Format =
   | "invoke"
   | "opaque";
 
+/** The dialects in which clients talk with a model, whoever provides it. */
+export function isConversation(format: Format): boolean {
+  return format === "chat" || format === "messages" || format === "responses" || format === "generateContent";
+}
+
 export interface Dialect {
   readonly format: Format;
   /** What follows the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */

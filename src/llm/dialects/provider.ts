@@ -22,6 +22,20 @@ export interface UpstreamCall {
   readonly query: string;
 }
 
+/** In which members servers of the chat dialect differ. */
+export interface ChatHabits {
+  /** The member that limits the output. */
+  readonly maxTokens: "max_tokens" | "max_completion_tokens";
+  /** Whether it takes `user`. */
+  readonly user: boolean;
+  /** Its name of `seed`. */
+  readonly seed: "seed" | "random_seed";
+  /** Its word for "some tool must be called". */
+  readonly required: "required" | "any";
+}
+
+export const CHAT_HABITS: ChatHabits = { maxTokens: "max_tokens", user: true, seed: "seed", required: "required" };
+
 export interface Provider {
   /** As in telemetry (`gen_ai.provider.name`) and in price catalogues. */
   readonly name: string;
@@ -40,8 +54,8 @@ export interface Provider {
   readonly modelInBody: boolean;
   /** Chat streams carry usage only if they are asked to. */
   readonly asksForStreamUsage: boolean;
-  /** The member that limits the output of a chat request that we wrote. */
-  readonly maxTokensMember: "max_tokens" | "max_completion_tokens";
+  /** How it wants a chat request that we wrote. */
+  readonly chat: ChatHabits;
   /** What the provider needs changed in a native body. */
   adaptBody?(body: Members, call: UpstreamCall): Members;
   needsAdapting?(call: UpstreamCall): boolean;

@@ -1,7 +1,8 @@
 /**
- * Anthropic: messages and token counting are native, chat requests are translated.
+ * Anthropic: messages and token counting are native, other dialects are translated.
  */
-import { type Provider, withQuery } from "../dialects/provider.ts";
+import { isConversation } from "../dialects/dialect.ts";
+import { CHAT_HABITS, type Provider, withQuery } from "../dialects/provider.ts";
 
 export const ANTHROPIC_VERSION = "2023-06-01";
 
@@ -14,9 +15,8 @@ export function anthropic(): Provider {
     headers: { "anthropic-version": ANTHROPIC_VERSION },
     modelInBody: true,
     asksForStreamUsage: false,
-    maxTokensMember: "max_tokens",
-    upstreamFormat: (client) =>
-      client === "messages" || client === "chat" ? "messages" : client === "opaque" ? "opaque" : undefined,
+    chat: CHAT_HABITS,
+    upstreamFormat: (client) => (client === "opaque" ? "opaque" : isConversation(client) ? "messages" : undefined),
     path: (call, basePath) =>
       withQuery(
         `${basePath}${call.counts ? "/messages/count_tokens" : call.format === "messages" ? "/messages" : call.suffix}`,

@@ -3,7 +3,7 @@
  * where the path names the deployment.
  */
 import { modelSegment, type Provider, withQuery } from "../dialects/provider.ts";
-import { openAiCompatible } from "./openai.ts";
+import { OPENAI_CHAT, openAiCompatible } from "./openai.ts";
 
 export interface AzureOptions {
   readonly resourceName: string;
@@ -13,9 +13,13 @@ export interface AzureOptions {
 
 export function azure(options: AzureOptions): Provider {
   const domain = options.resourceType === "foundry" ? "services.ai.azure.com" : "openai.azure.com";
-  const base = openAiCompatible("azure", `https://${options.resourceName}.${domain}/openai/v1`, true);
+  const base = openAiCompatible("azure", `https://${options.resourceName}.${domain}/openai/v1`, {
+    streamUsage: true,
+    responses: true,
+    chat: OPENAI_CHAT,
+  });
   const { apiVersion } = options;
-  const shared: Provider = { ...base, credential: "api-key", maxTokensMember: "max_completion_tokens" };
+  const shared: Provider = { ...base, credential: "api-key" };
   if (apiVersion === undefined || apiVersion === "v1") return shared;
   const version = `api-version=${encodeURIComponent(apiVersion)}`;
   if (apiVersion === "preview")

@@ -1,9 +1,9 @@
 /**
- * Amazon Bedrock: converse and invoke are native, chat requests become converse; so do Anthropic's messages, unless the
+ * Amazon Bedrock: converse and invoke are native, other dialects become converse; so do Anthropic's messages, unless the
  * model is a Claude, which reads them through invoke. The model is in the path.
  */
-import type { Format } from "../dialects/dialect.ts";
-import { modelSegment, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
+import { type Format, isConversation } from "../dialects/dialect.ts";
+import { CHAT_HABITS, modelSegment, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
 
 export function bedrock(region: string): Provider {
   return {
@@ -14,7 +14,7 @@ export function bedrock(region: string): Provider {
     headers: {},
     modelInBody: false,
     asksForStreamUsage: false,
-    maxTokensMember: "max_tokens",
+    chat: CHAT_HABITS,
     upstreamFormat: bedrockFormat,
     path(call, basePath) {
       const model = `${basePath}/model/${modelSegment(call.model)}`;
@@ -35,6 +35,6 @@ const CLAUDE = /(?:^|[./])anthropic\.claude/;
 
 function bedrockFormat(client: Format, model: string): Format | undefined {
   if (client === "messages" && CLAUDE.test(model)) return "invoke";
-  if (client === "chat" || client === "messages" || client === "converse") return "converse";
+  if (isConversation(client) || client === "converse") return "converse";
   return client === "invoke" || client === "opaque" ? client : undefined;
 }

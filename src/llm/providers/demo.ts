@@ -3,7 +3,7 @@
  * stream. It needs no network and no key; other dialects reach it by translation, like any chat provider.
  */
 import { createHash } from "node:crypto";
-import type { OutEvent } from "../translate/translation.ts";
+import type { OutEvent } from "../form/translation.ts";
 import { estimateTextTokens } from "../usage/estimate.ts";
 import { isMembers, type Members } from "../wire/json.ts";
 

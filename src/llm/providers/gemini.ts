@@ -1,8 +1,15 @@
 /**
- * Gemini: its own API is native, chat requests are translated into it; embeddings go to the OpenAI-compatible part.
+ * Gemini: its own API is native, other dialects are translated into it; embeddings go to the OpenAI-compatible part.
  */
-import type { Format } from "../dialects/dialect.ts";
-import { ModelNameError, modelSegment, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
+import { type Format, isConversation } from "../dialects/dialect.ts";
+import {
+  CHAT_HABITS,
+  ModelNameError,
+  modelSegment,
+  type Provider,
+  type UpstreamCall,
+  withQuery,
+} from "../dialects/provider.ts";
 
 export function gemini(): Provider {
   return {
@@ -13,7 +20,7 @@ export function gemini(): Provider {
     headers: {},
     modelInBody: false,
     asksForStreamUsage: false,
-    maxTokensMember: "max_tokens",
+    chat: CHAT_HABITS,
     upstreamFormat: geminiFormat,
     path(call, basePath) {
       if (call.format === "embeddings") return `${basePath}/openai/embeddings`;
@@ -23,7 +30,7 @@ export function gemini(): Provider {
 }
 
 export function geminiFormat(client: Format): Format | undefined {
-  if (client === "chat" || client === "messages" || client === "generateContent") return "generateContent";
+  if (isConversation(client)) return "generateContent";
   return client === "embeddings" || client === "opaque" ? client : undefined;
 }
 

@@ -1,17 +1,31 @@
 /**
  * OpenAI, and every server that speaks its API. Chat, responses and embeddings are native; what else lies below the
- * same base path (images, audio, moderation) passes as it is.
+ * same base path (images, audio, moderation) passes as it is. Other dialects become chat; so do responses where a server
+ * has only chat.
  */
-import type { Format } from "../dialects/dialect.ts";
-import { type Provider, withQuery } from "../dialects/provider.ts";
+import { type Format, isConversation } from "../dialects/dialect.ts";
+import { CHAT_HABITS, type ChatHabits, type Provider, withQuery } from "../dialects/provider.ts";
 
-const NATIVE = new Set<Format>(["chat", "responses", "embeddings", "opaque"]);
+const NATIVE = new Set<Format>(["chat", "embeddings", "opaque"]);
+/** OpenAI's newer models refuse the older member. */
+export const OPENAI_CHAT: ChatHabits = { ...CHAT_HABITS, maxTokens: "max_completion_tokens" };
 
-export function openAi(): Provider {
-  return { ...openAiCompatible("openai", "https://api.openai.com/v1", true), maxTokensMember: "max_completion_tokens" };
+export interface CompatibleOptions {
+  /** Whether chat streams carry usage if they are asked to. */
+  readonly streamUsage: boolean;
+  readonly responses: boolean;
+  readonly chat: ChatHabits;
 }
 
-export function openAiCompatible(name: string, baseUrl: string, asksForStreamUsage: boolean): Provider {
+export function openAi(): Provider {
+  return openAiCompatible("openai", "https://api.openai.com/v1", {
+    streamUsage: true,
+    responses: true,
+    chat: OPENAI_CHAT,
+  });
+}
+
+export function openAiCompatible(name: string, baseUrl: string, options: CompatibleOptions): Provider {
   const url = new URL(baseUrl);
   return {
     name,
@@ -20,9 +34,12 @@ export function openAiCompatible(name: string, baseUrl: string, asksForStreamUsa
     credential: "bearer",
     headers: {},
     modelInBody: true,
-    asksForStreamUsage,
-    maxTokensMember: "max_tokens",
-    upstreamFormat: (client) => (NATIVE.has(client) ? client : client === "messages" ? "chat" : undefined),
+    asksForStreamUsage: options.streamUsage,
+    chat: options.chat,
+    upstreamFormat(client) {
+      if (NATIVE.has(client) || (client === "responses" && options.responses)) return client;
+      return isConversation(client) ? "chat" : undefined;
+    },
     path: (call, basePath) => withQuery(basePath + call.suffix, call.query),
   };
 }

@@ -2,8 +2,8 @@
  * Vertex AI: Gemini models in Gemini's own API, Claude models in Anthropic's (with the version in the body and the
  * model in the path).
  */
-import type { Format } from "../dialects/dialect.ts";
-import { modelSegment, type Provider } from "../dialects/provider.ts";
+import { type Format, isConversation } from "../dialects/dialect.ts";
+import { CHAT_HABITS, modelSegment, type Provider } from "../dialects/provider.ts";
 import { geminiFormat, geminiPath } from "./gemini.ts";
 
 export interface VertexOptions {
@@ -25,7 +25,7 @@ export function vertex(options: VertexOptions): Provider {
     headers: {},
     modelInBody: false,
     asksForStreamUsage: false,
-    maxTokensMember: "max_tokens",
+    chat: CHAT_HABITS,
     upstreamFormat: (client, model) => (isClaude(model) ? claudeFormat(client) : geminiFormat(client)),
     path(call, basePath) {
       if (call.format === "embeddings") return `${basePath}${location}/endpoints/openapi/embeddings`;
@@ -50,5 +50,5 @@ function isClaude(model: string): boolean {
 }
 
 function claudeFormat(client: Format): Format | undefined {
-  return client === "messages" || client === "chat" ? "messages" : undefined;
+  return isConversation(client) ? "messages" : undefined;
 }

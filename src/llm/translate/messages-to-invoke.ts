@@ -4,8 +4,9 @@
  * wrapped. So everything passes that converse has no words for: signed thoughts, cache marks, Anthropic's own tools.
  */
 import { errorMessage } from "../dialects/error-shape.ts";
+import type { StreamTranslation, Translation } from "../form/translation.ts";
+import { ENDED_EARLY, UpstreamAnswerError } from "../form/translation-error.ts";
 import { type Members, parseMembers } from "../wire/json.ts";
-import { type StreamTranslation, type Translation, UpstreamAnswerError } from "./translation.ts";
 
 const VERSION = "bedrock-2023-05-31";
 
@@ -33,7 +34,7 @@ function unwrapped(): StreamTranslation {
       return [{ event: event.type, data: withoutMetrics(event) }];
     },
     end() {
-      if (!finished) throw new UpstreamAnswerError(502, "the provider's stream ended early");
+      if (!finished) throw new UpstreamAnswerError(502, ENDED_EARLY);
       return [];
     },
   };

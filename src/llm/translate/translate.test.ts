@@ -3,19 +3,17 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Format } from "../dialects/dialect.ts";
+import { CHAT_HABITS } from "../dialects/provider.ts";
+import { Losses } from "../form/losses.ts";
+import type { OutEvent, Translation, TranslationContext } from "../form/translation.ts";
+import { TranslationError, UpstreamAnswerError } from "../form/translation-error.ts";
 import type { Members } from "../wire/json.ts";
 import { translationBetween } from "./index.ts";
-import {
-  type OutEvent,
-  type Translation,
-  type TranslationContext,
-  TranslationError,
-  UpstreamAnswerError,
-} from "./translation.ts";
 
 const GOLDEN = "test/golden/llm";
 const FORMATS: Readonly<Record<string, Format>> = {
   chat: "chat",
+  responses: "responses",
   messages: "messages",
   gemini: "generateContent",
   converse: "converse",
@@ -36,7 +34,9 @@ function context(overrides: Partial<TranslationContext> = {}): TranslationContex
   return {
     model: "upstream-model",
     stream: false,
-    maxTokensMember: "max_completion_tokens",
+    chat: { ...CHAT_HABITS, maxTokens: "max_completion_tokens" },
+    losses: new Losses("refuse"),
+    textTools: new Set(),
     newId: () => `id${++ids}`,
     createdSeconds: 1_700_000_000,
     includeUsage: true,
@@ -123,17 +123,12 @@ const refused: [client: Format, provider: Format, body: Members, param: string][
     user([{ type: "document", context: "c", source: { type: "text", data: "x" } }]),
     "messages[0].content[0].context",
   ],
-  ["messages", "converse", { ...user("x"), output_config: { effort: "low" } }, "reasoning_effort"],
+  ["messages", "converse", { ...user("x"), output_config: { effort: "low" } }, "output_config.effort"],
   ["chat", "generateContent", { ...user("x"), logprobs: true }, "logprobs"],
   ["chat", "generateContent", { messages: [{ role: "tool", tool_call_id: "nobody", content: "x" }] }, "messages"],
   ["chat", "generateContent", { ...user("x"), reasoning_effort: "extreme" }, "reasoning_effort"],
   ["chat", "converse", user([{ type: "image_url", image_url: { url: "https://example.com/a.png" } }]), "messages"],
-  [
-    "chat",
-    "converse",
-    { ...user("x"), response_format: { type: "json_schema", json_schema: { schema: {} } } },
-    "response_format",
-  ],
+  ["chat", "converse", { ...user("x"), response_format: { type: "json_object" } }, "response_format"],
   ["messages", "chat", { ...user("x"), container: "c" }, "container"],
   ["messages", "chat", { ...user("x"), inference_geo: "eu" }, "inference_geo"],
   ["messages", "chat", { ...user("x"), tools: [{ type: "web_search_20250305", name: "web_search" }] }, "tools[0].type"],
@@ -147,7 +142,7 @@ const refused: [client: Format, provider: Format, body: Members, param: string][
   [
     "messages",
     "chat",
-    user([{ type: "tool_result", tool_use_id: "t", content: [{ type: "image" }] }]),
+    user([{ type: "tool_result", tool_use_id: "t", content: [{ type: "video" }] }]),
     "messages[0].content[0].content[0].type",
   ],
 ];
@@ -251,7 +246,7 @@ interface Choice {
 test("thoughts are asked for by budget where the provider has budgets", () => {
   const thinking = { type: "enabled", budget_tokens: 2048 };
   const body = { model: "m", max_tokens: 5000, ...user("x"), thinking };
-  assert.deepEqual(between("messages", "converse").request(body, context({ maxTokensMember: "max_tokens" })), {
+  assert.deepEqual(between("messages", "converse").request(body, context()), {
     messages: [{ role: "user", content: [{ text: "x" }] }],
     inferenceConfig: { maxTokens: 5000 },
     additionalModelRequestFields: { thinking },

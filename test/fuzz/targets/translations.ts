@@ -3,13 +3,11 @@
  * JSON, every text of a request arrives, and usage comes out as it went in.
  */
 import type { Format } from "../../../src/llm/dialects/dialect.ts";
+import { CHAT_HABITS } from "../../../src/llm/dialects/provider.ts";
+import { Losses } from "../../../src/llm/form/losses.ts";
+import type { OutEvent, Translation } from "../../../src/llm/form/translation.ts";
+import { TranslationError, UpstreamAnswerError } from "../../../src/llm/form/translation-error.ts";
 import { translationBetween } from "../../../src/llm/translate/index.ts";
-import {
-  type OutEvent,
-  type Translation,
-  TranslationError,
-  UpstreamAnswerError,
-} from "../../../src/llm/translate/translation.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
 import type { Members } from "../../../src/llm/wire/json.ts";
 import { isRecord, parsed, randomJson } from "../json.ts";
@@ -25,12 +23,15 @@ type Input = {
 
 const PAIRS = [
   ["chat", "messages"], ["chat", "generateContent"], ["chat", "converse"], ["messages", "chat"], ["messages", "generateContent"], ["messages", "converse"], ["messages", "invoke"],
+  ["responses", "chat"], ["responses", "messages"], ["responses", "generateContent"], ["responses", "converse"], ["generateContent", "chat"], ["generateContent", "messages"], ["generateContent", "converse"],
 ] as const satisfies readonly (readonly [Format, Format])[]; // biome-ignore format: a table
 
 const context = {
   model: "m",
   stream: false,
-  maxTokensMember: "max_tokens" as const,
+  chat: CHAT_HABITS,
+  losses: new Losses("refuse"),
+  textTools: new Set<string>(),
   newId: () => "id",
   createdSeconds: 1,
   includeUsage: true,

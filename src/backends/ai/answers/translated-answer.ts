@@ -7,12 +7,8 @@ import { GatewayError } from "../../../core/errors.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser, encodeSseEvent } from "../../../lib/http/sse.ts";
 import { errorBody, errorEvent, errorMessage } from "../../../llm/dialects/error-shape.ts";
-import {
-  type OutEvent,
-  type StreamTranslation,
-  type Translation,
-  UpstreamAnswerError,
-} from "../../../llm/translate/translation.ts";
+import type { OutEvent, StreamTranslation, Translation } from "../../../llm/form/translation.ts";
+import { UpstreamAnswerError } from "../../../llm/form/translation-error.ts";
 import { createUsageTap, type UsageTap } from "../../../llm/usage/usage-tap.ts";
 import { createEventStreamReader } from "../../../llm/wire/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../../../llm/wire/decode-answer.ts";
@@ -24,6 +20,8 @@ import type { CallSettlement } from "./settlement.ts";
 /** A larger JSON answer would block the process while it is parsed. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+/** Names the members of the request that the provider was not told. */
+const DROPPED_HEADER = "x-gateway-dropped";
 const AWS_STREAM = "application/vnd.amazon.eventstream";
 
 export class TranslatedAnswer implements Answer {
@@ -39,6 +37,7 @@ export class TranslatedAnswer implements Answer {
   #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
   readonly #source: { stop(): void };
   #out: string[] = [];
+  #hasWritten = false;
   #over = false;
 
   /** `source.stop` ends the provider's answer when it cannot be translated any further. */
@@ -59,6 +58,8 @@ export class TranslatedAnswer implements Answer {
   head(status: number, headers: HeaderList): void {
     this.#status = status;
     this.#headers = headers;
+    const dropped = this.#plan.context.losses.names;
+    if (dropped.length > 0) headers.set(DROPPED_HEADER, dropped.join(", "));
     const contentType = headers.get("content-type");
     const encoding = headers.get("content-encoding");
     if (status < 400) this.#tap = createUsageTap(contentType, encoding, (report) => this.#settlement.counted(report));
@@ -66,7 +67,10 @@ export class TranslatedAnswer implements Answer {
     if (status >= 400 || isEncoded(encoding) || !(isAws || isEventStream(contentType))) return;
     this.#stream = this.#openStream(isAws);
     headers.delete("content-length");
-    headers.set("content-type", "text/event-stream; charset=utf-8");
+    headers.set(
+      "content-type",
+      this.#plan.framing === "array" ? "application/json; charset=UTF-8" : "text/event-stream; charset=utf-8",
+    );
     if (!headers.has("cache-control")) headers.add("cache-control", "no-cache");
     this.#call.head(status, headers);
   }
@@ -91,6 +95,7 @@ export class TranslatedAnswer implements Answer {
     }
     try {
       this.#collect(this.#stream.translation.end());
+      if (this.#plan.framing === "array") this.#out.push(this.#hasWritten ? "]" : "[]");
     } catch (error) {
       this.#breakStream(error);
       return;
@@ -163,6 +168,11 @@ export class TranslatedAnswer implements Answer {
 
   #collect(events: readonly OutEvent[]): void {
     for (const { event, data } of events) {
+      if (this.#plan.framing === "array") {
+        this.#out.push(this.#hasWritten ? ",\r\n" : "[", JSON.stringify(data));
+        this.#hasWritten = true;
+        continue;
+      }
       this.#out.push(
         encodeSseEvent({
           ...(event === undefined ? {} : { event }),

@@ -5,7 +5,8 @@ import type { BackendEnv } from "../../../core/backend.ts";
 import type { AuthConfig } from "../credentials/auth-schema.ts";
 import type { Cooldown } from "./health.ts";
 import { createModelTable, type ModelEntry, type ModelTable, matchPattern, type TargetGroup } from "./model-table.ts";
-import { type AiConfig, type ModelConfig, PRESETS, type ProviderConfig, type VirtualModelConfig } from "./schema.ts";
+import { PRESETS, presetOf } from "./presets.ts";
+import type { AiConfig, ModelConfig, ProviderConfig, VirtualModelConfig } from "./schema.ts";
 import { openTarget, type Target, type TargetOptions } from "./target.ts";
 
 export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
@@ -172,7 +173,7 @@ function providerOf({ provider, params, name }: ModelConfig): ProviderConfig {
     case "openai":
       return params.baseUrl === undefined
         ? { openAI: {} }
-        : { openAICompatible: { baseUrl: params.baseUrl, name: "openai", streamUsage: true } };
+        : { openAICompatible: { baseUrl: params.baseUrl, name: "openai", streamUsage: true, responses: true } };
     case "anthropic":
       return { anthropic: {} };
     case "gemini":
@@ -193,7 +194,9 @@ function providerOf({ provider, params, name }: ModelConfig): ProviderConfig {
           apiVersion: params.azureApiVersion,
         },
       };
-    default:
-      return { openAICompatible: { baseUrl: params.baseUrl ?? PRESETS[provider], name: provider, streamUsage: true } };
+    default: {
+      const { baseUrl, streamUsage = true, responses = false } = presetOf(provider);
+      return { openAICompatible: { baseUrl: params.baseUrl ?? baseUrl, name: provider, streamUsage, responses } };
+    }
   }
 }

@@ -9,7 +9,8 @@ import type { HttpCall, OutgoingRequest, ResponseHandler } from "../../../lib/ht
 import { encodeSseEvent } from "../../../lib/http/sse.ts";
 import type { Clock } from "../../../lib/process/clock.ts";
 import { errorBody } from "../../../llm/dialects/error-shape.ts";
-import type { Provider } from "../../../llm/dialects/provider.ts";
+import { CHAT_HABITS, type Provider } from "../../../llm/dialects/provider.ts";
+import type { OutEvent } from "../../../llm/form/translation.ts";
 import {
   type DemoCall,
   demoChat,
@@ -21,7 +22,6 @@ import {
   demoResponseStream,
 } from "../../../llm/providers/demo.ts";
 import { openAiCompatible } from "../../../llm/providers/openai.ts";
-import type { OutEvent } from "../../../llm/translate/translation.ts";
 import { type Members, parseMembers } from "../../../llm/wire/json.ts";
 
 /** What a call is sent through: a pool, or the demo. */
@@ -30,7 +30,11 @@ export interface Upstream {
 }
 
 export function demoProvider(): Provider {
-  return openAiCompatible("demo", "http://demo.internal/v1", true);
+  return openAiCompatible("demo", "http://demo.internal/v1", {
+    streamUsage: true,
+    responses: true,
+    chat: CHAT_HABITS,
+  });
 }
 
 export function createDemoUpstream(clock: Clock, delayMs: number): Upstream {

@@ -8,24 +8,9 @@ import { filePath } from "../../../core/schema-marks.ts";
 import { parseAddress } from "../../host/address.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
 import { cooldown, failoverOn } from "./failover-schema.ts";
+import { PRESETS } from "./presets.ts";
 
 const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
-
-export const PRESETS = {
-  baseten: "https://inference.baseten.co/v1",
-  cerebras: "https://api.cerebras.ai/v1",
-  cohere: "https://api.cohere.ai/compatibility/v1",
-  deepinfra: "https://api.deepinfra.com/v1/openai",
-  deepseek: "https://api.deepseek.com/v1",
-  fireworks: "https://api.fireworks.ai/inference/v1",
-  groq: "https://api.groq.com/openai/v1",
-  huggingface: "https://router.huggingface.co/v1",
-  mistral: "https://api.mistral.ai/v1",
-  ollama: "http://localhost:11434/v1",
-  openrouter: "https://openrouter.ai/api/v1",
-  togetherai: "https://api.together.xyz/v1",
-  xai: "https://api.x.ai/v1",
-} as const;
 
 const region = z.string().regex(/^[a-z0-9-]+$/, "expected a region such as us-east-1");
 
@@ -80,6 +65,10 @@ const PROVIDERS = {
         .boolean()
         .default(true)
         .describe("Whether the server understands `stream_options.include_usage`. Default: true."),
+      responses: z
+        .boolean()
+        .default(true)
+        .describe("Whether the server has the Responses API; if not, such requests become chat. Default: true."),
     })
     .optional()
     .describe("Any server with an OpenAI-compatible API."),
@@ -258,6 +247,12 @@ export const aiSchema = exactlyOneOf(
     virtualModels: z.array(virtualModelSchema).optional().describe("Names that stand for several of `models`."),
     failoverOn,
     cooldown,
+    unsupported: z
+      .enum(["drop", "pass", "refuse"])
+      .default("drop")
+      .describe(
+        "What happens to parameters that a provider's API does not have: `drop` leaves them out and names them in `x-gateway-dropped`, `pass` sends them unchanged, `refuse` rejects the request. Default: drop.",
+      ),
     modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
     maxBodyBytes: z
       .int()

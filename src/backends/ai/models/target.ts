@@ -18,6 +18,7 @@ import { createAwsSigner, type SignedRequest } from "../credentials/aws-signer.t
 import { addKey, type Credential, compileCredential } from "../credentials/credential.ts";
 import { createDemoUpstream, demoProvider, type Upstream } from "./demo-upstream.ts";
 import { type Cooldown, Health } from "./health.ts";
+import { habitsOf } from "./presets.ts";
 import type { ProviderConfig } from "./schema.ts";
 
 export interface Target {
@@ -119,8 +120,9 @@ function providerOf(config: ProviderConfig): Provider {
   if (config.bedrock) return bedrock(config.bedrock.region);
   if (config.azure) return azure({ ...config.azure, apiVersion: config.azure.apiVersion });
   if (config.openAICompatible) {
-    const { baseUrl, name, streamUsage } = config.openAICompatible;
-    return openAiCompatible(name ?? new URL(baseUrl).hostname, baseUrl, streamUsage);
+    const { baseUrl, name, streamUsage, responses } = config.openAICompatible;
+    const known = name ?? new URL(baseUrl).hostname;
+    return openAiCompatible(known, baseUrl, { streamUsage, responses, chat: habitsOf(known) });
   }
   return demoProvider();
 }

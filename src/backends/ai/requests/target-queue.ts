@@ -1,6 +1,7 @@
 /**
  * The targets of one call in the order in which they are tried, each with what it would be sent. A target that cannot
- * be asked in the client's words is passed over; only if there is no other does the client hear why.
+ * be told all of the request comes after those that can; one that cannot be asked at all is passed over, and only if
+ * there is no other does the client hear why.
  */
 import type { LlmError } from "../../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
@@ -20,6 +21,8 @@ export class TargetQueue {
   readonly #query: string;
   readonly #candidates: readonly Candidate[];
   readonly #env: PlanEnv;
+  /** Planned, with something left out: for when no other is left. */
+  readonly #later: Planned[] = [];
   #next = 0;
   #planned: Planned | undefined;
 
@@ -32,7 +35,7 @@ export class TargetQueue {
 
   /** How many may still be asked at most: some may turn out not to understand the client's words. */
   get left(): number {
-    return this.#candidates.length - this.#next + (this.#planned === undefined ? 0 : 1);
+    return this.#candidates.length - this.#next + this.#later.length + (this.#planned === undefined ? 0 : 1);
   }
 
   get hasNext(): boolean {
@@ -48,9 +51,14 @@ export class TargetQueue {
   #peek(): Planned | undefined {
     while (this.#planned === undefined) {
       const candidate = this.#candidates[this.#next];
-      if (!candidate) return undefined;
+      if (!candidate) {
+        this.#planned = this.#later.shift();
+        return this.#planned;
+      }
       this.#next += 1;
-      this.#planned = this.#plan(candidate);
+      const planned = this.#plan(candidate);
+      if (planned?.plan?.translation && planned.plan.context.losses.names.length > 0) this.#later.push(planned);
+      else this.#planned = planned;
     }
     return this.#planned;
   }

@@ -11,8 +11,10 @@ import type { LlmError } from "../../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
 import { ModelNameError, type UpstreamCall } from "../../../llm/dialects/provider.ts";
 import { withoutCollection } from "../../../llm/dialects/read-request.ts";
+import { Losses, type Unsupported } from "../../../llm/form/losses.ts";
+import type { Translation, TranslationContext } from "../../../llm/form/translation.ts";
+import { TranslationError } from "../../../llm/form/translation-error.ts";
 import { translationBetween } from "../../../llm/translate/index.ts";
-import { type Translation, type TranslationContext, TranslationError } from "../../../llm/translate/translation.ts";
 import { applyEdits, type Edit } from "../../../llm/wire/edit-bytes.ts";
 import { isMembers, parseMembers } from "../../../llm/wire/json.ts";
 import { readSkeleton } from "../../../llm/wire/skeleton.ts";
@@ -27,12 +29,16 @@ export interface UpstreamPlan {
   /** How the answer becomes the client's; undefined when it passes as it is. */
   readonly translation: Translation | undefined;
   readonly context: TranslationContext;
+  /** How a translated stream is written: Google's clients may ask for one JSON array instead of events. */
+  readonly framing: "events" | "array";
   /** The provider was asked for usage that the client did not ask for. */
   readonly hidesUsage: boolean;
 }
 
 export interface PlanEnv {
   readonly maxTreeBytes: number;
+  /** What happens to members that a provider does not know. */
+  readonly unsupported: Unsupported;
   newId(): string;
   nowSeconds(): number;
 }
@@ -47,6 +53,10 @@ export class PlanError extends Error {
     this.error = error;
   }
 }
+
+/** Nothing is read of a request that passes as it is. */
+export const NO_LOSSES = new Losses("refuse");
+export const NO_TOOLS = new Set<string>();
 
 export function planRequest(llm: LlmCall, query: string, { target, model }: Candidate, env: PlanEnv): UpstreamPlan {
   const { provider } = target;
@@ -71,7 +81,9 @@ export function planRequest(llm: LlmCall, query: string, { target, model }: Cand
   const context: TranslationContext = {
     model,
     stream,
-    maxTokensMember: provider.maxTokensMember,
+    chat: provider.chat,
+    losses: isNative ? NO_LOSSES : new Losses(env.unsupported),
+    textTools: isNative ? NO_TOOLS : new Set(),
     newId: env.newId,
     createdSeconds: env.nowSeconds(),
     includeUsage,
@@ -89,6 +101,8 @@ export function planRequest(llm: LlmCall, query: string, { target, model }: Cand
     translation,
     context,
     hidesUsage: isNative && asksForUsage && !includeUsage,
+    framing:
+      !isNative && clientFormat === "generateContent" && !/(?:^|&)alt=sse(?:&|$)/.test(query) ? "array" : "events",
   };
 }
 

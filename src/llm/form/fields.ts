@@ -2,7 +2,8 @@
  * Reading the members of a parsed request with messages that name them, the way a client sees its own body.
  */
 import { isMembers, type Members } from "../wire/json.ts";
-import { TranslationError } from "./translation.ts";
+import type { EncodedData } from "./conversation.ts";
+import { TranslationError } from "./translation-error.ts";
 
 export function members(value: unknown, param: string): Members {
   if (!isMembers(value)) throw new TranslationError(param, "must be an object");
@@ -51,11 +52,6 @@ export function parseArguments(value: unknown, param: string): Members {
   }
 }
 
-export interface EncodedData {
-  readonly mediaType: string;
-  readonly data: string;
-}
-
 const DATA_URL = /^data:([^;,]+)(?:;[^;,]*)*;base64,(.*)$/s;
 
 /** The parts of a data URL with base64, or undefined if it is another kind of URL. */
@@ -64,4 +60,14 @@ export function parseDataUrl(url: string, param: string): EncodedData | undefine
   const match = DATA_URL.exec(url);
   if (!match) throw new TranslationError(param, "a data URL must have a media type and base64 content");
   return { mediaType: (match[1] as string).toLowerCase(), data: match[2] as string };
+}
+
+/** A string that says something. */
+export function textOrNothing(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+/** A data URL, or the address where it can be had. */
+export function urlOf(source: EncodedData | { readonly url: string }): string {
+  return "url" in source ? source.url : `data:${source.mediaType};base64,${source.data}`;
 }

@@ -1,39 +1,20 @@
 /**
  * The messages of an OpenAI chat request as instructions and turns: who said what, which tools were called and what
- * came of it. A member or a part that is not understood is refused by name.
+ * came of it. A part that is not understood is refused by name; a member that is not understood is a loss.
  */
+import {
+  type ContentPart,
+  type Part,
+  type TextPart,
+  type ToolCallPart,
+  type Turn,
+  TurnList,
+} from "../form/conversation.ts";
+import { list, members, optionalText, parseArguments, parseDataUrl, text } from "../form/fields.ts";
+import { type Losses, NOT_SUPPORTED } from "../form/losses.ts";
+import { readSignature, type Signature } from "../form/signature.ts";
+import { TranslationError } from "../form/translation-error.ts";
 import { isMembers, type Members } from "../wire/json.ts";
-import { type EncodedData, list, members, optionalText, parseArguments, parseDataUrl, text } from "./fields.ts";
-import { TranslationError } from "./translation.ts";
-
-export type Part =
-  | { readonly kind: "text"; readonly text: string; readonly cacheControl?: unknown }
-  | { readonly kind: "image"; readonly source: EncodedData | { readonly url: string }; readonly cacheControl?: unknown }
-  | {
-      readonly kind: "file";
-      readonly source: EncodedData;
-      readonly name: string | undefined;
-      readonly cacheControl?: unknown;
-    }
-  | {
-      readonly kind: "toolCall";
-      readonly id: string;
-      readonly name: string;
-      readonly input: Members;
-      readonly signature?: string | undefined;
-    }
-  | {
-      readonly kind: "toolResult";
-      readonly id: string;
-      readonly name: string | undefined;
-      readonly text: string;
-      readonly cacheControl?: unknown;
-    };
-
-export interface Turn {
-  readonly role: "user" | "assistant";
-  readonly parts: readonly Part[];
-}
 
 /** Members of a message that are read, or that only repeat what a model said of its answer. */
 const MESSAGE_KNOWN = new Set([
@@ -51,23 +32,14 @@ const MESSAGE_KNOWN = new Set([
   "extra_content",
 ]);
 
-export function readMessages(messages: readonly unknown[]): {
-  system: Extract<Part, { kind: "text" }>[];
-  turns: Turn[];
-} {
-  const system: Extract<Part, { kind: "text" }>[] = [];
-  const turns: { role: Turn["role"]; parts: Part[] }[] = [];
+export function readMessages(messages: readonly unknown[], losses: Losses): { system: TextPart[]; turns: Turn[] } {
+  const system: TextPart[] = [];
+  const turns = new TurnList();
   const toolNames = new Map<string, string>();
-  const add = (role: Turn["role"], parts: readonly Part[]): void => {
-    const last = turns.at(-1);
-    // Results of tools and what the user says next are one turn for providers that want turns to alternate.
-    if (last && last.role === role) last.parts.push(...parts);
-    else turns.push({ role, parts: [...parts] });
-  };
   for (const [i, value] of messages.entries()) {
     const at = `messages[${i}]`;
     const message = members(value, at);
-    refuseUnknown(message, at);
+    loseUnknown(message, at, losses);
     switch (message.role) {
       case "system":
       case "developer":
@@ -77,52 +49,49 @@ export function readMessages(messages: readonly unknown[]): {
         }
         break;
       case "user":
-        add("user", readContent(message.content, `${at}.content`));
+        turns.add("user", readContent(message.content, `${at}.content`));
         break;
       case "assistant": {
         const calls = readToolCalls(message, at);
         for (const call of calls) toolNames.set(call.id, call.name);
-        const refusal = optionalText(message.refusal, `${at}.refusal`);
-        add("assistant", [
-          ...(message.content === null || message.content === undefined
-            ? []
-            : readContent(message.content, `${at}.content`)),
-          // What the model said instead of an answer is what it said.
-          ...(refusal === undefined || refusal === "" ? [] : [{ kind: "text", text: refusal } as const]),
-          ...calls,
-        ]);
+        turns.add("assistant", [...assistantContent(message, at), ...calls]);
         break;
       }
       case "tool": {
         const id = text(message.tool_call_id, `${at}.tool_call_id`);
-        let cacheControl = message.cache_control;
-        const result = readContent(message.content, `${at}.content`).map((part) => {
-          if (part.kind !== "text")
-            throw new TranslationError(`${at}.content`, "the result of a tool can only be text");
-          cacheControl = part.cacheControl ?? cacheControl;
-          return part.text;
-        });
-        add("user", [{ kind: "toolResult", id, name: toolNames.get(id), text: result.join("\n"), cacheControl }]);
+        const parts = readContent(message.content, `${at}.content`);
+        const cacheControl = parts.findLast((part) => part.cacheControl !== undefined)?.cacheControl;
+        const name = toolNames.get(id);
+        turns.add("user", [
+          { kind: "toolResult", id, name, parts, isError: false, cacheControl: cacheControl ?? message.cache_control },
+        ]);
         break;
       }
       default:
         throw new TranslationError(`${at}.role`, "must be system, developer, user, assistant or tool");
     }
   }
-  return { system, turns };
+  return { system, turns: turns.turns };
+}
+
+function assistantContent(message: Members, at: string): Part[] {
+  const said =
+    message.content === null || message.content === undefined ? [] : readContent(message.content, `${at}.content`);
+  const refusal = optionalText(message.refusal, `${at}.refusal`);
+  // What the model said instead of an answer is what it said.
+  return refusal === undefined || refusal === "" ? said : [...said, { kind: "text", text: refusal }];
 }
 
 /** Nothing that somebody wrote for the model is left out silently. */
-function refuseUnknown(message: Members, at: string): void {
+function loseUnknown(message: Members, at: string, losses: Losses): void {
   for (const [name, value] of Object.entries(message)) {
     // The name of a tool is that of its call.
     const isKnown = MESSAGE_KNOWN.has(name) || (name === "name" && message.role === "tool");
-    if (!isKnown && value !== null && name !== "function_call")
-      throw new TranslationError(`${at}.${name}`, "is not supported by the provider of this model");
+    if (!isKnown && value !== null && name !== "function_call") losses.lose(`${at}.${name}`, value);
   }
 }
 
-function readToolCalls(message: Members, at: string): Extract<Part, { kind: "toolCall" }>[] {
+function readToolCalls(message: Members, at: string): ToolCallPart[] {
   if (message.function_call !== undefined && message.function_call !== null)
     throw new TranslationError(`${at}.function_call`, "is not supported; use tool_calls");
   if (message.tool_calls === undefined || message.tool_calls === null) return [];
@@ -143,21 +112,24 @@ function readToolCalls(message: Members, at: string): Extract<Part, { kind: "too
 }
 
 /** Gemini's signature of a thought travels with the call, as in Google's own OpenAI-compatible API. */
-function signatureOf(call: Members): string | undefined {
+function signatureOf(call: Members): Signature | undefined {
   const google = isMembers(call.extra_content) ? call.extra_content.google : undefined;
-  return isMembers(google) && typeof google.thought_signature === "string" ? google.thought_signature : undefined;
+  return isMembers(google) ? readSignature(google.thought_signature, "google") : undefined;
 }
 
-function readContent(content: unknown, at: string): Part[] {
+function readContent(content: unknown, at: string): ContentPart[] {
   if (typeof content === "string") return content === "" ? [] : [{ kind: "text", text: content }];
   return list(content, at).map((value, i) => readPart(members(value, `${at}[${i}]`), `${at}[${i}]`));
 }
 
-function readPart(part: Members, at: string): Part {
+function readPart(part: Members, at: string): ContentPart {
   const cache = part.cache_control === undefined ? {} : { cacheControl: part.cache_control };
   switch (part.type) {
     case "text":
       return { kind: "text", text: text(part.text, `${at}.text`), ...cache };
+    // Thoughts that some servers write into the content: nobody else can use them.
+    case "thinking":
+      return { kind: "text", text: "" };
     case "refusal":
       return { kind: "text", text: text(part.refusal, `${at}.refusal`) };
     case "image_url": {
@@ -174,9 +146,6 @@ function readPart(part: Members, at: string): Part {
       return { kind: "file", source, name: optionalText(file.filename, `${at}.file.filename`), ...cache };
     }
     default:
-      throw new TranslationError(
-        `${at}.type`,
-        `${JSON.stringify(part.type)} is not supported by the provider of this model`,
-      );
+      throw new TranslationError(`${at}.type`, `${JSON.stringify(part.type)} ${NOT_SUPPORTED}`);
   }
 }

@@ -1,0 +1,41 @@
+/**
+ * Compatible providers that are known by name: where their API begins, and in what they differ from OpenAI.
+ */
+import { CHAT_HABITS, type ChatHabits } from "../../../llm/dialects/provider.ts";
+import { OPENAI_CHAT } from "../../../llm/providers/openai.ts";
+
+interface Preset {
+  readonly baseUrl: string;
+  /** It has the Responses API. */
+  readonly responses?: true;
+  /** It refuses `stream_options`; its streams carry usage all the same. */
+  readonly streamUsage?: false;
+}
+
+export const PRESETS = {
+  baseten: { baseUrl: "https://inference.baseten.co/v1" },
+  cerebras: { baseUrl: "https://api.cerebras.ai/v1" },
+  cohere: { baseUrl: "https://api.cohere.ai/compatibility/v1", streamUsage: false },
+  deepinfra: { baseUrl: "https://api.deepinfra.com/v1/openai" },
+  deepseek: { baseUrl: "https://api.deepseek.com/v1" },
+  fireworks: { baseUrl: "https://api.fireworks.ai/inference/v1", responses: true },
+  groq: { baseUrl: "https://api.groq.com/openai/v1", responses: true },
+  huggingface: { baseUrl: "https://router.huggingface.co/v1", responses: true },
+  mistral: { baseUrl: "https://api.mistral.ai/v1", streamUsage: false },
+  ollama: { baseUrl: "http://localhost:11434/v1", responses: true },
+  openrouter: { baseUrl: "https://openrouter.ai/api/v1", responses: true },
+  togetherai: { baseUrl: "https://api.together.xyz/v1" },
+  xai: { baseUrl: "https://api.x.ai/v1", responses: true },
+} as const satisfies Readonly<Record<string, Preset>>;
+
+/** How a provider of this name wants chat requests. */
+export function habitsOf(name: string): ChatHabits {
+  if (name === "openai") return OPENAI_CHAT;
+  if (name === "mistral" || name === "api.mistral.ai")
+    return { ...CHAT_HABITS, user: false, seed: "random_seed", required: "any" };
+  return CHAT_HABITS;
+}
+
+export function presetOf(name: keyof typeof PRESETS): Preset {
+  return PRESETS[name];
+}
