@@ -103,6 +103,8 @@ export interface McpAccess {
 export interface LlmFacts {
   requestModel?: string;
   responseModel?: string;
+  /** The provider's own id of its answer, for questions to its support. */
+  providerRequestId?: string;
   provider?: string;
   streaming?: boolean;
   inputTokens?: number;

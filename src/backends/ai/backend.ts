@@ -19,7 +19,7 @@ import { createLlmMetrics } from "../../llm/usage/llm-metrics.ts";
 import { parsePriceCatalogue } from "../../llm/usage/prices.ts";
 import { GuardedCall } from "./answers/guarded-call.ts";
 import { Settlement } from "./answers/settlement.ts";
-import { forwardPlain } from "./forward-plain.ts";
+import { forwardPlain, isWebsocket } from "./forward-plain.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import type { ModelTable } from "./models/model-table.ts";
@@ -126,6 +126,7 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
       table.isClosed && (request.method === "GET" || request.method === "HEAD")
         ? modelsPathOf(request.path)
         : undefined;
+    if (isWebsocket(request)) return prepareUpgrade(exchange, table);
     if (models === undefined) noteUnread(exchange, dialectOf(request.path));
     return models && modelsReply(table, models);
   }
@@ -161,6 +162,22 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
   if (body.kind === "bytes") return understand(exchange, body.bytes);
   if (body.kind === "none") return understand(exchange, Buffer.alloc(0));
   return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes));
+}
+
+/** Clients that try a WebSocket first (Codex) must hear at once that there is none. */
+function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefined {
+  const { path } = exchange.request;
+  const [target] = table.targets;
+  if (table.targets.length === 1 && target?.provider.upgrades?.(path) === true) {
+    // What goes through it is not read: it needs a budget that is not used up.
+    noteFreeRequest(exchange);
+    return undefined;
+  }
+  return refusal(exchange, dialectOf(path).format, {
+    status: 426,
+    message: "there is no WebSocket at this path: use HTTP",
+    code: "upgrade_required",
+  });
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange } from "../../core/exchange.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import type { HttpCall } from "../../lib/http/http-client.ts";
 import { modelsPathOf } from "../../llm/dialects/dialect.ts";
 import { withQuery } from "../../llm/dialects/provider.ts";
@@ -12,7 +12,14 @@ import { NativeAnswer } from "./answers/native-answer.ts";
 import type { CallSettlement, Settlement } from "./answers/settlement.ts";
 import { CredentialError } from "./credentials/renewed.ts";
 import type { ModelTable } from "./models/model-table.ts";
-import { NO_LOSSES, NO_TOOLS, type PlanEnv, upstreamRequest, withoutKey } from "./requests/upstream-request.ts";
+import {
+  NO_BETAS,
+  NO_LOSSES,
+  NO_TOOLS,
+  type PlanEnv,
+  upstreamRequest,
+  withoutKey,
+} from "./requests/upstream-request.ts";
 import { NOTHING_HEARD } from "./target-attempt.ts";
 
 /** The provider's own base path takes the place of the client's up to and with its version. */
@@ -32,12 +39,16 @@ export function forwardPlain(
   // Among several providers nothing says whose account is meant.
   if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
     throw new GatewayError("not_found", { message: "only model calls are supported here" });
+  const upgrade = isWebsocket(request) ? "websocket" : undefined;
   const models = modelsPathOf(request.path);
   const suffix = models
     ? `/models${models.name === undefined ? "" : `/${encodeURIComponent(models.name)}`}`
     : request.path.replace(VERSION, "");
   const query = withoutKey(request.query);
-  const path = withQuery(target.pathOverride ?? `${target.basePath}${suffix}`, query);
+  // Google's WebSockets lie beside its API, not below it.
+  const isBeside = upgrade !== undefined && request.path.startsWith("/ws/");
+  const own = isBeside ? request.path : `${target.basePath}${suffix}`;
+  const path = withQuery(target.pathOverride ?? own, query);
   const { body } = request;
   const sent = upstreamRequest(
     exchange,
@@ -53,6 +64,7 @@ export function forwardPlain(
         chat: target.provider.chat,
         losses: NO_LOSSES,
         textTools: NO_TOOLS,
+        betas: NO_BETAS,
         newId: env.newId,
         createdSeconds: 0,
         includeUsage: false,
@@ -71,7 +83,7 @@ export function forwardPlain(
   const answer = new NativeAnswer(call, "opaque", settlement ?? NOT_COUNTED, false);
   let hasAnswered = false;
   const send = (): HttpCall => {
-    const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : sent;
+    const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : upgrade ? { ...sent, upgrade } : sent;
     const scheme = target.address.protocol;
     call.attempt(target.display, exchange.trace && { over: "http", scheme, request: outgoing });
     return target.upstream.send(outgoing, {
@@ -83,6 +95,7 @@ export function forwardPlain(
       data: (chunk) => answer.data(chunk),
       end: (trailers) => answer.end(trailers),
       error: (error) => answer.fail(error),
+      upgraded: (status, headers, socket) => call.upgraded(status, headers, socket),
     });
   };
   const { protocol, host, port } = target.address;
@@ -98,6 +111,10 @@ export function forwardPlain(
     },
     resume: () => run.resume(),
   };
+}
+
+export function isWebsocket({ method, headers }: GatewayRequest): boolean {
+  return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
 /** The same run, once there is a credential. */

@@ -14,6 +14,7 @@ import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../llm/dialects/llm-call.ts";
+import { providerRequestId } from "../../llm/dialects/provider-request-id.ts";
 import { estimateRequestTokens } from "../../llm/usage/estimate-request.ts";
 import type { LlmMetrics } from "../../llm/usage/llm-metrics.ts";
 import type { Members } from "../../llm/wire/json.ts";
@@ -25,7 +26,7 @@ import { CredentialError } from "./credentials/renewed.ts";
 import type { FailoverRules } from "./models/failover-rules.ts";
 import type { Candidate } from "./models/model-table.ts";
 import type { Target } from "./models/target.ts";
-import { TargetQueue } from "./requests/target-queue.ts";
+import { countedFormat, TargetQueue } from "./requests/target-queue.ts";
 import { type PlanEnv, type UpstreamPlan, upstreamRequest } from "./requests/upstream-request.ts";
 import { type AttemptOwner, TargetAttempt, type TargetFailure } from "./target-attempt.ts";
 
@@ -59,7 +60,7 @@ export class AiRun implements BackendRun, AttemptOwner {
     this.#exchange = exchange;
     this.#call = call;
     this.#llm = llm;
-    this.#targets = new TargetQueue(llm, exchange.request.query, candidates, env);
+    this.#targets = new TargetQueue(llm, exchange.request, candidates, env);
     this.#settlement = settlement;
   }
 
@@ -75,7 +76,7 @@ export class AiRun implements BackendRun, AttemptOwner {
       const facts = this.#exchange.facts.llm;
       if (facts) facts.provider = candidate.target.provider.name;
       this.#settlement.asks(candidate.model);
-      if (plan === undefined) this.#reply(200, { input_tokens: estimateRequestTokens(this.#llm.bytes) });
+      if (plan === undefined) this.#replyCount(estimateRequestTokens(this.#llm.bytes));
       else this.#send(candidate, plan);
     } catch (error) {
       this.fail(error);
@@ -154,6 +155,9 @@ export class AiRun implements BackendRun, AttemptOwner {
   // FROM THE ATTEMPT AT ONE TARGET
 
   received(status: number, headers: HeaderList): void {
+    const id = providerRequestId(headers);
+    const { llm } = this.#exchange.facts;
+    if (id !== undefined && llm) llm.providerRequestId = id;
     this.#call.received(status, headers);
   }
 
@@ -225,6 +229,11 @@ export class AiRun implements BackendRun, AttemptOwner {
     const failure = asCallError(error);
     this.#settlement.nothing(failure instanceof GatewayError ? failure.code : failure.kind);
     this.#call.fail(failure);
+  }
+
+  #replyCount(tokens: number): void {
+    const isGoogle = countedFormat(this.#llm.dialect) === "generateContent";
+    this.#reply(200, isGoogle ? { totalTokens: tokens } : { input_tokens: tokens });
   }
 
   /** An answer of ours, in the client's dialect. */

@@ -10,6 +10,7 @@ import type { LlmCall } from "./llm-call.ts";
 export class LlmRequestFacts implements LlmFacts {
   requestModel?: string;
   responseModel?: string;
+  providerRequestId?: string;
   provider?: string;
   streaming?: boolean;
   inputTokens?: number;

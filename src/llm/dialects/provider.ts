@@ -56,6 +56,8 @@ export interface Provider {
   readonly asksForStreamUsage: boolean;
   /** How it wants a chat request that we wrote. */
   readonly chat: ChatHabits;
+  /** Whether it speaks WebSocket at this path of a client. */
+  upgrades?(path: string): boolean;
   /** What the provider needs changed in a native body. */
   adaptBody?(body: Members, call: UpstreamCall): Members;
   needsAdapting?(call: UpstreamCall): boolean;

@@ -22,6 +22,8 @@ export interface TranslationContext {
   /** The client asked for usage in its stream. */
   readonly includeUsage: boolean;
   readonly losses: Losses;
+  /** Anthropic's beta features that the client asked for. */
+  readonly betas: readonly string[];
   /** Tools of the request whose input is a text and not an object (Responses' custom tools). */
   readonly textTools: Set<string>;
 }

@@ -22,6 +22,7 @@ export function gemini(): Provider {
     asksForStreamUsage: false,
     chat: CHAT_HABITS,
     upstreamFormat: geminiFormat,
+    upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {
       if (call.format === "embeddings") return `${basePath}/openai/embeddings`;
       return geminiPath(call, `${basePath}/models/${encodeModel(call.model)}`);

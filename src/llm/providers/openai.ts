@@ -41,5 +41,6 @@ export function openAiCompatible(name: string, baseUrl: string, options: Compati
       return isConversation(client) ? "chat" : undefined;
     },
     path: (call, basePath) => withQuery(basePath + call.suffix, call.query),
+    upgrades: (path) => path.endsWith("/realtime"),
   };
 }

@@ -20,6 +20,7 @@ function context(model = "m", how: Unsupported = "drop"): TranslationContext {
     chat: CHAT_HABITS,
     losses: new Losses(how),
     textTools: new Set(),
+    betas: [],
     newId: () => `id${++ids}`,
     createdSeconds: 1,
     includeUsage: true,

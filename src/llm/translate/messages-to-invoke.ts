@@ -3,17 +3,26 @@
  * `invoke`: only the model (it is in the path), the stream flag and the version differ, and the events of a stream come
  * wrapped. So everything passes that converse has no words for: signed thoughts, cache marks, Anthropic's own tools.
  */
+
 import { errorMessage } from "../dialects/error-shape.ts";
 import type { StreamTranslation, Translation } from "../form/translation.ts";
 import { ENDED_EARLY, UpstreamAnswerError } from "../form/translation-error.ts";
+import { bedrockBetas, membersWithoutBeta } from "../upstreams/claude-betas.ts";
 import { type Members, parseMembers } from "../wire/json.ts";
 
 const VERSION = "bedrock-2023-05-31";
 
 export const messagesToInvoke: Translation = {
-  request(body) {
-    const { model: _inPath, stream: _inPathToo, ...rest } = body;
-    return { anthropic_version: VERSION, ...rest };
+  request(body, { betas, losses }) {
+    const { model: _inPath, stream: _inPathToo, anthropic_beta: given, ...rest } = body;
+    const wanted = [...betas, ...(Array.isArray(given) ? given.map(String) : [])];
+    const known = [...new Set(bedrockBetas(wanted))];
+    const sent: Record<string, unknown> = { anthropic_version: VERSION, ...rest };
+    for (const member of membersWithoutBeta(known)) {
+      if (sent[member] !== undefined && sent[member] !== null) losses.lose(member, sent[member]);
+      delete sent[member];
+    }
+    return losses.passInto(known.length === 0 ? sent : { ...sent, anthropic_beta: known });
   },
   response: (body) => body,
   stream: unwrapped,

@@ -37,6 +37,7 @@ function context(overrides: Partial<TranslationContext> = {}): TranslationContex
     chat: { ...CHAT_HABITS, maxTokens: "max_completion_tokens" },
     losses: new Losses("refuse"),
     textTools: new Set(),
+    betas: ["context-management-2025-06-27"],
     newId: () => `id${++ids}`,
     createdSeconds: 1_700_000_000,
     includeUsage: true,

@@ -19,6 +19,7 @@ import { writeSettings } from "../form/settings.ts";
 import type { TranslationContext } from "../form/translation.ts";
 import { TranslationError } from "../form/translation-error.ts";
 import type { Members } from "../wire/json.ts";
+import { bedrockBetas } from "./claude-betas.ts";
 
 const IMAGE_FORMATS = lookupTable<string>({
   "image/png": "png",
@@ -43,7 +44,8 @@ const CACHES = /anthropic\.claude-(?!3-(?:opus|sonnet|haiku)-|v2|instant)|amazon
 const CACHE_POINT = { cachePoint: { type: "default" } };
 const NO_OUTPUT = "(no output)";
 
-export function writeConverseRequest(asked: Conversation, { losses, model }: TranslationContext): Members {
+export function writeConverseRequest(asked: Conversation, context: TranslationContext): Members {
+  const { losses, model } = context;
   const marked = markerFor(model);
   const isClaude = /anthropic\.claude/.test(model);
   const turns = sayable(
@@ -56,7 +58,12 @@ export function writeConverseRequest(asked: Conversation, { losses, model }: Tra
     stopSequences: asked.stop.length === 0 ? undefined : asked.stop,
     ...writeSettings(settings, { temperature: "temperature", topP: "topP" }, losses),
   });
-  const additional = compact({ top_k: topK?.value, ...thinkingFields(asked, model, losses) });
+  const betas = isClaude ? bedrockBetas(context.betas) : [];
+  const additional = compact({
+    top_k: topK?.value,
+    ...thinkingFields(asked, model, losses),
+    anthropic_beta: betas.length === 0 ? undefined : betas,
+  });
   return compact({
     system:
       asked.system.length === 0

@@ -60,6 +60,7 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     fields["gen_ai.provider.name"] = facts.llm.provider;
     fields["gen_ai.request.model"] = facts.llm.requestModel;
     fields["gen_ai.response.model"] = facts.llm.responseModel;
+    fields["gen_ai.provider.request_id"] = facts.llm.providerRequestId;
     fields["gen_ai.usage.input_tokens"] = facts.llm.inputTokens;
     fields["gen_ai.usage.output_tokens"] = facts.llm.outputTokens;
     fields["gen_ai.usage.cache_read.input_tokens"] = facts.llm.cachedInputTokens;

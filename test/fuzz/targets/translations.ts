@@ -32,6 +32,7 @@ const context = {
   chat: CHAT_HABITS,
   losses: new Losses("refuse"),
   textTools: new Set<string>(),
+  betas: [],
   newId: () => "id",
   createdSeconds: 1,
   includeUsage: true,

@@ -3,6 +3,8 @@
  * be told all of the request comes after those that can; one that cannot be asked at all is passed over, and only if
  * there is no other does the client hear why.
  */
+import type { GatewayRequest } from "../../../core/exchange.ts";
+import type { Dialect, Format } from "../../../llm/dialects/dialect.ts";
 import type { LlmError } from "../../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
 import type { Candidate } from "../models/model-table.ts";
@@ -18,7 +20,7 @@ export class TargetQueue {
   /** Why the first target that was passed over could not be asked. */
   refusal: LlmError | undefined = undefined;
   readonly #llm: LlmCall;
-  readonly #query: string;
+  readonly #request: Pick<GatewayRequest, "query" | "headers">;
   readonly #candidates: readonly Candidate[];
   readonly #env: PlanEnv;
   /** Planned, with something left out: for when no other is left. */
@@ -26,9 +28,14 @@ export class TargetQueue {
   #next = 0;
   #planned: Planned | undefined;
 
-  constructor(llm: LlmCall, query: string, candidates: readonly Candidate[], env: PlanEnv) {
+  constructor(
+    llm: LlmCall,
+    request: Pick<GatewayRequest, "query" | "headers">,
+    candidates: readonly Candidate[],
+    env: PlanEnv,
+  ) {
     this.#llm = llm;
-    this.#query = query;
+    this.#request = request;
     this.#candidates = candidates;
     this.#env = env;
   }
@@ -66,16 +73,23 @@ export class TargetQueue {
   #plan(candidate: Candidate): Planned | undefined {
     const { dialect } = this.#llm;
     const { provider } = candidate.target;
-    const counts = dialect.free && dialect.format === "messages";
+    const counted = countedFormat(dialect);
     // Only the provider of the client's dialect can count; others' prompts are estimated.
-    if (counts && provider.upstreamFormat("messages", candidate.model) !== "messages")
+    if (counted !== undefined && provider.upstreamFormat(counted, candidate.model) !== counted)
       return { candidate, plan: undefined };
     try {
-      return { candidate, plan: planRequest(this.#llm, this.#query, candidate, this.#env) };
+      return { candidate, plan: planRequest(this.#llm, this.#request, candidate, this.#env) };
     } catch (error) {
       if (!(error instanceof PlanError)) throw error;
       this.refusal ??= error.error;
       return undefined;
     }
   }
+}
+
+/** The dialect of a question for the size of a prompt; undefined if it is something else. */
+export function countedFormat({ free, format, suffix }: Dialect): Format | undefined {
+  if (!free) return undefined;
+  if (format === "messages") return format;
+  return suffix.endsWith(":countTokens") ? "generateContent" : undefined;
 }

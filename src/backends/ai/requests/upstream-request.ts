@@ -3,7 +3,7 @@
  * the wish for usage in a stream), or its translation into the provider's dialect.
  */
 import { Readable } from "node:stream";
-import type { Exchange } from "../../../core/exchange.ts";
+import type { Exchange, GatewayRequest } from "../../../core/exchange.ts";
 import { HeaderList } from "../../../lib/http/headers.ts";
 import type { OutgoingRequest } from "../../../lib/http/http-client.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
@@ -15,6 +15,7 @@ import { Losses, type Unsupported } from "../../../llm/form/losses.ts";
 import type { Translation, TranslationContext } from "../../../llm/form/translation.ts";
 import { TranslationError } from "../../../llm/form/translation-error.ts";
 import { translationBetween } from "../../../llm/translate/index.ts";
+import { betasOf } from "../../../llm/upstreams/claude-betas.ts";
 import { applyEdits, type Edit } from "../../../llm/wire/edit-bytes.ts";
 import { isMembers, parseMembers } from "../../../llm/wire/json.ts";
 import { readSkeleton } from "../../../llm/wire/skeleton.ts";
@@ -57,8 +58,15 @@ export class PlanError extends Error {
 /** Nothing is read of a request that passes as it is. */
 export const NO_LOSSES = new Losses("refuse");
 export const NO_TOOLS = new Set<string>();
+export const NO_BETAS: readonly string[] = [];
 
-export function planRequest(llm: LlmCall, query: string, { target, model }: Candidate, env: PlanEnv): UpstreamPlan {
+export function planRequest(
+  llm: LlmCall,
+  request: Pick<GatewayRequest, "query" | "headers">,
+  { target, model }: Candidate,
+  env: PlanEnv,
+): UpstreamPlan {
+  const { query } = request;
   const { provider } = target;
   const clientFormat = llm.dialect.format;
   const format = provider.upstreamFormat(clientFormat, model);
@@ -84,6 +92,7 @@ export function planRequest(llm: LlmCall, query: string, { target, model }: Cand
     chat: provider.chat,
     losses: isNative ? NO_LOSSES : new Losses(env.unsupported),
     textTools: isNative ? NO_TOOLS : new Set(),
+    betas: isNative ? NO_BETAS : betasOf(request.headers.get("anthropic-beta")),
     newId: env.newId,
     createdSeconds: env.nowSeconds(),
     includeUsage,
@@ -232,6 +241,8 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   if (plan.translation) {
     headers.set("content-type", "application/json");
     headers.set("accept", "*/*");
+    // In the body, where the provider reads it.
+    if (plan.call.format !== "messages") headers.delete("anthropic-beta");
   }
   const size = plan.body.reduce((sum, piece) => sum + piece.length, 0);
   headers.add("content-length", String(size));
