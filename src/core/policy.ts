@@ -126,8 +126,8 @@ export interface CompileEnv {
   resolvePath(path: string): string;
   /** It comes from a cluster: it must not touch this machine. */
   readonly isConfined?: boolean;
-  /** The text of a file that the configuration names; throws an Error that says what is wrong with it. */
-  readFile(path: string): string;
+  /** The text of a file that the configuration names, 1 MiB by default; throws an Error that says what is wrong with it. */
+  readFile(path: string, maxBytes?: number): string;
   /**
    * Hands over a living thing (buckets, key sets, pools, sessions) across a reload when its definition is the
    * same; what a new configuration does not claim is retired or closed.

@@ -5,6 +5,7 @@
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { WireTap } from "../core/wire.ts";
+import type { Fetch } from "../lib/http/fetch.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { Logger } from "../lib/log/logger.ts";
@@ -22,15 +23,16 @@ import { openOnStream, openSession } from "./clients/session-opening.ts";
 import { digest, laneOwnerOf, ownerOf } from "./clients/session-owner.ts";
 import { SessionRecords } from "./clients/session-records.ts";
 import { SessionStore } from "./clients/session-store.ts";
+import { failuresOf, forwardedBy, gateLimits, storeSettings } from "./hub-settings.ts";
 import { createNames, type Names } from "./many/names.ts";
 import type { Router } from "./many/router.ts";
 import { Resumption } from "./resumption.ts";
 import { identityOf, Routers } from "./routers.ts";
 import { Retirement } from "./servers/retirement.ts";
 import { StartGate } from "./servers/start-gate.ts";
-import { defaultConcurrentStarts, Target } from "./servers/target.ts";
+import { Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
-import { type InspectedTarget, inspectTarget } from "./tools/inspect-tools.ts";
+import { type InspectedTarget, inspectTargets } from "./tools/inspect-tools.ts";
 import { type ToolProducts, ToolsOfTargets } from "./tools/tools-of-targets.ts";
 import type { Environment } from "./transports/child-environment.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";
@@ -45,6 +47,7 @@ export interface HubEnv {
   readonly environment: Environment;
   readonly store: Store;
   readonly signingKey: SigningKey;
+  readonly fetch: Fetch;
 }
 
 export class Hub {
@@ -76,7 +79,7 @@ export class Hub {
     this.#task = env.tasks.start("mcp backend", env.name, () => ({
       children: this.#gate.living,
       sessions: this.sessions.size,
-      ...this.#failures(),
+      ...failuresOf(this.targets),
       ...this.#tools.report(),
     }));
     this.#settings = config;
@@ -215,19 +218,7 @@ export class Hub {
 
   /** Asks every server for its tools, outside of any session. */
   inspect(): Promise<readonly InspectedTarget[]> {
-    const { clock } = this.#env;
-    return Promise.all(
-      this.targets.map((target) => {
-        const tools = this.#tools.of(target);
-        const quarantined = tools?.quarantine.tools ?? [];
-        return inspectTarget(target, {
-          clock,
-          link: this.#routers.linkEnv(target),
-          lock: tools?.product.lock,
-          quarantined,
-        });
-      }),
-    );
+    return inspectTargets(this.targets, this.#env.clock, this.#tools, (target) => this.#routers.linkEnv(target));
   }
 
   async close(): Promise<void> {
@@ -246,8 +237,16 @@ export class Hub {
   }
 
   #target(config: McpConfig["targets"][number], tls: TlsOptions | undefined): Target {
-    const { clock, logger, environment } = this.#env;
-    return new Target(config, { clock, logger, environment, tls, gate: this.#gate, sizes: () => this.#settings });
+    const { clock, logger, environment, fetch } = this.#env;
+    return new Target(config, {
+      clock,
+      logger,
+      environment,
+      fetch,
+      tls,
+      gate: this.#gate,
+      sizes: () => this.#settings,
+    });
   }
 
   #closeLeftTargets(): void {
@@ -292,29 +291,4 @@ export class Hub {
   #legacyRouter(session: Session, initialize: ClientRequest, headers: HeaderList): Router {
     return this.#routers.legacy(session, initialize, headers, this.wantsHeaders ? headers : undefined);
   }
-
-  /** A session that never came about has no task of its own: what its servers said is told here. */
-  #failures(): Record<string, unknown> {
-    const failures = this.targets.flatMap(({ name, failures: of }) => {
-      const last = of.last();
-      return last ? [{ target: name, ...last }] : [];
-    });
-    return failures.length === 0 ? {} : { failures };
-  }
-}
-
-function forwardedBy({ targets }: McpConfig): readonly string[] {
-  return targets.flatMap(({ mcp, sse }) => (mcp ?? sse)?.forwardHeaders ?? []);
-}
-
-function gateLimits(config: McpConfig) {
-  return {
-    maxChildren: config.maxChildren,
-    maxConcurrentStarts: config.maxConcurrentStarts ?? defaultConcurrentStarts(),
-  };
-}
-
-function storeSettings(config: McpConfig) {
-  const { maxSessions, sessionIdleTtl, parkAfter } = config;
-  return { maxSessions, sessionIdleTtlMs: sessionIdleTtl, parkAfterMs: parkAfter };
 }

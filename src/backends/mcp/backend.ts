@@ -27,6 +27,7 @@ import type { Session } from "../../mcp/clients/session.ts";
 import { ownerOf } from "../../mcp/clients/session-owner.ts";
 import { Hub } from "../../mcp/hub.ts";
 import { unwrapped } from "../../mcp/many/search-tools.ts";
+import { serverUrl } from "../../mcp/openapi/api.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../mcp/servers/mcp-metrics.ts";
 import { type McpConfig, mcpSchema } from "../../mcp/servers/target-config.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
@@ -35,6 +36,7 @@ import { Demands } from "./demands.ts";
 import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
 import { readMessages } from "./read-messages.ts";
 import { type ReportEnv, reportTo } from "./report.ts";
+import { withResolvedPath } from "./resolve-target.ts";
 import { toolProducts, unwrappedDemand } from "./tool-products.ts";
 
 /** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */
@@ -71,6 +73,7 @@ export const mcp = defineBackend({
           environment: env.environment,
           store: env.store,
           signingKey: env.signingKey,
+          fetch: env.fetch,
         }),
       (living) => living.close(),
       (living) => living.retire(),
@@ -189,11 +192,12 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     inspect: () => hub.inspect(),
 
     describe: () => ({
-      targets: config.targets.map(({ name, stdio, mcp: http, sse, shared }) => ({
+      targets: config.targets.map(({ name, stdio, mcp: http, sse, openapi, shared }) => ({
         name,
         ...(stdio ? { stdio: { cmd: stdio.cmd, args: stdio.args, env: Object.keys(stdio.env) } } : {}),
         ...(http ? { mcp: { url: shownUrl(http.url) } } : {}),
         ...(sse ? { sse: { url: shownUrl(sse.url) } } : {}),
+        ...(openapi ? { openapi: { server: shownUrl(serverUrl(openapi)) } } : {}),
         ...(shared ? { shared } : {}),
       })),
       prefixMode: config.prefixMode,
@@ -278,14 +282,4 @@ function asReply(exchange: Exchange, error: unknown): Reply {
   };
   error.reply.headers.set("x-gateway-error", code);
   return error.reply;
-}
-
-function withResolvedPath(target: McpConfig["targets"][number], env: BackendEnv): McpConfig["targets"][number] {
-  const { stdio } = target;
-  if (stdio && env.isConfined) throw new Error("a document of a cluster cannot start a process");
-  if (stdio?.cwd !== undefined) return { ...target, stdio: { ...stdio, cwd: env.resolvePath(stdio.cwd) } };
-  // Like every path in a file, `./server.sh` is beside it; a bare name is looked up in PATH.
-  return stdio && /^\.{1,2}[/\\]/.test(stdio.cmd)
-    ? { ...target, stdio: { ...stdio, cmd: env.resolvePath(stdio.cmd) } }
-    : target;
 }

@@ -218,7 +218,8 @@ function createCompiler(context: CompileContext) {
       owner,
       matchedPrefixes,
       resolvePath,
-      readFile: (path) => (confined ? confined.readText(path) : readConfigFile(resolvePath(path), context.fileRead)),
+      readFile: (path, maxBytes) =>
+        confined ? confined.readText(path) : readConfigFile(resolvePath(path), context.fileRead, maxBytes),
       isConfined: confined !== undefined,
       keep: (...thing) => context.generation.keep(...thing),
       serving: (action) => context.generation.serving(action),

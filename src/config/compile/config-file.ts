@@ -9,7 +9,7 @@ import { fileProblem } from "../../lib/text/file-problem.ts";
 const MAX_FILE_BYTES = 1024 * 1024;
 
 /** `fileRead` is told the path first: the watcher looks at it, readable or not. */
-export function readConfigFile(path: string, fileRead: (path: string) => void): string {
+export function readConfigFile(path: string, fileRead: (path: string) => void, maxBytes = MAX_FILE_BYTES): string {
   fileRead(path);
   let size: number;
   try {
@@ -19,7 +19,7 @@ export function readConfigFile(path: string, fileRead: (path: string) => void): 
   } catch (error) {
     throw new Error(fileProblem(path, error));
   }
-  if (size > MAX_FILE_BYTES) throw new Error(`${path} is larger than 1 MiB`);
+  if (size > maxBytes) throw new Error(`${path} is larger than ${maxBytes / (1024 * 1024)} MiB`);
   try {
     return readFileSync(path, "utf8");
   } catch (error) {

@@ -10,6 +10,7 @@ test("the defaults", () => {
   const { targets: _, ...settings } = config;
   assert.deepEqual(settings, {
     prefixMode: "conditional",
+    toolMode: "all",
     failureMode: "failOpen",
     sessionIdleTtl: 1_800_000,
     parkAfter: 60_000,

@@ -4,6 +4,8 @@
 import { z } from "zod";
 import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
 import { filePath, markLocal } from "../../core/schema-marks.ts";
+import { type OpenApiConfig, openApiSchema } from "../openapi/openapi-config.ts";
+import { forwardedHeaderName } from "../transports/forwarded-header.ts";
 import { toolsSchema } from "./tool-settings.ts";
 
 /** Names stand in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines and the trace. */
@@ -25,17 +27,6 @@ const stdio = z.strictObject({
     ),
 });
 
-/** What the gateway says to a server in its own name: a client's value would contradict the message or the connection. */
-const PROTOCOL_HEADERS: ReadonlySet<string> = new Set([
-  ...["host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "date"],
-  ...["accept", "accept-encoding", "last-event-id", "proxy-connection", "proxy-authenticate", "proxy-authorization"],
-]);
-const PROTOCOL_PREFIXES = ["mcp-", "content-", "sec-"];
-
-function isProtocolHeader(name: string): boolean {
-  return PROTOCOL_HEADERS.has(name) || PROTOCOL_PREFIXES.some((prefix) => name.startsWith(prefix));
-}
-
 const remote = z.strictObject({
   url: httpUrl().describe("The server's MCP endpoint, for example `https://mcp.example.com/mcp`."),
   headers: z
@@ -43,12 +34,7 @@ const remote = z.strictObject({
     .default({})
     .describe("Headers for every request to the server, for example a key. Their values are never shown."),
   forwardHeaders: z
-    .array(
-      headerName().refine(
-        (name) => !isProtocolHeader(name),
-        "the gateway writes this header itself: it belongs to the protocol or the connection",
-      ),
-    )
+    .array(forwardedHeaderName())
     .default([])
     .describe("Client headers to forward, for example `authorization`. Default: none."),
 });
@@ -66,6 +52,7 @@ export const targetSchema = exactlyOneOf(
     sse: remote
       .optional()
       .describe("A remote server of the old HTTP+SSE transport; the URL is that of its event stream."),
+    openapi: openApiSchema.optional().describe("An HTTP API with an OpenAPI 3 description: each operation is a tool."),
     tools: toolsSchema
       .optional()
       .describe("Which of its tools clients get, under which names, and what fills their arguments."),
@@ -74,19 +61,21 @@ export const targetSchema = exactlyOneOf(
       .default(false)
       .describe("One process or connection for all sessions. Only for servers that keep nothing per client."),
   }),
-  ["stdio", "mcp", "sse"],
+  ["stdio", "mcp", "sse", "openapi"],
 );
 
-export type TargetConfig = z.output<typeof targetSchema>;
+export type TargetConfig = Omit<z.output<typeof targetSchema>, "openapi"> & {
+  readonly openapi?: OpenApiConfig | undefined;
+};
 
 export const targetsSchema = z
   .array(targetSchema)
   .min(1)
   .superRefine((targets, context) => {
     const names = targets.map((target) => target.name);
-    targets.forEach(({ shared, mcp, sse }, i) => {
+    targets.forEach(({ shared, mcp, sse, openapi }, i) => {
       // A shared connection has one identity: there is no client whose headers it could carry.
-      if (!shared || ((mcp ?? sse)?.forwardHeaders.length ?? 0) === 0) return;
+      if (!shared || ((mcp ?? sse ?? openapi)?.forwardHeaders.length ?? 0) === 0) return;
       context.addIssue({
         code: "custom",
         path: [i, "shared"],
@@ -168,4 +157,4 @@ export const mcpSettingsShape = {
 
 export const mcpSchema = z.strictObject({ targets: targetsSchema, ...mcpSettingsShape });
 
-export type McpConfig = z.output<typeof mcpSchema>;
+export type McpConfig = Omit<z.output<typeof mcpSchema>, "targets"> & { readonly targets: readonly TargetConfig[] };

@@ -3,11 +3,15 @@
  * sessions; what a server speaks is remembered here, so that it is found out once.
  */
 import { cpus } from "node:os";
+import type { Fetch } from "../../lib/http/fetch.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { TlsOptions } from "../../lib/http/http-client.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
+import { OpenApi } from "../openapi/api.ts";
+import { OpenApiChannel } from "../openapi/openapi-channel.ts";
+import type { OpenApiConfig } from "../openapi/openapi-config.ts";
 import type { Channel, ChannelHandlers } from "../transports/channel.ts";
 import { childEnvironment, type Environment, secretsOf } from "../transports/child-environment.ts";
 import { HttpChannel } from "../transports/http-channel.ts";
@@ -27,6 +31,7 @@ export interface TargetEnv {
   /** Of the gateway itself. */
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
+  readonly fetch: Fetch;
   /** The limits of messages in both directions, as they are configured now. */
   sizes(): MessageSizes;
 }
@@ -46,6 +51,7 @@ export class Target implements RoutedTarget {
   readonly params = new ParamHeaders();
   readonly failures: UpstreamFailures;
   #server: RemoteServer | undefined = undefined;
+  #api: OpenApi | undefined = undefined;
 
   constructor(config: TargetConfig, env: TargetEnv) {
     this.config = config;
@@ -66,30 +72,34 @@ export class Target implements RoutedTarget {
 
   /** For the trace: `stdio:<name>` or `host:port`. */
   get address(): string {
+    if (this.config.openapi) return this.#openApi(this.config.openapi).address;
     return this.config.stdio ? `stdio:${this.name}` : this.#remote().address;
   }
 
   /** What the server says, without the secrets of its configuration. */
   shown(text: string): string {
+    if (this.config.openapi) return this.#openApi(this.config.openapi).shown(text);
     return this.config.stdio ? withoutSecrets(text, this.#secrets) : this.#remote().shown(text);
   }
 
   /** Headers of the client that the configuration lets through: name, value, … */
   forwarded(headers: HeaderList): readonly string[] | undefined {
-    const remote = this.config.mcp ?? this.config.sse;
+    const remote = this.config.mcp ?? this.config.sse ?? this.config.openapi;
     if (!remote) return undefined;
     const passed = remote.forwardHeaders.flatMap((name) => {
       const value = headers.get(name);
       return value === undefined ? [] : [name, value];
     });
     // Parameters that a modern server wants mirrored in headers; whoever does not know them passes them on.
-    for (const name of headers.names())
-      if (name.startsWith("mcp-param-")) passed.push(name, headers.get(name) as string);
+    if (!this.config.openapi)
+      for (const name of headers.names())
+        if (name.startsWith("mcp-param-")) passed.push(name, headers.get(name) as string);
     return passed.length === 0 ? undefined : passed;
   }
 
   close(): void {
     this.#server?.close();
+    this.#api?.close();
   }
 
   connect(
@@ -97,7 +107,11 @@ export class Target implements RoutedTarget {
     opened: (channel: Channel, started: () => void) => void,
     refused: (reason: string, error: ServerError) => void,
   ): () => void {
-    const { stdio, sse } = this.config;
+    const { stdio, sse, openapi } = this.config;
+    if (openapi) {
+      opened(new OpenApiChannel(this.#openApi(openapi), handlers), () => undefined);
+      return () => undefined;
+    }
     if (sse)
       return openSseChannel(
         this.#remote(),
@@ -132,6 +146,19 @@ export class Target implements RoutedTarget {
       },
       (reason) => refused(reason, "overloaded"),
     );
+  }
+
+  #openApi(config: OpenApiConfig): OpenApi {
+    const { clock, logger, fetch, tls } = this.#env;
+    this.#api ??= new OpenApi(config, {
+      name: this.name,
+      clock,
+      logger,
+      fetch,
+      tls,
+      maxMessageBytes: () => this.#env.sizes().maxMessageBytes,
+    });
+    return this.#api;
   }
 
   #remote(): RemoteServer {

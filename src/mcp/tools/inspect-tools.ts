@@ -15,6 +15,7 @@ import { listProblem } from "../wire/list-check.ts";
 import { injectionMarkers } from "./injection-markers.ts";
 import type { QuarantinedTool } from "./quarantine.ts";
 import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
+import type { ToolsOfTargets } from "./tools-of-targets.ts";
 
 /** A server that starts with `npx` may load itself first. */
 const INSPECTION_MS = 60_000;
@@ -35,14 +36,29 @@ export interface InspectedTarget {
   readonly error?: string;
 }
 
-export interface Inspection {
+interface Inspection {
   readonly clock: Clock;
   readonly link: LinkEnv;
   readonly lock: ToolLock | undefined;
   readonly quarantined: readonly QuarantinedTool[];
 }
 
-export async function inspectTarget(target: Target, env: Inspection): Promise<InspectedTarget> {
+export function inspectTargets(
+  targets: readonly Target[],
+  clock: Clock,
+  tools: ToolsOfTargets,
+  link: (target: Target) => LinkEnv,
+): Promise<readonly InspectedTarget[]> {
+  return Promise.all(
+    targets.map((target) => {
+      const own = tools.of(target);
+      const quarantined = own?.quarantine.tools ?? [];
+      return inspectTarget(target, { clock, link: link(target), lock: own?.product.lock, quarantined });
+    }),
+  );
+}
+
+async function inspectTarget(target: Target, env: Inspection): Promise<InspectedTarget> {
   try {
     const definitions = await toolsOf(target, env);
     return { target: target.name, tools: definitions.map((one) => inspected(one, env.lock)) };

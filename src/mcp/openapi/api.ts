@@ -1,0 +1,212 @@
+/**
+ * One HTTP API behind a target: its description, loaded once and made into tools in slices, and its connections. The
+ * address and the credentials are the configuration's; redirects are not followed.
+ */
+import type { WireTap } from "../../core/wire.ts";
+import type { Fetch } from "../../lib/http/fetch.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { HttpCall, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
+import { openHttpPool } from "../../lib/http/http-pool.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { withoutSecrets } from "../../trace/redact.ts";
+import { type OpenApiDocument, parseOpenApi } from "./document.ts";
+import type { OpenApiConfig } from "./openapi-config.ts";
+import { type Operations, operationsOf } from "./operations.ts";
+import type { ApiRequest } from "./request.ts";
+
+const MAX_DESCRIPTION_BYTES = 16 * 1024 * 1024;
+const FETCH_MS = 20_000;
+/** How long the making of tools may hold up everything else. */
+const SLICE_MS = 8;
+
+export interface ApiEnv {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly fetch: Fetch;
+  readonly tls: TlsOptions | undefined;
+  maxMessageBytes(): number;
+}
+
+export interface ApiHandler {
+  answered(status: number, headers: HeaderList, body: Buffer): void;
+  /** Completes "target x …". */
+  failed(reason: string): void;
+}
+
+export interface LoadedApi {
+  readonly document: OpenApiDocument;
+  readonly operations: Operations;
+}
+
+export class OpenApi {
+  readonly address: string;
+  readonly #config: OpenApiConfig;
+  readonly #env: ApiEnv;
+  readonly #server: URL;
+  readonly #pool: HttpPool;
+  readonly #secrets: readonly string[];
+  #loading: Promise<LoadedApi> | undefined = undefined;
+
+  constructor(config: OpenApiConfig, env: ApiEnv) {
+    this.#config = config;
+    this.#env = env;
+    this.#server = new URL(serverUrl(config));
+    const isTls = this.#server.protocol === "https:";
+    const port = this.#server.port === "" ? (isTls ? 443 : 80) : Number(this.#server.port);
+    const host = this.#server.hostname.replace(/^\[|\]$/g, "");
+    this.#pool = openHttpPool({
+      protocol: isTls ? "https" : "http",
+      host,
+      port,
+      ...(isTls && env.tls ? { tls: env.tls } : {}),
+    });
+    this.address = `${this.#server.hostname}:${port}`;
+    const { auth } = config;
+    this.#secrets = [
+      ...Object.values(config.headers),
+      ...[auth?.bearer, auth?.basic?.password, auth?.header?.value, auth?.query?.value].filter(
+        (one) => one !== undefined,
+      ),
+    ];
+  }
+
+  /** The tools; a description that could not be had is asked for again by the next. */
+  load(): Promise<LoadedApi> {
+    this.#loading ??= this.#load().catch((error: unknown) => {
+      this.#loading = undefined;
+      throw error;
+    });
+    return this.#loading;
+  }
+
+  shown(text: string): string {
+    return withoutSecrets(text, this.#secrets);
+  }
+
+  send(request: ApiRequest, forwarded: readonly string[], wire: WireTap | undefined, handler: ApiHandler): HttpCall {
+    const { headers } = request;
+    for (let i = 0; i + 1 < forwarded.length; i += 2) headers.set(forwarded[i] as string, forwarded[i + 1] as string);
+    for (const [name, value] of Object.entries(this.#config.headers)) headers.set(name, value);
+    headers.set("host", this.#server.host);
+    headers.set("accept-encoding", "identity");
+    const { auth } = this.#config;
+    if (auth?.bearer !== undefined) headers.set("authorization", `Bearer ${auth.bearer}`);
+    if (auth?.basic) {
+      const pair = Buffer.from(`${auth.basic.username}:${auth.basic.password}`).toString("base64");
+      headers.set("authorization", `Basic ${pair}`);
+    }
+    if (auth?.header) headers.set(auth.header.name, auth.header.value);
+    const outgoing = { method: request.method, path: this.#path(request.path), headers, body: request.body };
+    wire?.attempt(this.address, {
+      over: "http",
+      scheme: this.#server.protocol === "https:" ? "https" : "http",
+      request: outgoing,
+      hiddenHeaders: [...Object.keys(this.#config.headers), ...(auth?.header ? [auth.header.name] : [])],
+      hiddenQuery: auth?.query ? [auth.query.name] : [],
+    });
+    return this.#read(outgoing, wire, handler);
+  }
+
+  close(): void {
+    this.#pool.close();
+  }
+
+  #path(path: string): string {
+    const base = this.#server.pathname.replace(/\/$/, "");
+    const { query } = this.#config.auth ?? {};
+    if (!query) return base + path;
+    const key = `${encodeURIComponent(query.name)}=${encodeURIComponent(query.value)}`;
+    return `${base}${path}${path.includes("?") ? "&" : "?"}${key}`;
+  }
+
+  #read(
+    outgoing: { method: string; path: string; headers: HeaderList; body: Buffer | undefined },
+    wire: WireTap | undefined,
+    handler: ApiHandler,
+  ): HttpCall {
+    const limit = this.#env.maxMessageBytes();
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    let status = 0;
+    let answered = new HeaderList();
+    const call = this.#pool.send(outgoing, {
+      head: (code, headers) => {
+        status = code;
+        answered = headers;
+        wire?.received(code, headers, this.address);
+      },
+      data: (chunk) => {
+        bytes += chunk.length;
+        if (bytes > limit) {
+          call.abort();
+          handler.failed(`sent a response larger than ${limit} bytes`);
+          return true;
+        }
+        chunks.push(chunk);
+        return true;
+      },
+      end: () => handler.answered(status, answered, Buffer.concat(chunks)),
+      error: (error) => {
+        if (status === 0) wire?.missed(error.message, this.address);
+        handler.failed(
+          status === 0 ? `could not be reached: ${error.message}` : `ended its response early: ${error.message}`,
+        );
+      },
+    });
+    return call;
+  }
+
+  async #load(): Promise<LoadedApi> {
+    const document = this.#config.source?.document ?? parseOpenApi(await this.#fetched());
+    const operations = await this.#inSlices(operationsOf(document, { ...this.#config, reserved: this.#reserved() }));
+    for (const { operation, reason } of operations.left)
+      this.#env.logger.warn("OpenAPI operation left out", { target: this.#env.name, operation, reason });
+    return { document, operations };
+  }
+
+  #reserved(): { in: "header" | "query"; name: string }[] {
+    const { auth, headers } = this.#config;
+    return [
+      ...[...Object.keys(headers), ...(auth?.header ? [auth.header.name] : [])].map((name) => ({
+        in: "header" as const,
+        name,
+      })),
+      ...(auth?.query ? [{ in: "query" as const, name: auth.query.name }] : []),
+    ];
+  }
+
+  async #fetched(): Promise<string> {
+    const url = this.#config.url ?? "";
+    const { tls } = this.#env;
+    const answer = await this.#env.fetch({
+      url,
+      headers: { accept: "application/json, application/yaml;q=0.9, */*;q=0.5" },
+      timeoutMs: FETCH_MS,
+      maxBytes: MAX_DESCRIPTION_BYTES,
+      ...(tls ? { tls } : {}),
+    });
+    if (answer.status !== 200) throw new Error(`its description was answered with status ${answer.status}`);
+    return answer.body.toString();
+  }
+
+  /** Runs it with pauses in which other requests are served. */
+  async #inSlices<Result>(steps: Generator<undefined, Result>): Promise<Result> {
+    for (;;) {
+      const endMs = this.#env.clock.monotonicMs() + SLICE_MS;
+      do {
+        const step = steps.next();
+        if (step.done === true) return step.value;
+      } while (this.#env.clock.monotonicMs() < endMs);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+}
+
+/** Where the API is. Throws an Error if nothing says so. */
+export function serverUrl({ server, source }: OpenApiConfig): string {
+  const url = server ?? source?.document.server;
+  if (url === undefined) throw new Error("the description names no absolute server URL: set `server`");
+  return url;
+}

@@ -1,0 +1,98 @@
+/**
+ * An OpenAPI 3 description as parsed, with the way to what its references point to. Refused: other versions, and what is
+ * no description at all. References to other files are not followed.
+ */
+import { parse } from "yaml";
+
+export type Json = Readonly<Record<string, unknown>>;
+
+/** The parser of YAML takes a second for each of them, and nothing else is done meanwhile. */
+const MAX_YAML_CHARS = 1024 * 1024;
+/** References that lead to references: no real description has more in a row. */
+const MAX_REFERENCES = 32;
+
+export interface OpenApiDocument {
+  readonly root: Json;
+  readonly title: string;
+  readonly version: string;
+  readonly description: string | undefined;
+  /** The first server that is an absolute URL without variables. */
+  readonly server: string | undefined;
+}
+
+/** Throws an Error that says what is wrong. */
+export function parseOpenApi(text: string): OpenApiDocument {
+  const root = parsed(text);
+  if (!isObject(root)) throw new Error("it is not an OpenAPI description");
+  if (root.swagger !== undefined) throw new Error("Swagger 2.0 is not supported: convert the description to OpenAPI 3");
+  if (typeof root.openapi !== "string" || !/^3\.\d/.test(root.openapi))
+    throw new Error("it is not an OpenAPI 3 description (no `openapi: 3.x`)");
+  if (!isObject(root.paths)) throw new Error("the description has no `paths`");
+  const info = isObject(root.info) ? root.info : {};
+  return {
+    root,
+    title: typeof info.title === "string" ? info.title.slice(0, 200) : "API",
+    version: typeof info.version === "string" ? info.version.slice(0, 64) : "0",
+    description: typeof info.description === "string" ? info.description : undefined,
+    server: serverOf(root.servers),
+  };
+}
+
+/** What a value is, or what its `$ref` points to. Throws an Error for a reference that leads nowhere. */
+export function resolved(document: OpenApiDocument, value: unknown): Json {
+  let current = value;
+  for (let i = 0; i < MAX_REFERENCES; i++) {
+    if (!isObject(current)) throw new Error("expected an object");
+    if (typeof current.$ref !== "string") return current;
+    current = pointedTo(document, current.$ref);
+  }
+  throw new Error("its references go round in a circle");
+}
+
+export function pointedTo(document: OpenApiDocument, reference: string): unknown {
+  if (!reference.startsWith("#/")) throw new Error(`the reference ${reference.slice(0, 200)} leads out of the file`);
+  let current: unknown = document.root;
+  for (const part of reference.slice(2).split("/")) {
+    const key = decoded(part).replaceAll("~1", "/").replaceAll("~0", "~");
+    if (typeof current !== "object" || current === null || !Object.hasOwn(current, key))
+      throw new Error(`the reference ${reference.slice(0, 200)} leads nowhere`);
+    current = (current as Json)[key];
+  }
+  return current;
+}
+
+export function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function parsed(text: string): unknown {
+  try {
+    // Most descriptions are JSON, and its parser is a hundred times faster.
+    if (/^\s*\{/.test(text)) return JSON.parse(text);
+  } catch {
+    // YAML in braces, perhaps.
+  }
+  if (text.length > MAX_YAML_CHARS)
+    throw new Error("it is a YAML file of more than 1 MiB: convert it to JSON, which is read much faster");
+  try {
+    return parse(text, { maxAliasCount: 100, prettyErrors: false, logLevel: "silent" });
+  } catch (error) {
+    throw new Error(`it is neither JSON nor YAML: ${error instanceof Error ? error.message.split("\n", 1)[0] : ""}`);
+  }
+}
+
+function serverOf(servers: unknown): string | undefined {
+  for (const one of Array.isArray(servers) ? servers : []) {
+    const url = isObject(one) ? one.url : undefined;
+    if (typeof url === "string" && /^https?:\/\/[^{}\s]+$/.test(url)) return url;
+  }
+  return undefined;
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -1,0 +1,173 @@
+/**
+ * An HTTP API as an MCP server inside the gateway: it answers the few methods of a server that has only tools, and makes
+ * a request of each call. It keeps nothing of its clients.
+ */
+import type { HttpCall } from "../../lib/http/http-client.ts";
+import type { Channel, ChannelHandlers, Outgoing } from "../transports/channel.ts";
+import { isLegacyVersion, LATEST_LEGACY } from "../wire/era.ts";
+import { asServerMessage, errorText, INVALID_PARAMS, METHOD_NOT_FOUND, resultText } from "../wire/json-rpc.ts";
+import { find, slice } from "../wire/json-text.ts";
+import type { LoadedApi, OpenApi } from "./api.ts";
+import { isObject } from "./document.ts";
+import { ArgumentProblem, apiRequest } from "./request.ts";
+import { problemResult, toolResult } from "./result.ts";
+
+const PAGE_TOOLS = 250;
+const MAX_INSTRUCTIONS_CHARS = 2_000;
+/** Calls under way at one API for one session. */
+const MAX_API_CALLS = 256;
+
+interface Asked {
+  readonly method: string;
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
+export class OpenApiChannel implements Channel {
+  readonly #api: OpenApi;
+  readonly #handlers: ChannelHandlers;
+  readonly #calls = new Map<number, HttpCall>();
+  #isClosed = false;
+
+  constructor(api: OpenApi, handlers: ChannelHandlers) {
+    this.#api = api;
+    this.#handlers = handlers;
+  }
+
+  get address(): string {
+    return this.#api.address;
+  }
+
+  get isClogged(): boolean {
+    return this.#calls.size >= MAX_API_CALLS;
+  }
+
+  speak(): void {
+    // There is one way to speak to it.
+  }
+
+  send(message: Outgoing): void {
+    const { wireId } = message;
+    // Cancellations come as `abandon`, too; everything else without an id is of no use to an API.
+    if (this.#isClosed || wireId === undefined) return;
+    void this.#api
+      .load()
+      .then((loaded) => this.#serve(wireId, message, loaded))
+      .catch((error: unknown) =>
+        this.#fail(wireId, `has no tools: ${error instanceof Error ? error.message : String(error)}`),
+      );
+  }
+
+  abandon(wireId: number): void {
+    this.#calls.get(wireId)?.abort();
+    this.#calls.delete(wireId);
+  }
+
+  pause(): void {
+    // Results come whole.
+  }
+
+  resume(): void {
+    // See `pause`.
+  }
+
+  close(): Promise<void> {
+    this.#isClosed = true;
+    for (const call of this.#calls.values()) call.abort();
+    this.#calls.clear();
+    return Promise.resolve();
+  }
+
+  detail(): Record<string, unknown> {
+    return { address: this.address, underWay: this.#calls.size };
+  }
+
+  #serve(wireId: number, message: Outgoing, { document, operations }: LoadedApi): void {
+    if (this.#isClosed) return;
+    const { method, params = {} } = JSON.parse(message.text) as Partial<Asked>;
+    switch (method) {
+      case "initialize": {
+        const asked = String(params.protocolVersion);
+        this.#answer(wireId, {
+          protocolVersion: isLegacyVersion(asked) ? asked : LATEST_LEGACY,
+          capabilities: { tools: {} },
+          serverInfo: { name: document.title, version: document.version },
+          ...(document.description === undefined
+            ? {}
+            : { instructions: document.description.slice(0, MAX_INSTRUCTIONS_CHARS) }),
+        });
+        return;
+      }
+      case "ping":
+        this.#answer(wireId, {});
+        return;
+      case "tools/list": {
+        const from = Number(params.cursor ?? 0);
+        if (!Number.isInteger(from) || from < 0) {
+          this.#error(wireId, INVALID_PARAMS, "Invalid cursor");
+          return;
+        }
+        const tools = [...operations.byName.values()].slice(from, from + PAGE_TOOLS).map(({ text }) => text);
+        const next = from + PAGE_TOOLS < operations.byName.size ? `,"nextCursor":"${from + PAGE_TOOLS}"` : "";
+        this.#result(wireId, `{"tools":[${tools.join(",")}]${next}}`);
+        return;
+      }
+      case "tools/call":
+        this.#call(wireId, message, { method, params }, operations.byName.get(String(params.name)));
+        return;
+      default:
+        this.#error(wireId, METHOD_NOT_FOUND, `Method not found: ${String(method)}`);
+    }
+  }
+
+  #call(
+    wireId: number,
+    message: Outgoing,
+    { params }: Asked,
+    operation: Parameters<typeof apiRequest>[0] | undefined,
+  ): void {
+    if (operation === undefined) {
+      this.#error(wireId, INVALID_PARAMS, `Unknown tool: ${String(params.name)}`);
+      return;
+    }
+    const args = params.arguments ?? {};
+    const body = find(message.text, 0, "params", "arguments", "body");
+    try {
+      if (!isObject(args)) throw new ArgumentProblem("the arguments must be an object");
+      const request = apiRequest(operation, args, body && slice(message.text, body));
+      const call = this.#api.send(request, message.headers ?? [], message.wire, {
+        answered: (status, headers, bytes) => {
+          this.#calls.delete(wireId);
+          this.#result(wireId, toolResult(status, headers, bytes));
+        },
+        failed: (reason) => {
+          this.#calls.delete(wireId);
+          this.#fail(wireId, reason);
+        },
+      });
+      this.#calls.set(wireId, call);
+    } catch (error) {
+      if (!(error instanceof ArgumentProblem)) throw error;
+      this.#result(wireId, problemResult(`Invalid arguments: ${error.message}`));
+    }
+  }
+
+  #answer(wireId: number, result: object): void {
+    this.#result(wireId, JSON.stringify(result));
+  }
+
+  #result(wireId: number, result: string): void {
+    this.#say(wireId, resultText(String(wireId), result));
+  }
+
+  #error(wireId: number, code: number, text: string): void {
+    this.#say(wireId, errorText(String(wireId), code, text));
+  }
+
+  #say(wireId: number, text: string): void {
+    if (!this.#isClosed) this.#handlers.message(asServerMessage(text), wireId);
+  }
+
+  #fail(wireId: number, reason: string): void {
+    if (!this.#isClosed) this.#handlers.failed(wireId, this.#api.shown(reason));
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * The configuration of a target that is an HTTP API with an OpenAPI description: where the description is, where the
+ * API is, how the gateway authenticates there, and which operations become tools.
+ */
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import { exactlyOneOf, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";
+import { filePath } from "../../core/schema-marks.ts";
+import { forwardedHeaderName } from "../transports/forwarded-header.ts";
+import { type OpenApiDocument, parseOpenApi } from "./document.ts";
+
+const secretValue = () => headerValue().min(1).meta({ secret: true });
+
+const auth = exactlyOneOf(
+  z.strictObject({
+    bearer: secretValue().optional().describe("Sent as `Authorization: Bearer …`."),
+    basic: z
+      .strictObject({ username: z.string().min(1), password: secret() })
+      .optional()
+      .describe("Sent as basic authentication."),
+    header: z
+      .strictObject({ name: headerName(), value: secretValue() })
+      .optional()
+      .describe("A key in a header, for example `x-api-key`."),
+    query: z
+      .strictObject({ name: z.string().min(1), value: secret() })
+      .optional()
+      .describe("A key in the query string."),
+  }),
+  ["bearer", "basic", "header", "query"],
+);
+
+const selection = z.array(z.string().min(1).max(256));
+
+export const openApiSchema = exactlyOneOf(
+  z.strictObject({
+    file: filePath().optional().describe("The OpenAPI 3 description, JSON or YAML."),
+    url: httpUrl().optional().describe("Where the description is fetched when the server is first needed."),
+    server: httpUrl()
+      .optional()
+      .describe("Where the API is. Default: the first of the file's `servers`. Required with `url`."),
+    auth: auth.optional().describe("How the gateway authenticates at the API."),
+    headers: z
+      .record(headerName(), secretValue())
+      .default({})
+      .describe("Headers for every request to the API. Their values are never shown."),
+    forwardHeaders: z
+      .array(forwardedHeaderName())
+      .default([])
+      .describe("Client headers to forward, for example `authorization`. Default: none."),
+    include: selection
+      .optional()
+      .describe("The operations that become tools: `getPet*`, `GET /pets/*`, or `tag:pets`. Default: all."),
+    exclude: selection.optional().describe("Operations that do not, also if `include` names them."),
+  }),
+  ["file", "url"],
+).superRefine(({ url, server }, context) => {
+  // A description from elsewhere must not choose where credentials are sent.
+  if (url !== undefined && server === undefined)
+    context.addIssue({
+      code: "custom",
+      path: ["server"],
+      message: "required field is missing: with `url`, `server` says where the API is",
+    });
+});
+
+/** A description that was read with the configuration; two of the same text are the same. */
+export interface OpenApiSource {
+  readonly document: OpenApiDocument;
+  toJSON(): string;
+}
+
+export type OpenApiConfig = z.output<typeof openApiSchema> & { readonly source?: OpenApiSource };
+
+/** Throws an Error that says what is wrong with the description. */
+export function openApiSource(text: string): OpenApiSource {
+  const fingerprint = createHash("sha256").update(text).digest("hex");
+  return { document: parseOpenApi(text), toJSON: () => fingerprint };
+}

@@ -1,0 +1,287 @@
+/**
+ * The operations of an OpenAPI description as tools: a name, a description, an input schema, and the recipe of the
+ * request. Made in slices, so that a large description does not hold up requests of others; an operation that cannot be
+ * made a tool is left out with its reason.
+ */
+import { isObject, type Json, type OpenApiDocument, resolved } from "./document.ts";
+import { SchemaTooLarge, ToolSchemas } from "./schema-text.ts";
+
+const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as const;
+/** More tools than any client can use. */
+const MAX_OPERATIONS = 5_000;
+const MAX_DESCRIPTION_CHARS = 2_000;
+const MAX_OPERATION_NAME_CHARS = 64;
+
+export interface Parameter {
+  /** Of the argument. */
+  readonly argument: string;
+  readonly name: string;
+  readonly in: "path" | "query" | "header" | "cookie";
+  readonly isRequired: boolean;
+  readonly style: string;
+  readonly explode: boolean;
+  /** Its value is sent as JSON. */
+  readonly isJson: boolean;
+}
+
+export type BodyKind = "json" | "form" | "multipart" | "text";
+
+export interface Operation {
+  readonly name: string;
+  readonly method: string;
+  /** With `{placeholders}`. */
+  readonly path: string;
+  readonly parameters: readonly Parameter[];
+  readonly body: { readonly kind: BodyKind; readonly type: string; readonly isRequired: boolean } | undefined;
+  /** The tool as a list shows it: text of JSON. */
+  readonly text: string;
+}
+
+export interface Selection {
+  /** What the gateway itself sends: no argument sets it. */
+  readonly reserved: readonly { readonly in: "header" | "query"; readonly name: string }[];
+  readonly include?: readonly string[] | undefined;
+  readonly exclude?: readonly string[] | undefined;
+}
+
+export interface Operations {
+  readonly byName: ReadonlyMap<string, Operation>;
+  readonly left: readonly { readonly operation: string; readonly reason: string }[];
+}
+
+/** One step per operation: whoever runs it decides how many at a time. */
+export function* operationsOf(document: OpenApiDocument, selection: Selection): Generator<undefined, Operations> {
+  const byName = new Map<string, Operation>();
+  const left: { operation: string; reason: string }[] = [];
+  const isChosen = chosenBy(selection);
+  for (const [path, value] of Object.entries(document.root.paths as Json)) {
+    if (!path.startsWith("/")) continue;
+    let item: Json;
+    try {
+      item = resolved(document, value);
+    } catch (error) {
+      left.push({ operation: path, reason: messageOf(error) });
+      continue;
+    }
+    for (const method of METHODS) {
+      const operation = item[method];
+      if (!isObject(operation)) continue;
+      const base = nameOf(operation, method, path);
+      if (!isChosen(base, method, path, operation)) continue;
+      if (byName.size >= MAX_OPERATIONS) {
+        left.push({ operation: `${method.toUpperCase()} ${path}`, reason: `more than ${MAX_OPERATIONS} operations` });
+        continue;
+      }
+      try {
+        const name = unused(base, byName);
+        byName.set(name, toolOf(document, name, method, path, item, operation, selection.reserved));
+      } catch (error) {
+        left.push({ operation: `${method.toUpperCase()} ${path}`, reason: messageOf(error) });
+      }
+      yield;
+    }
+  }
+  return { byName, left };
+}
+
+function toolOf(
+  document: OpenApiDocument,
+  name: string,
+  method: string,
+  path: string,
+  item: Json,
+  operation: Json,
+  reserved: Selection["reserved"],
+): Operation {
+  let schemas = new ToolSchemas(document);
+  const declared = parametersOf(document, item.parameters, operation.parameters);
+  const body = bodyOf(document, operation.requestBody);
+  const arguments_ = new Map<string, unknown>();
+  const required: string[] = [];
+  const parameters: Parameter[] = [];
+  for (const one of declared) {
+    const parameter = parameterOf(one, arguments_, body !== undefined);
+    if (parameter === undefined || isReserved(parameter, reserved)) continue;
+    const content = isObject(one.content) ? Object.values(one.content)[0] : undefined;
+    const schema = one.schema ?? (isObject(content) ? content.schema : undefined) ?? {};
+    arguments_.set(parameter.argument, described(schemas.converted(schema), one.description));
+    if (parameter.isRequired) required.push(parameter.argument);
+    parameters.push(parameter);
+  }
+  for (const [placeholder, found] of placeholders(path))
+    if (!parameters.some((one) => one.in === "path" && one.name === found))
+      throw new Error(`${placeholder} is not among its parameters`);
+  if (body) {
+    let schema: unknown;
+    try {
+      schema = schemas.converted(body.schema ?? {});
+    } catch (error) {
+      if (!(error instanceof SchemaTooLarge)) throw error;
+      schemas = new ToolSchemas(document);
+      schema = { type: "object", description: "The schema is too large to be shown: see the API's documentation." };
+    }
+    arguments_.set("body", described(schema, body.description));
+    if (body.isRequired) required.push("body");
+  }
+  const { definitions } = schemas;
+  const tool = {
+    name,
+    ...(typeof operation.summary === "string" ? { title: operation.summary.slice(0, 200) } : {}),
+    description: descriptionOf(operation, method, path),
+    inputSchema: {
+      type: "object",
+      properties: Object.fromEntries(arguments_),
+      ...(required.length === 0 ? {} : { required }),
+      additionalProperties: false,
+      ...(Object.keys(definitions).length === 0 ? {} : { $defs: definitions }),
+    },
+    annotations: {
+      readOnlyHint: method === "get" || method === "head" || method === "options",
+      destructiveHint: method === "delete",
+      idempotentHint: method !== "post" && method !== "patch",
+      openWorldHint: true,
+    },
+  };
+  return {
+    name,
+    method: method.toUpperCase(),
+    path,
+    parameters,
+    body: body && { kind: body.kind, type: body.type, isRequired: body.isRequired },
+    text: JSON.stringify(tool),
+  };
+}
+
+/** Those of the operation replace those of the path (OpenAPI 3, operation object). */
+function parametersOf(document: OpenApiDocument, ofPath: unknown, own: unknown): Json[] {
+  const found = new Map<string, Json>();
+  for (const list of [ofPath, own])
+    for (const one of Array.isArray(list) ? list : []) {
+      const parameter = resolved(document, one);
+      found.set(`${parameter.in} ${parameter.name}`, parameter);
+    }
+  return [...found.values()];
+}
+
+/** These belong to the message or the connection; a description cannot ask for them (OpenAPI 3, parameter object). */
+const IGNORED_HEADERS: ReadonlySet<string> = new Set([
+  ...["accept", "content-type", "authorization", "host", "connection", "content-length", "transfer-encoding"],
+  ...["te", "trailer", "upgrade", "keep-alive", "expect", "cookie", "proxy-authorization", "proxy-connection"],
+]);
+
+function parameterOf(one: Json, taken: ReadonlyMap<string, unknown>, hasBody: boolean): Parameter | undefined {
+  const place = one.in;
+  if (typeof one.name !== "string" || one.name === "") throw new Error("a parameter has no name");
+  if (place !== "path" && place !== "query" && place !== "header" && place !== "cookie")
+    throw new Error(`the parameter ${one.name} is in ${String(place)}`);
+  if (place === "header" && (IGNORED_HEADERS.has(one.name.toLowerCase()) || !/^[\w!#$%&'*+.^`|~-]+$/.test(one.name)))
+    return undefined;
+  const isTaken = (name: string): boolean => taken.has(name) || (hasBody && name === "body");
+  const style = typeof one.style === "string" ? one.style : place === "query" || place === "cookie" ? "form" : "simple";
+  return {
+    argument: isTaken(one.name) ? `${one.name}_${place}` : one.name,
+    name: one.name,
+    in: place,
+    isRequired: place === "path" || one.required === true,
+    style,
+    explode: typeof one.explode === "boolean" ? one.explode : style === "form",
+    isJson: isObject(one.content),
+  };
+}
+
+function isReserved({ in: place, name }: Parameter, reserved: Selection["reserved"]): boolean {
+  return reserved.some((one) => one.in === place && one.name.toLowerCase() === name.toLowerCase());
+}
+
+function bodyOf(document: OpenApiDocument, value: unknown) {
+  if (value === undefined) return undefined;
+  const body = resolved(document, value);
+  const content = isObject(body.content) ? body.content : {};
+  const known = Object.entries(content).flatMap(([type, media]) => {
+    const kind = kindOf(type.toLowerCase());
+    return kind === undefined ? [] : [{ type: type.split(";", 1)[0] ?? type, kind, media }];
+  });
+  const best = known.sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind))[0];
+  if (!best) throw new Error(`its body is ${Object.keys(content)[0] ?? "of no type"}`);
+  return {
+    kind: best.kind,
+    type: best.type.includes("*") ? "application/json" : best.type,
+    isRequired: body.required === true,
+    schema: isObject(best.media) ? best.media.schema : undefined,
+    description: body.description,
+  };
+}
+
+const KINDS: readonly BodyKind[] = ["json", "form", "multipart", "text"];
+
+function kindOf(type: string): BodyKind | undefined {
+  if (/^application\/(?:json|[\w.+-]+\+json)\b|^\*\/\*/.test(type)) return "json";
+  if (type.startsWith("application/x-www-form-urlencoded")) return "form";
+  if (type.startsWith("multipart/form-data")) return "multipart";
+  return type.startsWith("text/") ? "text" : undefined;
+}
+
+function nameOf(operation: Json, method: string, path: string): string {
+  const given = typeof operation.operationId === "string" ? operation.operationId : "";
+  const base = given === "" ? `${method}_${path.replace(/[{}]/g, "").replace(/^\/|\/$/g, "")}` : given;
+  const name = base.replace(/[^A-Za-z0-9_-]+/g, "_").replace(/^_+|_+$/g, "");
+  return (name === "" ? method : name).slice(0, MAX_OPERATION_NAME_CHARS);
+}
+
+function unused(base: string, taken: ReadonlyMap<string, unknown>): string {
+  let name = base;
+  for (let i = 2; taken.has(name); i++) name = `${base.slice(0, MAX_OPERATION_NAME_CHARS - 5)}_${i}`;
+  return name;
+}
+
+function descriptionOf(operation: Json, method: string, path: string): string {
+  const texts = [operation.summary, operation.description].filter(
+    (one) => typeof one === "string" && one.trim() !== "",
+  );
+  const text = [...new Set(texts)].join("\n\n") || `${method.toUpperCase()} ${path}`;
+  const cut = text.length > MAX_DESCRIPTION_CHARS ? `${text.slice(0, MAX_DESCRIPTION_CHARS)}…` : text;
+  return operation.deprecated === true ? `Deprecated. ${cut}` : cut;
+}
+
+function described(schema: unknown, description: unknown): unknown {
+  if (typeof description !== "string" || description === "" || !isObject(schema)) return schema;
+  return schema.description === undefined
+    ? { ...schema, description: description.slice(0, MAX_DESCRIPTION_CHARS) }
+    : schema;
+}
+
+/** `[["{id}", "id"], …]` */
+export function placeholders(path: string): [string, string][] {
+  return [...path.matchAll(/\{([^{}/]+)\}/g)].map(([whole, name]) => [whole, name as string]);
+}
+
+function chosenBy({ include, exclude }: Selection) {
+  const included = include?.map(patternOf);
+  const excluded = (exclude ?? []).map(patternOf);
+  return (name: string, method: string, path: string, operation: Json): boolean => {
+    const fits = (pattern: ReturnType<typeof patternOf>): boolean =>
+      pattern(name, `${method.toUpperCase()} ${path}`, operation);
+    return (included === undefined || included.some(fits)) && !excluded.some(fits);
+  };
+}
+
+/** `getPet*`, `GET /pets/*`, `* /pets`, or `tag:pets`. */
+function patternOf(text: string): (name: string, request: string, operation: Json) => boolean {
+  if (text.startsWith("tag:")) {
+    const tag = text.slice(4);
+    return (_name, _request, { tags }) => Array.isArray(tags) && tags.includes(tag);
+  }
+  const expression = new RegExp(
+    `^${text
+      .split("*")
+      .map((part) => part.replace(/[\\^$.|?+()[\]{}]/g, "\\$&"))
+      .join(".*")}$`,
+    "s",
+  );
+  const isRequest = text.includes(" /");
+  return (name, request) => expression.test(isRequest ? request : name);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
