@@ -3,10 +3,10 @@
  * address and the credentials are the configuration's; redirects are not followed.
  */
 import type { WireTap } from "../../core/wire.ts";
+import { openHttpPool } from "../../lib/client/http-pool.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpCall, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
-import { openHttpPool } from "../../lib/http/http-pool.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
