@@ -47,6 +47,8 @@ const LIMITS = {
       "the connection is cut",
     ],
     ["MAX_HEADER_LINES", "pipeline/listen/edge.ts", "header lines of a request", "431 `too_many_headers`"],
+    ["MAX_WALK_MS", "pipeline/dry-run/dry-run.ts", "time for the policies of a dry run", "an error"],
+    ["MAX_REPEATS", "config/schema/tests-schema.ts", "`repeat` of a test", "the configuration is rejected"],
     ["MAX_TARGET_CHARS", "pipeline/listen/edge.ts", "path and query", "400 `bad_request`"],
     [
       "MAX_SHOWN_CHARS",

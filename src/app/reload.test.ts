@@ -25,6 +25,7 @@ function config(changes: Partial<Loaded> = {}): Loaded {
     warnings: [],
     findings: [],
     security: [],
+    tests: [],
     ...changes,
   };
 }

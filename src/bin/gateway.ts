@@ -17,6 +17,8 @@ const HELP = `Usage: gateway [-f <path>]... [options]
         --strict                  Also exits with 1 if there are warnings.
         --format text|json|github How problems are printed. Default: text.
         --allow-missing-env       Checks the rest if environment variables are not set.
+      --test          Runs the \`tests\` of the configuration without sending anything, and exits with 0 or 1;
+                      with --format and --allow-missing-env as above.
       --health [addr] Asks a running gateway whether it is ready, at its admin or stats address (by default
                       localhost:15000), and exits with 0 or 1.
       --version       Prints the version.
@@ -62,6 +64,7 @@ async function main(): Promise<void> {
   process.exitCode = await run({
     files: flags.file,
     validate: validateFlags(flags),
+    isTest: flags.test === true,
     readStdin: () => readFileSync(0, "utf8"),
   });
 }
@@ -72,6 +75,7 @@ function readFlags() {
       options: {
         file: { type: "string", short: "f", multiple: true },
         "validate-only": { type: "boolean" },
+        test: { type: "boolean" },
         strict: { type: "boolean" },
         format: { type: "string" },
         "allow-missing-env": { type: "boolean" },
@@ -90,12 +94,14 @@ function wrongUse(message: string): never {
   process.exit(2);
 }
 
-/** Undefined unless only the configuration is to be checked. */
+/** Undefined unless the configuration is only to be checked or tested. */
 function validateFlags(flags: ReturnType<typeof readFlags>) {
   const { strict = false, format = "text", "allow-missing-env": allowMissingEnv = false } = flags;
-  if (flags["validate-only"] !== true) {
+  if (flags.test === true && (flags["validate-only"] === true || strict))
+    return wrongUse(`--test cannot be used with ${strict ? "--strict" : "--validate-only"}`);
+  if (flags["validate-only"] !== true && flags.test !== true) {
     const given = ["strict", "format", "allow-missing-env"].find((name) => name in flags);
-    return given === undefined ? undefined : wrongUse(`--${given} can only be used with --validate-only`);
+    return given === undefined ? undefined : wrongUse(`--${given} can only be used with --validate-only or --test`);
   }
   if (format !== "text" && format !== "json" && format !== "github")
     return wrongUse(`--format is text, json or github, not ${JSON.stringify(format)}`);

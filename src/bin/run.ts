@@ -2,6 +2,7 @@
  * Runs the gateway as a process: signals, exit codes, and the last words. Loaded only when there is something to run.
  */
 import { writeSync } from "node:fs";
+import { testConfig } from "../app/change/test-command.ts";
 import { firstSteps } from "../app/first-steps.ts";
 import { StartError } from "../app/start-error.ts";
 import { HANDED_SOCKETS } from "../app/upgrade/messages.ts";
@@ -32,6 +33,8 @@ export interface RunOptions {
   readonly files: readonly string[] | undefined;
   /** Set: only checks. */
   readonly validate: ValidateFlags | undefined;
+  /** Runs the tests of the configuration instead of checking it. */
+  readonly isTest: boolean;
   readStdin(): string;
 }
 
@@ -41,7 +44,9 @@ export async function run(options: RunOptions): Promise<number> {
   try {
     if (options.validate) {
       const { strict, format, allowMissingEnv } = options.validate;
-      const report = validationReport(validateOnly({ ...common, allowMissingEnv }), format, strict);
+      const report = options.isTest
+        ? await testConfig({ ...common, allowMissingEnv, format })
+        : validationReport(validateOnly({ ...common, allowMissingEnv }), format, strict);
       writeSync(2, report.stderr);
       writeSync(1, report.stdout);
       return report.code;

@@ -12,7 +12,7 @@ import type { Cluster } from "./cluster/cluster.ts";
 import { attachResources, withFailures } from "./compile/attach-resources.ts";
 import { type CompileContext, compileConfig, type ResourceFailure } from "./compile/compile.ts";
 import { fieldPlace } from "./load/field-place.ts";
-import { loadConfig, type SourceText, type UnsetPlace } from "./load/load.ts";
+import { loadConfig, type PlacedTest, type SourceText, type UnsetPlace } from "./load/load.ts";
 import type { NormalConfig } from "./load/normal-config.ts";
 import type { PolicyResource } from "./resources/documents.ts";
 import { plainDollarWarnings } from "./schema/plain-dollars.ts";
@@ -50,6 +50,7 @@ export type Prepared =
       readonly findings: readonly Finding[];
       /** `route tools: mcpAuthentication`, for noticing what a reload takes away. */
       readonly security: readonly string[];
+      readonly tests: readonly PlacedTest[];
     }
   | { readonly ok: false; readonly problems: readonly string[]; readonly findings?: readonly Finding[] };
 
@@ -135,6 +136,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
       ...[...checked.notes, ...loaded.unset.map(unsetNote)].map((problem) => ({ severity: "note", problem }) as const),
     ],
     security: securityOf(config),
+    tests: loaded.tests,
   };
 }
 

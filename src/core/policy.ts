@@ -15,7 +15,7 @@ import type { Tasks } from "../lib/process/tasks.ts";
 import type { SigningKey } from "../lib/store/signing-key.ts";
 import type { Store } from "../lib/store/store.ts";
 import type { CredentialPlaces } from "../trace/redact.ts";
-import type { Exchange } from "./exchange.ts";
+import type { Claims, Exchange } from "./exchange.ts";
 import type { Reply } from "./reply.ts";
 
 /** Where a policy stands: on a listener, on a route, or on one backend of a route. */
@@ -31,6 +31,9 @@ export interface Outcome {
   readonly end: "complete" | "aborted" | "failed";
   readonly responseBytes: number;
 }
+
+/** Who a dry run says is asking: the claims of a token that counts as verified, or a token of which all but the signature is checked. */
+export type GivenToken = { readonly claims: Claims } | { readonly token: string };
 
 /** The moments of a request. All are optional; all but `settle` may answer synchronously or wait. */
 export interface Hooks {
@@ -54,6 +57,8 @@ export interface Hooks {
   response?(exchange: Exchange): void | Promise<void>;
   /** The response ended, failed, or the client left. Runs exactly once for each scope that was entered. */
   settle?(exchange: Exchange, outcome: Outcome): void;
+  /** Of a policy that verifies tokens, for a dry run: what `request` does once the token's signature holds. */
+  assume?(exchange: Exchange, given: GivenToken): undefined;
   /** Bodies that must be whole in memory before the hook runs, because an expression reads them. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
   /** What it must know of LLM requests that go to backends which do not read bodies themselves. */

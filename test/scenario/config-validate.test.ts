@@ -58,7 +58,7 @@ for (const flags of [["--strict"], ["--format", "json"], ["--allow-missing-env"]
   test(`${flags[0]} without --validate-only is a wrong use`, async (t) => {
     const exit = await startGatewayProcess(t, [...flags, "-f", "-"], { stdin: OPEN }).exited;
     assert.equal(exit.code, 2);
-    assert.match(exit.stderr, new RegExp(`^${flags[0]} can only be used with --validate-only\n`));
+    assert.match(exit.stderr, new RegExp(`^${flags[0]} can only be used with --validate-only or --test\n`));
   });
 }
 

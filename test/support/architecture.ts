@@ -36,7 +36,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   llm: ["wire", "usage", "dialects", "form", "clients", "upstreams", "translate", "providers", "guards"],
   mcp: ["wire", "transports", "openapi", "servers", "eras", "tools", "many", "clients"],
   "backends/ai": ["credentials", "models", "requests", "answers"],
-  pipeline: ["records", "route", "phases", "listen"],
+  pipeline: ["records", "route", "phases", "listen", "dry-run"],
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
   admin: ["server", "endpoints", "ui"],
   cli: ["terminal", "instance", "cluster", "trace", "import", "commands"],

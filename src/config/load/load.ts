@@ -8,6 +8,7 @@ import { ConfigError } from "../../core/errors.ts";
 import { homeHint } from "../../lib/text/file-problem.ts";
 import { validate } from "../schema/problems.ts";
 import { configSchema } from "../schema/schema.ts";
+import { type ConfigTest, testsDocument } from "../schema/tests-schema.ts";
 import { withPlaceholders } from "../schema/unset-values.ts";
 import type { Environment } from "../text/env.ts";
 import type { UnsetValue } from "../text/resolve-document.ts";
@@ -67,12 +68,20 @@ export interface UnsetPlace extends UnsetValue {
   readonly document: SourceDocument;
 }
 
+/** A test and where it stands. */
+export interface PlacedTest {
+  readonly test: ConfigTest;
+  readonly document: SourceDocument;
+  readonly path: readonly (string | number)[];
+}
+
 export type Loaded =
   | {
       readonly ok: true;
       readonly config: NormalConfig;
       readonly resources: readonly SourceDocument[];
       readonly standalone: SourceDocument;
+      readonly tests: readonly PlacedTest[];
       /** Values with variables that are not set, where that is allowed. */
       readonly unset: readonly UnsetPlace[];
       /** There is no document at all: nothing but blanks and comments. */
@@ -96,8 +105,9 @@ export function loadConfig(
 
   const isEmpty = (document: SourceDocument): boolean => document.value === null || document.value === undefined;
   const resources = documents.filter(isResource);
+  const testDocuments = documents.filter(isTests);
   const [standalone = emptyDocument(sources[0]?.file ?? ""), ...more] = documents.filter(
-    (document) => !isResource(document) && !isEmpty(document),
+    (document) => !isResource(document) && !isTests(document) && !isEmpty(document),
   );
   for (const other of more)
     problems.push(
@@ -108,6 +118,12 @@ export function loadConfig(
       ),
     );
 
+  const tests: PlacedTest[] = [];
+  for (const document of testDocuments) {
+    const validated = validate(testsDocument, document);
+    if (validated.ok) tests.push(...placed(validated.value.tests, document));
+    else problems.push(...validated.problems);
+  }
   const validated = validate(configSchema, standalone, withPlaceholders(configSchema, standalone));
   const shown = (found: readonly ConfigError[]): readonly ConfigError[] =>
     withoutVariableNames(found, standalone.variableNames);
@@ -115,12 +131,23 @@ export function loadConfig(
   const normalized = normalize(validated.value, standalone, configSchema.shape.config.unwrap().parse({}));
   problems.push(...normalized.problems);
   if (problems.length > 0) return { ok: false, problems: shown(problems) };
+  tests.unshift(...placed(validated.value.tests ?? [], standalone));
   const unset = documents.flatMap((document) => (document.unset ?? []).map((value) => ({ document, ...value })));
-  return { ok: true, config: normalized.config, resources, standalone, unset, isEmpty: documents.every(isEmpty) };
+  const { config } = normalized;
+  return { ok: true, config, resources, standalone, tests, unset, isEmpty: documents.every(isEmpty) };
 }
 
 function isResource(document: SourceDocument): boolean {
   return typeof document.value === "object" && document.value !== null && "kind" in document.value;
+}
+
+/** A document of tests only. */
+function isTests({ value }: SourceDocument): boolean {
+  return typeof value === "object" && value !== null && Object.keys(value).join() === "tests";
+}
+
+function placed(tests: readonly ConfigTest[], document: SourceDocument): PlacedTest[] {
+  return tests.map((test, i) => ({ test, document, path: ["tests", i] }));
 }
 
 function emptyDocument(file: string): SourceDocument {

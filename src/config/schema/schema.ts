@@ -14,6 +14,7 @@ import { policies } from "../../policies/index.ts";
 import { telemetrySchema } from "../../telemetry/settings.ts";
 import { listenerTls } from "./listener-tls-schema.ts";
 import { storeSchema } from "./store-schema.ts";
+import { configTests } from "./tests-schema.ts";
 
 const DEFAULT_DRAIN = "30s";
 /** Longer than any sane ping interval; short enough that forgotten connections do not pile up. */
@@ -253,6 +254,7 @@ export const configSchema = z.strictObject({
     .optional()
     .describe("Targets of Service references in HTTPRoute documents: `host:port`, or a backend."),
   ui: ui.optional().describe("Attaches the web UI, read-only, to gateways under `/ui`."),
+  tests: configTests.optional().describe("Tests of this configuration, run by `gateway --test`."),
   ...sections,
 });
 

@@ -6,9 +6,18 @@
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import type { GivenToken } from "../../core/policy.ts";
+import { tokenPrincipal } from "../../core/principal.ts";
 import type { TokenVerifier, Verdict } from "../keys/token-verifier.ts";
-import type { ClaimRules } from "../tokens/claims.ts";
-import { failure, readUnverified, type TokenClaims, type TokenProblem } from "../tokens/token.ts";
+import { type ClaimRules, claimProblem } from "../tokens/claims.ts";
+import {
+  failure,
+  freezeClaims,
+  parseToken,
+  readUnverified,
+  type TokenClaims,
+  type TokenProblem,
+} from "../tokens/token.ts";
 import { type CredentialLocation, readCredential, withhold } from "./credential-location.ts";
 
 export const authenticationMode = z
@@ -28,7 +37,11 @@ export interface BearerOptions {
   mend?(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
 }
 
-export type BearerAuthentication = (exchange: Exchange) => undefined | Promise<undefined>;
+export interface BearerAuthentication {
+  request(exchange: Exchange): undefined | Promise<undefined>;
+  /** The same with a token or claims that are given, for a dry run: everything but the signature is checked. */
+  assume(exchange: Exchange, given: GivenToken): undefined;
+}
 
 export function createBearerAuthentication(options: BearerOptions): BearerAuthentication {
   const { mode, location, verifier, rules, challenge } = options;
@@ -68,7 +81,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     });
   }
 
-  return (exchange) => {
+  function request(exchange: Exchange): undefined | Promise<undefined> {
     const found = readCredential(exchange.request, location);
     if (found.kind === "none") {
       if (mode !== "strict") return exchange.skip("no token was sent; none is required");
@@ -81,5 +94,21 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     const verdict = verifier.verify(found.value, rules);
     if (!(verdict instanceof Promise)) return decide(exchange, found.value, verdict);
     return verdict.then((late) => decide(exchange, found.value, late));
-  };
+  }
+
+  function assume(exchange: Exchange, given: GivenToken): undefined {
+    if ("claims" in given) {
+      const principal = tokenPrincipal(given.claims, JSON.stringify(given.claims));
+      return decide(exchange, "", { kind: "valid", claims: freezeClaims({ ...given.claims }), principal });
+    }
+    const { token } = given;
+    const parsed = parseToken(token);
+    if (!parsed.ok) return decide(exchange, token, { kind: "invalid", problem: parsed.problem });
+    const { claims } = parsed.value;
+    const problem = claimProblem(claims, rules, exchange.startedAt);
+    if (problem) return decide(exchange, token, { kind: "invalid", problem });
+    return decide(exchange, token, { kind: "valid", claims, principal: tokenPrincipal(claims, token) });
+  }
+
+  return { request, assume };
 }

@@ -48,7 +48,7 @@ export const jwtAuth = definePolicy({
       mend: provider.mend,
     });
     return {
-      request: authenticate,
+      ...authenticate,
       ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
     };
   },

@@ -148,8 +148,9 @@ export const mcpAuthentication = definePolicy({
       },
       request(exchange) {
         const endpoint = endpoints.get(exchange.request.path);
-        return endpoint ? login.answer(endpoint, exchange) : authenticate(exchange);
+        return endpoint ? login.answer(endpoint, exchange) : authenticate.request(exchange);
       },
+      assume: authenticate.assume,
     };
   },
 });

@@ -1,0 +1,106 @@
+/**
+ * `gateway --test`: runs the tests of a configuration by dry runs and says what differs from what each expects, at the
+ * place where the expectation stands.
+ */
+import type { PlacedTest } from "../../config/load/load.ts";
+import type { ConfigTest, DescribedRequest } from "../../config/schema/tests-schema.ts";
+import { ConfigError } from "../../core/errors.ts";
+import type { GivenToken } from "../../core/policy.ts";
+import type { DryRequest } from "../../pipeline/dry-run/dry-request.ts";
+import type { DryReport, DryRunner } from "../../pipeline/dry-run/dry-run.ts";
+
+export interface TestResult {
+  readonly name: string;
+  /** Empty: it passed. */
+  readonly differences: readonly ConfigError[];
+  /** Undefined if the request could not be walked. */
+  readonly report: DryReport | undefined;
+}
+
+interface Difference {
+  readonly field: string;
+  readonly message: string;
+}
+
+export async function runConfigTests(tests: readonly PlacedTest[], runner: DryRunner): Promise<TestResult[]> {
+  const results: TestResult[] = [];
+  for (const { test, document, path } of tests) {
+    const at = (field: readonly string[], message: string): ConfigError =>
+      new ConfigError(document.position([...path, ...field]), "", `${JSON.stringify(test.name)}: ${message}`);
+    try {
+      const report = await runner.run(dryRequestOf(test.request, givenOf(test)), { repeat: test.repeat ?? 1 });
+      const differences = [...differencesOf(test, report), ...(await itemDifferences(test, runner))];
+      results.push({
+        name: test.name,
+        differences: differences.map(({ field, message }) => at(["expect", field], message)),
+        report,
+      });
+    } catch (error) {
+      results.push({ name: test.name, differences: [at(["request"], (error as Error).message)], report: undefined });
+    }
+  }
+  return results;
+}
+
+export function dryRequestOf(described: DescribedRequest, given: GivenToken | undefined): DryRequest {
+  const { method, mcp, model, body } = described;
+  const hasBody = mcp !== undefined || model !== undefined || body !== undefined;
+  return { ...described, method: method ?? (hasBody ? "POST" : "GET"), given };
+}
+
+function givenOf({ claims }: ConfigTest): GivenToken | undefined {
+  return claims === undefined ? undefined : { claims };
+}
+
+function differencesOf({ expect }: ConfigTest, report: DryReport): Difference[] {
+  const found: Difference[] = [];
+  const differ = (field: string, wanted: unknown, got: unknown): void => {
+    const why = field === "reason" ? "" : reasonText(report);
+    found.push({ field, message: `expected ${field} ${show(wanted)}, got ${show(got)}${why}` });
+  };
+  const { status, outcome, route, backend, reason, subject, headers } = expect;
+  if (status !== undefined && status !== report.status) differ("status", status, report.status);
+  if (outcome !== undefined && outcome !== report.outcome) differ("outcome", outcome, report.outcome);
+  if (route !== undefined && route !== report.route) differ("route", route, report.route);
+  const chosen = report.outcome === "forwarded" ? report.backends.filter(({ weight }) => weight > 0) : [];
+  if (backend !== undefined && !chosen.some(({ name }) => name === backend))
+    differ("backend", backend, chosen.length === 0 ? null : chosen.map(({ name }) => name).join(", "));
+  const told = report.reason;
+  if (reason !== undefined && told?.code !== reason && !`${told?.message}: ${told?.detail}`.includes(reason))
+    differ("reason", reason, told === undefined ? null : `${told.code}: ${told.detail ?? told.message}`);
+  if (subject !== undefined && report.subject?.includes(subject) !== true)
+    differ("subject", subject, report.subject ?? null);
+  for (const [name, value] of Object.entries(headers ?? {})) {
+    const got = report.responseHeaders[name.toLowerCase()] ?? null;
+    if (got !== value)
+      found.push({ field: "headers", message: `expected header ${name} ${show(value)}, got ${show(got)}` });
+  }
+  return found;
+}
+
+/** Each tool is called by a request of its own. */
+async function itemDifferences(test: ConfigTest, runner: DryRunner): Promise<Difference[]> {
+  const found: Difference[] = [];
+  for (const field of ["visible", "hidden"] as const) {
+    for (const tool of test.expect[field] ?? []) {
+      const { arguments: args } = test.request.mcp ?? {};
+      const mcp = { tool, ...(args === undefined ? {} : { arguments: args }) };
+      const report = await runner.run(dryRequestOf({ ...test.request, mcp }, givenOf(test)));
+      const isVisible = report.item?.visible === true && report.outcome === "forwarded";
+      if (isVisible !== (field === "visible"))
+        found.push({
+          field,
+          message: `expected tool ${show(tool)} to be ${field}, it is ${isVisible ? "visible" : `hidden${reasonText(report)}`}`,
+        });
+    }
+  }
+  return found;
+}
+
+function reasonText({ reason }: DryReport): string {
+  return reason === undefined ? "" : ` (${reason.code}: ${reason.detail ?? reason.message})`;
+}
+
+function show(value: unknown): string {
+  return JSON.stringify(value);
+}

@@ -1,0 +1,84 @@
+/**
+ * `tests`: requests with what must become of them, run by `gateway --test`. They stand in the configuration or in
+ * documents of their own that have no other field; a gateway that serves ignores them.
+ */
+import { z } from "zod";
+import { headerName } from "../../core/schema.ts";
+
+/** Enough to empty any bucket that a test is about. */
+const MAX_REPEATS = 10_000;
+
+const message = z.strictObject({
+  method: z
+    .string()
+    .min(1)
+    .optional()
+    .describe("The MCP method. Default: what fits the other fields, for example `tools/call` with `tool`."),
+  tool: z.string().min(1).optional().describe("The tool that is called, under the name that clients use."),
+  arguments: z.record(z.string(), z.unknown()).optional().describe("The arguments of the call."),
+  prompt: z.string().min(1).optional().describe("The prompt that is read."),
+  resource: z.string().min(1).optional().describe("The URI of the resource that is read."),
+});
+
+export const describedRequest = z.strictObject({
+  method: z
+    .string()
+    .regex(/^[A-Z]+$/, "methods are written in capitals")
+    .optional()
+    .describe("Default: `POST` with `mcp`, `model` or `body`, else `GET`."),
+  url: z
+    .string()
+    .regex(/^(?:https?:\/\/[^/?#]+|\/)/, "expected a path or an http URL")
+    .describe("A URL, or a path. With several listeners, its port chooses one."),
+  listener: z.string().min(1).optional().describe("The name of the listener, if the URL does not choose it."),
+  headers: z.record(headerName(), z.string()).optional().describe("Request headers."),
+  source: z.string().min(1).optional().describe("The client's address. Default: 127.0.0.1."),
+  body: z.string().optional().describe("The request body."),
+  mcp: message.optional().describe("An MCP message instead of `body`."),
+  model: z.string().min(1).optional().describe("The model of an LLM call, instead of `body`."),
+});
+
+const expectation = z
+  .strictObject({
+    status: z
+      .int()
+      .min(100)
+      .max(599)
+      .optional()
+      .describe("The response status. 200 if the request is forwarded to a backend."),
+    outcome: z
+      .enum(["forwarded", "answered", "refused"])
+      .optional()
+      .describe("`forwarded` to a backend, `answered` by the gateway (for example a redirect), or `refused`."),
+    route: z.string().nullable().optional().describe("The name of the route; null if no route matches."),
+    backend: z.string().optional().describe("The name of a backend of the route to which the request goes."),
+    reason: z.string().min(1).optional().describe("The error code, or a part of the reason."),
+    subject: z.string().optional().describe("The authenticated client, as in the access log, or a part of it."),
+    visible: z.array(z.string().min(1)).optional().describe("MCP tools that the client can see and call."),
+    hidden: z.array(z.string().min(1)).optional().describe("MCP tools that the client cannot see or call."),
+    headers: z.record(headerName(), z.string()).optional().describe("Response headers, each with its whole value."),
+  })
+  .refine((expect) => Object.keys(expect).length > 0, "expected at least one field");
+
+export const configTest = z.strictObject({
+  name: z.string().min(1).max(200).describe("What the test says about the configuration."),
+  request: describedRequest.describe("The request. Nothing is sent."),
+  claims: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe("The claims of a valid token that the client sends. Default: no token."),
+  repeat: z
+    .int()
+    .min(1)
+    .max(MAX_REPEATS)
+    .optional()
+    .describe("How often the request is made, starting with full limits; the last one is judged. Default: 1."),
+  expect: expectation.describe("What must become of it."),
+});
+
+export const configTests = z.array(configTest);
+
+export const testsDocument = z.strictObject({ tests: configTests });
+
+export type ConfigTest = z.output<typeof configTest>;
+export type DescribedRequest = z.output<typeof describedRequest>;

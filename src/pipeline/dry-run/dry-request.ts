@@ -1,0 +1,106 @@
+/**
+ * A request that is only described: what a dry run walks through the pipeline. It is read by the same edge as a request
+ * from a socket, so that what the edge rejects is rejected here too.
+ */
+import { GatewayError } from "../../core/errors.ts";
+import { Exchange, type LlmFacts, type McpFacts, NO_BODY, type RequestBody } from "../../core/exchange.ts";
+import type { GivenToken } from "../../core/policy.ts";
+import type { Listener } from "../../core/topology.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { readHead } from "../listen/edge.ts";
+import { type DryMessage, llmBody, mcpMessage } from "./dry-message.ts";
+
+export interface DryRequest {
+  readonly method: string;
+  /** Absolute, or a path. The port chooses the listener. */
+  readonly url: string;
+  /** The name of the listener, where the URL does not choose one. */
+  readonly listener?: string | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** The client's address. Default: 127.0.0.1. */
+  readonly source?: string | undefined;
+  readonly given?: GivenToken | undefined;
+  readonly body?: string | undefined;
+  /** An MCP message: its method, and what it is about under the name that clients use. */
+  readonly mcp?: DryMessage | undefined;
+  /** The model of an LLM call. */
+  readonly model?: string | undefined;
+  /** Facts of a recorded request: they stand for the body, which was not recorded. */
+  readonly facts?: { readonly mcp?: McpFacts; readonly llm?: LlmFacts } | undefined;
+}
+
+const DEFAULT_SOURCE = "127.0.0.1";
+
+/** The listener that a request to this URL reaches; throws an Error that says which there are. */
+export function listenerOf(listeners: readonly Listener[], request: DryRequest): Listener {
+  if (request.listener !== undefined) {
+    const named = listeners.find(({ name }) => name === request.listener);
+    if (named) return named;
+    throw new Error(`no listener is named ${JSON.stringify(request.listener)}: ${listed(listeners)}`);
+  }
+  const [only, ...more] = listeners;
+  if (only === undefined) throw new Error("the configuration has no listener");
+  if (more.length === 0) return only;
+  const absolute = /^(https?):\/\/[^/?#]*?(?::(\d+))?(?:[/?#]|$)/i.exec(request.url);
+  const port = absolute && Number(absolute[2] ?? (absolute[1]?.toLowerCase() === "https" ? 443 : 80));
+  const found = listeners.find((listener) => listener.port === port);
+  if (found) return found;
+  throw new Error(
+    `the URL ${JSON.stringify(request.url)} chooses no listener: give the port in it, or name one: ${listed(listeners)}`,
+  );
+}
+
+/** Throws the GatewayError with which the edge rejects it. */
+export function dryExchange(request: DryRequest, listener: Listener, clock: Clock): Exchange {
+  const message = request.mcp && mcpMessage(request.mcp);
+  const body = request.body ?? message?.body ?? (request.model === undefined ? undefined : llmBody(request.model));
+  const { host, target } = splitUrl(request.url);
+  const headers: Record<string, string> = { host, ...message?.headers };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  for (const [name, value] of Object.entries(request.headers ?? {})) headers[name.toLowerCase()] = value;
+  const head = readHead(
+    {
+      method: request.method,
+      target,
+      version: "1.1",
+      pairs: Object.entries(headers).flat(),
+      fault: undefined,
+    },
+    true,
+    false,
+  );
+  return new Exchange({
+    id: "dry-run",
+    listener: listener.name,
+    source: { address: request.source ?? DEFAULT_SOURCE, port: 0 },
+    request: {
+      method: request.method,
+      scheme: listener.tls ? "https" : "http",
+      host: head.host,
+      path: head.path,
+      query: head.query,
+      version: "1.1",
+      headers: head.headers,
+      body: bodyOf(body),
+    },
+    startedAt: clock.now(),
+    startedMs: clock.monotonicMs(),
+  });
+}
+
+function bodyOf(text: string | undefined): RequestBody {
+  return text === undefined ? NO_BODY : { kind: "bytes", bytes: Buffer.from(text) };
+}
+
+/** The path exactly as written: a URL parser would remove what the edge rejects. */
+function splitUrl(url: string): { host: string; target: string } {
+  if (url.startsWith("/")) return { host: "localhost", target: url };
+  const absolute = /^https?:\/\/([^/?#]+)([^#]*)/i.exec(url);
+  if (!absolute) throw new GatewayError("bad_request", { message: `bad request: ${JSON.stringify(url)} is not a URL` });
+  const rest = absolute[2] as string;
+  return { host: absolute[1] as string, target: rest.startsWith("/") ? rest : `/${rest}` };
+}
+
+function listed(listeners: readonly Listener[]): string {
+  return listeners.map(({ name, port }) => `${name} (port ${port})`).join(", ");
+}

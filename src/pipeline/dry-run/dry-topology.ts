@@ -1,0 +1,120 @@
+/**
+ * A topology for dry runs: the compiled hooks of the real one, with the doors shut. Tokens may be given instead of
+ * verified, backends answer 200 without being called, services are not asked, and nothing is settled or logged.
+ * It must have been compiled with doors of its own, because its limits count while a request is walked through.
+ */
+import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Charge, Hooks } from "../../core/policy.ts";
+import type { CompiledPolicy, CompiledScope, Listener, Route, Topology } from "../../core/topology.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { DryRequest } from "./dry-request.ts";
+
+const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
+
+/** What the shut doors tell of one walk. */
+export interface Walk {
+  readonly request: DryRequest;
+  /** The request as the backend would get it. */
+  called?: Exchange["request"];
+  readonly charges: Charge[];
+}
+
+export type Walks = WeakMap<Exchange, Walk>;
+
+export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
+  const policies = new Map<CompiledPolicy, CompiledPolicy>();
+  const dryPolicy = (policy: CompiledPolicy): CompiledPolicy => {
+    const known = policies.get(policy);
+    if (known) return known;
+    const made = { kind: policy.kind, hooks: dryHooks(policy.hooks, walks) };
+    policies.set(policy, made);
+    return made;
+  };
+  const dryScope = (scope: CompiledScope): CompiledScope => {
+    const all = (list: readonly CompiledPolicy[]): CompiledPolicy[] => list.map(dryPolicy);
+    return {
+      ...scope,
+      access: all(scope.access),
+      admit: all(scope.admit),
+      shape: all(scope.shape),
+      parsed: all(scope.parsed),
+      admitParsed: all(scope.admitParsed),
+      llmRequest: all(scope.llmRequest),
+      response: all(scope.response),
+      settle: [],
+      ...(scope.preface ? { preface: dryScope(scope.preface) } : {}),
+    };
+  };
+  const dryRoute = (route: Route): Route => ({
+    ...route,
+    policies: dryScope(route.policies),
+    backends: route.backends.map((one) => ({
+      weight: one.weight,
+      backend: dryBackend(one.backend, walks),
+      policies: dryScope(one.policies),
+    })),
+  });
+  const dryListener = (listener: Listener): Listener => ({
+    ...listener,
+    policies: dryScope(listener.policies),
+    unmatched: dryScope(listener.unmatched),
+    routes: listener.routes.map(dryRoute),
+  });
+  return { listeners: listeners.map(dryListener) };
+}
+
+function dryHooks(hooks: Hooks, walks: Walks): Hooks {
+  const { request, assume, admit, admitParsed, llmRequest } = hooks;
+  const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange, walks);
+  return {
+    ...hooks,
+    ...(request && assume
+      ? {
+          request(exchange: Exchange) {
+            const given = walks.get(exchange)?.request.given;
+            return given ? assume(exchange, given) : request(exchange);
+          },
+        }
+      : {}),
+    ...(admit ? { admit: free(admit) } : {}),
+    ...(admitParsed ? { admitParsed: free(admitParsed) } : {}),
+    ...(llmRequest ? { llmRequest: free(llmRequest) } : {}),
+  };
+}
+
+/** Remembered, to be given back; a service that would count with its answer is not asked. */
+function counted(charge: Charge | undefined, exchange: Exchange, walks: Walks): Charge | undefined {
+  if (charge === undefined) return undefined;
+  walks.get(exchange)?.charges.push(charge);
+  return { take: () => charge.take(), giveBack: () => charge.giveBack() };
+}
+
+function dryBackend(backend: Backend, walks: Walks): Backend {
+  const { facts, defaultTimeoutMs, prepare } = backend;
+  return {
+    facts,
+    defaultTimeoutMs,
+    ...(prepare
+      ? {
+          prepare(exchange: Exchange) {
+            const given = walks.get(exchange)?.request.facts;
+            if (given?.mcp !== undefined) exchange.facts.mcp = { ...given.mcp };
+            if (given?.llm !== undefined) exchange.facts.llm = { ...given.llm };
+            const { method, body } = exchange.request;
+            // Nothing was said of the body: what depends on it is not judged, and not rejected as an empty one.
+            if (given !== undefined || (method === "POST" && body.kind === "none")) return undefined;
+            return prepare.call(backend, exchange);
+          },
+        }
+      : {}),
+    call(exchange: Exchange, call: BackendCall) {
+      const walk = walks.get(exchange);
+      if (walk) walk.called = exchange.request;
+      call.head(200, new HeaderList());
+      call.end();
+      return NO_RUN;
+    },
+    describe: () => ({}),
+  };
+}
