@@ -21,6 +21,7 @@ const { metafile } = await build({
   entryPoints: {
     gateway: "src/bin/gateway.ts",
     gwctl: "src/bin/gwctl.ts",
+    thread: "src/bin/thread.ts",
     "demo-mcp-server": "src/demo/mcp-server.ts",
     "bcrypt-worker": "src/identity/passwords/bcrypt-worker.ts",
   },

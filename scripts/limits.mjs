@@ -9,6 +9,7 @@ import { join, relative } from "node:path";
 /** Rows: [constant, file below `src/`, what it bounds, what happens beyond], or [setting, what, beyond]. */
 const LIMITS = {
   "Requests and responses": [
+    ["MAX_WORKERS", "config/schema/schema.ts", "threads (`config.workers`)", "the configuration is rejected"],
     [
       "maxConnections",
       "pipeline/listen/listener-env.ts",

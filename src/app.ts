@@ -2,6 +2,7 @@
  * The composition root, as a list: open the doors, load, compile, open, serve, reload, end. Everything else gets its
  * dependencies passed in from here; what a line needs was made by a line above it.
  */
+import { mergedEndpoints } from "./admin/merge/merged-endpoints.ts";
 import type { AdminEndpoint } from "./admin/server/endpoint.ts";
 import { ADMIN_PATHS } from "./admin/server/paths.ts";
 import { openAdminServer } from "./admin/server/server.ts";
@@ -9,7 +10,6 @@ import { createUi } from "./admin/ui/ui-endpoints.ts";
 import { openAdminAddresses } from "./app/admin-addresses.ts";
 import { openAudit } from "./app/audit.ts";
 import { fittingLimits, watchHeapLoudly } from "./app/capacity.ts";
-import { createConfigLoader } from "./app/config-loader.ts";
 import { type Doors, logFilter, openDoors } from "./app/doors.ts";
 import { drainBackends } from "./app/drain-backends.ts";
 import { createEnding, type Ending } from "./app/ending.ts";
@@ -19,6 +19,7 @@ import { createReloads } from "./app/reload.ts";
 import { createRequestRecords } from "./app/request-records.ts";
 import { asStartError } from "./app/start-error.ts";
 import { loadTelemetry } from "./app/telemetry.ts";
+import { loadForThreads, type StartThread } from "./app/threads/load-for-threads.ts";
 import { createHandedSockets, handedSockets } from "./app/upgrade/handed-sockets.ts";
 import { openHandedStore } from "./app/upgrade/handed-store.ts";
 import type { HandedSocket } from "./app/upgrade/messages.ts";
@@ -36,7 +37,7 @@ import type { HeapSize } from "./lib/process/heap-pressure.ts";
 import { createIdSource } from "./lib/text/ids.ts";
 import { createInheritedSockets, inheritedSockets } from "./pipeline/listen/inherited-sockets.ts";
 import type { ListenerLimits } from "./pipeline/listen/listener-env.ts";
-import { createListeners } from "./pipeline/listen/listeners.ts";
+import { createListeners, type Listeners } from "./pipeline/listen/listeners.ts";
 import { trustedPeers } from "./pipeline/listen/trusted-peers.ts";
 
 /** After an upgrade, clients send one more request over connections that they keep, and are told to open another. */
@@ -58,6 +59,8 @@ export interface AppOptions {
   readonly predecessor?: Predecessor | undefined;
   /** Starts the program again; absent where there is no program. */
   startSuccessor?(sockets: readonly HandedSocket[], events: SuccessorEvents): Successor;
+  /** Starts a thread that serves; undefined where this form of the program has none. */
+  readonly startThread?: StartThread;
   random?(): number;
   /** For tests, which can open neither 10,000 connections nor fill a heap. */
   readonly listenerLimits?: Partial<ListenerLimits>;
@@ -104,8 +107,13 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   const endpoints: AdminEndpoint[] = [];
   const ui = createUi({ version, moduleUrl: import.meta.url, endpoints: () => endpoints });
   const sources = openSources(options.sources, options.readStdin);
-  const loader = createConfigLoader(doors, sources, ui.source);
-  const first = loader.first();
+  const handed = createHandedSockets(options.predecessor?.sockets ?? []);
+  const inherited = createInheritedSockets([
+    ...inheritedSockets(options.environment, process.pid),
+    ...handed.forListeners,
+  ]);
+  const isActivated = inherited.unused().length > 0;
+  const { first, loader, openCrew } = loadForThreads(options, doors, sources, ui.source, isActivated);
   ending.at("living", first.discard);
   ending.at("living", living.closeAll);
   const { process: settings, redaction } = first.config;
@@ -127,27 +135,26 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   const records = createRequestRecords(doors, first.config, telemetry, audit);
   const heap = watchHeapLoudly(doors, options.heapSize);
   ending.at("measuring", heap.stop);
-  const handed = createHandedSockets(options.predecessor?.sockets ?? []);
-  const inherited = createInheritedSockets([
-    ...inheritedSockets(options.environment, process.pid),
-    ...handed.forListeners,
-  ]);
-  const listeners = createListeners({
-    clock,
-    inherited,
-    limits: fittingLimits(settings, options.listenerLimits, logger),
-    heap,
-    logger: logger.for("pipeline"),
-    tasks,
-    redaction,
-    ids,
-    random,
-    isTrustedPeer: trustedPeers(settings.trustedProxies ?? []),
-    trace: records.trace,
-    settled: records.settled,
-    defect: records.defect,
-    unexpected: (error, client) => unexpected.report("connection", error, { client }),
-  });
+  const crew = openCrew(() => endpoints);
+  const ownListeners = (): Listeners =>
+    createListeners({
+      clock,
+      inherited,
+      limits: fittingLimits(settings, options.listenerLimits, logger),
+      heap,
+      logger: logger.for("pipeline"),
+      tasks,
+      redaction,
+      ids,
+      random,
+      isTrustedPeer: trustedPeers(settings.trustedProxies ?? []),
+      trace: records.trace,
+      settled: records.settled,
+      defect: records.defect,
+      unexpected: (error, client) => unexpected.report("connection", error, { client }),
+    });
+  // With several threads, these listen; this one then has the configuration, the admin interface and the end in hand.
+  const listeners = crew ?? ownListeners();
   let lingerMs = 0;
   ending.at("listeners", (drainMs) => listeners.close(drainMs, lingerMs));
 
@@ -175,7 +182,8 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
     logger: logger.for("upgrade"),
     store: doors.store,
     sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports),
-    start: options.startSuccessor,
+    // The sockets of several threads cannot be handed over.
+    start: crew === undefined ? options.startSuccessor : undefined,
     reopenStore: () => openConfiguredStore(doors.store, first.config),
     isEnding: () => ending.hasBegun,
     leave() {
@@ -202,14 +210,15 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
     upgrade: upgrade.run,
   };
   const { all, statistics } = operatorEndpoints(doors, parts);
-  endpoints.push(...all);
+  const shown = (list: readonly AdminEndpoint[]) => (crew ? mergedEndpoints(list, crew.ask) : list);
+  endpoints.push(...shown(all));
 
   // Open and serve.
   const admin = await openAdminAddresses({
     config: first.config,
     defaultAdminAddr: options.defaultAdminAddr,
     endpoints,
-    statistics,
+    statistics: shown(statistics),
     open: (address, list, audience) =>
       openAdminServer(address, list, logger.for("admin"), audience, handed.forProcess(audience)),
   });

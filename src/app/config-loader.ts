@@ -4,8 +4,10 @@
  */
 import type { UiSource } from "../backends/ui/source.ts";
 import type { Generation } from "../config/compile/living.ts";
+import type { SourceText } from "../config/load/load.ts";
 import type { Sources } from "../config/load/sources.ts";
 import { type Prepared, prepareConfig } from "../config/prepare.ts";
+import type { SharedMemory } from "../lib/process/shared-memory.ts";
 import type { Redaction } from "../trace/redact.ts";
 import type { Doors } from "./doors.ts";
 import { asStartError, StartError } from "./start-error.ts";
@@ -26,16 +28,27 @@ export interface FirstLoad {
 export interface ConfigLoader {
   /** At the start; throws StartError. */
   first(): FirstLoad;
+  /** Like `first`, for a thread: the main thread has it in hand what becomes of it. */
+  begin(generation: Generation): Prepared;
   /** Beside a running one; throws when the sources cannot be read. */
   next(generation: Generation, before: Loaded): Prepared;
   /** Every path to look at now. */
   paths(): string[];
   content(): string;
+  /** What was read last, as all threads get it. */
+  texts(): readonly SourceText[];
 }
 
-export function createConfigLoader(doors: Doors, sources: Sources, uiSource: UiSource): ConfigLoader {
+/** `shared`: where local limits count, if several threads serve. */
+export function createConfigLoader(
+  doors: Doors,
+  sources: Pick<Sources, "read" | "paths" | "content">,
+  uiSource: UiSource,
+  shared: () => SharedMemory | undefined = () => undefined,
+): ConfigLoader {
   const { clock, environment, logger, tasks, metrics, limits, store, signingKey } = doors;
   const readFiles = new Set<string>();
+  let texts: readonly SourceText[] = [];
   const content = (): string => sources.content(readFiles);
   const prepare = (generation: Generation, redaction: Redaction | undefined, before?: Loaded): Prepared => {
     readFiles.clear();
@@ -49,12 +62,14 @@ export function createConfigLoader(doors: Doors, sources: Sources, uiSource: UiS
       limits,
       store,
       signingKey,
+      shared: shared(),
       redaction,
       generation,
       internals: { uiSource },
       fileRead: (path: string) => void readFiles.add(path),
     };
-    return prepareConfig(sources.read(), context, before);
+    texts = sources.read();
+    return prepareConfig(texts, context, before);
   };
   return {
     first() {
@@ -68,9 +83,11 @@ export function createConfigLoader(doors: Doors, sources: Sources, uiSource: UiS
         throw asStartError(error);
       }
     },
+    begin: (generation) => prepare(generation, undefined),
     next: (generation, before) => prepare(generation, before.redaction, before),
     paths: () => [...sources.paths(), ...readFiles],
     content,
+    texts: () => texts,
   };
 }
 

@@ -22,12 +22,12 @@ export interface OperatorParts {
   readonly version: string;
   readonly startedMs: number;
   readonly ui: Ui;
-  readonly sources: Sources;
+  readonly sources: Pick<Sources, "canChange" | "read">;
   readonly settings: WrittenProcess;
   readonly records: RequestRecords;
   readonly heap: HeapPressure;
   readonly listeners: Listeners;
-  readonly reloads: Reloads;
+  readonly reloads: Pick<Reloads, "running" | "state">;
   readonly ending: Ending;
   stop(): Promise<void>;
   upgrade(): Promise<UpgradeOutcome>;

@@ -28,11 +28,18 @@ export function createRequestRecords(
   { process, redaction }: Loaded,
   telemetry: Omit<Telemetry, "close"> | undefined,
   audit: Audit | undefined,
+  nextSeq?: () => number,
 ): RequestRecords {
   const hub = createTraceHub<Exchange>();
   const keepFailed = process.tracing?.keepFailed;
   const kept = keepFailed && createKeptTraces(keepFailed.maxBytes);
-  const recent = createRecentRequests({ clock, redaction, watcher: (exchange) => hub.take(exchange), kept });
+  const recent = createRecentRequests({
+    clock,
+    redaction,
+    watcher: (exchange) => hub.take(exchange),
+    kept,
+    ...(nextSeq ? { nextSeq } : {}),
+  });
   const accessLog = createAccessLog(logger.for("access"), {
     copy: logCopy(clock, telemetry),
     own: process.logging?.access && compileAccessFields(process.logging.access, redaction),

@@ -2,9 +2,11 @@
  * Runs the gateway as a process: signals, exit codes, and the last words. Loaded only when there is something to run.
  */
 import { writeSync } from "node:fs";
+import { Worker } from "node:worker_threads";
 import { testConfig } from "../app/change/test-command.ts";
 import { firstSteps } from "../app/first-steps.ts";
 import { StartError } from "../app/start-error.ts";
+import type { ThreadData } from "../app/threads/messages.ts";
 import { HANDED_SOCKETS } from "../app/upgrade/messages.ts";
 import { openPredecessor, parentChannel } from "../app/upgrade/predecessor.ts";
 import { startSuccessor } from "../app/upgrade/successor.ts";
@@ -17,6 +19,7 @@ import { type Environment, processEnvironment } from "../config/text/env.ts";
 import { openLogOutput } from "../lib/log/log-output.ts";
 import { describeDefect } from "../lib/log/unexpected-errors.ts";
 import { systemClock, wait } from "../lib/process/clock.ts";
+import { isOneFile } from "../lib/process/embedded-files.ts";
 import { VERSION } from "../lib/text/version.ts";
 import { demoProgram } from "./demo-program.ts";
 
@@ -99,6 +102,7 @@ async function serve(
       output,
       color: wantsColor(common.environment),
       version: VERSION,
+      ...(isOneFile() ? {} : { startThread }),
     });
   } catch (error) {
     output.flushSync();
@@ -119,6 +123,10 @@ async function serve(
   await Promise.race([output.flushed(), wait(systemClock, LAST_LINES_MS)]);
   // Whatever a library left open (a socket, a timer) must not keep the process.
   process.exit(0);
+}
+
+function startThread(workerData: ThreadData): Worker {
+  return new Worker(new URL("./thread.js", import.meta.url), { workerData });
 }
 
 /** As https://no-color.org and Node have it: FORCE_COLOR over NO_COLOR over what the output is. */

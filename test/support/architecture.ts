@@ -38,7 +38,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   "backends/ai": ["credentials", "models", "requests", "answers"],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
-  admin: ["server", "endpoints", "ui"],
+  admin: ["server", "endpoints", "merge", "ui"],
   cli: ["terminal", "instance", "cluster", "trace", "import", "commands"],
 };
 
@@ -73,7 +73,7 @@ const DOORS: readonly Door[] = [
   {
     what: "a listening socket",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:(?:net|tls)"/,
-    keepers: /^src\/(?:pipeline\/listen\/(?:listener|tls-door)|cli\/.*)\.ts$/,
+    keepers: /^src\/(?:pipeline\/listen\/(?:listener|tls-door)|app\/threads\/port-probe|cli\/.*)\.ts$/,
   },
   {
     what: "child processes",

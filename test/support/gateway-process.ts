@@ -49,6 +49,8 @@ export interface ProcessOptions {
   readonly nodeFlags?: readonly string[];
   /** The system's limit of open files, for the process. */
   readonly maxOpenFiles?: number;
+  /** How long to wait for what it logs. */
+  readonly patienceMs?: number;
 }
 
 export function startGatewayProcess(
@@ -87,7 +89,10 @@ export function startGatewayProcess(
 
   function find<Found>(what: string, look: () => Found | undefined): Promise<Found> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`no ${what} in:\n${stdout}\n${stderr}`)), PATIENCE_MS);
+      const timer = setTimeout(
+        () => reject(new Error(`no ${what} in:\n${stdout}\n${stderr}`)),
+        options.patienceMs ?? PATIENCE_MS,
+      );
       const once = (): void => {
         const found = look();
         if (found === undefined) return;

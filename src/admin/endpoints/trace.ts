@@ -11,6 +11,9 @@ import { eventStreamAnswer } from "../server/event-stream.ts";
 import { numberParameter } from "../server/parameter.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
+/** The places of the numbers that threads share. */
+const WANTED = 0;
+const UNFINISHED = 1;
 const COUNT = { name: "count", min: 1, max: 1000, default: 1 };
 /** What is known when a request arrives, before any policy has looked at it. */
 const KNOWN_AT_ARRIVAL = new Set(["request", "source", "env", "proxy"]);
@@ -25,7 +28,7 @@ export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpo
   };
 }
 
-function watch({ query }: AdminRequest, hub: TraceHub<Exchange>, clock: Clock): AdminAnswer {
+function watch({ query, quota }: AdminRequest, hub: TraceHub<Exchange>, clock: Clock): AdminAnswer {
   const count = numberParameter(query, COUNT);
   if (!count.ok) return count.refusal;
   const matcher = matcherOf(query.get("expression"));
@@ -33,15 +36,17 @@ function watch({ query }: AdminRequest, hub: TraceHub<Exchange>, clock: Clock): 
 
   if (hub.isFull()) return textAnswer(429, `${MAX_WATCHERS} traces are open already; close one and try again\n`);
   return eventStreamAnswer(clock, (stream) => {
+    // Other threads may take some of the requests that are wanted, or all of them.
+    const shared = quota && new Int32Array(quota);
     let unfinished = count.value;
     const withdraw = hub.wait({
       count: count.value,
-      matches: matcher,
+      matches: shared ? (exchange) => matcher(exchange) && claims(shared) : matcher,
       begin: (exchange) => ({
         // Several requests share the stream, and may overlap: each event then says whose it is.
         event: (event) => stream.data(count.value === 1 ? event : { ...event, requestId: exchange.id }),
         finished() {
-          unfinished -= 1;
+          unfinished = shared ? Atomics.sub(shared, UNFINISHED, 1) - 1 : unfinished - 1;
           if (unfinished === 0) stream.end();
         },
       }),
@@ -50,6 +55,10 @@ function watch({ query }: AdminRequest, hub: TraceHub<Exchange>, clock: Clock): 
     else stream.end();
     return withdraw ?? (() => undefined);
   });
+}
+
+function claims(shared: Int32Array): boolean {
+  return Atomics.sub(shared, WANTED, 1) > 0;
 }
 
 /** A test for the exchange, or what is wrong with the expression. */

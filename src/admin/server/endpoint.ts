@@ -11,6 +11,8 @@ export interface AdminRequest {
   readonly query: URLSearchParams;
   /** Up to 1 MiB. */
   body(): Promise<Buffer>;
+  /** Several threads are asked at once and share this: how many requests may still be traced, and how many have to end. */
+  readonly quota?: SharedArrayBuffer | undefined;
 }
 
 export type AdminAnswer =

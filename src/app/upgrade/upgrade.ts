@@ -80,7 +80,8 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
         }
       };
       try {
-        if (env.start === undefined) throw new Error("this gateway is no program of its own");
+        if (env.start === undefined)
+          throw new Error("this gateway cannot start another one (several threads, or no program of its own)");
         successor = env.start(env.sockets(), { message: onMessage, ended: fail });
       } catch (error) {
         fail((error as Error).message);

@@ -20,6 +20,9 @@ const DEFAULT_DRAIN = "30s";
 /** Longer than any sane ping interval; short enough that forgotten connections do not pile up. */
 const DEFAULT_TUNNEL_IDLE = "1h";
 
+/** More threads than any machine has use for. */
+const MAX_WORKERS = 128;
+
 const regex = z.string().superRefine((source, context) => {
   try {
     linearRegex(source);
@@ -153,6 +156,12 @@ const processSection = z.strictObject({
     .default(durationOf(DEFAULT_TUNNEL_IDLE))
     .describe(
       "How long an upgraded connection (WebSocket) may be idle in both directions before it is closed; 0s: no limit. Default: 1h. Read at startup only.",
+    ),
+  workers: z
+    .union([z.literal("auto"), z.int().min(1).max(MAX_WORKERS)], `expected auto or a number from 1 to ${MAX_WORKERS}`)
+    .optional()
+    .describe(
+      "How many threads serve requests: a number, or `auto` for one per processor core. Needs Linux and Node 22.12 or newer. Default: 1. Read at startup only.",
     ),
   logging: z
     .strictObject({

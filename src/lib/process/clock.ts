@@ -37,6 +37,17 @@ export const systemClock: Clock = {
   },
 };
 
+/** What `process.hrtime` says when this thread's monotonic clock stands at 0: the same base in all threads. */
+export function clockStartMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6 - performance.now();
+}
+
+/** The clock of another thread: its monotonic time is that of the thread whose clock started then. */
+export function clockSince(startMs: number): Clock {
+  const aheadMs = clockStartMs() - startMs;
+  return { ...systemClock, monotonicMs: () => performance.now() + aheadMs };
+}
+
 /** A promise that resolves after the delay on the given clock. */
 export function wait(clock: Clock, delayMs: number): Promise<void> {
   return new Promise((resolve) => {

@@ -9,6 +9,7 @@ import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import type { Logger } from "../../lib/log/logger.ts";
+import { listChild } from "../../lib/process/child-registry.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import { contain } from "../../lib/process/contain.ts";
 import { LineSplitter, LineTooLong } from "./line-splitter.ts";
@@ -59,6 +60,7 @@ export class StdioProcess {
   #whenGone: (() => void)[] | undefined = undefined;
   #isGone = false;
   #wasKilled = false;
+  #unlist: (() => void) | undefined = undefined;
 
   constructor(options: StdioProcessOptions, handlers: StdioHandlers) {
     this.#options = options;
@@ -79,6 +81,7 @@ export class StdioProcess {
       // Without descriptors to spare (EMFILE) there are no streams and no process, only an error in the next turn.
       const hasStreams = (child.stdout as Readable | undefined) !== undefined;
       this.#child = hasStreams ? child : undefined;
+      if (child.pid !== undefined) this.#unlist = listChild(child.pid);
       if (hasStreams) this.#listen(child);
       else child.once("error", (error) => this.#over(this.#startFailure(error)));
     } catch (error) {
@@ -246,6 +249,7 @@ export class StdioProcess {
 
   #gone(): void {
     this.#isGone = true;
+    this.#unlist?.();
     this.#timer?.cancel();
     const waiting = this.#whenGone;
     this.#whenGone = undefined;

@@ -12,6 +12,10 @@ export interface ListenerAddress {
   /** All interfaces if undefined. */
   readonly address: string | undefined;
   readonly port: number;
+  /** Other threads listen on the same port, each with a socket of its own; the system shares connections out. */
+  readonly isShared?: boolean;
+  /** The name of a unix domain socket, instead of address and port. */
+  readonly path?: string;
   readonly tls: ListenerTls | undefined;
 }
 

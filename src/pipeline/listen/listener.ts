@@ -2,7 +2,7 @@
  * A socket that takes connections: it counts and bounds them, finds the late ones, and drains without dropping anyone. How
  * requests are read is in client-connection.ts, how they enter the pipeline in request-entry.ts.
  */
-import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { ListenerTls } from "../../lib/http/tls-listener.ts";
 import { LinkedList } from "../../lib/text/linked-list.ts";
@@ -153,8 +153,7 @@ export function openListener(
       reject(error);
     };
     server.once("error", failed);
-    const address = { port: at.port, ...(at.address === undefined ? {} : { host: at.address }) };
-    server.listen(inheritedFd === undefined ? address : { fd: inheritedFd }, () => {
+    server.listen(inheritedFd === undefined ? listenOptions(at) : { fd: inheritedFd }, () => {
       server.off("error", failed);
       server.on("error", (error) => env.logger.error("listener", { error: error.message }));
       resolve({
@@ -193,6 +192,16 @@ export function openListener(
       });
     });
   });
+}
+
+function listenOptions({
+  address,
+  port,
+  path,
+  isShared = false,
+}: ListenerAddress): ListenOptions & { reusePort?: boolean } {
+  if (path !== undefined) return { path };
+  return { port, reusePort: isShared, ...(address === undefined ? {} : { host: address }) };
 }
 
 function ignore(): void {

@@ -42,6 +42,8 @@ const NEEDS_RESTART =
 export interface ListenersEnv extends ListenerEnv {
   readonly tasks: Tasks;
   readonly inherited: InheritedSockets;
+  /** Set if other threads listen on the same ports: the port that they have, where the configuration says 0. */
+  sharedPort?(listener: Listener): number | undefined;
 }
 
 export function createListeners(env: ListenersEnv): Listeners {
@@ -52,14 +54,14 @@ export function createListeners(env: ListenersEnv): Listeners {
   async function openOne(listener: Listener): Promise<Entry> {
     try {
       const fd = env.inherited.take(listener);
-      const open = await openListener(listener, servedOf(listener), env, fd);
+      const at = env.sharedPort
+        ? { ...listener, port: env.sharedPort(listener) ?? listener.port, isShared: true }
+        : listener;
+      const open = await openListener(at, servedOf(listener), env, fd);
       const task = env.tasks.start("listener", listener.name, () => ({ port: open.port, ...open.active() }));
       return { open, isTls: listener.tls !== undefined, isInherited: fd !== undefined, task, names: [listener.name] };
     } catch (error) {
-      const { code = "" } = error as NodeJS.ErrnoException;
-      const field = listener.address !== undefined && ADDRESS_ERRORS.has(code) ? "address" : "port";
-      const at = `${listener.address ?? "*"}:${listener.port}`;
-      throw new Error(`${listener.writtenAt(field)}: cannot listen on ${at}: ${explainBindError(error)}`);
+      throw bindError(listener, error);
     }
   }
 
@@ -150,7 +152,7 @@ export function createListeners(env: ListenersEnv): Listeners {
   };
 }
 
-function servedOf(listener: Listener): Served {
+export function servedOf(listener: Listener): Served {
   return { listener, table: createRouteTable(listener.routes) };
 }
 
@@ -174,6 +176,14 @@ function whereOf(listener: Listener, port: number): { url: string; paths: string
 
 function prefixText(prefix: string): string {
   return prefix.endsWith("/") ? `${prefix}*` : `${prefix}/*`;
+}
+
+/** One line that names the address and the field. */
+export function bindError(listener: Listener, error: unknown): Error {
+  const { code = "" } = error as NodeJS.ErrnoException;
+  const field = listener.address !== undefined && ADDRESS_ERRORS.has(code) ? "address" : "port";
+  const at = `${listener.address ?? "*"}:${listener.port}`;
+  return new Error(`${listener.writtenAt(field)}: cannot listen on ${at}: ${explainBindError(error)}`);
 }
 
 export function explainBindError(error: unknown): string {

@@ -3,6 +3,7 @@
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
+import type { ClientSink } from "../../core/sink.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Redaction } from "../../trace/redact.ts";
@@ -19,6 +20,8 @@ export interface PipelineEnv {
   settled(exchange: Exchange, outcome: Outcome): void;
   /** Something threw that never should: the log takes it. */
   defect(exchange: Exchange, error: unknown): void;
+  /** Where several threads serve: true if another one has to serve this request, and gets it. */
+  elsewhere?(served: Served, exchange: Exchange, sink: ClientSink): boolean;
 }
 
 /** A listener as requests meet it: its compiled configuration and the table made from its routes. */

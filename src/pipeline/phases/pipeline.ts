@@ -28,7 +28,7 @@ import { tellCall, tellTraceparent } from "./tell-call.ts";
 import { withholdCredentials } from "./withhold-credentials.ts";
 
 export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink): void {
-  new Flow(env, served, exchange, sink).start();
+  if (env.elsewhere?.(served, exchange, sink) !== true) new Flow(env, served, exchange, sink).start();
 }
 
 class Flow implements AttemptOwner, BeforeCallRun {

@@ -34,6 +34,8 @@ export interface RecentRequestsOptions {
   watcher(exchange: Exchange): TraceWatcher | undefined;
   /** Where the operator wants full traces of failed requests. */
   readonly kept: KeptTraces | undefined;
+  /** The number of the next request that ends, if other threads number theirs too. */
+  nextSeq?(): number;
 }
 
 export interface RecentRequests {
@@ -67,11 +69,11 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
   const inFlight = new LinkedList<Exchange>();
   const recordings = new Map<Exchange, TraceRecording>();
   const followers = new Set<(record: RequestRecord) => void>();
-  let seq = 0;
+  let count = 0;
 
   /** Newest first. */
   function* finished(): Generator<FinishedRequest> {
-    for (let i = 0; i < ring.length; i++) yield ring[(seq - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
+    for (let i = 0; i < ring.length; i++) yield ring[(count - 1 - i) % RECENT_REQUESTS] as FinishedRequest;
   }
 
   function keepIfFailed(exchange: Exchange, outcome: Outcome): void {
@@ -92,11 +94,11 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
 
     settled(exchange, outcome, durationMs) {
       inFlight.remove(exchange);
-      const one = finishedRequest(seq, exchange, outcome, durationMs);
-      ring[seq % RECENT_REQUESTS] = one;
-      const old = ring[(seq - WITH_HEADERS) % RECENT_REQUESTS];
-      if (seq >= WITH_HEADERS && old !== undefined) dropHeaders(old);
-      seq += 1;
+      const one = finishedRequest(options.nextSeq?.() ?? count, exchange, outcome, durationMs);
+      ring[count % RECENT_REQUESTS] = one;
+      const old = ring[(count - WITH_HEADERS) % RECENT_REQUESTS];
+      if (count >= WITH_HEADERS && old !== undefined) dropHeaders(old);
+      count += 1;
       if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
       if (kept) keepIfFailed(exchange, outcome);
       if (followers.size > 0) {

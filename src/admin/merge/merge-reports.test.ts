@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { mergeMetrics } from "./merge-metrics.ts";
+import { mergeDumps, mergeMemory, mergeRequests, mergeTasks } from "./merge-reports.ts";
+
+test("the same series of all threads are added, and each family is told once", () => {
+  const head = "# HELP a Things, counted.\n# TYPE a counter\n";
+  const one = `${head}a{x="1"} 2\na{x="with space"} 1\n# HELP b B.\n# TYPE b histogram\nb_bucket{le="+Inf"} 3\nb_sum 0.5\n`;
+  const other = `${head}a{x="1"} 40\n# HELP b B.\n# TYPE b histogram\nb_bucket{le="+Inf"} 1\nb_sum 0.25\n`;
+  assert.equal(
+    mergeMetrics([one, other]),
+    `${head}a{x="1"} 42\na{x="with space"} 1\n# HELP b B.\n# TYPE b histogram\nb_bucket{le="+Inf"} 4\nb_sum 0.75\n`,
+  );
+});
+
+test("requests come newest first, as many as were asked for", () => {
+  const reports = [
+    { requests: [{ seq: 5 }, { seq: 2 }], inFlight: 1, kept: 400, capacity: 500 },
+    { requests: [{ seq: 4 }, { seq: 3 }], inFlight: 2, kept: 300, capacity: 500 },
+  ];
+  assert.deepEqual(mergeRequests(reports, 3), {
+    requests: [{ seq: 5 }, { seq: 4 }, { seq: 3 }],
+    inFlight: 3,
+    kept: 500,
+    capacity: 500,
+  });
+  assert.deepEqual(mergeRequests([{ requests: [{ seq: 1 }] }], 9), { requests: [{ seq: 1 }] });
+});
+
+test("a listener of all threads is one task; its port is not a sum, and what is below it is joined", () => {
+  const task = (connections: number, child: string) => ({
+    kind: "listener",
+    name: "main",
+    ageMs: connections,
+    detail: { port: 80, connections },
+    children: [{ kind: "request", name: child }],
+  });
+  const own = { process: { pid: 7 }, requestsInFlight: 0, tasks: [] };
+  const merged = mergeTasks(own, [
+    { requestsInFlight: 1, tasks: [task(3, "GET /a")] },
+    { requestsInFlight: 1, tasks: [task(4, "GET /a")] },
+  ]);
+  assert.deepEqual(merged, {
+    process: { pid: 7 },
+    requestsInFlight: 2,
+    tasks: [
+      {
+        kind: "listener",
+        name: "main",
+        ageMs: 4,
+        detail: { port: 80, connections: 7 },
+        children: [
+          { kind: "request", name: "GET /a" },
+          { kind: "request", name: "GET /a" },
+        ],
+      },
+    ],
+  });
+});
+
+test("memory is added by heap space and told by thread", () => {
+  const report = (used: number, connections: number) => ({
+    heap: { usedBytes: used, limitBytes: 100, spaces: [{ name: "new", usedBytes: used }] },
+    external: { bytes: used },
+    parts: { connections: { connections }, limits: [] },
+  });
+  const own = { process: { rssBytes: 9 }, ...report(1, 0), parts: { limits: ["all"] } };
+  const merged = mergeMemory(own, [report(10, 2), report(20, 3)]);
+  assert.deepEqual(merged.heap, { usedBytes: 31, limitBytes: 100, spaces: [{ name: "new", usedBytes: 31 }] });
+  assert.deepEqual(merged.parts, { connections: { connections: 5 }, limits: ["all"] });
+  assert.deepEqual(
+    (merged.threads as { thread: number; connections: number }[]).map(({ thread, connections }) => [
+      thread,
+      connections,
+    ]),
+    [
+      [1, 2],
+      [2, 3],
+    ],
+  );
+});
+
+test("the dump is the main thread's, with connections and sessions of all", () => {
+  const own = {
+    version: "1",
+    backends: [
+      { name: "a", connections: 0, weight: 1 },
+      { name: "b", sessions: 0 },
+    ],
+  };
+  const thread = (connections: number, sessions: number) => ({
+    backends: [
+      { name: "a", connections, weight: 1 },
+      { name: "b", sessions },
+    ],
+  });
+  assert.deepEqual(mergeDumps(own, [thread(2, 1), thread(3, 4)]), {
+    version: "1",
+    backends: [
+      { name: "a", connections: 5, weight: 1 },
+      { name: "b", sessions: 5 },
+    ],
+  });
+});

@@ -1,0 +1,114 @@
+/**
+ * Reports of several threads as one: requests in the order of their end, tasks of the same name as one, memory added up
+ * and told by thread, backends with the connections and sessions of all.
+ */
+type Json = Readonly<Record<string, unknown>>;
+
+/** Numbers that say which, not how many. */
+const NAMES = new Set(["port", "pid", "thread", "limit", "capacity", "weight"]);
+
+export function mergeRequests(reports: readonly Json[], limit: number): Json {
+  const [first = {}] = reports;
+  const requests = reports.flatMap((report) => listOf(report.requests)).sort((a, b) => Number(b.seq) - Number(a.seq));
+  return {
+    ...first,
+    requests: requests.slice(0, limit),
+    ...("inFlight" in first
+      ? { inFlight: sum(reports, "inFlight"), kept: Math.min(sum(reports, "kept"), Number(first.capacity)) }
+      : {}),
+  };
+}
+
+export function mergeTasks(own: Json, reports: readonly Json[]): Json {
+  const merged = new Map<string, Json>();
+  for (const task of [own, ...reports].flatMap((report) => listOf(report.tasks))) {
+    const key = `${String(task.kind)} ${String(task.name)}`;
+    const known = merged.get(key);
+    merged.set(key, known ? added(known, task) : task);
+  }
+  return { ...own, requestsInFlight: sum(reports, "requestsInFlight"), tasks: [...merged.values()] };
+}
+
+export function mergeMemory(own: Json, reports: readonly Json[]): Json {
+  const threads = reports.map(({ heap, external, parts: of }, index) => ({
+    thread: index + 1,
+    connections: recordOf(recordOf(of).connections).connections,
+    heap,
+    external,
+  }));
+  const all = [own, ...reports];
+  const parts = reports.map((report) => recordOf(report.parts)).reduce(added, {});
+  return {
+    ...own,
+    heap: { ...all.map((report) => recordOf(report.heap)).reduce(added), limitBytes: recordOf(own.heap).limitBytes },
+    external: all.map((report) => recordOf(report.external)).reduce(added),
+    // What limits hold lies in memory that all threads share.
+    parts: { ...parts, limits: recordOf(own.parts).limits },
+    threads,
+  };
+}
+
+const LIVING = ["connections", "sessions", "children"];
+
+/** The configuration is that of the main thread; what lives of it, in the other threads. */
+export function mergeDumps(own: Json, dumps: readonly Json[]): Json {
+  const backends = listOf(own.backends).map((backend, index) => {
+    const living = dumps.map((dump) => listOf(dump.backends)[index]).filter((one) => one?.name === backend.name);
+    const counts = LIVING.filter((name) => typeof backend[name] === "number").map((name) => [
+      name,
+      living.reduce((total, one) => total + Number(one?.[name] ?? 0), 0),
+    ]);
+    return { ...backend, ...Object.fromEntries(counts) };
+  });
+  return { ...own, backends };
+}
+
+/** Counts are added, lists are joined, things of the same name are one, and the rest is what the first said. */
+function added(one: Json, other: Json): Json {
+  const result: Record<string, unknown> = { ...one };
+  for (const [name, value] of Object.entries(other)) result[name] = addedValue(name, one[name], value);
+  return result;
+}
+
+function addedValue(name: string, one: unknown, other: unknown): unknown {
+  if (one === undefined || one === null) return other;
+  if (typeof one === "number" && typeof other === "number")
+    return NAMES.has(name) ? one : name === "ageMs" ? Math.max(one, other) : one + other;
+  if (Array.isArray(one) && Array.isArray(other)) return joined(one, other);
+  if (isRecord(one) && isRecord(other)) return added(one, other);
+  return one;
+}
+
+function joined(one: readonly unknown[], other: readonly unknown[]): unknown[] {
+  const result = [...one];
+  for (const value of other) {
+    const name = nameOf(value);
+    const at = name === undefined ? -1 : result.findIndex((known) => nameOf(known) === name);
+    if (at < 0) result.push(value);
+    else result[at] = added(result[at] as Json, value as Json);
+  }
+  return result;
+}
+
+/** Heap spaces and pools have a name; tasks below others are each one of their own. */
+function nameOf(value: unknown): string | undefined {
+  if (!isRecord(value) || "kind" in value) return undefined;
+  const name = value.name ?? value.backend;
+  return typeof name === "string" ? name : undefined;
+}
+
+function sum(reports: readonly Json[], name: string): number {
+  return reports.reduce((total, report) => total + Number(report[name] ?? 0), 0);
+}
+
+function listOf(value: unknown): Json[] {
+  return Array.isArray(value) ? (value as Json[]) : [];
+}
+
+function recordOf(value: unknown): Json {
+  return isRecord(value) ? value : {};
+}
+
+function isRecord(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

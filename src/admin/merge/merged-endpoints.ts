@@ -1,0 +1,158 @@
+/**
+ * The admin interface of a process with several threads: THE list of how their answers become one. What is not in the
+ * list the main thread answers alone, from what it knows itself: the configuration, and the limits, which lie in memory
+ * that all threads share.
+ */
+import {
+  type AdminAnswer,
+  type AdminEndpoint,
+  type AdminHandler,
+  type AdminRequest,
+  type AdminSink,
+  jsonAnswer,
+  textAnswer,
+} from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+import { mergeMetrics } from "./merge-metrics.ts";
+import { mergeProfiles } from "./merge-profiles.ts";
+import { mergeDumps, mergeMemory, mergeRequests, mergeTasks } from "./merge-reports.ts";
+import { mergeStreams } from "./merge-streams.ts";
+
+/** Asks every thread that runs. */
+export type AskThreads = (request: AdminRequest) => Promise<readonly AdminAnswer[]>;
+
+type Json = Readonly<Record<string, unknown>>;
+type Merge = (request: AdminRequest, own: AdminHandler, ask: AskThreads) => Promise<AdminAnswer>;
+
+/** As many as the endpoint shows if nobody says how many. */
+const DEFAULT_LIMIT = 100;
+
+const MERGES: Readonly<Record<string, Merge>> = {
+  [ADMIN_PATHS.metrics]: async (request, own, ask) => {
+    const mine = await own(request);
+    const texts = [mine, ...(await ask(request))].filter(({ status }) => status === 200).map(bodyOf);
+    return { status: 200, type: mine.type, body: mergeMetrics(texts) };
+  },
+  [ADMIN_PATHS.ready]: async (request, own, ask) => {
+    const mine = await own(request);
+    if (mine.status !== 200) return mine;
+    const answers = await ask(request);
+    return answers.find(({ status }) => status !== 200) ?? mine;
+  },
+  [ADMIN_PATHS.configDump]: reports((own, others) => mergeDumps(own, others)),
+  [ADMIN_PATHS.tasks]: reports(mergeTasks),
+  [ADMIN_PATHS.memory]: reports(mergeMemory),
+  [ADMIN_PATHS.requests]: async (request, _own, ask) => {
+    const answers = await ask(request);
+    if (request.query.get("follow") === "true" && !request.query.has("id")) return mergeStreams(answers);
+    const good = answers.filter(({ status }) => status === 200);
+    const [first] = answers;
+    if (good.length === 0) return first ?? noThread();
+    const limit = Number(request.query.get("limit") ?? DEFAULT_LIMIT);
+    return jsonAnswer(mergeRequests(good.map(jsonOf), limit));
+  },
+  [ADMIN_PATHS.trace]: async (request, _own, ask) => {
+    // All threads wait, and whichever gets such a request first takes one of what they share.
+    const quota = new SharedArrayBuffer(8);
+    new Int32Array(quota).fill(Number(request.query.get("count") ?? 1));
+    return mergeStreams(await ask({ ...request, quota }));
+  },
+  [ADMIN_PATHS.logging]: async (request, own, ask) => {
+    const mine = await own(request);
+    if (request.method === "POST" && mine.status === 200) await ask(request);
+    return mine;
+  },
+  [ADMIN_PATHS.cel]: async (request, own, ask) => {
+    const body = await request.body();
+    const again = { ...request, body: () => Promise.resolve(body) };
+    const mine = await own(again);
+    if (mine.status !== 404) return mine;
+    return (await ask(again)).find(({ status }) => status !== 404) ?? mine;
+  },
+  [ADMIN_PATHS.cpuProfile]: profiles,
+  [ADMIN_PATHS.heapProfile]: profiles,
+};
+
+export function mergedEndpoints(endpoints: readonly AdminEndpoint[], ask: AskThreads): AdminEndpoint[] {
+  return endpoints.map((endpoint) => {
+    const merge = MERGES[endpoint.path];
+    if (merge === undefined) return endpoint;
+    const { GET, POST } = endpoint;
+    return {
+      ...endpoint,
+      ...(GET ? { GET: (request) => merge(request, GET, ask) } : {}),
+      ...(POST ? { POST: (request) => merge(request, POST, ask) } : {}),
+    };
+  });
+}
+
+function reports(merge: (own: Json, others: readonly Json[]) => Json): Merge {
+  return async (request, own, ask) => {
+    const mine = await own(request);
+    const others = (await ask(request)).filter(({ status }) => status === 200);
+    return mine.status === 200 ? jsonAnswer(merge(jsonOf(mine), others.map(jsonOf))) : mine;
+  };
+}
+
+/** All threads are measured at the same time. */
+async function profiles(request: AdminRequest, _own: AdminHandler, ask: AskThreads): Promise<AdminAnswer> {
+  const answers = await ask(request);
+  const refused = answers.find(({ status }) => status !== 200);
+  const [first] = answers;
+  if (refused !== undefined || first === undefined || request.method === "HEAD") {
+    for (const answer of answers) if ("stream" in answer) answer.stream(NOBODY);
+    return refused ?? first ?? noThread();
+  }
+  const { status, type, headers } = first;
+  const head = { status, type, ...(headers ? { headers } : {}) };
+  if (!("stream" in first)) return { ...head, body: mergeProfiles(answers.map(bytesOf)) };
+  return {
+    ...head,
+    stream(sink) {
+      const streams = answers.flatMap((answer) => ("stream" in answer ? [collected(answer.stream, sink)] : []));
+      Promise.all(streams).then(
+        (all) => {
+          sink.write(mergeProfiles(all.filter(({ length }) => length > 0)));
+          sink.end();
+        },
+        () => sink.end(),
+      );
+    },
+  };
+}
+
+/** The whole of a stream; a reader that leaves ends it. */
+function collected(stream: (sink: AdminSink) => void, reader: AdminSink): Promise<Buffer> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    stream({
+      write: (chunk) => chunks.push(Buffer.from(chunk)) > 0,
+      end: () => resolve(Buffer.concat(chunks)),
+      onClose: reader.onClose,
+      bufferedBytes: () => 0,
+    });
+  });
+}
+
+const NOBODY: AdminSink = {
+  write: () => false,
+  end: () => undefined,
+  onClose: (callback) => callback(),
+  bufferedBytes: () => 0,
+};
+
+function noThread(): AdminAnswer {
+  return textAnswer(503, "no thread is running\n");
+}
+
+function bytesOf(answer: AdminAnswer): Buffer {
+  return "body" in answer ? Buffer.from(answer.body) : Buffer.alloc(0);
+}
+
+function bodyOf(answer: AdminAnswer): string {
+  return bytesOf(answer).toString();
+}
+
+function jsonOf(answer: AdminAnswer): Json {
+  return JSON.parse(bodyOf(answer)) as Json;
+}

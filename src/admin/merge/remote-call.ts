@@ -1,0 +1,160 @@
+/**
+ * One admin request that another thread answers: the request goes over a message port of its own, the answer comes back
+ * as a value, or as chunks while somebody reads them. The port closes with the answer, or with the thread.
+ */
+import type { MessagePort } from "node:worker_threads";
+import {
+  type AdminAnswer,
+  type AdminEndpoint,
+  type AdminRequest,
+  type AdminSink,
+  textAnswer,
+} from "../server/endpoint.ts";
+
+/** What the other thread is asked. */
+export interface RemoteRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string;
+  readonly body: Uint8Array;
+  readonly quota?: SharedArrayBuffer | undefined;
+}
+
+interface Head {
+  readonly status: number;
+  readonly type: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+type FromThread =
+  | { readonly kind: "answer"; readonly head: Head; readonly body: string | Uint8Array }
+  | { readonly kind: "stream"; readonly head: Head }
+  | { readonly kind: "chunk"; readonly chunk: string | Uint8Array }
+  | { readonly kind: "end" };
+
+type ToThread =
+  | { readonly kind: "begin" }
+  /** So much was taken; so much still waits for the reader. */
+  | { readonly kind: "taken"; readonly bytes: number; readonly buffered: number }
+  | { readonly kind: "close" };
+
+export async function remoteRequest(request: AdminRequest): Promise<RemoteRequest> {
+  const { method, path, query, quota } = request;
+  return {
+    method,
+    path,
+    query: query.toString(),
+    body: method === "POST" ? await request.body() : Buffer.alloc(0),
+    quota,
+  };
+}
+
+/** In the thread that answers. */
+export async function answerRemote(
+  asked: RemoteRequest,
+  endpoints: readonly AdminEndpoint[],
+  port: MessagePort,
+): Promise<void> {
+  const send = (message: FromThread): void => port.postMessage(message);
+  const endpoint = endpoints.find(({ path }) => path === asked.path);
+  const handler = asked.method === "POST" ? endpoint?.POST : endpoint?.GET;
+  let answer: AdminAnswer;
+  try {
+    const request: AdminRequest = {
+      method: asked.method,
+      path: asked.path,
+      query: new URLSearchParams(asked.query),
+      body: () => Promise.resolve(Buffer.from(asked.body)),
+      quota: asked.quota,
+    };
+    answer = handler ? await handler(request) : textAnswer(404, "no such endpoint\n");
+  } catch (error) {
+    answer = textAnswer(500, `${error instanceof Error ? error.message : String(error)}\n`);
+  }
+  const { status, type, headers } = answer;
+  const head: Head = { status, type, ...(headers ? { headers } : {}) };
+  if (!("stream" in answer)) {
+    send({ kind: "answer", head, body: answer.body });
+    port.close();
+    return;
+  }
+  const { stream } = answer;
+  let unread = 0;
+  let behind = 0;
+  const closed: (() => void)[] = [];
+  let isOpen = true;
+  const close = (): void => {
+    if (!isOpen) return;
+    isOpen = false;
+    for (const one of closed) one();
+  };
+  const sink: AdminSink = {
+    write(chunk) {
+      if (!isOpen) return false;
+      unread += chunk.length;
+      send({ kind: "chunk", chunk });
+      return unread + behind === 0;
+    },
+    end() {
+      if (!isOpen) return;
+      send({ kind: "end" });
+      close();
+      port.close();
+    },
+    onClose: (callback) => void closed.push(callback),
+    bufferedBytes: () => unread + behind,
+  };
+  port.on("message", (message: ToThread) => {
+    if (message.kind === "begin") stream(sink);
+    else if (message.kind === "close") {
+      close();
+      port.close();
+    } else {
+      unread -= message.bytes;
+      behind = message.buffered;
+    }
+  });
+  port.on("close", close);
+  send({ kind: "stream", head });
+}
+
+/** In the thread that asks. A thread that dies meanwhile answers 503. */
+export function readRemote(port: MessagePort): Promise<AdminAnswer> {
+  return new Promise((resolve) => {
+    let sink: AdminSink | undefined;
+    let isOver = false;
+    const over = (): void => {
+      if (isOver) return;
+      isOver = true;
+      sink?.end();
+      port.close();
+    };
+    const stream = (reader: AdminSink): void => {
+      sink = reader;
+      reader.onClose(() => {
+        isOver = true;
+        port.postMessage({ kind: "close" } satisfies ToThread);
+        port.close();
+      });
+      port.postMessage({ kind: "begin" } satisfies ToThread);
+    };
+    port.on("message", (message: FromThread) => {
+      if (message.kind === "answer") {
+        const { body } = message;
+        resolve({ ...message.head, body: typeof body === "string" ? body : Buffer.from(body) });
+        over();
+      } else if (message.kind === "stream") resolve({ ...message.head, stream });
+      else if (message.kind === "end") over();
+      else {
+        const chunk = typeof message.chunk === "string" ? message.chunk : Buffer.from(message.chunk);
+        sink?.write(chunk);
+        const buffered = sink?.bufferedBytes() ?? 0;
+        port.postMessage({ kind: "taken", bytes: chunk.length, buffered } satisfies ToThread);
+      }
+    });
+    port.on("close", () => {
+      resolve(textAnswer(503, "the thread that was asked has ended\n"));
+      over();
+    });
+  });
+}

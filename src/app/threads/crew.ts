@@ -1,0 +1,204 @@
+/**
+ * The threads that serve, as the main thread sees them: together they are its listeners. A new configuration is prepared
+ * by all before any serves it. A thread that dies is replaced; the others go on, and take its new connections meanwhile.
+ */
+import { randomBytes } from "node:crypto";
+import { MessageChannel, type Worker } from "node:worker_threads";
+import type { AskThreads } from "../../admin/merge/merged-endpoints.ts";
+import { answerRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
+import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
+import type { SourceText } from "../../config/load/load.ts";
+import type { Listener, Topology } from "../../core/topology.ts";
+import type { LogOutput } from "../../lib/log/log-output.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import { childRegistryBytes, endListedChildren } from "../../lib/process/child-registry.ts";
+import { type Clock, wait } from "../../lib/process/clock.ts";
+import type { OwnedSharedMemory } from "../../lib/process/shared-memory.ts";
+import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
+import type { Order, Report, Snapshot, ThreadData } from "./messages.ts";
+import { probePort } from "./port-probe.ts";
+import { openThread, type Thread } from "./thread.ts";
+
+/** A thread that dies again within this time waits before it is started again, longer each time. */
+const SHORT_LIFE_MS = 10_000;
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 30_000;
+/** A thread that does not end by itself after it was told to: longer than its children may take. */
+const STOP_PATIENCE_MS = 12_000;
+
+export interface CrewParts {
+  readonly threads: number;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly output: LogOutput;
+  readonly memory: OwnedSharedMemory;
+  readonly data: Pick<ThreadData, "environment" | "color" | "version" | "clockStartMs" | "sources">;
+  /** The texts of the configuration that was compiled last. */
+  texts(): readonly SourceText[];
+  logFilter(): string;
+  /** The admin interface, for copies of the UI in threads. */
+  endpoints(): readonly AdminEndpoint[];
+  start(data: ThreadData): Worker;
+}
+
+export interface Crew extends Listeners {
+  readonly ask: AskThreads;
+}
+
+interface Serving {
+  readonly snapshot: Snapshot;
+  readonly ports: ReadonlyMap<string, number>;
+  readonly listeners: readonly Listener[];
+}
+
+export function openCrew(parts: CrewParts): Crew {
+  const { clock, logger, memory } = parts;
+  const running = new Map<number, Thread>();
+  const sequence = new SharedArrayBuffer(4);
+  const doors = { doors: randomBytes(16).toString("hex"), secret: randomBytes(32).toString("hex") };
+  const numbers = Array.from({ length: parts.threads }, (_, index) => index + 1);
+  let serving: Serving | undefined;
+  let isEnding = false;
+  /** One change at a time: a thread that is being replaced and a reload must not pass each other. */
+  let last: Promise<unknown> = Promise.resolve();
+
+  function inTurn<Result>(change: () => Promise<Result>): Promise<Result> {
+    const done = last.then(change);
+    last = done.catch(() => undefined);
+    return done;
+  }
+
+  function open(number: number, shortLives: number): Thread {
+    const startedMs = clock.monotonicMs();
+    const children = new SharedArrayBuffer(childRegistryBytes());
+    const data: ThreadData = {
+      ...parts.data,
+      thread: number,
+      threads: parts.threads,
+      sequence,
+      logFilter: parts.logFilter(),
+      children,
+      ...doors,
+    };
+    const thread = openThread(parts.start(data), {
+      log: (text) => parts.output.write(text),
+      admin: (request, port) => void answerRemote(request, parts.endpoints(), port),
+      ended(reason) {
+        memory.died(number);
+        endListedChildren(children);
+        if (running.get(number) === thread) running.delete(number);
+        if (isEnding || serving === undefined) return;
+        const lives = clock.monotonicMs() - startedMs < SHORT_LIFE_MS ? shortLives + 1 : 0;
+        logger.error("a thread died and is replaced", { thread: number, reason });
+        void replace(number, lives);
+      },
+    });
+    return thread;
+  }
+
+  async function replace(number: number, shortLives: number): Promise<void> {
+    if (shortLives > 1) await wait(clock, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (shortLives - 2)));
+    await inTurn(async () => {
+      const now = serving;
+      if (isEnding || now === undefined) return;
+      const thread = open(number, shortLives);
+      try {
+        demand(await thread.order({ kind: "prepare", snapshot: now.snapshot }));
+        demand(await thread.order({ kind: "commit", ports: now.ports }));
+        running.set(number, thread);
+        logger.info("a thread was replaced", { thread: number });
+      } catch (error) {
+        logger.error("a thread could not be replaced", { thread: number, reason: (error as Error).message });
+        await thread.terminate();
+      }
+    });
+  }
+
+  /** Carried out by all, or an error that says why not. */
+  async function orderAll(threads: readonly Thread[], order: Order): Promise<Report[]> {
+    return Promise.all(threads.map(async (thread) => demand(await thread.order(order))));
+  }
+
+  /** A thread that does not answer must not keep the process. */
+  async function stopAll(order: Order, limitMs: number): Promise<void> {
+    const stopping = [...running.values()].map((thread) => thread.order(order).catch(() => undefined));
+    await Promise.race([Promise.all(stopping), wait(clock, limitMs + STOP_PATIENCE_MS)]);
+  }
+
+  async function start(): Promise<void> {
+    for (const number of numbers) running.set(number, open(number, 0));
+  }
+
+  async function apply({ listeners }: Topology): Promise<void> {
+    if (isEnding) throw new Error("the gateway ends");
+    const known = new Set([...(serving?.ports.values() ?? [])]);
+    for (const listener of listeners) {
+      if (listener.port === 0 || known.has(listener.port)) continue;
+      await probePort(listener.address, listener.port).catch((error) => {
+        throw bindError(listener, error);
+      });
+    }
+    if (running.size === 0) await start();
+    const threads = [...running.values()];
+    const snapshot: Snapshot = { texts: parts.texts(), memory: memory.all() };
+    const [first, ...others] = threads;
+    if (first === undefined) throw new Error("no thread is running");
+    let ports: ReadonlyMap<string, number>;
+    try {
+      await orderAll(threads, { kind: "prepare", snapshot });
+      // The first one finds out whether every port can be had, and what port 0 became.
+      const [report] = await orderAll([first], { kind: "commit", ports: serving?.ports ?? new Map() });
+      ports = report?.ports ?? new Map();
+    } catch (error) {
+      await Promise.allSettled(threads.map((thread) => thread.order({ kind: "discard" })));
+      throw error;
+    }
+    serving = { snapshot, ports, listeners };
+    // From here on there is no way back: a thread that cannot follow is replaced by one that can.
+    await Promise.all(
+      others.map(async (thread) => {
+        const problem = await thread.order({ kind: "commit", ports }).then(problemOf, String);
+        if (problem === undefined) return;
+        logger.error("a thread cannot serve the configuration", { reason: problem });
+        await thread.terminate();
+      }),
+    );
+  }
+
+  return {
+    apply: (topology) => inTurn(() => apply(topology)),
+    ports: () => serving?.ports ?? new Map(),
+    active: () => ({ connections: 0, requests: 0 }),
+    notServing: () => (running.size === 0 ? (serving?.listeners.map(({ name }) => name) ?? []) : []),
+    async close(limitMs) {
+      isEnding = true;
+      // No thread ends while another may still pass requests on to it.
+      await stopAll({ kind: "drain", drainMs: limitMs }, limitMs);
+      await stopAll({ kind: "end" }, 0);
+      await Promise.all([...running.values()].map((thread) => thread.terminate()));
+    },
+    async ask(request) {
+      const asked = await remoteRequest(request);
+      return Promise.all(
+        [...running]
+          .sort(([one], [other]) => one - other)
+          .map(([, thread]) => {
+            const { port1, port2 } = new MessageChannel();
+            const answer = readRemote(port1);
+            thread.admin(asked, port2);
+            return answer;
+          }),
+      );
+    },
+  };
+}
+
+function problemOf({ problems }: Report): string | undefined {
+  return problems?.join("; ");
+}
+
+function demand(report: Report): Report {
+  const problem = problemOf(report);
+  if (problem !== undefined) throw new Error(problem);
+  return report;
+}

@@ -1,0 +1,82 @@
+/**
+ * The first load of the configuration, which says how many threads serve. If it is more than one, it is compiled once
+ * more, with local limits that count in memory which all threads share.
+ */
+import type { Worker } from "node:worker_threads";
+import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
+import type { UiSource } from "../../backends/ui/source.ts";
+import type { Sources } from "../../config/load/sources.ts";
+import type { LogOutput } from "../../lib/log/log-output.ts";
+import { clockStartMs } from "../../lib/process/clock.ts";
+import { createSharedMemory, type OwnedSharedMemory } from "../../lib/process/shared-memory.ts";
+import { type ConfigLoader, createConfigLoader, type FirstLoad } from "../config-loader.ts";
+import type { Doors } from "../doors.ts";
+import { type Crew, openCrew } from "./crew.ts";
+import type { ThreadData } from "./messages.ts";
+import { surroundings, threadCount } from "./thread-count.ts";
+
+/** What the main thread marks its locks with: no thread that serves has this number. */
+const MAIN_THREAD = 1_000_000;
+
+export type StartThread = (data: ThreadData) => Worker;
+
+export interface CrewOptions {
+  readonly output: LogOutput;
+  readonly color?: boolean;
+  readonly version: string;
+  /** Starts a thread that serves; undefined where this form of the program has none. */
+  readonly startThread?: StartThread;
+}
+
+export interface ThreadedLoad {
+  readonly first: FirstLoad;
+  readonly loader: ConfigLoader;
+  /** Undefined if one thread serves: this one. */
+  openCrew(endpoints: () => readonly AdminEndpoint[]): Crew | undefined;
+}
+
+/** Throws StartError. */
+export function loadForThreads(
+  options: CrewOptions,
+  doors: Doors,
+  sources: Sources,
+  uiSource: UiSource,
+  hasInheritedSockets: boolean,
+): ThreadedLoad {
+  const { startThread } = options;
+  let memory: OwnedSharedMemory | undefined;
+  const loader = createConfigLoader(doors, sources, uiSource, () => memory);
+  const single = loader.first();
+  const around = surroundings({ canStart: startThread !== undefined, hasInheritedSockets });
+  const { count, warning } = threadCount(single.config.process, around);
+  if (warning !== undefined) doors.logger.warn(warning);
+  if (count === 1 || startThread === undefined) return { first: single, loader, openCrew: () => undefined };
+
+  single.discard();
+  const shared = createSharedMemory(MAIN_THREAD);
+  memory = shared;
+  const { clock, logger, logging, environment } = doors;
+  return {
+    first: loader.first(),
+    loader,
+    openCrew: (endpoints) =>
+      openCrew({
+        threads: count,
+        clock,
+        logger: logger.for("threads"),
+        output: options.output,
+        memory: shared,
+        data: {
+          environment,
+          color: options.color === true,
+          version: options.version,
+          clockStartMs: clockStartMs(),
+          sources: sources.names,
+        },
+        texts: loader.texts,
+        logFilter: () => logging.filter.text,
+        endpoints,
+        start: startThread,
+      }),
+  };
+}

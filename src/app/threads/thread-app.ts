@@ -1,0 +1,209 @@
+/**
+ * One of several threads that serve: the same parts as a process with one thread, but the configuration, its reloads and
+ * the end come as orders of the main thread, log lines go there, and so does whatever an operator asks for.
+ */
+import { MessageChannel, type MessagePort } from "node:worker_threads";
+import { answerRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
+import type { AdminEndpoint, AdminHandler } from "../../admin/server/endpoint.ts";
+import { createUi } from "../../admin/ui/ui-endpoints.ts";
+import type { Generation } from "../../config/compile/living.ts";
+import type { Prepared } from "../../config/prepare.ts";
+import { silentLogger } from "../../lib/log/logger.ts";
+import { listChildrenIn } from "../../lib/process/child-registry.ts";
+import { clockSince } from "../../lib/process/clock.ts";
+import { givenSharedMemory } from "../../lib/process/shared-memory.ts";
+import { createIdSource } from "../../lib/text/ids.ts";
+import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
+import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
+import { createListeners, type Listeners, servedOf } from "../../pipeline/listen/listeners.ts";
+import { trustedPeers } from "../../pipeline/listen/trusted-peers.ts";
+import type { Served } from "../../pipeline/phases/pipeline-env.ts";
+import { fittingLimits, watchHeapLoudly } from "../capacity.ts";
+import { createConfigLoader, type Loaded } from "../config-loader.ts";
+import { logFilter, openDoors } from "../doors.ts";
+import { drainBackends } from "../drain-backends.ts";
+import { createEnding } from "../ending.ts";
+import { openConfiguredStore } from "../open-configured-store.ts";
+import { operatorEndpoints } from "../operator-endpoints.ts";
+import { firstLoad } from "../reload-state.ts";
+import { createRequestRecords } from "../request-records.ts";
+import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
+import { createNeighbours, type Neighbours } from "./neighbours.ts";
+import { createThreadOutput } from "./thread-output.ts";
+
+export interface ThreadApp {
+  /** An exception that only the thread itself caught: counted and logged. */
+  unexpected(error: unknown): void;
+}
+
+export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string): ThreadApp {
+  const { thread, threads, version, environment, color } = data;
+  listChildrenIn(data.children);
+  const send = (message: FromThread, transfer: MessagePort[] = []): void => port.postMessage(message, transfer);
+  const clock = clockSince(data.clockStartMs);
+  const output = createThreadOutput(clock, (text) => send({ kind: "log", text }));
+  const doors = openDoors({ clock, environment, output, color });
+  const { logging, logger, unexpected, tasks, living } = doors;
+  const startedMs = clock.monotonicMs();
+  const ending = createEnding(clock, logger);
+  ending.at("outgoing", () => doors.fetcher.close());
+  ending.at("living", living.closeAll);
+
+  let given: Snapshot = { texts: [], memory: new Map() };
+  let ports: ReadonlyMap<string, number> = new Map();
+  let prepared: { readonly generation: Generation; readonly config: Loaded } | undefined;
+  let serving: { config: Loaded; readonly listeners: Listeners } | undefined;
+  let served: ReadonlyMap<string, Served> = new Map();
+  let door: Neighbours | undefined;
+  const ownEndpoints: AdminEndpoint[] = [];
+  const mainEndpoints: AdminEndpoint[] = [];
+
+  const ui = createUi({ version, moduleUrl, endpoints: () => mainEndpoints });
+  const sources = { read: () => [...given.texts], paths: () => [], content: () => "", canChange: false };
+  const memory = givenSharedMemory(thread, () => given.memory);
+  const loader = createConfigLoader(doors, sources, ui.source, () => memory);
+
+  /** An admin endpoint as the main thread has it, with what all threads say. */
+  const fromMain: AdminHandler = async (request) => {
+    const channel = new MessageChannel();
+    const answer = readRemote(channel.port1);
+    send({ kind: "admin", request: await remoteRequest(request), port: channel.port2 }, [channel.port2]);
+    return answer;
+  };
+
+  function prepare(snapshot: Snapshot): Report {
+    discard();
+    given = snapshot;
+    const generation = living.begin();
+    let next: Prepared;
+    try {
+      next = serving ? loader.next(generation, serving.config) : loader.begin(generation);
+    } catch (error) {
+      generation.discard();
+      throw error;
+    }
+    if (next.ok) prepared = { generation, config: next };
+    else generation.discard();
+    return next.ok ? {} : { problems: next.problems };
+  }
+
+  function discard(): void {
+    prepared?.generation.discard();
+    prepared = undefined;
+  }
+
+  async function commit(others: ReadonlyMap<string, number>): Promise<Report> {
+    if (prepared === undefined) return { problems: ["nothing was prepared"] };
+    const { generation, config } = prepared;
+    ports = others;
+    if (serving === undefined) await openState(config);
+    const listeners = serving?.listeners ?? open(config);
+    const next = new Map(config.topology.listeners.map((listener) => [listener.name, servedOf(listener)]));
+    const before = served;
+    // Other threads may pass a request on as soon as they serve it.
+    served = next;
+    try {
+      if (serving === undefined) await door?.open();
+      await listeners.apply(config.topology);
+    } catch (error) {
+      served = before;
+      throw error;
+    }
+    prepared = undefined;
+    // What is written under `config:` is that of the start until the next one.
+    if (serving) serving.config = { ...config, process: serving.config.process };
+    else serving = { config, listeners };
+    generation.commit();
+    return { ports: listeners.ports() };
+  }
+
+  /** What sessions are kept in and signed with. */
+  async function openState(config: Loaded): Promise<void> {
+    await openConfiguredStore(doors.store, config);
+    ending.at("store", doors.store.close);
+    await doors.signingKey.open(config.process.sessionKey ?? []);
+    ending.at("store", doors.signingKey.close);
+  }
+
+  /** What takes requests, and what is known of them: opened with the first configuration. */
+  function open(config: Loaded): Listeners {
+    const { process: settings, redaction } = config;
+    logging.setFilter(logFilter(data.logFilter));
+    logging.setFormat(settings.logging?.format ?? "text");
+    const sequence = new Int32Array(data.sequence);
+    const records = createRequestRecords(doors, config, undefined, undefined, () => Atomics.add(sequence, 0, 1));
+    const heap = watchHeapLoudly(doors);
+    ending.at("measuring", heap.stop);
+    const limits = fittingLimits(settings, undefined, thread === 1 ? logger : silentLogger);
+    const log = logger.for("pipeline");
+    const env: ListenerEnv = {
+      clock,
+      limits: { ...limits, maxConnections: Math.ceil(limits.maxConnections / threads) },
+      heap,
+      // One thread says what all do.
+      logger: thread === 1 ? log : { ...log, info: () => undefined },
+      redaction,
+      ids: createIdSource(),
+      random: Math.random,
+      isTrustedPeer: trustedPeers(settings.trustedProxies ?? []),
+      trace: records.trace,
+      settled: records.settled,
+      defect: records.defect,
+      unexpected: (error, client) => unexpected.report("connection", error, { client }),
+    };
+    const neighbours = createNeighbours(data, env, (name) => served.get(name));
+    ending.at("outgoing", neighbours.close);
+    const listeners = createListeners({
+      ...env,
+      elsewhere: neighbours.elsewhere,
+      tasks,
+      inherited: createInheritedSockets([]),
+      sharedPort: ({ name }) => ports.get(name),
+    });
+    door = neighbours;
+    const state = firstLoad(new Date(clock.now()), data.sources, config.warnings);
+    const reloads = { running: () => serving?.config ?? config, state: () => state };
+    const stop = (): Promise<void> => ending.end(0);
+    const running = { records, heap, listeners, reloads, ending, stop };
+    // Only the main thread is asked for an upgrade.
+    const upgrade = () => Promise.resolve({ ok: false, reason: "ask the main thread" } as const);
+    const parts = { version, startedMs, ui, sources, settings, ...running, upgrade };
+    const { all } = operatorEndpoints(doors, parts);
+    ownEndpoints.push(...all);
+    for (const { path, doc, GET, POST } of all)
+      mainEndpoints.push({ path, doc, ...(GET ? { GET: fromMain } : {}), ...(POST ? { POST: fromMain } : {}) });
+    return listeners;
+  }
+
+  async function carryOut(order: Order): Promise<Report> {
+    switch (order.kind) {
+      case "prepare":
+        return prepare(order.snapshot);
+      case "commit":
+        return commit(order.ports);
+      case "discard":
+        discard();
+        return {};
+      case "drain":
+        if (serving) drainBackends(serving.config.topology);
+        await serving?.listeners.close(order.drainMs);
+        return {};
+      case "end":
+        await ending.end(0);
+        output.flushSync();
+        return {};
+    }
+  }
+
+  port.on("message", (message: ToThread) => {
+    if (message.kind === "admin") {
+      void answerRemote(message.request, ownEndpoints, message.port);
+      return;
+    }
+    const { id, order } = message;
+    carryOut(order)
+      .catch((error): Report => ({ problems: [(error as Error).message] }))
+      .then((report) => send({ kind: "report", id, report }));
+  });
+  return { unexpected: (error) => unexpected.report("process", error) };
+}

@@ -1,0 +1,13 @@
+/**
+ * The entry of a thread that serves: started by the gateway with its data, never by people.
+ */
+import { parentPort, workerData } from "node:worker_threads";
+import type { ThreadData } from "../app/threads/messages.ts";
+import { runThread } from "../app/threads/thread-app.ts";
+
+if (parentPort !== null) {
+  const app = runThread(workerData as ThreadData, parentPort, import.meta.url);
+  // Nothing that one connection or one server does may end the others.
+  process.on("uncaughtException", app.unexpected);
+  process.on("unhandledRejection", app.unexpected);
+}

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { test } from "node:test";
+import { HELLO_ROUTE, sendMany, startThreaded, threadedConfig, threadingNode } from "../support/threaded-gateway.ts";
+
+const node = threadingNode();
+const skip = node === undefined ? "needs Linux, and Node 22.12 or the package node-linux-<arch>" : false;
+const newer = node ?? "";
+
+const LIMITED = `
+  - gateways: [main]
+    name: limited
+    matches: [{ path: { pathPrefix: /limited } }]
+    policies:
+      rateLimit: { local: [{ requests: 100, unit: Hours }] }
+      directResponse: { status: 200, body: "ok" }
+`;
+
+test("10,000 requests to 4 threads: a limit of 100 admits exactly 100, and every view tells one story", {
+  skip,
+}, async (t) => {
+  const gateway = await startThreaded(t, threadedConfig(4, HELLO_ROUTE + LIMITED), newer);
+  const { statuses } = await sendMany(`${gateway.url}/limited`, 10_000, 64);
+  assert.deepEqual(statuses, { 200: 100, 429: 9_900 });
+
+  const metrics = await gateway.admin("/metrics");
+  const counted = [...metrics.matchAll(/^gateway_requests_total\{.*route="limited".*\} (\d+)$/gm)];
+  assert.equal(
+    counted.reduce((sum, [, count]) => sum + Number(count), 0),
+    10_000,
+  );
+  assert.match(metrics, /^gateway_rate_limit_refused_total\{owner="route limited",type="requests"\} 9900$/m);
+
+  const { rules } = await gateway.json<{ rules: { refusals: number; buckets: object[] }[] }>("/debug/limits");
+  assert.equal(rules.length, 1);
+  assert.equal(rules[0]?.refusals, 9_900);
+  assert.equal(rules[0]?.buckets.length, 1);
+
+  const recent = await gateway.json<{ requests: { seq: number; id: string }[] }>("/debug/requests?limit=500");
+  assert.deepEqual(
+    recent.requests.map(({ seq }) => seq),
+    Array.from({ length: 500 }, (_, i) => 9_999 - i),
+  );
+  const found = await gateway.json<{ requests: object[] }>(`/debug/requests?id=${recent.requests[7]?.id}`);
+  assert.equal(found.requests.length, 1);
+
+  const { tasks } = await gateway.json<{ tasks: { kind: string; name: string }[] }>("/debug/tasks");
+  assert.equal(tasks.filter(({ kind }) => kind === "listener").length, 1);
+  const memory = await gateway.json<{ threads: object[] }>("/memory");
+  assert.equal(memory.threads.length, 4);
+  const heap = await fetch(`${gateway.adminUrl}/debug/pprof/heap`);
+  assert.ok([200, 501].includes(heap.status), `${heap.status}`);
+  assert.equal((await fetch(`${gateway.adminUrl}/healthz/ready`)).status, 200);
+});
+
+test("a trace of 3 requests gets 3, whichever threads they meet", { skip }, async (t) => {
+  const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE), newer);
+  const trace = await fetch(`${gateway.adminUrl}/debug/trace?count=3`);
+  const text = trace.text();
+  // The head of the answer comes when all threads wait.
+  await sendMany(`${gateway.url}/hello`, 40, 20);
+  const types = [...(await text).matchAll(/"type":"(requestStarted|requestFinished)"/g)].map(([, type]) => type);
+  assert.equal(types.filter((type) => type === "requestStarted").length, 3);
+  assert.equal(types.filter((type) => type === "requestFinished").length, 3);
+});
+
+test("two threads share 400 connections no worse than 60:40, and each keeps its own", { skip }, async (t) => {
+  const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE), newer);
+  const sockets: Socket[] = [];
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const { port } = new URL(gateway.url);
+  for (let i = 0; i < 400; i++) {
+    const socket = connect(Number(port), "127.0.0.1");
+    sockets.push(socket);
+    await once(socket, "connect");
+  }
+  // Answered once, so that each is surely accepted.
+  await Promise.all(
+    sockets.map(async (socket) => {
+      socket.write("GET /hello HTTP/1.1\r\nhost: x\r\n\r\n");
+      await once(socket, "data");
+    }),
+  );
+  const { threads } = await gateway.json<{ threads: { connections: number }[] }>("/memory");
+  const [one = 0, other = 0] = threads.map(({ connections }) => connections);
+  assert.equal(one + other, 400);
+  assert.ok(Math.max(one, other) <= 240, `${one}:${other}`);
+});
+
+test("a stop lets requests end in all threads, and the process ends", { skip }, async (t) => {
+  const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE), newer);
+  await sendMany(`${gateway.url}/hello`, 30, 10);
+  gateway.process.child.kill("SIGTERM");
+  assert.equal((await gateway.process.exited).code, 0);
+});
