@@ -7,6 +7,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
+import { parse } from "yaml";
 import { loadConfig } from "../src/config/load/load.ts";
 import { ERRORS } from "../src/core/errors.ts";
 
@@ -84,5 +85,26 @@ test("the policy in docs/adding-a-policy.md is the one in test/example-policy", 
   assert.ok(page.includes(read("test/example-policy/policy.ts").replaceAll("../../src/core/", "../../core/")));
   assert.ok(
     page.includes(read("test/example-policy/policy.test.ts").replaceAll("../support/", "../../../test/support/")),
+  );
+});
+
+test("every metric that the dashboard and the alert rules name is in the reference", async () => {
+  const { alertRules, dashboardQueries, metricsIn } = (await import(
+    pathToFileURL(join(root, "scripts/dashboard-queries.mjs")).href
+  )) as {
+    alertRules(file: unknown): { expr: string }[];
+    dashboardQueries(dashboard: unknown): { expr: string }[];
+    metricsIn(expr: string): string[];
+  };
+  const page = read("docs/reference/metrics.md");
+  const queries = [
+    ...alertRules(parse(read("deploy/prometheus/alerts.yaml"))),
+    ...dashboardQueries(JSON.parse(read("deploy/grafana/dashboard.json"))),
+  ];
+  const named = new Set(queries.flatMap(({ expr }) => metricsIn(expr)));
+  assert.ok(queries.length >= 50 && named.size >= 30, `${queries.length} queries, ${named.size} metrics`);
+  assert.deepEqual(
+    [...named].filter((name) => !page.includes(`| \`${name}\` |`)),
+    [],
   );
 });
