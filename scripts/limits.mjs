@@ -310,6 +310,8 @@ const LIMITS = {
     ],
     ["MAX_NAMED", "llm/form/losses.ts", "names of dropped parameters in a response header", "the rest is not named"],
     ["MAX_NAME_CHARS", "llm/form/losses.ts", "a name there", "it is cut"],
+    ["MAX_PARTS", "llm/dialects/scan-form.ts", "parts of a form with files", "400 `invalid_request_body`"],
+    ["MAX_PART_HEAD_BYTES", "llm/dialects/scan-form.ts", "the head of such a part", "400 `invalid_request_body`"],
     ["MAX_DOUBLINGS", "backends/ai/models/health.ts", "doublings of a failed provider's pause", "the pause stays"],
     ["MAX_DEPTH", "llm/dialects/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],
     [
@@ -364,8 +366,8 @@ const LIMITS = {
     ["MAX_TOKENS", "llm/usage/usage.ts", "a count of tokens that a provider says", "it is ignored"],
     [
       "MAX_BYTES",
-      "backends/ai/credentials/google-token.ts",
-      "an answer of Google's token endpoint",
+      "backends/ai/credentials/token-request.ts",
+      "an answer of a token endpoint",
       "503 `provider_credential_unavailable`",
     ],
     [

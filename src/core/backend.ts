@@ -6,9 +6,10 @@ import type { Duplex } from "node:stream";
 import type { z } from "zod";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { TlsOptions } from "../lib/http/http-client.ts";
-import type { ErrorCode, ErrorSource, FailureCode } from "./errors.ts";
+import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { BackendFacts, Exchange } from "./exchange.ts";
 import type { CompileEnv, HookResult, PathMatch } from "./policy.ts";
+import type { Reply } from "./reply.ts";
 import type { WireTap } from "./wire.ts";
 
 /**
@@ -54,6 +55,8 @@ export interface Backend {
   /** Before the call: the place to read the request's body and to choose a target. May answer or refuse. */
   prepare?(exchange: Exchange): HookResult;
   call(exchange: Exchange, call: BackendCall): BackendRun;
+  /** A refusal of the gateway as this backend's clients understand it; undefined: as everywhere. */
+  errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;
   /** The gateway is about to stop: streams that would stay open for ever end now, calls in flight go on. */
   drain?(): void;
   /** What the servers behind it offer now, for the admin interface: opens connections and starts processes. */

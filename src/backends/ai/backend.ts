@@ -3,7 +3,7 @@
  * client's own words where the provider speaks the same dialect, else in translation.
  */
 import { type Backend, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
-import type { ErrorCode } from "../../core/errors.ts";
+import type { ErrorCode, GatewayError } from "../../core/errors.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { readBody } from "../../core/read-body.ts";
@@ -11,15 +11,17 @@ import { jsonReply, type Reply } from "../../core/reply.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
 import { type Dialect, dialectOf, type Format, modelsPathOf } from "../../llm/dialects/dialect.ts";
-import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
+import { errorBody, errorHeaders, type LlmError } from "../../llm/dialects/error-shape.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { readRequest } from "../../llm/dialects/read-request.ts";
+import { scanForm } from "../../llm/dialects/scan-form.ts";
 import { noteFreeRequest, noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
+import { bytesPerToken } from "../../llm/usage/estimate-size.ts";
 import { createLlmMetrics } from "../../llm/usage/llm-metrics.ts";
 import { parsePriceCatalogue } from "../../llm/usage/prices.ts";
 import { GuardedCall } from "./answers/guarded-call.ts";
 import { Settlement } from "./answers/settlement.ts";
-import { forwardPlain, isWebsocket } from "./forward-plain.ts";
+import { forwardPlain, isWebsocket, UPLOAD } from "./forward-plain.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import type { ModelTable } from "./models/model-table.ts";
@@ -29,6 +31,7 @@ import { applyPolicies } from "./requests/apply-policies.ts";
 import { PlanError } from "./requests/upstream-request.ts";
 import { AiRun, sendJson } from "./run.ts";
 
+const NO_BYTES = Buffer.alloc(0);
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
 const NOTHING_RUNS: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -62,6 +65,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
   return {
     facts: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+    errorReply: shapeError,
     prepare: (exchange) => prepare(exchange, table, config.maxBodyBytes),
     call(exchange, call) {
       const llm = LlmRequestFacts.callOf(exchange);
@@ -155,6 +159,12 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
       code: "unsupported_charset",
     });
   }
+  if (isForm(request, dialect)) {
+    const read = (bytes: Buffer): Reply | undefined => understandForm(exchange, dialect, bytes);
+    return body.kind === "stream"
+      ? readBody(body, maxBodyBytes).then(read)
+      : read(body.kind === "bytes" ? body.bytes : NO_BYTES);
+  }
   if (isUnread(request, dialect)) {
     noteUnread(exchange, dialect);
     return undefined;
@@ -180,15 +190,30 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
   });
 }
 
-/**
- * Forms with files (audio, image edits) and what is only stored have no call to read. Anything else is JSON, whatever
- * its content type says: many servers do not look at it.
- */
-function isUnread({ headers, body }: GatewayRequest, { format, free, suffix }: Dialect): boolean {
+/** What is only stored has no call to read. Anything else is JSON, whatever its content type says: many servers do not look at it. */
+function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect): boolean {
   if (format !== "opaque") return false;
+  // Google's uploads begin with JSON too.
+  if (free && UPLOAD.test(path)) return true;
   const type = headers.get("content-type") ?? "";
-  if (free) return !/^application\/json\s*(?:;|$)/i.test(type);
-  return body.kind === "none" || (FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(type));
+  return free ? !/^application\/json\s*(?:;|$)/i.test(type) : body.kind === "none";
+}
+
+function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
+  return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
+}
+
+function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Reply | undefined {
+  const { request } = exchange;
+  const scanned = scanForm(bytes, request.headers.get("content-type") ?? "");
+  request.body = { kind: "bytes", bytes };
+  if (!scanned.ok)
+    return refusal(exchange, dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
+  const { scan } = scanned;
+  const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, { dialect, bytes, scan, rules: [] });
+  facts.estimatedTokens = Math.ceil(bytes.length / bytesPerToken(request));
+  exchange.facts.llm = facts;
+  return undefined;
 }
 
 /** What takes forms; elsewhere a body that says it is one is JSON to servers that do not look at the type. */
@@ -214,6 +239,15 @@ function understand(exchange: Exchange, bytes: Buffer): Reply | undefined {
   if (dialect.free) facts.estimatedTokens = 0;
   exchange.facts.llm = facts;
   return undefined;
+}
+
+/** The SDKs of providers read no other shape. A stream that is limited reads the literal text (spec 7). */
+function shapeError(exchange: Exchange, error: GatewayError): Reply | undefined {
+  const { status, message, code } = error;
+  if (status === 429 && exchange.facts.llm?.streaming !== false) return undefined;
+  const { format } = dialectOf(exchange.request.path);
+  const headers = { "x-gateway-error": code, ...errorHeaders(format, status), ...error.headers };
+  return jsonReply(status, errorBody(format, { status, message, code }), headers);
 }
 
 const MISSING_MODEL: LlmError = {

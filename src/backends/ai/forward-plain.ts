@@ -25,6 +25,9 @@ import { NOTHING_HEARD } from "./target-attempt.ts";
 /** The provider's own base path takes the place of the client's up to and with its version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
 
+/** Where Google takes files. */
+export const UPLOAD = /(?:^|\/)upload\/v1(?:beta)?\//;
+
 /** `settlement`: of what token limits count, which is every request with a body. */
 export function forwardPlain(
   table: ModelTable,
@@ -47,7 +50,9 @@ export function forwardPlain(
   const query = withoutKey(request.query);
   // Google's WebSockets lie beside its API, not below it.
   const isBeside = upgrade !== undefined && request.path.startsWith("/ws/");
-  const own = isBeside ? request.path : `${target.basePath}${suffix}`;
+  // So do its uploads of files.
+  const upload = UPLOAD.test(request.path) ? "/upload" : "";
+  const own = isBeside ? request.path : `${upload}${target.basePath}${suffix}`;
   const path = withQuery(target.pathOverride ?? own, query);
   const { body } = request;
   const sent = upstreamRequest(

@@ -48,7 +48,9 @@ const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boole
   // These have no tokens of ours to translate: they go to the provider as they are.
   ["/completions", "opaque"],
   ["/moderations", "opaque"],
+  ["/v2/rerank", "opaque"],
   ["/rerank", "opaque"],
+  ["/interactions", "opaque"],
   ["/images/generations", "opaque"],
   ["/images/edits", "opaque"],
   ["/images/variations", "opaque"],
@@ -59,12 +61,12 @@ const SUFFIXES: readonly (readonly [suffix: string, format: Format, free?: boole
 
 /** `/models/<name>:<verb>`; the name may hold slashes (tuned models) but not a colon. */
 const GEMINI =
-  /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|rawPredict|streamRawPredict)$/;
+  /\/((?:models|tunedModels)\/([^:]+)):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents|asyncBatchEmbedContent|batchGenerateContent|predict|predictLongRunning|rawPredict|streamRawPredict)$/;
 /** `/model/<id>/<verb>`; the id is percent-encoded. */
 const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)$/;
 /** Everything else below the API's version: files, batches, what is stored. Nothing is generated while it answers. */
 const STORED =
-  /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
+  /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
 const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
 
 export function dialectOf(path: string): Dialect {

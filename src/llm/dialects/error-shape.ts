@@ -22,6 +22,7 @@ const OPENAI_TYPES: Readonly<Record<number, string>> = {
   404: "invalid_request_error",
   413: "invalid_request_error",
   415: "invalid_request_error",
+  426: "invalid_request_error",
   429: "rate_limit_error",
 };
 const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
@@ -64,6 +65,24 @@ export function errorBody(format: Format, error: LlmError): Members {
         },
       };
   }
+}
+
+const AMAZON_TYPES: Readonly<Record<number, string>> = {
+  400: "ValidationException",
+  401: "UnrecognizedClientException",
+  403: "AccessDeniedException",
+  404: "ResourceNotFoundException",
+  408: "ModelTimeoutException",
+  413: "ValidationException",
+  429: "ThrottlingException",
+  503: "ServiceUnavailableException",
+  504: "ModelTimeoutException",
+};
+
+/** What stands beside the body: the AWS SDKs find the error's name only there. */
+export function errorHeaders(format: Format, status: number): Readonly<Record<string, string>> {
+  if (format !== "converse" && format !== "invoke") return {};
+  return { "x-amzn-errortype": AMAZON_TYPES[status] ?? "InternalServerException" };
 }
 
 /** The same inside a stream that has already begun; the SDKs raise it like an answer with that status. */

@@ -26,6 +26,8 @@ export interface UpstreamCall {
 export interface ChatHabits {
   /** The member that limits the output. */
   readonly maxTokens: "max_tokens" | "max_completion_tokens";
+  /** Whether it takes `top_k`, which OpenAI does not have. */
+  readonly topK: boolean;
   /** Whether it takes `user`. */
   readonly user: boolean;
   /** Its name of `seed`. */
@@ -34,7 +36,13 @@ export interface ChatHabits {
   readonly required: "required" | "any";
 }
 
-export const CHAT_HABITS: ChatHabits = { maxTokens: "max_tokens", user: true, seed: "seed", required: "required" };
+export const CHAT_HABITS: ChatHabits = {
+  maxTokens: "max_tokens",
+  topK: true,
+  user: true,
+  seed: "seed",
+  required: "required",
+};
 
 export interface Provider {
   /** As in telemetry (`gen_ai.provider.name`) and in price catalogues. */

@@ -18,6 +18,8 @@ export interface RequestScan {
   /** The place right behind the opening brace. */
   readonly bodyStart: number;
   readonly isEmpty: boolean;
+  /** A form with files: nothing but the model is read of it. */
+  readonly isForm?: true;
 }
 
 export type ScanResult =

@@ -25,6 +25,8 @@ export function gemini(): Provider {
     upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {
       if (call.format === "embeddings") return `${basePath}/openai/embeddings`;
+      // Files, caches, interactions: what is not a model's own call.
+      if (call.format === "opaque" && !call.suffix.includes(":")) return withQuery(basePath + call.suffix, call.query);
       return geminiPath(call, `${basePath}/models/${encodeModel(call.model)}`);
     },
   };

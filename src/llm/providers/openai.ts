@@ -8,7 +8,7 @@ import { CHAT_HABITS, type ChatHabits, type Provider, withQuery } from "../diale
 
 const NATIVE = new Set<Format>(["chat", "embeddings", "opaque"]);
 /** OpenAI's newer models refuse the older member. */
-export const OPENAI_CHAT: ChatHabits = { ...CHAT_HABITS, maxTokens: "max_completion_tokens" };
+export const OPENAI_CHAT: ChatHabits = { ...CHAT_HABITS, maxTokens: "max_completion_tokens", topK: false };
 
 export interface CompatibleOptions {
   /** Whether chat streams carry usage if they are asked to. */
@@ -40,7 +40,12 @@ export function openAiCompatible(name: string, baseUrl: string, options: Compati
       if (NATIVE.has(client) || (client === "responses" && options.responses)) return client;
       return isConversation(client) ? "chat" : undefined;
     },
-    path: (call, basePath) => withQuery(basePath + call.suffix, call.query),
+    path: (call, basePath) => withQuery(pathBelow(basePath, call.suffix), call.query),
     upgrades: (path) => path.endsWith("/realtime"),
   };
+}
+
+/** What names a newer version of the API does not lie below the older one (`/v2/rerank`). */
+function pathBelow(basePath: string, suffix: string): string {
+  return suffix.startsWith("/v2/") ? basePath.replace(/(?:\/compatibility)?\/v1$/, "") + suffix : basePath + suffix;
 }

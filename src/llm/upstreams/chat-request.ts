@@ -49,7 +49,7 @@ export function writeChatRequest(asked: Conversation, context: TranslationContex
       {
         temperature: "temperature",
         topP: "top_p",
-        topK: "top_k",
+        ...(chat.topK ? { topK: "top_k" } : {}),
         seed: chat.seed,
         count: "n",
         presencePenalty: "presence_penalty",

@@ -22,7 +22,7 @@ function setup(state: { isDone?: boolean; canReplace?: boolean; hooksThrow?: num
     breakOff: () => void heard.push("break off"),
   };
   const env = { redaction: createRedaction(), defect: () => void heard.push("defect") };
-  return { heard, exchange, delivery, failures: new Failures(env, exchange, delivery) };
+  return { heard, exchange, delivery, failures: new Failures(env, exchange, delivery, () => undefined) };
 }
 
 test("a failure becomes an answer, and the backend's run is given up once", () => {

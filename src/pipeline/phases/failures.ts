@@ -5,7 +5,7 @@
  */
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { asGatewayError, errorReply } from "../../core/reply.ts";
+import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
 import type { Delivery } from "./delivery.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 
@@ -20,12 +20,20 @@ export class Failures {
   readonly #env: FailureEnv;
   readonly #exchange: Exchange;
   readonly #delivery: FailureDelivery;
+  readonly #shape: (error: GatewayError) => Reply | undefined;
   #count = 0;
 
-  constructor(env: FailureEnv, exchange: Exchange, delivery: FailureDelivery) {
+  /** `shape`: the error as the clients of the route's backend understand it. */
+  constructor(
+    env: FailureEnv,
+    exchange: Exchange,
+    delivery: FailureDelivery,
+    shape: (error: GatewayError) => Reply | undefined,
+  ) {
     this.#env = env;
     this.#exchange = exchange;
     this.#delivery = delivery;
+    this.#shape = shape;
   }
 
   answer(thrown: unknown): void {
@@ -42,7 +50,7 @@ export class Failures {
     }
     this.#count += 1;
     try {
-      this.#delivery.reply(errorReply(error), this.#count === 1);
+      this.#delivery.reply(this.#shape(error) ?? errorReply(error), this.#count === 1);
     } catch (again) {
       this.answer(again);
     }

@@ -53,7 +53,11 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.clock = env.clock;
     this.redaction = env.redaction;
     this.#delivery = new Delivery(env, exchange, sink, this.fail);
-    this.#failures = new Failures(env, exchange, this.#delivery);
+    this.#failures = new Failures(env, exchange, this.#delivery, (error) => {
+      for (const { backend } of this.#route?.backends ?? [])
+        if (backend.errorReply) return backend.errorReply(exchange, error);
+      return undefined;
+    });
     this.#held = new HeldRequest(exchange, sink, this);
     sink.onClose = (complete) => this.#delivery.clientClosed(complete);
     sink.onStalled = () => this.fail(new GatewayError("request_timeout"));

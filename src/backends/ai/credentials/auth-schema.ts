@@ -36,6 +36,21 @@ const googleAuth = markLocal(
   { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "keyFile") },
 ).describe("An access token for Google Cloud (Vertex), renewed before it ends.");
 
+const azureAuth = markLocal(
+  z.strictObject({
+    tenantId: z
+      .string()
+      .regex(/^[A-Za-z0-9.-]+$/, "expected a tenant's id or domain")
+      .optional()
+      .describe("The Entra ID tenant. Default: AZURE_TENANT_ID."),
+    clientId: z.string().min(1).optional().describe("The application or managed identity. Default: AZURE_CLIENT_ID."),
+    clientSecret: secret().optional().describe("The application's secret. Default: AZURE_CLIENT_SECRET."),
+  }),
+  { what: "credentials of this machine", isLocal: (value) => !hasOwn(value, "clientSecret") },
+).describe(
+  "An access token of Microsoft Entra ID (Azure), renewed before it ends. `{}`: from where Azure's tools look (application, workload identity, managed identity).",
+);
+
 function hasOwn(value: unknown, field: string): boolean {
   return typeof value === "object" && value !== null && Object.hasOwn(value, field);
 }
@@ -52,8 +67,9 @@ export const authSchema = exactlyOneOf(
       .describe("The client's own credential goes to the provider, also where the gateway has read it."),
     aws: awsAuth.optional(),
     google: googleAuth.optional(),
+    azure: azureAuth.optional(),
   }),
-  ["key", "file", "passthrough", "aws", "google"],
+  ["key", "file", "passthrough", "aws", "google", "azure"],
 );
 
 export const apiKeySchema = z
@@ -65,8 +81,9 @@ export const apiKeySchema = z
         passthrough: z.strictObject({}).optional(),
         aws: awsAuth.optional(),
         google: googleAuth.optional(),
+        azure: azureAuth.optional(),
       }),
-      ["file", "passthrough", "aws", "google"],
+      ["file", "passthrough", "aws", "google", "azure"],
     ),
   ])
   .optional();

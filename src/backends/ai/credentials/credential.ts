@@ -13,8 +13,10 @@ import type { CredentialForm } from "../../../llm/dialects/provider.ts";
 import type { AuthConfig } from "./auth-schema.ts";
 import { AWS_SOURCES, obtainAwsKeys } from "./aws-credentials.ts";
 import type { AwsKeys } from "./aws-keys.ts";
-import { type GoogleTokenSource, googleKeySource, googleMetadataSource } from "./google-token.ts";
+import { entraTokenSource } from "./entra-token.ts";
+import { googleKeySource, googleMetadataSource } from "./google-token.ts";
 import { createRenewed, fixedValue, type Renewed } from "./renewed.ts";
+import type { TokenSource } from "./token-request.ts";
 
 export type Credential =
   | { readonly kind: "key"; read(): string }
@@ -49,6 +51,7 @@ export function compileCredential(
   if (config.passthrough) return { kind: "client", explicit: true };
   if (config.aws) return { kind: "aws", keys: awsKeys(config.aws, name, region, env) };
   if (config.google) return { kind: "token", token: googleToken(config.google, name, env) };
+  if (config.azure) return { kind: "token", token: entraToken(config.azure, name, env) };
   if (config.key !== undefined) {
     const key = config.key;
     return { kind: "key", read: () => key };
@@ -84,15 +87,23 @@ function googleToken(config: NonNullable<AuthConfig["google"]>, name: string, en
     config.keyFile === undefined
       ? environment.GOOGLE_APPLICATION_CREDENTIALS || undefined
       : env.resolvePath(config.keyFile);
-  const keySource = (file: string): GoogleTokenSource => googleKeySource(readFileSync(file, "utf8"), { clock, fetch });
+  const keySource = (file: string): TokenSource => googleKeySource(readFileSync(file, "utf8"), { clock, fetch });
   // Read at load, so that a wrong file fails there, and again for each token: keys are rotated.
   if (path !== undefined) keySource(path);
-  const obtain: GoogleTokenSource =
+  const obtain: TokenSource =
     path === undefined
       ? googleMetadataSource(environment.GCE_METADATA_HOST, { clock, fetch })
       : async () => keySource(path)();
   return env.keep(`ai-credential google ${name}`, { path }, () =>
     createRenewed({ name: `Google token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
+  );
+}
+
+function entraToken(config: NonNullable<AuthConfig["azure"]>, name: string, env: CredentialEnv): Renewed<string> {
+  const { environment, clock, fetch } = env;
+  const obtain = entraTokenSource(config, environment, { clock, fetch });
+  return env.keep(`ai-credential azure ${name}`, config, () =>
+    createRenewed({ name: `Entra ID token for ${name}`, clock, logger: env.logger.for("llm"), obtain }),
   );
 }
 

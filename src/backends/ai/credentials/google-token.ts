@@ -5,31 +5,22 @@
  * Not supported: workload identity federation (`external_account`) and impersonation.
  */
 import { createPrivateKey, createSign, type KeyObject } from "node:crypto";
-import { type Fetch, parseHttpUrl } from "../../../lib/http/fetch.ts";
+import { parseHttpUrl } from "../../../lib/http/fetch.ts";
 import type { Clock } from "../../../lib/process/clock.ts";
-import { type Members, parseMembers } from "../../../llm/wire/json.ts";
-import type { Lease } from "./renewed.ts";
+import { parseMembers } from "../../../llm/wire/json.ts";
+import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
 
-export interface GoogleSourceOptions {
-  readonly clock: Clock;
-  readonly fetch: Fetch;
-}
-
-/** Obtains a token each time it is called. */
-export type GoogleTokenSource = () => Promise<Lease<string>>;
-
+const WHO = "Google's token server";
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN_URL = "https://oauth2.googleapis.com/token";
 const METADATA_HOST = "metadata.google.internal";
 const METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token";
 /** The longest that Google accepts. */
 const ASSERTION_SECONDS = 3600;
-const TIMEOUT_MS = 5_000;
-const MAX_BYTES = 64 * 1024;
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 /** Throws an Error that says what is wrong with the file; never quotes it. */
-export function googleKeySource(text: string, options: GoogleSourceOptions): GoogleTokenSource {
+export function googleKeySource(text: string, options: TokenSourceOptions): TokenSource {
   const file = parseMembers(text);
   if (file === undefined) throw new Error("the Google key file is not a JSON object");
   const member = (name: string): string => {
@@ -45,7 +36,10 @@ export function googleKeySource(text: string, options: GoogleSourceOptions): Goo
       const url = tokenUrl(file.token_uri);
       return () => {
         const assertion = signAssertion(email, key, keyId, url, options.clock);
-        return exchange(options, url, { grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer", assertion });
+        return exchangeForm(options, WHO, url, {
+          grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer",
+          assertion,
+        });
       };
     }
     case "authorized_user": {
@@ -55,7 +49,7 @@ export function googleKeySource(text: string, options: GoogleSourceOptions): Goo
         client_secret: member("client_secret"),
         refresh_token: member("refresh_token"),
       };
-      return () => exchange(options, TOKEN_URL, form);
+      return () => exchangeForm(options, WHO, TOKEN_URL, form);
     }
     default:
       throw new Error(
@@ -65,7 +59,7 @@ export function googleKeySource(text: string, options: GoogleSourceOptions): Goo
 }
 
 /** `host`: where the metadata server is, if not at its usual name (GCE_METADATA_HOST). */
-export function googleMetadataSource(host: string | undefined, options: GoogleSourceOptions): GoogleTokenSource {
+export function googleMetadataSource(host: string | undefined, options: TokenSourceOptions): TokenSource {
   return () =>
     readToken(options, "the metadata server", {
       url: `http://${host || METADATA_HOST}${METADATA_PATH}`,
@@ -98,39 +92,4 @@ function signAssertion(email: string, key: KeyObject, keyId: string | undefined,
   const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString("base64url");
   const signed = `${part(header)}.${part(claims)}`;
   return `${signed}.${createSign("RSA-SHA256").update(signed).sign(key, "base64url")}`;
-}
-
-function exchange(
-  options: GoogleSourceOptions,
-  url: string,
-  form: Readonly<Record<string, string>>,
-): Promise<Lease<string>> {
-  return readToken(options, "Google's token server", {
-    url,
-    method: "POST",
-    headers: { "content-type": "application/x-www-form-urlencoded" },
-    body: Buffer.from(new URLSearchParams(form).toString()),
-  });
-}
-
-async function readToken(
-  { fetch, clock }: GoogleSourceOptions,
-  who: string,
-  request: { url: string; method?: string; headers: Readonly<Record<string, string>>; body?: Buffer },
-): Promise<Lease<string>> {
-  const response = await fetch({ ...request, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES }).catch((error: Error) => {
-    throw new Error(`${who} cannot be reached: ${error.message}`);
-  });
-  const body = parseMembers(response.body.toString("utf8")) ?? {};
-  if (response.status !== 200) throw new Error(`${who} answered with status ${response.status}${reasonOf(body)}`);
-  const { access_token: token, expires_in: seconds } = body;
-  // It goes into a header: visible characters only.
-  if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token) || typeof seconds !== "number" || !(seconds > 0))
-    throw new Error(`${who} answered without access_token and expires_in`);
-  return { value: token, expiresAtMs: clock.now() + seconds * 1000 };
-}
-
-/** The error codes of OAuth are words (RFC 6749 section 5.2); anything else is not repeated. */
-function reasonOf({ error }: Members): string {
-  return typeof error === "string" && /^[a-z_]{1,64}$/.test(error) ? ` (${error})` : "";
 }

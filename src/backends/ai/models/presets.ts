@@ -28,12 +28,15 @@ export const PRESETS = {
   xai: { baseUrl: "https://api.x.ai/v1", responses: true },
 } as const satisfies Readonly<Record<string, Preset>>;
 
+/** They refuse members that they do not know. */
+const WITHOUT_TOP_K = new Set(["cerebras", "cohere", "deepseek", "groq", "xai"]);
+
 /** How a provider of this name wants chat requests. */
 export function habitsOf(name: string): ChatHabits {
   if (name === "openai") return OPENAI_CHAT;
   if (name === "mistral" || name === "api.mistral.ai")
-    return { ...CHAT_HABITS, user: false, seed: "random_seed", required: "any" };
-  return CHAT_HABITS;
+    return { ...CHAT_HABITS, topK: false, user: false, seed: "random_seed", required: "any" };
+  return WITHOUT_TOP_K.has(name) ? { ...CHAT_HABITS, topK: false } : CHAT_HABITS;
 }
 
 export function presetOf(name: keyof typeof PRESETS): Preset {

@@ -168,7 +168,7 @@ export const modelSchema = z.strictObject({
         .optional()
         .describe("The provider's name of the model; `*` stands for what matched. Default: the requested name."),
       apiKey: apiKeySchema.describe(
-        "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}` or `{google}` as under `ai.auth`.",
+        "The provider's key, `{file}`, `{passthrough: {}}`, `{aws}`, `{google}` or `{azure}` as under `ai.auth`.",
       ),
       baseUrl: httpUrl().optional().describe("Where the provider's API begins."),
       ...overrides,

@@ -78,8 +78,10 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
   const region = config.bedrock?.region ?? "us-east-1";
   const credential = compileCredential(options.auth, options.name, region, env);
   if (credential.kind === "aws" && provider.credential !== "aws") throw new Error("`auth.aws` is only for bedrock");
-  if (credential.kind === "token" && !(config.vertex || config.gemini || config.openAICompatible))
+  if (options.auth?.google && !(config.vertex || config.gemini || config.openAICompatible))
     throw new Error("`auth.google` is only for vertex, gemini and compatible servers");
+  if (options.auth?.azure && !(config.azure || config.openAICompatible || config.anthropic))
+    throw new Error("`auth.azure` is only for azure, anthropic and compatible servers");
   const model = options.model ?? Object.values(config).find((settings) => settings !== undefined)?.model;
   const defaultPort = address.protocol === "https" ? 443 : 80;
   const bracketed = address.host.includes(":") ? `[${address.host}]` : address.host;

@@ -21,7 +21,8 @@ export function applyPolicies(llm: LlmCall, env: PlanEnv): PolicedCall {
   const rules = mergeRules(llm.rules);
   // What is passed on unread (images, speech, older completions) has no place for messages, but its texts are guarded.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
-  const edited = editsRequest(applicable) ? edit(llm, applicable, env) : llm;
+  // Nothing but the model is read of a form with files.
+  const edited = editsRequest(applicable) && !llm.scan.isForm ? edit(llm, applicable, env) : llm;
   const model = edited.dialect.pathModel ?? edited.scan.model;
   return { llm: edited, model: (model !== undefined && rules.aliases?.(model)) || model, rules };
 }

@@ -133,6 +133,10 @@ function nativeBody(
 ): readonly Buffer[] {
   const { scan } = llm;
   const edits: Edit[] = [];
+  if (scan.isForm) {
+    const renamed = scan.modelSpan && scan.model !== call.model && call.model !== "";
+    return applyEdits(llm.bytes, renamed && scan.modelSpan ? [{ ...scan.modelSpan, text: call.model }] : []);
+  }
   const insert = (member: string): void => {
     edits.push({ start: scan.bodyStart, end: scan.bodyStart, text: scan.isEmpty ? member : `${member},` });
   };
@@ -141,10 +145,10 @@ function nativeBody(
     if (modelSpan === undefined) {
       if (call.model !== "") insert(`"model":${JSON.stringify(call.model)}`);
     } else if (model !== call.model) edits.push({ ...modelSpan, text: JSON.stringify(call.model) });
-  } else if (modelSpan && model !== undefined && withoutCollection(model) !== call.model) {
+  } else if (modelSpan && model !== undefined && withoutCollection(model) !== withoutCollection(call.model)) {
     // The path names the model; a body that repeats it must name the same.
     const collection = model.slice(0, model.length - withoutCollection(model).length);
-    edits.push({ ...modelSpan, text: JSON.stringify(collection + call.model) });
+    edits.push({ ...modelSpan, text: JSON.stringify(collection + withoutCollection(call.model)) });
   }
   if (asksForUsage && options?.include_usage !== true) {
     const wish = JSON.stringify({ ...options, include_usage: true });

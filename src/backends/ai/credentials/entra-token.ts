@@ -1,0 +1,72 @@
+/**
+ * Access tokens of Microsoft Entra ID for Azure: of an application with a secret, of a workload with a federated token
+ * (Kubernetes), or of the machine's managed identity (App Service and its kin, else a virtual machine). Settings that
+ * are not given are read from the variables that Azure's own tools read.
+ */
+import { readFileSync } from "node:fs";
+import { exchangeForm, readToken, type TokenSource, type TokenSourceOptions } from "./token-request.ts";
+
+const AUTHORITY = "https://login.microsoftonline.com";
+const RESOURCE = "https://cognitiveservices.azure.com";
+const MACHINE = "http://169.254.169.254/metadata/identity/oauth2/token";
+const WHO = "Microsoft Entra ID";
+const ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+export interface EntraSettings {
+  readonly tenantId?: string | undefined;
+  readonly clientId?: string | undefined;
+  readonly clientSecret?: string | undefined;
+}
+
+/** Throws an Error if an application is named only in part. */
+export function entraTokenSource(
+  settings: EntraSettings,
+  environment: Readonly<Record<string, string | undefined>>,
+  options: TokenSourceOptions,
+): TokenSource {
+  const tenantId = settings.tenantId ?? environment.AZURE_TENANT_ID;
+  const clientId = settings.clientId ?? environment.AZURE_CLIENT_ID;
+  const secret = settings.clientSecret ?? environment.AZURE_CLIENT_SECRET;
+  const tokenFile = environment.AZURE_FEDERATED_TOKEN_FILE;
+  if (settings.clientSecret !== undefined && (tenantId === undefined || clientId === undefined))
+    throw new Error("`auth.azure.clientSecret` needs `tenantId` and `clientId`");
+  if (tenantId !== undefined && clientId !== undefined) {
+    const url = `${authorityOf(environment.AZURE_AUTHORITY_HOST)}/${encodeURIComponent(tenantId)}/oauth2/v2.0/token`;
+    const form = { grant_type: "client_credentials", client_id: clientId, scope: `${RESOURCE}/.default` };
+    if (secret) return () => exchangeForm(options, WHO, url, { ...form, client_secret: secret });
+    if (tokenFile) {
+      return async () => {
+        // It is renewed in its file.
+        const assertion = readFileSync(tokenFile, "utf8").trim();
+        const proof = { client_assertion_type: ASSERTION_TYPE, client_assertion: assertion };
+        return exchangeForm(options, WHO, url, { ...form, ...proof });
+      };
+    }
+  }
+  return managedIdentity(clientId, environment, options);
+}
+
+function managedIdentity(
+  clientId: string | undefined,
+  environment: Readonly<Record<string, string | undefined>>,
+  options: TokenSourceOptions,
+): TokenSource {
+  const { IDENTITY_ENDPOINT: endpoint, IDENTITY_HEADER: header } = environment;
+  const isService = Boolean(endpoint) && Boolean(header);
+  const query = new URLSearchParams({
+    resource: RESOURCE,
+    "api-version": isService ? "2019-08-01" : "2018-02-01",
+    ...(clientId === undefined ? {} : { client_id: clientId }),
+  });
+  const host = environment.AZURE_POD_IDENTITY_AUTHORITY_HOST;
+  const machine = host ? `${host.replace(/\/+$/, "")}/metadata/identity/oauth2/token` : MACHINE;
+  return () =>
+    readToken(options, "the managed identity's endpoint", {
+      url: `${isService ? endpoint : machine}?${query}`,
+      headers: isService ? { "x-identity-header": header ?? "" } : { metadata: "true" },
+    });
+}
+
+function authorityOf(host: string | undefined): string {
+  return (host || AUTHORITY).replace(/\/+$/, "");
+}

@@ -1,0 +1,86 @@
+/**
+ * The gateway's own errors on routes with an `ai` backend, in the shape of the client's SDK; the literal text of a limited
+ * stream stays. Routes without such a backend stay as they are.
+ */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { startUpstream, type TestUpstream } from "../support/llm/upstream.ts";
+
+let gateway: TestGateway;
+let upstream: TestUpstream;
+
+before(async () => {
+  upstream = await startUpstream();
+  const ai = `ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "${upstream.host}" }`;
+  gateway = await startGateway(`
+gateways: { keyed: { port: 0 }, down: { port: 0 }, limited: { port: 0 }, plain: { port: 0 } }
+routes:
+  - { gateways: keyed, policies: { apiKey: { keys: [{ key: secret-key }] } }, backends: [{ ${ai} }] }
+  - { gateways: down, backends: [{ ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "127.0.0.1:1" } }] }
+  - { gateways: limited, policies: { rateLimit: { local: [{ tokens: 1, unit: Hours }] } }, backends: [{ ${ai} }] }
+  - { gateways: plain, policies: { apiKey: { keys: [{ key: secret-key }] } }, backends: [{ host: "${upstream.host}" }] }
+`);
+});
+after(async () => {
+  await gateway?.close();
+  await upstream.close();
+});
+
+function ask(listener: string, path: string, extra: object = {}): Promise<Response> {
+  return fetch(`${gateway.url(listener)}${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "m", max_tokens: 5, messages: [{ role: "user", content: "Hi" }], ...extra }),
+  });
+}
+
+type Body = Record<string, Record<string, unknown>>;
+
+const shapes: [path: string, check: (body: Body, headers: Headers) => void][] = [
+  ["/v1/chat/completions", ({ error }) => assert.equal(error?.type, "authentication_error")],
+  ["/v1/responses", ({ error }) => assert.equal(error?.type, "authentication_error")],
+  ["/v1/messages", ({ type, error }) => assert.deepEqual([type, error?.type], ["error", "authentication_error"])],
+  [
+    "/v1beta/models/m:generateContent",
+    ({ error }) => assert.deepEqual([error?.code, error?.status], [401, "UNAUTHENTICATED"]),
+  ],
+  [
+    "/model/m/converse",
+    ({ message }, headers) => {
+      assert.equal(typeof message, "string");
+      assert.equal(headers.get("x-amzn-errortype"), "UnrecognizedClientException");
+    },
+  ],
+];
+for (const [path, check] of shapes) {
+  test(`a missing key at ${path} is an error of the client's SDK`, async () => {
+    const response = await ask("keyed", path);
+    assert.equal(response.status, 401);
+    assert.match(response.headers.get("x-gateway-error") ?? "", /\w/);
+    check((await response.json()) as Body, response.headers);
+  });
+}
+
+test("a provider that is down is a 502 in the client's shape", async () => {
+  const response = await ask("down", "/v1/messages");
+  assert.equal(response.status, 502);
+  const { error } = (await response.json()) as Body;
+  assert.equal(error?.type, "api_error");
+});
+
+test("a token limit is a 429 in the client's shape; of a stream it is the literal text", async () => {
+  await (await ask("limited", "/v1/chat/completions")).text();
+  const json = await ask("limited", "/v1/chat/completions");
+  const { error } = (await json.json()) as Body;
+  assert.deepEqual([json.status, error?.type, error?.message], [429, "rate_limit_error", "rate limit exceeded"]);
+  assert.ok(json.headers.get("retry-after"));
+  const stream = await ask("limited", "/v1/chat/completions", { stream: true });
+  assert.deepEqual([stream.status, await stream.text()], [429, "rate limit exceeded"]);
+});
+
+test("other routes keep the gateway's own form", async () => {
+  const response = await ask("plain", "/v1/chat/completions");
+  assert.equal(response.status, 401);
+  assert.doesNotMatch(await response.text(), /authentication_error/);
+});
