@@ -49,6 +49,7 @@ const LIMITS = {
     ],
     ["MAX_HEADER_LINES", "pipeline/listen/edge.ts", "header lines of a request", "431 `too_many_headers`"],
     ["MAX_WALK_MS", "pipeline/dry-run/dry-run.ts", "time for the policies of a dry run", "an error"],
+    ["MAX_REPEATS", "admin/endpoints/what-if.ts", "`repeat` of `/debug/what-if`", "400"],
     ["MAX_REPEATS", "config/schema/tests-schema.ts", "`repeat` of a test", "the configuration is rejected"],
     ["MAX_TARGET_CHARS", "pipeline/listen/edge.ts", "path and query", "400 `bad_request`"],
     [

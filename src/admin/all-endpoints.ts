@@ -7,6 +7,7 @@ import type { Topology } from "../core/topology.ts";
 import type { Logger, Logging } from "../lib/log/logger.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
+import type { DryReport } from "../pipeline/dry-run/dry-run.ts";
 import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { TraceHub } from "../trace/hub.ts";
 import type { KeptTraces } from "../trace/kept-traces.ts";
@@ -24,6 +25,7 @@ import { requestsEndpoint } from "./endpoints/requests.ts";
 import { countTasks, tasksEndpoint } from "./endpoints/tasks.ts";
 import { traceEndpoint } from "./endpoints/trace.ts";
 import { type UpgradeAnswer, upgradeEndpoint } from "./endpoints/upgrade.ts";
+import { type WhatIf, whatIfEndpoint } from "./endpoints/what-if.ts";
 import type { AdminEndpoint } from "./server/endpoint.ts";
 
 export interface AdminParts {
@@ -43,6 +45,7 @@ export interface AdminParts {
   upMs(): number;
   dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
+  whatIf(question: WhatIf): Promise<DryReport>;
   active(): { connections: number; requests: number };
   shutDown(): void;
   upgrade(): Promise<UpgradeAnswer>;
@@ -70,6 +73,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     }),
     mcpToolsEndpoint(parts.topology),
     celEndpoint(recent),
+    whatIfEndpoint(parts.whatIf),
     ...profileEndpoints({ clock, logger: parts.logger, heap, platform: process.platform }),
     parts.ui,
   ];

@@ -12,6 +12,7 @@ import type { Sources } from "../config/load/sources.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
 import type { HeapPressure } from "../lib/process/heap-pressure.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
+import { whatIf } from "./change/what-if.ts";
 import type { Doors } from "./doors.ts";
 import type { Ending } from "./ending.ts";
 import type { Reloads } from "./reload.ts";
@@ -80,6 +81,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
       return configDump({ topology, process, resources, services, redaction, version, reload, ports });
     },
     topology: () => reloads.running().topology,
+    whatIf: (question) => whatIf(question, reloads.running().sources, { clock, environment }),
     active: listeners.active,
     shutDown: () => void parts.stop(),
     upgrade: parts.upgrade,

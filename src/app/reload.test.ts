@@ -26,6 +26,7 @@ function config(changes: Partial<Loaded> = {}): Loaded {
     findings: [],
     security: [],
     tests: [],
+    sources: [],
     ...changes,
   };
 }

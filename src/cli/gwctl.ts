@@ -78,6 +78,25 @@ Common commands:
       (await import("./commands/inspect-command.ts")).cel(expression, flags, terminal),
     );
 
+  withTarget(program.command("what-if <method> <url>"))
+    .description("show what the gateway would do with a request, without sending it")
+    .option("--claims <json>", "the claims of a valid token that the client sends")
+    .option("--token <token>", "an access token; - reads standard input. All but its signature is checked")
+    .option("-H, --header <name: value...>", "request headers")
+    .option("--source <address>", "the client's address (default 127.0.0.1)")
+    .option("--listener <name>", "the listener, if the URL does not choose it")
+    .option("--tool <name>", "call this MCP tool")
+    .option("--arguments <json>", "the arguments of the call")
+    .option("--prompt <name>", "read this MCP prompt")
+    .option("--resource <uri>", "read this MCP resource")
+    .option("--mcp-method <method>", "the MCP method, for example tools/list")
+    .option("--model <name>", "an LLM call of this model")
+    .option("--repeat <n>", "make the request n times and show the last")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (method, url, flags) =>
+      (await import("./commands/what-if-command.ts")).whatIf(method, url, flags, terminal),
+    );
+
   const mcp = program.command("mcp").description("manage what MCP servers offer");
   withTarget(mcp.command("lock [instance]"))
     .description("write down what the tools of the MCP servers are, and show what changed (see toolsLock)")

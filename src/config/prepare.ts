@@ -51,6 +51,8 @@ export type Prepared =
       /** `route tools: mcpAuthentication`, for noticing what a reload takes away. */
       readonly security: readonly string[];
       readonly tests: readonly PlacedTest[];
+      /** The texts that it was loaded from. */
+      readonly sources: readonly SourceText[];
     }
   | { readonly ok: false; readonly problems: readonly string[]; readonly findings?: readonly Finding[] };
 
@@ -137,6 +139,7 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     ],
     security: securityOf(config),
     tests: loaded.tests,
+    sources,
   };
 }
 

@@ -1,0 +1,152 @@
+/**
+ * `gwctl what-if <method> <url>`: what a gateway would do with a request, policy by policy, without sending it.
+ */
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { CliError, usageError } from "../terminal/cli-error.ts";
+import { table } from "../terminal/table.ts";
+import { printable, type Terminal } from "../terminal/terminal.ts";
+import { openTarget } from "./open-target.ts";
+
+export interface WhatIfFlags extends TargetFlags {
+  readonly claims?: string;
+  readonly token?: string;
+  readonly header?: readonly string[];
+  readonly source?: string;
+  readonly listener?: string;
+  readonly tool?: string;
+  readonly arguments?: string;
+  readonly prompt?: string;
+  readonly resource?: string;
+  readonly mcpMethod?: string;
+  readonly model?: string;
+  readonly repeat?: string;
+  readonly output?: string;
+}
+
+/** What of the report is drawn. */
+interface Report {
+  readonly listener: string;
+  readonly route: string | null;
+  readonly status: number;
+  readonly outcome: string;
+  readonly reason?: { readonly code: string; readonly message: string; readonly detail?: string };
+  readonly subject?: string;
+  readonly policies: readonly {
+    readonly phase: string;
+    readonly policy: string;
+    readonly verdict: string;
+    readonly reason?: string;
+  }[];
+  readonly limits: readonly { readonly limit: string; readonly remaining: number; readonly resetSeconds: number }[];
+  readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
+  readonly item?: {
+    readonly kind: string;
+    readonly name: string;
+    readonly target: string | null;
+    readonly visible: boolean;
+  };
+}
+
+const MAX_REASON_CHARS = 500;
+
+export async function whatIf(method: string, url: string, flags: WhatIfFlags, terminal: Terminal): Promise<void> {
+  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
+    throw usageError(`output format "${flags.output}" is not text or json`);
+  const question = questionOf(method, url, flags, terminal);
+  const { admin } = await openTarget(undefined, flags, terminal);
+  try {
+    const { body } = await admin.post(ADMIN_PATHS.whatIf, { body: JSON.stringify(question), what: "what-if" });
+    const report = reportOf(body.toString(), admin.display);
+    terminal.out(
+      printable(
+        flags.output === "json"
+          ? `${JSON.stringify(report, null, 2)}\n`
+          : drawn(`${method.toUpperCase()} ${url}`, report),
+      ),
+    );
+  } finally {
+    admin.close();
+  }
+}
+
+function questionOf(method: string, url: string, flags: WhatIfFlags, terminal: Terminal) {
+  const { claims, token, source, listener, tool, prompt, resource, mcpMethod, model } = flags;
+  if (claims !== undefined && token !== undefined) throw usageError("use --claims or --token, not both");
+  const args = flags.arguments === undefined ? undefined : jsonObject("--arguments", flags.arguments);
+  const repeat = flags.repeat === undefined ? undefined : Number(flags.repeat);
+  if (repeat !== undefined && !(Number.isInteger(repeat) && repeat > 0))
+    throw usageError(`invalid --repeat ${flags.repeat}: expected a number from 1`);
+  const isMcp = [tool, prompt, resource, mcpMethod].some((one) => one !== undefined);
+  return {
+    request: {
+      method: method.toUpperCase(),
+      url,
+      headers: Object.fromEntries((flags.header ?? []).map(headerOf)),
+      source,
+      listener,
+      model,
+      mcp: isMcp ? { method: mcpMethod, tool, arguments: args, prompt, resource } : undefined,
+    },
+    claims: claims === undefined ? undefined : jsonObject("--claims", claims),
+    // A token on the command line stands in the list of processes.
+    token: token === "-" ? terminal.readStdin().trim() : token,
+    repeat,
+  };
+}
+
+function headerOf(text: string): [string, string] {
+  const colon = text.indexOf(":");
+  if (colon < 1) throw usageError(`invalid --header ${text}: expected "name: value"`);
+  return [text.slice(0, colon).trim().toLowerCase(), text.slice(colon + 1).trim()];
+}
+
+function jsonObject(flag: string, text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  } catch {
+    // Said below.
+  }
+  throw usageError(`invalid ${flag}: expected a JSON object, for example '{"sub":"alice"}'`);
+}
+
+function reportOf(text: string, display: string): Report {
+  try {
+    const value = JSON.parse(text) as Report | null;
+    if (Array.isArray(value?.policies) && Array.isArray(value?.backends)) return value as Report;
+  } catch {
+    // Said below.
+  }
+  throw new CliError(`${display} did not report: is that a gateway's admin interface?`);
+}
+
+function drawn(asked: string, report: Report): string {
+  const { item, reason } = report;
+  const lines = [`${asked} → ${report.status} ${report.outcome}\n\n`];
+  const facts = [
+    ["listener", report.listener],
+    ["route", report.route ?? "(none matches)"],
+    ...(report.subject === undefined ? [] : [["subject", report.subject]]),
+    ...report.backends.map(({ name, weight, chosen }) => ["backend", `${name}, weight ${weight}${chosen ? " ←" : ""}`]),
+    ...(item
+      ? [
+          [
+            item.kind,
+            `${item.name}${item.target === null ? "" : ` of ${item.target}`}: ${item.visible ? "visible" : "hidden"}`,
+          ],
+        ]
+      : []),
+    ...report.limits.map(({ limit, remaining, resetSeconds }) => [
+      "limit",
+      `${limit}: ${remaining} left, resets in ${resetSeconds} s`,
+    ]),
+    ...(reason ? [["reason", `${reason.code}: ${reason.detail ?? reason.message}`]] : []),
+  ];
+  lines.push(table(facts, MAX_REASON_CHARS));
+  if (report.policies.length > 0) {
+    const rows = report.policies.map(({ phase, policy, verdict, reason: why = "" }) => [phase, policy, verdict, why]);
+    lines.push("\n", table([["PHASE", "POLICY", "VERDICT", "REASON"], ...rows], MAX_REASON_CHARS));
+  }
+  return lines.join("");
+}
