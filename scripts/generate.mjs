@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
+import { kubernetesManifests } from "./kubernetes-manifests.mjs";
 import { limitsPage } from "./limits.mjs";
 import { metricsPage } from "./metrics.mjs";
 
@@ -24,6 +25,7 @@ export async function generated() {
   return new Map([
     ["schema/config.schema.json", `${JSON.stringify(editorSchema(compact(configSchema)), null, 1)}\n`],
     ["kubernetes/gatewaypolicy-crd.yaml", others.crdManifest()],
+    ...kubernetesManifests({ "gatewaypolicy-crd.yaml": others.crdManifest() }),
     ["docs/reference/config.md", configPage(schemaOf(configSchema), backends, schemaOf)],
     ["docs/reference/policies.md", policiesPage(policies, schemaOf)],
     ["docs/reference/errors.md", errorsPage(ERRORS, RECORDED)],

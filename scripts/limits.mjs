@@ -90,6 +90,18 @@ const LIMITS = {
       "the connection is closed",
     ],
     ["MAX_PROBLEM_CHARS", "pipeline/phases/attempt.ts", "the reason of a failed attempt in logs and traces", "cut"],
+    [
+      "MAX_MIRRORED_BYTES",
+      "policies/request-mirror/policy.ts",
+      "a request body that is mirrored",
+      "the request is not mirrored",
+    ],
+    [
+      "MAX_COPIES",
+      "policies/request-mirror/policy.ts",
+      "copies to one mirror at once",
+      "further requests are not mirrored",
+    ],
     ["MAX_ATTEMPTS", "policies/retry/policy.ts", "`retry.attempts`", "the configuration is rejected"],
     ["MAX_HEAD_BYTES", "lib/http1/response-parser.ts", "a backend's response head", "502 `backend_response_invalid`"],
     ["MAX_TRAILER_BYTES", "lib/http1/response-parser.ts", "a backend's trailers", "the response breaks off"],
@@ -497,6 +509,38 @@ const LIMITS = {
     ],
     ["MAX_ANCESTORS", "config/resources/status.ts", "ancestors in a status", "the rest is left out"],
     ["MAX_MESSAGE_BYTES", "config/resources/status.ts", "the message of a condition", "cut"],
+  ],
+  Kubernetes: [
+    [
+      "MAX_OUTPUT_CHARS",
+      "lib/process/run-program.ts",
+      "what a credential plugin or curl prints",
+      "the rest is left out",
+    ],
+    ["MAX_ANSWER_BYTES", "kubernetes/client/api-client.ts", "an answer of the API server", "the list is tried again"],
+    ["MAX_LINE_BYTES", "kubernetes/client/api-client.ts", "one event of a watch", "the watch begins again"],
+    ["MAX_PAUSE_MS", "kubernetes/cache/kind-watch.ts", "the pause before a watch is tried again", "it no longer grows"],
+    [
+      "MAX_PAUSE_MS",
+      "kubernetes/follow/follow-controller.ts",
+      "the pause before a data plane asks its controller again",
+      "it no longer grows",
+    ],
+    ["MAX_STREAMS", "kubernetes/serve/snapshot-server.ts", "data planes of one controller", "503, they try again"],
+    ["MAX_ACK_BYTES", "kubernetes/serve/snapshot-server.ts", "the answer of a data plane", "503"],
+    [
+      "MAX_BEHIND_BYTES",
+      "kubernetes/serve/snapshot-server.ts",
+      "what a data plane has not read yet",
+      "it is disconnected and comes again",
+    ],
+    ["MAX_KNOWN", "kubernetes/serve/token-reviews.ts", "tokens whose verdict is remembered", "all are reviewed again"],
+    [
+      "MAX_SNAPSHOT_BYTES",
+      "kubernetes/follow/follow-controller.ts",
+      "a snapshot",
+      "rejected; the one before is served",
+    ],
   ],
   "Trace, logs and metrics": [
     [

@@ -13,6 +13,7 @@ import { fittingLimits, watchHeapLoudly } from "./app/capacity.ts";
 import { type Doors, logFilter, openDoors } from "./app/doors.ts";
 import { drainBackends } from "./app/drain-backends.ts";
 import { createEnding, type Ending } from "./app/ending.ts";
+import { followCluster } from "./app/follow-cluster.ts";
 import { openConfiguredStore } from "./app/open-configured-store.ts";
 import { operatorEndpoints } from "./app/operator-endpoints.ts";
 import { createReloads } from "./app/reload.ts";
@@ -30,6 +31,7 @@ import { watchConfig } from "./app/watch-config.ts";
 import { openSources, type SourceList } from "./config/load/sources.ts";
 import type { Environment } from "./config/text/env.ts";
 import type { Topology } from "./core/topology.ts";
+import type { ClusterSource } from "./kubernetes/follow/snapshot-source.ts";
 import type { LogOutput } from "./lib/log/log-output.ts";
 import { registerProcessMetrics } from "./lib/log/process-metrics.ts";
 import type { Clock } from "./lib/process/clock.ts";
@@ -53,6 +55,8 @@ export interface AppOptions {
   readonly color?: boolean;
   readonly version: string;
   readStdin(): string;
+  /** A cluster whose documents are served besides. */
+  readonly cluster?: ClusterSource;
   /** Where the admin interface binds when the configuration does not say. */
   readonly defaultAdminAddr?: string;
   /** The process that started this one to take its place. */
@@ -235,6 +239,7 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   // Reload.
   if (sources.canChange) ending.at("watch", watchConfig(doors, loader, reloads, first.content).stop);
 
+  if (options.cluster) ending.at("watch", followCluster(options.cluster, reloads, first.config).stop);
   options.predecessor?.ready(version);
 
   const report = (error: unknown): void => unexpected.report("process", error);

@@ -7,6 +7,7 @@ import type { Generation } from "../config/compile/living.ts";
 import type { SourceText } from "../config/load/load.ts";
 import type { Sources } from "../config/load/sources.ts";
 import { type Prepared, prepareConfig } from "../config/prepare.ts";
+import type { ClusterSource } from "../kubernetes/follow/snapshot-source.ts";
 import type { SharedMemory } from "../lib/process/shared-memory.ts";
 import type { Redaction } from "../trace/redact.ts";
 import type { Doors } from "./doors.ts";
@@ -45,6 +46,7 @@ export function createConfigLoader(
   sources: Pick<Sources, "read" | "paths" | "content">,
   uiSource: UiSource,
   shared: () => SharedMemory | undefined = () => undefined,
+  cluster?: ClusterSource,
 ): ConfigLoader {
   const { clock, environment, logger, tasks, metrics, limits, store, signingKey } = doors;
   const readFiles = new Set<string>();
@@ -66,6 +68,8 @@ export function createConfigLoader(
       redaction,
       generation,
       internals: { uiSource },
+      cluster: cluster?.current()?.input,
+      endpoints: cluster?.endpoints,
       fileRead: (path: string) => void readFiles.add(path),
     };
     texts = sources.read();

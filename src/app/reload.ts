@@ -35,7 +35,8 @@ export interface Reloads {
   /** The configuration that serves. */
   running(): Loaded;
   state(): ReloadState;
-  reload(): Promise<void>;
+  /** One after the other; gives why it was refused, if it was. */
+  reload(): Promise<readonly string[]>;
   refuse(problems: readonly string[]): void;
   /** What could not be read can be read again, and is what runs. */
   restored(): void;
@@ -77,24 +78,31 @@ export function createReloads(parts: ReloadParts): Reloads {
     }
   }
 
+  let last: Promise<readonly string[]> = Promise.resolve([]);
+  async function reloadNow(): Promise<readonly string[]> {
+    if (parts.isEnding()) return [];
+    const generation = parts.begin();
+    const before = running;
+    const next = await serving(generation, before);
+    if (!next.ok) {
+      generation.discard();
+      refuse(next.problems);
+      return next.problems;
+    }
+    // What is written under `config:` is that of the start until the next one.
+    running = { ...next, process: before.process };
+    generation.commit();
+    loaded(next, before);
+    return [];
+  }
+
   return {
     running: () => running,
     state: () => state,
     refuse,
-    async reload() {
-      if (parts.isEnding()) return;
-      const generation = parts.begin();
-      const before = running;
-      const next = await serving(generation, before);
-      if (!next.ok) {
-        generation.discard();
-        refuse(next.problems);
-        return;
-      }
-      // What is written under `config:` is that of the start until the next one.
-      running = { ...next, process: before.process };
-      generation.commit();
-      loaded(next, before);
+    reload() {
+      last = last.then(reloadNow, reloadNow);
+      return last;
     },
     restored() {
       state = afterRestore(state);

@@ -19,9 +19,10 @@ export function watchConfig(
     loaded,
     read: loader.content,
     onChange: () =>
-      reloads
-        .reload()
-        .catch((error) => logger.error("reload failed", { error: (error as Error).stack ?? String(error) })),
+      reloads.reload().then(
+        () => undefined,
+        (error) => logger.error("reload failed", { error: (error as Error).stack ?? String(error) }),
+      ),
     onUnreadable: (error) => reloads.refuse([error.message]),
     onRestored: reloads.restored,
   });

@@ -10,6 +10,7 @@ import { VERSION } from "../lib/text/version.ts";
 
 const HELP = `Usage: gateway [-f <path>]... [options]
        gateway ctl <command>     (the same as gwctl <command>)
+       gateway controller        (runs Gateways of a Kubernetes cluster; see gateway controller --help)
 
   -f, --file <path>   A configuration file, a directory of them, or - for standard input; repeatable.
                       Without it an embedded default runs on loopback.
@@ -21,6 +22,12 @@ const HELP = `Usage: gateway [-f <path>]... [options]
                       with --format and --allow-missing-env as above.
       --health [addr] Asks a running gateway whether it is ready, at its admin or stats address (by default
                       localhost:15000), and exits with 0 or 1.
+      --gateway <namespace/name>  Serves a Gateway of a Kubernetes cluster:
+        --kubeconfig <file>       as the cluster says, which is only read (for development), or
+        --context <name>
+        --from <url>              as its controller says, with
+        --token-file <file>       the token that is shown to the controller, and
+        --state-folder <folder>   where the last good state is kept.
       --version       Prints the version.
       --help          Prints this text.
 
@@ -39,6 +46,11 @@ async function main(): Promise<void> {
   if (first === "ctl") {
     process.argv.splice(2, 1);
     await import("./gwctl.ts");
+    return;
+  }
+  if (first === "controller") {
+    const { runController } = await import("./controller.ts");
+    process.exitCode = await runController(process.argv.slice(3));
     return;
   }
   if (first === "--health") {
@@ -65,6 +77,7 @@ async function main(): Promise<void> {
     files: flags.file,
     validate: validateFlags(flags),
     isTest: flags.test === true,
+    cluster: clusterFlags(flags),
     readStdin: () => readFileSync(0, "utf8"),
   });
 }
@@ -79,6 +92,12 @@ function readFlags() {
         strict: { type: "boolean" },
         format: { type: "string" },
         "allow-missing-env": { type: "boolean" },
+        gateway: { type: "string" },
+        kubeconfig: { type: "string" },
+        context: { type: "string" },
+        from: { type: "string" },
+        "token-file": { type: "string" },
+        "state-folder": { type: "string" },
         version: { type: "boolean", short: "V" },
         help: { type: "boolean", short: "h" },
       },
@@ -106,6 +125,21 @@ function validateFlags(flags: ReturnType<typeof readFlags>) {
   if (format !== "text" && format !== "json" && format !== "github")
     return wrongUse(`--format is text, json or github, not ${JSON.stringify(format)}`);
   return { strict, format, allowMissingEnv } as const;
+}
+
+/** Undefined unless a Gateway of a cluster is to be served. */
+function clusterFlags(flags: ReturnType<typeof readFlags>) {
+  const { gateway, kubeconfig, context, from, "token-file": tokenFile, "state-folder": stateFolder } = flags;
+  if (gateway === undefined) {
+    const given = ["kubeconfig", "context", "from", "token-file", "state-folder"].find((name) => name in flags);
+    return given === undefined ? undefined : wrongUse(`--${given} needs --gateway <namespace/name>`);
+  }
+  if (!/^[a-z0-9-]{1,63}\/[a-z0-9.-]{1,253}$/.test(gateway))
+    return wrongUse(`--gateway is <namespace>/<name>, not ${JSON.stringify(gateway)}`);
+  if (from === undefined) return { gateway, kubeconfig, context } as const;
+  if (!URL.canParse(from) || new URL(from).protocol !== "https:") return wrongUse("--from is an https:// URL");
+  if (tokenFile === undefined) return wrongUse("--from needs --token-file <file>");
+  return { gateway, from, tokenFile, stateFolder } as const;
 }
 
 /** `gateway config.yaml`, `-c config.yaml` and `--config=config.yaml` are how other programs take their file. */

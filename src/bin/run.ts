@@ -21,6 +21,7 @@ import { describeDefect } from "../lib/log/unexpected-errors.ts";
 import { systemClock, wait } from "../lib/process/clock.ts";
 import { isOneFile } from "../lib/process/embedded-files.ts";
 import { VERSION } from "../lib/text/version.ts";
+import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
 import { demoProgram } from "./demo-program.ts";
 
 /** How long the last lines of the log may take. */
@@ -34,6 +35,8 @@ export interface ValidateFlags {
 
 export interface RunOptions {
   readonly files: readonly string[] | undefined;
+  /** Set: a Gateway of a cluster is served. */
+  readonly cluster?: ClusterFlags | undefined;
   /** Set: only checks. */
   readonly validate: ValidateFlags | undefined;
   /** Runs the tests of the configuration instead of checking it. */
@@ -42,7 +45,10 @@ export interface RunOptions {
 }
 
 export async function run(options: RunOptions): Promise<number> {
-  const sources = options.files ?? { text: defaultConfig(demoProgram()) };
+  const isDefault = options.files === undefined && options.cluster === undefined;
+  const sources = options.files ?? {
+    text: options.cluster ? clusterConfig(options.cluster) : defaultConfig(demoProgram()),
+  };
   const common = { sources, environment: processEnvironment(), clock: systemClock, readStdin: options.readStdin };
   try {
     if (options.validate) {
@@ -54,10 +60,10 @@ export async function run(options: RunOptions): Promise<number> {
       writeSync(1, report.stdout);
       return report.code;
     }
-    return await serve(common, options.files === undefined);
+    return await serve(common, isDefault, options.cluster);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
-    writeSync(2, `${(options.files === undefined ? error.lines.map(defaultListenHint) : error.lines).join("\n")}\n`);
+    writeSync(2, `${(isDefault ? error.lines.map(defaultListenHint) : error.lines).join("\n")}\n`);
     return 1;
   }
 }
@@ -65,6 +71,7 @@ export async function run(options: RunOptions): Promise<number> {
 async function serve(
   common: Omit<Parameters<typeof startApp>[0], "output" | "version">,
   isDefault: boolean,
+  cluster: ClusterFlags | undefined,
 ): Promise<number> {
   // Asking for the stream makes a pipe non-blocking: a reader that takes nothing would otherwise hold a thread of
   // ours, and with it the end of the process, for as long as it likes.
@@ -95,8 +102,11 @@ async function serve(
   try {
     const { environment } = common;
     const predecessor = environment[HANDED_SOCKETS] ? openPredecessor(environment, parentChannel()) : undefined;
+    const followed = cluster && (await followedCluster(cluster, environment, output, () => isStopWanted));
+    if (cluster && !followed) return 0;
     app = await startApp({
       ...common,
+      ...(followed ? { cluster: followed } : {}),
       predecessor,
       startSuccessor: (sockets, events) => startSuccessor(sockets, environment, events),
       output,

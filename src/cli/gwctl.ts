@@ -71,6 +71,17 @@ Common commands:
     .option("-o, --output <format>", "short, yaml or json", "short")
     .action(async (name, flags) => (await import("./commands/policies-command.ts")).policies(name, flags, terminal));
 
+  const gateway = program.command("gateway").description("Gateways of a Kubernetes cluster");
+  gateway
+    .command("list")
+    .description("list the Gateways of a namespace with their addresses, status and routes")
+    .option("-n, --namespace <name>", "namespace (default: that of the kubeconfig)")
+    .option("-A, --all-namespaces", "all namespaces")
+    .option("-k, --kubeconfig <file>", "kubeconfig of the cluster")
+    .option("--context <name>", "context in the kubeconfig")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (flags) => (await import("./cluster/gateway-list.ts")).listGateways(flags, terminal));
+
   withTarget(program.command("cel <expression>"))
     .description("evaluate a CEL expression, part by part")
     .option("--request <id>", "use the attributes of a recent request")

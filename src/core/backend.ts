@@ -86,15 +86,8 @@ export interface BackendEnv extends CompileEnv {
   readonly requiresCredential: boolean;
   /** The variables of the gateway's own process, for children that may inherit some. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  readonly endpoints?: EndpointDirectory | undefined;
   /** How the backend's TLS is set up, if a `backendTLS` policy says so. */
   readonly tls: TlsOptions | undefined;
-}
-
-/** The addresses behind names of Services: they come and go without a new configuration. */
-export interface EndpointDirectory {
-  /** `address:port` each. The list is another one only when it changed. */
-  addresses(service: string): readonly string[];
 }
 
 export function defineBackend<const Key extends string, Schema extends z.ZodType>(

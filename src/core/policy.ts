@@ -108,6 +108,12 @@ export interface RetrySettings {
   readonly codes: ReadonlySet<number>;
 }
 
+/** The addresses behind names of Services: they come and go without a new configuration. */
+export interface EndpointDirectory {
+  /** `address:port` each. The list is another one only when it changed. */
+  addresses(service: string): readonly string[];
+}
+
 export interface CompileEnv {
   cel(source: string): Expression;
   readonly clock: Clock;
@@ -129,6 +135,8 @@ export interface CompileEnv {
   readonly matchedPrefixes: readonly string[];
   /** A path in the configuration file, relative to that file. */
   resolvePath(path: string): string;
+  /** Where Services of a cluster are. */
+  readonly endpoints?: EndpointDirectory | undefined;
   /** It comes from a cluster: it must not touch this machine. */
   readonly isConfined?: boolean;
   /** The text of a file that the configuration names, 1 MiB by default; throws an Error that says what is wrong with it. */

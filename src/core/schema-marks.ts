@@ -7,7 +7,13 @@ import { z } from "zod";
 
 export interface LocalUse {
   /** As in "cannot name a file". */
-  readonly what: "a file" | "a process" | "a unix socket" | "credentials of this machine";
+  readonly what:
+    | "a file"
+    | "a process"
+    | "a unix socket"
+    | "credentials of this machine"
+    | "a Service by its name"
+    | "a host by its address";
   /** Whether this value does; without it, every value does. */
   readonly isLocal?: (value: unknown) => boolean;
   /** Its text is read through the environment of the compilation: a reference to a Secret can stand for the file. */

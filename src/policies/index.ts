@@ -16,6 +16,7 @@ import { mcpAuthentication } from "./mcp-authentication/policy.ts";
 import { mcpAuthorization } from "./mcp-authorization/policy.ts";
 import { rateLimit } from "./rate-limit/policy.ts";
 import { requestHeaderModifier } from "./request-header-modifier/policy.ts";
+import { requestMirror } from "./request-mirror/policy.ts";
 import { requestRedirect } from "./request-redirect/policy.ts";
 import { responseHeaderModifier } from "./response-header-modifier/policy.ts";
 import { retry } from "./retry/policy.ts";
@@ -42,6 +43,7 @@ export const shapePolicies: readonly PolicyDefinition[] = [
   transformations, // may read what authentication found, and feeds the modifiers below
   requestHeaderModifier, // fixed headers win over computed ones
   urlRewrite, // after everything that reads the path as the client sent it
+  requestMirror, // a copy of what the backend will get
   requestRedirect, // answers; after the rewrites it may build on
   directResponse, // the last resort of a route without a backend
   responseHeaderModifier, // on the way back: the outermost of the shaping policies

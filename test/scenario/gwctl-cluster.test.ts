@@ -27,6 +27,17 @@ routes: [{ name: inside, backends: [{ host: "${backend.host}" }] }]
 `);
   adminPort = new URL(gateway.adminUrl).port;
   api = await startKubernetesApi({
+    gateways: [
+      {
+        metadata: { name: "front", namespace: "edge" },
+        spec: { gatewayClassName: "gateway" },
+        status: {
+          addresses: [{ value: "10.0.0.1" }],
+          conditions: [{ type: "Programmed", status: "False", reason: "Pending" }],
+          listeners: [{ name: "http", attachedRoutes: 3 }],
+        },
+      },
+    ],
     token: TOKEN,
     namespace: "edge",
     pods: [
@@ -69,6 +80,15 @@ test("gateway/<name> finds the first running pod and reaches its admin interface
   assert.ok(
     api.seen.some((line) => line.startsWith("UPGRADE /api/v1/namespaces/edge/pods/front-a/portforward?ports=")),
   );
+});
+
+test("gateway list shows where the Gateways are and whether they are served", async () => {
+  const { code, stdout, stderr } = await gwctl(["gateway", "list"], { environment: { KUBECONFIG: kubeconfig } });
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^NAMESPACE +NAME +CLASS +ADDRESS +PROGRAMMED +ROUTES$/m);
+  assert.match(stdout, /^edge +front +gateway +10\.0\.0\.1 +False \(Pending\) +http: 3$/m);
+  const other = await gwctl(["gateway", "list", "-A"], { environment: { KUBECONFIG: kubeconfig } });
+  assert.match(other.stderr, /the cluster has no Gateway API/);
 });
 
 test("pod/<name> names the pod itself", async () => {

@@ -30,7 +30,7 @@ const LAYERS: readonly (readonly string[])[] = [
  * folder itself put its rooms together: they import every room, and no room imports them.
  */
 export const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  lib: ["text", "process", "log", "store", "http", "http1", "client"],
+  lib: ["text", "process", "log", "store", "http", "http1", "client", "kubeconfig"],
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
   llm: ["wire", "usage", "dialects", "form", "clients", "upstreams", "translate", "providers", "guards"],
@@ -39,6 +39,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
   admin: ["server", "endpoints", "merge", "ui"],
+  kubernetes: ["client", "cache", "status", "serve", "control", "follow"],
   cli: ["terminal", "instance", "cluster", "trace", "import", "commands"],
 };
 
@@ -68,7 +69,7 @@ const DOORS: readonly Door[] = [
   {
     what: "an HTTP server",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:https?"/,
-    keepers: /^src\/admin\/server\/server\.ts$/,
+    keepers: /^src\/(?:admin\/server\/server|kubernetes\/serve\/snapshot-server)\.ts$/,
   },
   {
     what: "a listening socket",
@@ -78,7 +79,7 @@ const DOORS: readonly Door[] = [
   {
     what: "child processes",
     pattern: /from "node:child_process"|import\("node:child_process"\)/,
-    keepers: /^src\/(?:app\/upgrade\/successor|mcp\/transports\/child-process|cli\/terminal\/run-program)\.ts$/,
+    keepers: /^src\/(?:app\/upgrade\/successor|mcp\/transports\/child-process|lib\/process\/run-program)\.ts$/,
   },
   { what: "process.env", pattern: /\bprocess\.env\b/, keepers: /^src\/config\/text\/env\.ts$/ },
   {

@@ -29,6 +29,7 @@ export async function startKubernetesApi(options: {
   readonly token: string;
   readonly namespace: string;
   readonly pods: readonly StandInPod[];
+  readonly gateways?: readonly unknown[];
 }): Promise<StandInApi> {
   const seen: string[] = [];
   const isAllowed = (req: IncomingMessage): boolean => req.headers.authorization === `Bearer ${options.token}`;
@@ -40,6 +41,8 @@ export async function startKubernetesApi(options: {
       res.end(JSON.stringify(value));
     };
     if (!isAllowed(req)) answer(401, { message: "Unauthorized" });
+    else if (url.pathname === `/apis/gateway.networking.k8s.io/v1/namespaces/${options.namespace}/gateways`)
+      answer(200, { items: options.gateways ?? [] });
     else if (url.pathname !== `/api/v1/namespaces/${options.namespace}/pods`) answer(404, { message: "not found" });
     else {
       const wanted = url.searchParams.get("labelSelector")?.split("=")[1];

@@ -6,6 +6,7 @@ import type { Worker } from "node:worker_threads";
 import type { AdminEndpoint } from "../../admin/server/endpoint.ts";
 import type { UiSource } from "../../backends/ui/source.ts";
 import type { Sources } from "../../config/load/sources.ts";
+import type { ClusterSource } from "../../kubernetes/follow/snapshot-source.ts";
 import type { LogOutput } from "../../lib/log/log-output.ts";
 import { clockStartMs } from "../../lib/process/clock.ts";
 import { createSharedMemory, type OwnedSharedMemory } from "../../lib/process/shared-memory.ts";
@@ -24,6 +25,8 @@ export interface CrewOptions {
   readonly output: LogOutput;
   readonly color?: boolean;
   readonly version: string;
+  /** A cluster whose documents are served besides: by one thread, since the others load from texts. */
+  readonly cluster?: ClusterSource;
   /** Starts a thread that serves; undefined where this form of the program has none. */
   readonly startThread?: StartThread;
 }
@@ -43,9 +46,9 @@ export function loadForThreads(
   uiSource: UiSource,
   hasInheritedSockets: boolean,
 ): ThreadedLoad {
-  const { startThread } = options;
+  const startThread = options.cluster ? undefined : options.startThread;
   let memory: OwnedSharedMemory | undefined;
-  const loader = createConfigLoader(doors, sources, uiSource, () => memory);
+  const loader = createConfigLoader(doors, sources, uiSource, () => memory, options.cluster);
   const single = loader.first();
   const around = surroundings({ canStart: startThread !== undefined, hasInheritedSockets });
   const { count, warning } = threadCount(single.config.process, around);

@@ -9,9 +9,9 @@ import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { pathAndQuery } from "../../core/request-path.ts";
 import { markLocal } from "../../core/schema-marks.ts";
 import { openHttpPool } from "../../lib/client/http-pool.ts";
+import { parseAddress } from "../../lib/http/backend-address.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
-import { parseAddress } from "./address.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
 /** The client may not use `connection` to strip what we vouch for (CVE-2025-48865). */

@@ -6,9 +6,9 @@
 import { z } from "zod";
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { parseAddress } from "../host/address.ts";
+import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
+import { parseAddress } from "../../lib/http/backend-address.ts";
 import { sendTo } from "../host/backend.ts";
-import { openEndpointPools } from "./endpoint-pools.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
 

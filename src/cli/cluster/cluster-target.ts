@@ -4,19 +4,17 @@
  */
 import { createServer, type Server } from "node:net";
 import type { Duplex } from "node:stream";
-import { openFetcher } from "../../lib/client/fetcher.ts";
+import { type Cluster, loadCluster } from "../../lib/kubeconfig/kubeconfig.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import type { Target, TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { type Cluster, loadCluster } from "./kubeconfig.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { askCluster, reasonOf } from "./cluster-request.ts";
 import { openPortForward, portForwardPath } from "./port-forward.ts";
 
 /** Set on the pods of a Gateway (GEP-1762). */
 const GATEWAY_LABEL = "gateway.networking.k8s.io/gateway-name";
 const NAME = /^(?:(gateway|gateways|gtw|pod|pods)\/)?([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)$/;
-const LIST_TIMEOUT_MS = 10_000;
-const MAX_LIST_BYTES = 16 * 1024 * 1024;
 
 export async function openClusterTarget(
   name: string,
@@ -27,7 +25,9 @@ export async function openClusterTarget(
   const [, kind = "gateway", resource] = NAME.exec(name) ?? [];
   if (resource === undefined)
     throw usageError(`${name} is not gateway/<name> or pod/<name>; for this machine use --local`);
-  const cluster = await loadCluster(flags, terminal);
+  const cluster = await loadCluster(flags, terminal).catch((error: Error) => {
+    throw new CliError(error.message);
+  });
   const pod = kind.startsWith("pod") ? resource : await findPod(cluster, resource, terminal);
   const forward: Forward = (port) =>
     openPortForward(cluster, pod, port).catch(async (error: Error) => {
@@ -55,7 +55,7 @@ export async function openClusterTarget(
 async function findPod(cluster: Cluster, gateway: string, terminal: Terminal): Promise<string> {
   const query = new URLSearchParams({ labelSelector: `${GATEWAY_LABEL}=${gateway}` });
   const path = `/api/v1/namespaces/${encodeURIComponent(cluster.namespace)}/pods?${query}`;
-  const answer = await ask(cluster, path, terminal);
+  const answer = await askCluster(cluster, path, terminal);
   if (answer.status !== 200) throw new CliError(`the cluster answered ${answer.status}: ${reasonOf(answer.body)}`);
   const running = podsOf(answer.body, cluster)
     .filter(({ metadata, status }) => status?.phase === "Running" && metadata.deletionTimestamp === undefined)
@@ -67,32 +67,12 @@ async function findPod(cluster: Cluster, gateway: string, terminal: Terminal): P
   );
 }
 
-async function ask(cluster: Cluster, path: string, terminal: Terminal): Promise<{ status: number; body: Buffer }> {
-  const fetcher = openFetcher(terminal.clock);
-  try {
-    return await fetcher.fetch({
-      url: `${cluster.server}${path}`,
-      headers: cluster.headers,
-      tls: cluster.tls,
-      timeoutMs: LIST_TIMEOUT_MS,
-      maxBytes: MAX_LIST_BYTES,
-    });
-  } catch (error) {
-    const { HTTPS_PROXY, https_proxy: lowerCase } = terminal.environment;
-    const hint = HTTPS_PROXY || lowerCase ? " (HTTPS_PROXY is set, but gwctl does not use proxies)" : "";
-    throw new CliError(`cannot reach the cluster at ${cluster.server}: ${(error as Error).message}${hint}`);
-  } finally {
-    fetcher.close();
-  }
-}
-
 /** A refused upgrade carries no reason that we could read; the same request without it does. */
 async function whyRefused(cluster: Cluster, path: string, error: Error, terminal: Terminal): Promise<string> {
-  const { status, body } = await ask(cluster, path, terminal);
+  const { status, body } = await askCluster(cluster, path, terminal);
   if (status === 401 || status === 404) return `the cluster answered ${status}: ${reasonOf(body)}`;
-  // kubectl may ask with POST, for which another right is needed.
   if (status === 403)
-    return `the cluster answered 403: ${reasonOf(body)} (you need the permission \`get\` on pods/portforward)`;
+    return `the cluster answered 403: ${reasonOf(body)} (you need the permissions \`get\` and, since Kubernetes 1.35, \`create\` on pods/portforward)`;
   return `${error.message} (does a proxy in front of the cluster block WebSockets?)`;
 }
 
@@ -119,16 +99,6 @@ function podsOf(body: Buffer, cluster: Cluster): Pod[] {
 /** Pods without conditions are taken as they are. */
 function isReady({ status }: Pod): boolean {
   return status?.conditions?.some(({ type, status: is }) => type === "Ready" && is !== "True") !== true;
-}
-
-function reasonOf(body: Buffer): string {
-  try {
-    const { message } = JSON.parse(body.toString()) as { message?: unknown };
-    if (typeof message === "string") return printable(message);
-  } catch {
-    // Not the API server's own words.
-  }
-  return printable(body.toString().slice(0, 200).split("\n", 1)[0] ?? "");
 }
 
 /** A loopback port whose connections go to the pod: for the request that inject mode sends. */

@@ -5,8 +5,8 @@
  */
 import { Duplex } from "node:stream";
 import { openWebSocket } from "../../lib/http/websocket.ts";
+import type { Cluster } from "../../lib/kubeconfig/kubeconfig.ts";
 import { CliError } from "../terminal/cli-error.ts";
-import type { Cluster } from "./kubeconfig.ts";
 
 const DATA_CHANNEL = 0;
 const ERROR_CHANNEL = 1;

@@ -4,9 +4,9 @@
  */
 import { randomBytes } from "node:crypto";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { type ProgramOptions, runProgram } from "../../lib/process/run-program.ts";
 import { portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
-import { type ProgramOptions, runProgram } from "../terminal/run-program.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 import { openTrace, rawLine, readTraceFile } from "../trace/trace-source.ts";
 import { plainLine } from "../trace/trace-text.ts";

@@ -6,9 +6,9 @@ import { dirname, resolve } from "node:path";
 import { backends } from "../../backends/index.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
-import type { BackendEnv, EndpointDirectory } from "../../core/backend.ts";
+import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/errors.ts";
-import type { CompileEnv, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
+import type { CompileEnv, EndpointDirectory, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
 import { rememberReplaced } from "../../core/replaced-headers.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../../core/traced-expression.ts";
@@ -82,6 +82,8 @@ function createCompiler(context: CompileContext) {
   const failures: ResourceFailure[] = [];
   const warnings: ConfigError[] = [];
   const complained = new Set<string>();
+  /** What failed in the route that is compiled, if it is a cluster's: the route is closed then. */
+  let confinedFault: string | undefined;
 
   function listener(gateway: NormalGateway, routes: readonly NormalRoute[]): Listener {
     const inherited = gateway.policies.filter((policy) => definitionOf(policy.kind).merge === "innermost");
@@ -112,7 +114,8 @@ function createCompiler(context: CompileContext) {
     const prefixes = route.matches.flatMap(({ path }) =>
       "pathPrefix" in path ? [path.pathPrefix] : "exact" in path ? [path.exact] : [],
     );
-    const scope = compileScope("route", placed, prefixes, route.closed);
+    confinedFault = undefined;
+    const whole = compileScope("route", placed, prefixes, route.closed);
     const guards = {
       trustedHosts: trustedHosts(route),
       requiresCredential: [...placed, ...gatewayPolicies].some(
@@ -120,8 +123,9 @@ function createCompiler(context: CompileContext) {
       ),
     };
     const list = route.backends
-      .map((backend) => compileBackend(backend, guards, scope.settings, prefixes))
+      .map((backend) => compileBackend(backend, guards, whole.settings, prefixes))
       .filter((one) => one !== undefined);
+    const scope = confinedFault === undefined ? whole : compileScope("route", [], prefixes, confinedFault);
     return {
       name: route.name,
       hostnames: route.hostnames,
@@ -152,7 +156,6 @@ function createCompiler(context: CompileContext) {
         name: backend.name,
         ...guards,
         environment: context.environment,
-        endpoints: context.endpoints,
         ...context.internals,
         tls: settings.backendTls,
       };
@@ -221,6 +224,7 @@ function createCompiler(context: CompileContext) {
       readFile: (path, maxBytes) =>
         confined ? confined.readText(path) : readConfigFile(resolvePath(path), context.fileRead, maxBytes),
       isConfined: confined !== undefined,
+      endpoints: context.endpoints,
       keep: (...thing) => context.generation.keep(...thing),
       serving: (action) => context.generation.serving(action),
       warn,
@@ -244,6 +248,12 @@ function createCompiler(context: CompileContext) {
     } catch (error) {
       const path = error instanceof ConfigError && error.path !== "" ? [...place.path, error.path] : place.path;
       const problem = new ConfigError(place.document.position(path), pathText(path), (error as Error).message);
+      // What one document of a cluster says must not keep the others from being served.
+      if (place.document.confined) {
+        confinedFault ??= problem.toLine();
+        warnings.push(problem);
+        return undefined;
+      }
       // A route on two gateways is compiled twice; its mistake is one.
       if (!complained.has(problem.toLine())) problems.push(problem);
       complained.add(problem.toLine());

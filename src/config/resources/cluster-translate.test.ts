@@ -172,6 +172,11 @@ const REFUSED: Record<string, [traffic: string, message: RegExp]> = {
   "a Secret that is not there": ["{ backendAuth: { key: { secretRef: { name: gone, key: key } } } }", /was not found/],
   "a key that it does not have": ["{ backendAuth: { key: { secretRef: { name: keys, key: no } } } }", /has no key no/],
   "an empty key": ["{ backendAuth: { key: { secretRef: { name: keys, key: empty } } } }", /is empty/],
+  "a mirror by its address": ["{ requestMirror: [{ host: '127.0.0.1:15000' }] }", /cannot use a host by its address/],
+  "a mirror by the name of a Service": [
+    "{ requestMirror: [{ service: { name: infra/web:80 } }] }",
+    /a Service by its name/,
+  ],
   "a Secret where no secret stands": ["{ directResponse: { body: { secretRef: { name: keys, key: key } } } }", /body/],
 };
 

@@ -55,6 +55,8 @@ export interface ResourceInput {
   readonly nowMs: number;
   /** Set: the documents come from a cluster, which this is. They touch nothing of this machine. */
   readonly cluster?: Cluster;
+  /** The cluster as one document sees it: for whoever notes what it refers to. */
+  recorded?(document: ResourceDocument, cluster: Cluster): Cluster;
   /** What the last load returned: conditions that did not change keep their time. */
   readonly previous?: readonly PolicyResource[];
 }

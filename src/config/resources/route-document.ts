@@ -61,11 +61,16 @@ export function translateRoute(
     const ruleName = written.length === 1 ? prefix : `${prefix}/${sectionName ?? `rule${i}`}`;
     const content = translateRule(rule, path, namespace, context.findBackend, problems);
     contents.push(content);
-    for (const [j, { gateways, hostnames, except }] of found.servedBy.entries()) {
+    for (const [j, { gateways, hostnames, except, port }] of found.servedBy.entries()) {
       const isKnown = found.servedBy.slice(0, j).some((other) => other.gateways[0] === gateways[0]);
       const routeName = j === 0 ? ruleName : `${ruleName}@${gateways[0]}${isKnown ? `#${j}` : ""}`;
       routes.push({
-        route: { name: routeName, gateways, ...(hostnames.length === 0 ? {} : { hostnames }), ...content.fields },
+        route: {
+          name: routeName,
+          gateways,
+          ...(hostnames.length === 0 ? {} : { hostnames }),
+          ...withPort(content.fields, port),
+        },
         ...(except.length === 0 ? {} : { except }),
         ...(content.closed === undefined ? {} : { closed: content.closed }),
         ...(content.closedBackends.size === 0 ? {} : { closedBackends: content.closedBackends }),
@@ -83,6 +88,14 @@ export function translateRoute(
       parents: found.parents.map((parent) => ({ ...parent, ...outcomeOf(parent.accepted, contents) })),
     },
   };
+}
+
+/** A redirect that names neither a scheme nor a port keeps the port of the listener, whatever the client called it. */
+function withPort(fields: RuleContent["fields"], port: number | undefined): RuleContent["fields"] {
+  const redirect = fieldsOf(fields.policies?.requestRedirect);
+  if (port === undefined || fields.policies?.requestRedirect === undefined) return fields;
+  if (redirect.scheme !== undefined || redirect.port !== undefined) return fields;
+  return { ...fields, policies: { ...fields.policies, requestRedirect: { ...redirect, port } } };
 }
 
 function outcomeOf(accepted: Verdict, contents: readonly RuleContent[]) {
@@ -128,13 +141,20 @@ function translateRule(
   if (listOf(rule.matches).length > 0 && matches.length === 0)
     close([...path, "matches"], "none of the matches is supported");
 
-  const filters = translateFilters(filtersOf(rule));
+  let unresolved: Verdict | undefined;
+  const findMirror = (at: Path) => (reference: Fields, index: number) => {
+    const found = findBackend(reference, namespace);
+    if ("backend" in found) return found.backend;
+    problems.add([...at, "filters", index], `${found.message}; nothing is mirrored there`);
+    unresolved ??= { isTrue: false, reason: found.reason, message: found.message };
+    return undefined;
+  };
+  const filters = translateFilters(filtersOf(rule), findMirror(path));
   if (filters.unsupported) close([...path, "filters", filters.unsupported.index], filters.unsupported.reason);
   if (rule.sessionPersistence !== undefined) problems.add([...path, "sessionPersistence"], "not supported, ignored");
 
   const backends: Record<string, unknown>[] = [];
   const closedBackends = new Map<number, string>();
-  let unresolved: Verdict | undefined;
   for (const [i, reference] of listOf(rule.backendRefs).entries()) {
     const at = [...path, "backendRefs", i];
     const found = findBackend(fieldsOf(reference), namespace);
@@ -143,7 +163,7 @@ function translateRule(
       unresolved ??= { isTrue: false, reason: found.reason, message: found.message };
       closedBackends.set(backends.length, problem.toLine());
     }
-    const own = translateFilters(filtersOf(fieldsOf(reference)));
+    const own = translateFilters(filtersOf(fieldsOf(reference)), findMirror(at));
     if (own.unsupported) close([...at, "filters", own.unsupported.index], own.unsupported.reason);
     const { weight } = fieldsOf(reference);
     const policies = Object.keys(own.policies).length === 0 ? {} : { policies: own.policies };

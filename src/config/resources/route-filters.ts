@@ -31,10 +31,21 @@ const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter
   CORS: { field: "cors", translate: cors },
 });
 
-export function translateFilters(filters: readonly unknown[]): TranslatedFilters {
+/** `findMirror` gives what stands behind the reference of a RequestMirror, or nothing: then nothing is mirrored. */
+export function translateFilters(
+  filters: readonly unknown[],
+  findMirror: (reference: Fields, index: number) => Fields | undefined,
+): TranslatedFilters {
   const policies: Record<string, unknown> = {};
+  const mirrors: Record<string, unknown>[] = [];
   for (const [index, filter] of filters.entries()) {
     const type = isObject(filter) ? String(filter.type) : "";
+    if (type === "RequestMirror" && isObject(filter) && isObject(filter.requestMirror)) {
+      const { backendRef, percent, fraction } = filter.requestMirror;
+      const found = isObject(backendRef) ? findMirror(backendRef, index) : undefined;
+      if (found) mirrors.push({ ...found, ...sharePercent(percent, fraction) });
+      continue;
+    }
     const known = FILTERS[type];
     const fields = known && isObject(filter) ? filter[known.field] : undefined;
     if (!known)
@@ -46,7 +57,15 @@ export function translateFilters(filters: readonly unknown[]): TranslatedFilters
     if (policies[kind] !== undefined) return { policies, unsupported: { index, reason: `${type} is given twice` } };
     policies[kind] = config;
   }
+  if (mirrors.length > 0) policies.requestMirror = mirrors;
   return { policies, unsupported: undefined };
+}
+
+function sharePercent(percent: unknown, fraction: unknown): { percent?: unknown } {
+  if (percent !== undefined) return { percent };
+  if (!isObject(fraction)) return {};
+  const { numerator, denominator = 100 } = fraction;
+  return { percent: (Number(numerator) / Number(denominator)) * 100 };
 }
 
 function headerChanges({ set, add, remove }: Fields): Record<string, unknown> {
@@ -64,16 +83,14 @@ function namedValues(list: unknown): unknown {
 }
 
 function redirect({ scheme, hostname, port, path, statusCode }: Fields): readonly [string, unknown] | string {
-  if (port !== undefined && hostname === undefined) return "a redirect to another port needs a hostname too";
   const changed = pathChange(path);
   if (typeof changed === "string") return changed;
   return [
     "requestRedirect",
     {
       ...(scheme === undefined ? {} : { scheme }),
-      ...(hostname === undefined
-        ? {}
-        : { authority: port === undefined ? hostname : `${String(hostname)}:${String(port)}` }),
+      ...(hostname === undefined ? {} : { authority: hostname }),
+      ...(port === undefined ? {} : { port }),
       ...changed,
       ...(statusCode === undefined ? {} : { status: statusCode }),
     },

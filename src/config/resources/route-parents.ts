@@ -23,6 +23,8 @@ export interface ServedBy {
   readonly hostnames: readonly string[];
   /** Names that belong to a more specific listener of the same port. */
   readonly except: readonly string[];
+  /** Of the listeners. */
+  readonly port: number | undefined;
 }
 
 const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Route accepted" };
@@ -64,7 +66,8 @@ export function findParents(spec: Fields, context: ParentContext): Parents {
       if (listener.outcome && !counted.has(listener)) listener.outcome.attachedRoutes += 1;
       counted.add(listener);
       if (listener.gateway === undefined) continue;
-      served.add(listener.gateway, hostnames, context.isCluster ? moreSpecific(listener, found.listeners) : []);
+      const except = context.isCluster ? moreSpecific(listener, found.listeners) : [];
+      served.add(listener.gateway, hostnames, except, context.isCluster ? listener.port : undefined);
       references.set(referenceText(found.reference), found.reference);
     }
     const accepted = verdictOf(named.length, admitted.length, fitting.length, found.reference);
@@ -104,22 +107,25 @@ function moreSpecific(listener: GatewayListener, all: readonly GatewayListener[]
 
 /** Collects host names for each gateway and puts gateways with the same ones together. */
 class ServedNames {
-  readonly #entries = new Map<string, { gateway: string; hostnames: Set<string>; except: readonly string[] }>();
+  readonly #entries = new Map<
+    string,
+    { gateway: string; names: Set<string>; except: readonly string[]; port: number | undefined }
+  >();
 
-  add(gateway: string, hostnames: readonly string[], except: readonly string[]): void {
+  add(gateway: string, hostnames: readonly string[], except: readonly string[], port: number | undefined): void {
     const key = `${gateway} ${except.join()}`;
-    const entry = this.#entries.get(key) ?? { gateway, hostnames: new Set<string>(), except };
+    const entry = this.#entries.get(key) ?? { gateway, names: new Set<string>(), except, port };
     // No name at all means any: it covers the names of other listeners on the same port.
-    for (const one of hostnames.length === 0 ? ["*"] : hostnames) entry.hostnames.add(one);
+    for (const one of hostnames.length === 0 ? ["*"] : hostnames) entry.names.add(one);
     this.#entries.set(key, entry);
   }
 
   groups(): ServedBy[] {
-    const groups = new Map<string, { gateways: string[]; hostnames: readonly string[]; except: readonly string[] }>();
-    for (const { gateway, hostnames: names, except } of this.#entries.values()) {
+    const groups = new Map<string, ServedBy & { gateways: string[] }>();
+    for (const { gateway, names, except, port } of this.#entries.values()) {
       const hostnames = names.has("*") ? [] : [...names].sort();
-      const key = `${hostnames.join()} ${except.join()}`;
-      const group = groups.get(key) ?? { gateways: [], hostnames, except };
+      const key = `${hostnames.join()} ${except.join()} ${port ?? ""}`;
+      const group = groups.get(key) ?? { gateways: [], hostnames, except, port };
       group.gateways.push(gateway);
       groups.set(key, group);
     }

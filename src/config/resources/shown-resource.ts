@@ -4,26 +4,28 @@
  * hold a key.
  */
 
-import type { PolicyDefinition } from "../../core/policy.ts";
+import type { z } from "zod";
 import { REDACTED, type Redaction } from "../../trace/redact.ts";
 import { shownConfig } from "../schema/shown-config.ts";
 import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";
-import { findParts, partsOf, specSchema } from "./parts.ts";
+import { findParts, type Part } from "./parts.ts";
 
-export function shownSpec(spec: unknown, policies: readonly PolicyDefinition[], redaction: Redaction): unknown {
+/** `parts` and `schema` are those of all policies: they are made once, since there may be hundreds of documents. */
+export function shownSpec(
+  spec: unknown,
+  { parts, schema }: { readonly parts: readonly Part[]; readonly schema: z.ZodType },
+  redaction: Redaction,
+): unknown {
   if (!isObject(spec)) return {};
-  const { found, unknown } = findParts(spec, partsOf(policies));
+  const { found, unknown } = findParts(spec, parts);
   const hidden = [
     ...unknown.map(({ path }) => path),
     ...found
       .filter(({ part, value }) => part.isSecurity && !part.schema.safeParse(value).success)
       .map(({ path }) => path),
   ];
-  return hidden.reduce<unknown>(
-    (shown, path) => without(shown, path.slice(1)),
-    shownConfig(specSchema(policies), spec, redaction),
-  );
+  return hidden.reduce<unknown>((shown, path) => without(shown, path.slice(1)), shownConfig(schema, spec, redaction));
 }
 
 /** A copy in which the value at the path reads redacted. */

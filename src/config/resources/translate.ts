@@ -6,7 +6,9 @@
 
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/errors.ts";
+import type { PolicyDefinition } from "../../core/policy.ts";
 import { createRedaction } from "../../trace/redact.ts";
+import type { Cluster } from "../cluster/cluster.ts";
 import { FOREIGN_KINDS } from "../schema/foreign-words.ts";
 import { isObject, textOf } from "../text/value-shapes.ts";
 import {
@@ -24,19 +26,24 @@ import {
   type WrittenRoute,
 } from "./documents.ts";
 import { translateGateway } from "./gateway-document.ts";
-import { partsOf } from "./parts.ts";
+import { partsOf, specSchema } from "./parts.ts";
 import { translatePolicy } from "./policy-document.ts";
 import { createProblemList, fullName, identityOf, type ProblemList } from "./problem-list.ts";
-import { backendsOfCluster, backendsOfFiles } from "./route-backends.ts";
+import { backendsOfCluster, backendsOfFiles, type FindBackend } from "./route-backends.ts";
 import { translateRoute } from "./route-document.ts";
 import { shownSpec } from "./shown-resource.ts";
 import { standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
 
 export function translateResources(input: ResourceInput): ResourceResult {
-  const { standalone, cluster } = input;
+  const { standalone } = input;
+  const clusterFor = (document: ResourceDocument): Cluster | undefined =>
+    input.cluster && (input.recorded?.(document, input.cluster) ?? input.cluster);
   // Documents of a cluster reach nothing that this machine's own configuration has.
-  const isCluster = cluster !== undefined;
-  const findBackend = cluster ? backendsOfCluster(cluster) : backendsOfFiles(standalone.services);
+  const isCluster = input.cluster !== undefined;
+  const findBackendFor = (document: ResourceDocument): FindBackend => {
+    const cluster = clusterFor(document);
+    return cluster ? backendsOfCluster(cluster) : backendsOfFiles(standalone.services);
+  };
   const problems: ConfigError[] = [];
   const gatewayTargets = new TargetTable(isCluster ? [] : standalone.gateways.map(standaloneGateway));
   const routeTargets = new TargetTable(isCluster ? [] : standalone.routes.map(standaloneRoute));
@@ -68,7 +75,12 @@ export function translateResources(input: ResourceInput): ResourceResult {
       list.add(["metadata", "name"], "another Gateway has this name");
       return;
     }
-    const translated = translateGateway(document, cluster ? new Set(takenPorts) : takenPorts, list, cluster);
+    const translated = translateGateway(
+      document,
+      isCluster ? new Set(takenPorts) : takenPorts,
+      list,
+      clusterFor(document),
+    );
     gatewayTargets.addDocument(translated.target);
     gateways.push(...translated.gateways);
     gatewayOutcomes.push(translated.outcome);
@@ -80,7 +92,11 @@ export function translateResources(input: ResourceInput): ResourceResult {
       list.add(["metadata", "name"], "another HTTPRoute has this name");
       return;
     }
-    const translated = translateRoute(document, { gateways: gatewayTargets, findBackend, isCluster }, list);
+    const translated = translateRoute(
+      document,
+      { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster },
+      list,
+    );
     routeOutcomes.push(translated.outcome);
     const usable = translated.routes.flatMap((route) => checkedRoute(route, input, list));
     const names = new Set(usable.map(({ route }) => route.name));
@@ -95,9 +111,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
     routes.push(...usable);
   });
 
-  const parts = partsOf(input.policies);
+  const { parts, schema } = partsAndSchema(input.policies);
   const redaction = input.redaction ?? createRedaction([]);
-  const shown = (spec: unknown): unknown => shownSpec(spec, input.policies, redaction);
+  const shown = (spec: unknown): unknown => shownSpec(spec, { parts, schema }, redaction);
   const resources = new Map<ResourceDocument, PolicyResource>();
   const names = new Set<string>();
   each("GatewayPolicy", "", (document, list) => {
@@ -114,7 +130,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
       previous,
       shown,
       isDuplicate,
-      cluster,
+      cluster: clusterFor(document),
     };
     const translated = translatePolicy(document, context, list);
     attachments.push(...translated.attachments);
@@ -125,6 +141,19 @@ export function translateResources(input: ResourceInput): ResourceResult {
   if (!isCluster) problems.push(...unknownKinds(input.documents));
   const policies = input.documents.flatMap((document) => resources.get(document) ?? []);
   return { gateways, routes, attachments, closures, gatewayOutcomes, routeOutcomes, policies, problems };
+}
+
+/** Made once for a list of policies: each is a tree of schemas. */
+const madeParts = new WeakMap<readonly PolicyDefinition[], ReturnType<typeof makeParts>>();
+
+function makeParts(policies: readonly PolicyDefinition[]) {
+  return { parts: partsOf(policies), schema: specSchema(policies) };
+}
+
+function partsAndSchema(policies: readonly PolicyDefinition[]): ReturnType<typeof makeParts> {
+  const made = madeParts.get(policies) ?? makeParts(policies);
+  madeParts.set(policies, made);
+  return made;
 }
 
 const KINDS = ["Gateway", "HTTPRoute", "GatewayPolicy"];

@@ -48,6 +48,12 @@ export function clockSince(startMs: number): Clock {
   return { ...systemClock, monotonicMs: () => performance.now() + aheadMs };
 }
 
+/** Keeps the process alive while it waits for something that has no socket of its own. */
+export function keepAwake(): Timer {
+  const handle = setInterval(() => undefined, MAX_DELAY_MS);
+  return { cancel: () => clearInterval(handle) };
+}
+
 /** A promise that resolves after the delay on the given clock. */
 export function wait(clock: Clock, delayMs: number): Promise<void> {
   return new Promise((resolve) => {

@@ -72,6 +72,7 @@ export const cors = definePolicy({
           ? (exchange.request.headers.get("access-control-request-method") ?? "*")
           : methods.join(", "),
         ...(allowHeaders === undefined || allowHeaders === "" ? {} : { "access-control-allow-headers": allowHeaders }),
+        ...(expose === undefined ? {} : { "access-control-expose-headers": expose }),
         ...(config.maxAge === undefined ? {} : { "access-control-max-age": String(Math.round(config.maxAge / 1000)) }),
         vary: "origin, access-control-request-headers",
       });

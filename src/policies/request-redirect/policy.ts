@@ -17,6 +17,12 @@ export const requestRedirect = definePolicy({
   schema: z.strictObject({
     scheme: z.enum(["http", "https"]).optional().describe("Default: that of the request."),
     authority: authority().optional().describe("Default: that of the request."),
+    port: z
+      .int()
+      .min(1)
+      .max(65_535)
+      .optional()
+      .describe("Default: that of the authority; with another scheme, the scheme's own."),
     path: pathChange.schema.optional(),
     status: z
       .union([z.literal(301), z.literal(302), z.literal(303), z.literal(307), z.literal(308)])
@@ -32,7 +38,8 @@ export const requestRedirect = definePolicy({
         // Two leading slashes would make a browser read the rest as a host name.
         const safePath = path.replace(/^\/{2,}/, "/");
         const scheme = config.scheme ?? request.scheme;
-        const target = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
+        const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
+        const target = config.port === undefined ? authority : withPort(authority, config.port, scheme);
         // An HTTP/1.0 client need not name a host: then the target is relative to whatever it asked.
         const origin = target === "" ? "" : `${scheme}://${target}`;
         return emptyReply(config.status, { location: `${origin}${safePath}${query}` });
@@ -40,6 +47,13 @@ export const requestRedirect = definePolicy({
     };
   },
 });
+
+/** The port that a scheme has anyway is left out. */
+function withPort(authority: string, port: number, scheme: "http" | "https"): string {
+  const host = withoutPort(authority);
+  if (host === "") return "";
+  return port === (scheme === "https" ? 443 : 80) ? host : `${host}:${port}`;
+}
 
 /** The port belongs to the scheme that the client used; the other scheme is at its own default. */
 function withoutPort(authority: string): string {

@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { duration, exactlyOneOf, httpUrl, secret } from "../../../core/schema.ts";
 import { filePath } from "../../../core/schema-marks.ts";
-import { parseAddress } from "../../host/address.ts";
+import { parseAddress } from "../../../lib/http/backend-address.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
 import { cooldown, failoverOn } from "./failover-schema.ts";
 import { PRESETS } from "./presets.ts";

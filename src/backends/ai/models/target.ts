@@ -3,6 +3,7 @@
  */
 import type { BackendEnv } from "../../../core/backend.ts";
 import { openHttpPool } from "../../../lib/client/http-pool.ts";
+import { parseAddress } from "../../../lib/http/backend-address.ts";
 import type { HttpTarget } from "../../../lib/http/http-client.ts";
 import type { Clock } from "../../../lib/process/clock.ts";
 import type { Provider } from "../../../llm/dialects/provider.ts";
@@ -12,7 +13,6 @@ import { bedrock } from "../../../llm/providers/bedrock.ts";
 import { gemini } from "../../../llm/providers/gemini.ts";
 import { openAi, openAiCompatible } from "../../../llm/providers/openai.ts";
 import { vertex } from "../../../llm/providers/vertex.ts";
-import { parseAddress } from "../../host/address.ts";
 import type { AuthConfig } from "../credentials/auth-schema.ts";
 import { createAwsSigner, type SignedRequest } from "../credentials/aws-signer.ts";
 import { addKey, type Credential, compileCredential } from "../credentials/credential.ts";

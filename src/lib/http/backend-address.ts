@@ -2,7 +2,7 @@
  * The address of a plain HTTP backend: `host:port`, an `http://` or `https://` URL without a path, or
  * `unix:/path/to/socket`.
  */
-import type { HttpTarget } from "../../lib/http/http-client.ts";
+import type { HttpTarget } from "./http-client.ts";
 
 export type ParsedAddress = { ok: true; target: HttpTarget; display: string } | { ok: false; error: string };
 

@@ -6,11 +6,10 @@
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parse } from "yaml";
-import type { TlsOptions } from "../../lib/http/http-client.ts";
-import type { TargetFlags } from "../instance/target.ts";
-import { CliError } from "../terminal/cli-error.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import type { TlsOptions } from "../http/http-client.ts";
 import { type Entry, type Fields, pem, type Shown, text } from "./kubeconfig-entry.ts";
+import type { KubeconfigFlags, PluginHost } from "./kubeconfig-error.ts";
+import { KubeconfigError } from "./kubeconfig-error.ts";
 import { userCredentials } from "./kubeconfig-user.ts";
 
 export interface Cluster extends Shown {
@@ -18,16 +17,17 @@ export interface Cluster extends Shown {
   readonly namespace: string;
 }
 
-export async function loadCluster(flags: TargetFlags, terminal: Terminal): Promise<Cluster> {
+export async function loadCluster(flags: KubeconfigFlags, terminal: PluginHost): Promise<Cluster> {
   const files = kubeconfigFiles(flags, terminal);
   const documents = files.flatMap((file) => readKubeconfig(file, files.length > 1));
-  if (documents.length === 0) throw new CliError(`no kubeconfig at ${files.join(", ")}: use --kubeconfig <file>`);
+  if (documents.length === 0)
+    throw new KubeconfigError(`no kubeconfig at ${files.join(", ")}: use --kubeconfig <file>`);
   const contextName = flags.context ?? documents.map(({ fields }) => fields["current-context"]).find(Boolean);
   if (typeof contextName !== "string")
-    throw new CliError("the kubeconfig has no current-context: use --context <name>");
+    throw new KubeconfigError("the kubeconfig has no current-context: use --context <name>");
   const context = find(documents, "context", contextName);
   const clusterName = text(context.fields.cluster);
-  if (clusterName === undefined) throw new CliError(`${context.title} of the kubeconfig has no cluster`);
+  if (clusterName === undefined) throw new KubeconfigError(`${context.title} of the kubeconfig has no cluster`);
   const cluster = find(documents, "cluster", clusterName);
   const server = serverOf(cluster);
   const tls = serverTls(cluster);
@@ -43,7 +43,7 @@ export async function loadCluster(flags: TargetFlags, terminal: Terminal): Promi
   };
 }
 
-function kubeconfigFiles(flags: TargetFlags, { environment }: Terminal): string[] {
+function kubeconfigFiles(flags: KubeconfigFlags, { environment }: PluginHost): string[] {
   if (flags.kubeconfig !== undefined) return [flags.kubeconfig];
   const listed = environment.KUBECONFIG?.split(process.platform === "win32" ? ";" : ":").filter(Boolean) ?? [];
   if (listed.length > 0) return [...new Set(listed)];
@@ -56,17 +56,17 @@ function readKubeconfig(file: string, mayBeAbsent: boolean): Entry[] {
     source = readFileSync(file, "utf8");
   } catch (error) {
     if (mayBeAbsent && (error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw new CliError(`cannot read the kubeconfig ${file}: ${(error as Error).message}`);
+    throw new KubeconfigError(`cannot read the kubeconfig ${file}: ${(error as Error).message}`);
   }
   let fields: unknown;
   try {
     fields = parse(source);
   } catch (error) {
-    throw new CliError(`the kubeconfig ${file} is not YAML: ${(error as Error).message.split("\n", 1)[0]}`);
+    throw new KubeconfigError(`the kubeconfig ${file} is not YAML: ${(error as Error).message.split("\n", 1)[0]}`);
   }
   if (fields === null) return [];
   if (typeof fields !== "object" || Array.isArray(fields))
-    throw new CliError(`${file} is not a kubeconfig: it has no clusters, users and contexts`);
+    throw new KubeconfigError(`${file} is not a kubeconfig: it has no clusters, users and contexts`);
   return [{ title: file, folder: dirname(resolve(file)), fields: fields as Fields }];
 }
 
@@ -81,17 +81,17 @@ function find(documents: readonly Entry[], kind: "context" | "cluster" | "user",
     }
   }
   const known = names.length === 0 ? "it has none" : `it has ${names.slice(0, 10).join(", ")}`;
-  throw new CliError(`the kubeconfig has no ${kind} named ${name}: ${known}`);
+  throw new KubeconfigError(`the kubeconfig has no ${kind} named ${name}: ${known}`);
 }
 
 function serverOf({ title, fields }: Entry): URL {
   const server = text(fields.server);
-  if (server === undefined) throw new CliError(`${title} of the kubeconfig has no server`);
+  if (server === undefined) throw new KubeconfigError(`${title} of the kubeconfig has no server`);
   const url = URL.canParse(server) ? new URL(server) : undefined;
   if (url?.protocol !== "https:" && url?.protocol !== "http:")
-    throw new CliError(`${title} of the kubeconfig: the server ${server} is not an https:// URL`);
+    throw new KubeconfigError(`${title} of the kubeconfig: the server ${server} is not an https:// URL`);
   if (fields["proxy-url"] !== undefined)
-    throw new CliError(
+    throw new KubeconfigError(
       `${title} of the kubeconfig has a proxy-url, which gwctl does not use: run \`kubectl port-forward\` and use --local -p <port>`,
     );
   return url;
@@ -101,7 +101,7 @@ function serverTls(cluster: Entry): TlsOptions {
   const ca = pem(cluster, "certificate-authority");
   const insecure = cluster.fields["insecure-skip-tls-verify"] === true;
   if (insecure && ca !== undefined)
-    throw new CliError(
+    throw new KubeconfigError(
       `${cluster.title} of the kubeconfig has both certificate-authority and insecure-skip-tls-verify: remove one`,
     );
   const servername = text(cluster.fields["tls-server-name"]);

@@ -3,10 +3,10 @@
  * when the address is gone.
  */
 
-import { openHttpPool } from "../../lib/client/http-pool.ts";
-import type { HttpPool, HttpTarget } from "../../lib/http/http-client.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import { parseAddress } from "../host/address.ts";
+import { parseAddress } from "../http/backend-address.ts";
+import type { HttpPool, HttpTarget } from "../http/http-client.ts";
+import type { Clock } from "../process/clock.ts";
+import { openHttpPool } from "./http-pool.ts";
 
 export interface EndpointPools {
   /** The address whose turn it is; undefined if there is none. */

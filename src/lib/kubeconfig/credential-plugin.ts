@@ -3,27 +3,28 @@
  * or a certificate. What they ask of a person goes to standard error while they run, as with kubectl.
  */
 import { resolve } from "node:path";
-import { CliError } from "../terminal/cli-error.ts";
-import { runProgram } from "../terminal/run-program.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { escapeControls } from "../log/logger.ts";
+import { runProgram } from "../process/run-program.ts";
 import { type Entry, type Fields, pem, type Shown, text } from "./kubeconfig-entry.ts";
+import type { PluginHost } from "./kubeconfig-error.ts";
+import { KubeconfigError } from "./kubeconfig-error.ts";
 
 const VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 /** Where the cluster's entry keeps settings for plugins. */
 const PLUGIN_EXTENSION = "client.authentication.k8s.io/exec";
 
-export async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: Terminal): Promise<Shown> {
+export async function runCredentialPlugin(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Shown> {
   const plugin = (user.fields.exec ?? {}) as Fields;
   const command = text(plugin.command);
-  if (command === undefined) throw new CliError(`exec of ${user.title} in the kubeconfig has no command`);
+  if (command === undefined) throw new KubeconfigError(`exec of ${user.title} in the kubeconfig has no command`);
   const version = String(plugin.apiVersion);
   if (!VERSIONS.includes(version))
-    throw new CliError(
+    throw new KubeconfigError(
       `the credential plugin ${command} has the apiVersion ${version}: expected ${VERSIONS.join(" or ")}`,
     );
   const interactive = terminal.isInteractive && plugin.interactiveMode !== "Never";
   if (plugin.interactiveMode === "Always" && !interactive)
-    throw new CliError(`the credential plugin ${command} needs input: run gwctl in a terminal`);
+    throw new KubeconfigError(`the credential plugin ${command} needs input: run gwctl in a terminal`);
 
   const spec = { ...(plugin.provideClusterInfo === true ? { cluster: clusterInfo(cluster) } : {}), interactive };
   const environment = {
@@ -38,26 +39,30 @@ export async function runCredentialPlugin(user: Entry, cluster: Entry, terminal:
     inheritStdin: interactive,
     onStderr: (said) => terminal.err(printable(said)),
   }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== "ENOENT") throw new CliError(`the credential plugin ${command} cannot run: ${error.message}`);
+    if (error.code !== "ENOENT")
+      throw new KubeconfigError(`the credential plugin ${command} cannot run: ${error.message}`);
     const hint = text(plugin.installHint)?.trim().replace(/\s+/g, " ");
-    throw new CliError(printable(`the credential plugin ${command} is not installed${hint ? `: ${hint}` : ""}`));
+    throw new KubeconfigError(printable(`the credential plugin ${command} is not installed${hint ? `: ${hint}` : ""}`));
   });
-  if (run.code !== 0) throw new CliError(`the credential plugin ${command} failed with exit code ${run.code}`);
+  if (run.code !== 0) throw new KubeconfigError(`the credential plugin ${command} failed with exit code ${run.code}`);
   return credentialOf(run.stdout, command, version);
 }
 
 function credentialOf(stdout: string, command: string, version: string): Shown {
   const answer = parsed(stdout);
-  if (answer === undefined) throw new CliError(`the credential plugin ${command} did not print an ExecCredential`);
+  if (answer === undefined)
+    throw new KubeconfigError(`the credential plugin ${command} did not print an ExecCredential`);
   if (answer.apiVersion !== undefined && answer.apiVersion !== version)
-    throw new CliError(
+    throw new KubeconfigError(
       `the credential plugin ${command} is configured for ${version} and answers with ${String(answer.apiVersion)}`,
     );
   const token = text(answer.status?.token);
   const cert = text(answer.status?.clientCertificateData);
   const key = text(answer.status?.clientKeyData);
   if ((cert === undefined) !== (key === undefined) || (token === undefined && cert === undefined))
-    throw new CliError(`the credential plugin ${command} returned neither a token nor a certificate with its key`);
+    throw new KubeconfigError(
+      `the credential plugin ${command} returned neither a token nor a certificate with its key`,
+    );
   return {
     headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
     tls: cert === undefined || key === undefined ? {} : { cert, key },
@@ -91,4 +96,9 @@ function clusterInfo(cluster: Entry): Record<string, unknown> {
     ...(ca === undefined ? {} : { "certificate-authority-data": Buffer.from(ca).toString("base64") }),
     ...(config === undefined ? {} : { config }),
   };
+}
+
+/** What a plugin says moves no cursor. Line breaks and tabs stay. */
+function printable(said: string): string {
+  return said.split("\n").map(escapeControls).join("\n");
 }

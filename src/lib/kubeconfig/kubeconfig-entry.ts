@@ -4,8 +4,8 @@
  */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import type { TlsOptions } from "../../lib/http/http-client.ts";
-import { CliError } from "../terminal/cli-error.ts";
+import type { TlsOptions } from "../http/http-client.ts";
+import { KubeconfigError } from "./kubeconfig-error.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
@@ -31,7 +31,7 @@ export function pem(owner: Entry, name: string): string | undefined {
   if (data === undefined && file === undefined) return undefined;
   const value = data === undefined ? readBeside(owner, file ?? "") : Buffer.from(data, "base64").toString();
   if (value.includes("-----BEGIN ")) return value;
-  throw new CliError(
+  throw new KubeconfigError(
     `${data === undefined ? name : `${name}-data`} of ${owner.title} in the kubeconfig is not in PEM form`,
   );
 }
@@ -40,7 +40,7 @@ export function readBeside(owner: Entry, file: string): string {
   try {
     return readFileSync(resolve(owner.folder, file), "utf8");
   } catch (error) {
-    throw new CliError(`cannot read ${file} of ${owner.title} in the kubeconfig: ${(error as Error).message}`);
+    throw new KubeconfigError(`cannot read ${file} of ${owner.title} in the kubeconfig: ${(error as Error).message}`);
   }
 }
 

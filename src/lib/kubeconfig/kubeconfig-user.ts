@@ -2,19 +2,21 @@
  * What the user of a kubeconfig shows to the cluster: a token, a password, a client certificate (also beside one of
  * them), what a credential plugin gives, and as whom he acts.
  */
-import { CliError } from "../terminal/cli-error.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+
 import { runCredentialPlugin } from "./credential-plugin.ts";
 import { type Entry, pem, readBeside, type Shown, text } from "./kubeconfig-entry.ts";
+import type { PluginHost } from "./kubeconfig-error.ts";
+import { KubeconfigError } from "./kubeconfig-error.ts";
 
-export async function userCredentials(user: Entry, cluster: Entry, terminal: Terminal): Promise<Shown> {
+export async function userCredentials(user: Entry, cluster: Entry, terminal: PluginHost): Promise<Shown> {
   const { title, fields } = user;
-  if (fields["auth-provider"] !== undefined) throw new CliError(`${title} of the kubeconfig: ${providerMend(fields)}`);
+  if (fields["auth-provider"] !== undefined)
+    throw new KubeconfigError(`${title} of the kubeconfig: ${providerMend(fields)}`);
   const certificate = clientCertificate(user);
   const token = tokenOf(user);
   const isNamed = text(fields.username) !== undefined || text(fields.password) !== undefined;
   if (token !== undefined && isNamed)
-    throw new CliError(`${title} of the kubeconfig has both a token and a password: remove one`);
+    throw new KubeconfigError(`${title} of the kubeconfig has both a token and a password: remove one`);
   const acting = actingAs(user);
   if (token !== undefined) return { headers: { authorization: `Bearer ${token}`, ...acting }, tls: certificate };
   if (isNamed) {
@@ -39,14 +41,16 @@ function clientCertificate(user: Entry): Shown["tls"] {
   if (cert === undefined && key === undefined) return {};
   if (cert !== undefined && key !== undefined) return { cert, key };
   const missing = cert === undefined ? "client-certificate" : "client-key";
-  throw new CliError(`${user.title} of the kubeconfig needs ${missing} or ${missing}-data for its client certificate`);
+  throw new KubeconfigError(
+    `${user.title} of the kubeconfig needs ${missing} or ${missing}-data for its client certificate`,
+  );
 }
 
 /** Impersonation (`as`): one value per header is all that we can send. */
 function actingAs({ title, fields }: Entry): Record<string, string> {
   const groups = Array.isArray(fields["as-groups"]) ? fields["as-groups"].map(String) : [];
   if (groups.length > 1 || fields["as-user-extra"] !== undefined)
-    throw new CliError(
+    throw new KubeconfigError(
       `${title} of the kubeconfig: gwctl supports impersonation of a user and one group, not several groups or extras`,
     );
   const name = text(fields.as);

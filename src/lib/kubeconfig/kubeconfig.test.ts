@@ -4,10 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { certificates } from "../../../test/support/tls/certificates.ts";
-import { systemClock } from "../../lib/process/clock.ts";
-import type { TargetFlags } from "../instance/target.ts";
-import type { Terminal } from "../terminal/terminal.ts";
 import { type Cluster, loadCluster } from "./kubeconfig.ts";
+import type { KubeconfigFlags, PluginHost } from "./kubeconfig-error.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "kubeconfig-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -18,17 +16,13 @@ const base64 = (text: string): string => Buffer.from(text).toString("base64");
 const CA = { "certificate-authority-data": base64(root) };
 const CLIENT = { "client-certificate-data": base64(client.cert), "client-key-data": base64(client.key) };
 
-function terminal(environment: Record<string, string> = {}, isInteractive = false): Terminal & { said: string[] } {
+function terminal(environment: Record<string, string> = {}, isInteractive = false): PluginHost & { said: string[] } {
   const said: string[] = [];
   return {
-    out: () => undefined,
     err: (text) => void said.push(text),
     said,
     isInteractive,
-    hasColor: false,
     environment: { PATH: process.env.PATH, ...environment },
-    clock: systemClock,
-    readStdin: () => "",
   };
 }
 
@@ -56,7 +50,7 @@ function config({ cluster, user, context }: Parts): object {
   };
 }
 
-const load = (parts: Parts, flags: TargetFlags = {}, seat = terminal()): Promise<Cluster> =>
+const load = (parts: Parts, flags: KubeconfigFlags = {}, seat = terminal()): Promise<Cluster> =>
   loadCluster({ kubeconfig: file("config", config(parts)), ...flags }, seat);
 
 function plugin(name: string, script: string): string {
@@ -237,7 +231,7 @@ for (const { name, parts, says } of refused) {
     await assert.rejects(load(parts), (error: Error) => {
       assert.match(error.message, says);
       assert.equal(error.message.includes("\n"), false);
-      return error.name === "CliError";
+      return error.name === "KubeconfigError";
     });
   });
 }

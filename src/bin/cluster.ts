@@ -1,0 +1,77 @@
+/**
+ * `--gateway`: what the gateway serves comes from a cluster, by its controller or read directly.
+ */
+import { hostname } from "node:os";
+import type { Environment } from "../config/text/env.ts";
+import { openApiClient } from "../kubernetes/client/api-client.ts";
+import { openClusterAccess } from "../kubernetes/client/cluster-access.ts";
+import { followController } from "../kubernetes/follow/follow-controller.ts";
+import type { ClusterSource } from "../kubernetes/follow/snapshot-source.ts";
+import { watchGateway } from "../kubernetes/follow/watch-gateway.ts";
+import { parseLogFilter } from "../lib/log/log-filter.ts";
+import type { LogOutput } from "../lib/log/log-output.ts";
+import { createLogging } from "../lib/log/logger.ts";
+import { keepAwake, systemClock, wait } from "../lib/process/clock.ts";
+
+export type ClusterFlags = { readonly gateway: string } & (
+  | { readonly from: string; readonly tokenFile: string; readonly stateFolder: string | undefined }
+  | { readonly kubeconfig: string | undefined; readonly context: string | undefined }
+);
+
+const LOOK_EVERY_MS = 100;
+
+/** The standalone part where nobody wrote one: a data plane answers the probes of its pod. */
+export function clusterConfig(flags: ClusterFlags): string {
+  return "from" in flags ? 'config: { statsAddr: "0.0.0.0:15020", logging: { format: json } }\n' : "config: {}\n";
+}
+
+/** Waits until there is something to serve; undefined if it is no longer wanted. */
+export async function followedCluster(
+  flags: ClusterFlags,
+  environment: Environment,
+  output: LogOutput,
+  isStopWanted: () => boolean,
+): Promise<ClusterSource | undefined> {
+  const filter = parseLogFilter("info");
+  const logging = createLogging({
+    clock: systemClock,
+    output,
+    color: false,
+    filter: filter.ok ? filter.filter : (undefined as never),
+    format: "from" in flags ? "json" : "text",
+  });
+  const logger = logging.logger.for("kubernetes");
+  const common = { clock: systemClock, logger, random: Math.random, gateway: flags.gateway };
+  const followed =
+    "from" in flags
+      ? followController({
+          ...common,
+          url: flags.from,
+          certificate: environment.GATEWAY_CONTROLLER_CA || undefined,
+          instance: environment.GATEWAY_INSTANCE || hostname(),
+          tokenFile: flags.tokenFile,
+          stateFolder: flags.stateFolder,
+        })
+      : watchGateway({ ...common, client: await directClient(flags, environment) });
+  const awake = keepAwake();
+  let isThere = false;
+  void followed.first.then(() => {
+    isThere = true;
+  });
+  while (!isThere && !isStopWanted()) await wait(systemClock, LOOK_EVERY_MS);
+  awake.cancel();
+  return isThere ? followed.source : undefined;
+}
+
+async function directClient(
+  { kubeconfig, context }: { readonly kubeconfig: string | undefined; readonly context: string | undefined },
+  environment: Environment,
+) {
+  const access = await openClusterAccess({
+    environment,
+    isInteractive: false,
+    err: (text) => void process.stderr.write(text),
+    flags: { ...(kubeconfig === undefined ? {} : { kubeconfig }), ...(context === undefined ? {} : { context }) },
+  });
+  return openApiClient(access, systemClock);
+}

@@ -1,0 +1,179 @@
+/**
+ * `gateway controller`: flags, signals and exit codes of the controller.
+ */
+import { randomBytes } from "node:crypto";
+import { writeSync } from "node:fs";
+import { hostname } from "node:os";
+import { parseArgs } from "node:util";
+import { jsonAnswer, textAnswer } from "../admin/server/endpoint.ts";
+import { openAdminServer } from "../admin/server/server.ts";
+import { processEnvironment } from "../config/text/env.ts";
+import { openApiClient } from "../kubernetes/client/api-client.ts";
+import { openClusterAccess } from "../kubernetes/client/cluster-access.ts";
+import { type Controller, startController } from "../kubernetes/controller.ts";
+import { listenAddress } from "../kubernetes/serve/snapshot-server.ts";
+import { KubeconfigError } from "../lib/kubeconfig/kubeconfig-error.ts";
+import { parseLogFilter } from "../lib/log/log-filter.ts";
+import { openLogOutput } from "../lib/log/log-output.ts";
+import { createLogging } from "../lib/log/logger.ts";
+import { systemClock, wait } from "../lib/process/clock.ts";
+import { VERSION } from "../lib/text/version.ts";
+
+const HELP = `Usage: gateway controller [options]
+
+Serves the Gateways of a Kubernetes cluster whose class has the controllerName policy.gateway.internal/gateway:
+deploys a data plane for each, sends it what to serve, and writes the status of Gateways, HTTPRoutes and GatewayPolicies.
+
+  --image <image>          The image of the data planes. Default: the variable GATEWAY_IMAGE.
+  --replicas <n>           Pods of each Gateway. Default: 1, and an autoscaler may change it.
+  --service-type <type>    LoadBalancer (default), NodePort, ClusterIP, or None: the pods' own addresses.
+  --no-deploy              Deploys nothing: data planes are deployed by somebody else.
+  --listen <address:port>  Where data planes connect. Default: :9443
+  --url <url>              How they find it. Default: https://gateway-controller.<namespace>.svc:9443
+  --stats <address:port>   Health and metrics. Default: 0.0.0.0:15020
+  --namespace <name>       The controller's own namespace. Default: that of its pod or kubeconfig.
+  --kubeconfig <file>      Default: the pod's ServiceAccount, or the usual kubeconfig.
+  --context <name>         Context in the kubeconfig.
+  --log-level <filter>     Default: info
+`;
+
+const SERVICE_TYPES = ["LoadBalancer", "NodePort", "ClusterIP", "None"] as const;
+
+export async function runController(args: readonly string[]): Promise<number> {
+  let flags: ReturnType<typeof readFlags>;
+  try {
+    flags = readFlags(args);
+  } catch (error) {
+    writeSync(2, `${(error as Error).message}\n\n${HELP}`);
+    return 2;
+  }
+  if (flags.help) {
+    writeSync(1, HELP);
+    return 0;
+  }
+  const environment = processEnvironment();
+  const listen = listenAddress(flags.listen ?? ":9443");
+  const stats = listenAddress(flags.stats ?? "0.0.0.0:15020");
+  const serviceType = SERVICE_TYPES.find((type) => type === (flags["service-type"] ?? "LoadBalancer"));
+  const image = flags.image ?? environment.GATEWAY_IMAGE ?? "";
+  const replicas = Number(flags.replicas ?? "1");
+  const filter = parseLogFilter(flags["log-level"] ?? "info");
+  const wrong = [
+    listen ? [] : ["--listen is <address:port>"],
+    stats ? [] : ["--stats is <address:port>"],
+    serviceType ? [] : [`--service-type is one of ${SERVICE_TYPES.join(", ")}`],
+    Number.isInteger(replicas) && replicas >= 1 && replicas <= 1000 ? [] : ["--replicas is a number from 1 to 1000"],
+    image !== "" || flags["no-deploy"] ? [] : ["--image <image> or --no-deploy is needed"],
+    filter.ok ? [] : [`--log-level: ${filter.error}`],
+    flags.url === undefined || (URL.canParse(flags.url) && flags.url.startsWith("https://"))
+      ? []
+      : ["--url is an https:// URL"],
+  ].flat();
+  if (!listen || !stats || !serviceType || !filter.ok || wrong.length > 0) {
+    writeSync(2, `${wrong.join("\n")}\n\n${HELP}`);
+    return 2;
+  }
+
+  process.stdout.on("error", () => undefined);
+  const output = openLogOutput(1, systemClock);
+  const { logger } = createLogging({ clock: systemClock, output, color: false, filter: filter.filter, format: "text" });
+  let controller: Controller | undefined;
+  let stop = (): void => undefined;
+  const stopped = new Promise<void>((resolve) => {
+    stop = resolve;
+  });
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop());
+  const onDefect = (error: unknown): void =>
+    logger.error("unexpected error", {
+      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
+  process.on("uncaughtException", onDefect);
+  process.on("unhandledRejection", onDefect);
+  try {
+    const access = await openClusterAccess({
+      environment,
+      isInteractive: false,
+      err: (text) => void process.stderr.write(text),
+      flags: {
+        ...(flags.kubeconfig === undefined ? {} : { kubeconfig: flags.kubeconfig }),
+        ...(flags.context === undefined ? {} : { context: flags.context }),
+      },
+    });
+    const namespace = flags.namespace ?? access.namespace;
+    const identity = `${hostname()}-${randomBytes(4).toString("hex")}`;
+    const statistics = await openAdminServer(
+      { kind: "tcp", hosts: [stats.host === "" ? "0.0.0.0" : stats.host], port: stats.port },
+      [
+        { path: "/healthz/live", doc: "Whether the process runs.", GET: () => textAnswer(200, "ok\n") },
+        {
+          path: "/healthz/ready",
+          doc: "Whether the cluster was read.",
+          GET: () => (controller?.isReady() ? textAnswer(200, "ready\n") : textAnswer(503, "not ready\n")),
+        },
+        {
+          path: "/state",
+          doc: "What the controller does.",
+          GET: () => jsonAnswer({ ...controller?.state(), memory: process.memoryUsage().rss }),
+        },
+      ],
+      logger.for("admin"),
+      "scrapers",
+    );
+    for (let attempt = 1; controller === undefined; attempt += 1) {
+      try {
+        controller = await startController({
+          client: openApiClient(access, systemClock),
+          clock: systemClock,
+          logger: logger.for("kubernetes"),
+          random: Math.random,
+          namespace,
+          identity,
+          listen,
+          url: flags.url ?? `https://gateway-controller.${namespace}.svc:${listen.port}`,
+          deploy: flags["no-deploy"] ? undefined : { image, replicas, serviceType },
+        });
+      } catch (error) {
+        // An API server that is away comes back; a port that is taken does not become free.
+        if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") throw error;
+        logger.warn("the controller cannot start yet", { reason: (error as Error).message });
+        const isOver = await Promise.race([
+          wait(systemClock, Math.min(5_000, 500 * attempt)).then(() => false),
+          stopped.then(() => true),
+        ]);
+        if (isOver) break;
+      }
+    }
+    logger.info("started", { version: VERSION, namespace, identity });
+    await stopped;
+    logger.info("ending");
+    await Promise.race([controller?.stop(), wait(systemClock, 5_000)]);
+    statistics.close();
+    output.flushSync();
+    process.exit(0);
+  } catch (error) {
+    output.flushSync();
+    if (!(error instanceof KubeconfigError) && (error as NodeJS.ErrnoException).code === undefined) throw error;
+    writeSync(2, `${(error as Error).message}\n`);
+    return 1;
+  }
+}
+
+function readFlags(args: readonly string[]) {
+  return parseArgs({
+    args: [...args],
+    options: {
+      image: { type: "string" },
+      replicas: { type: "string" },
+      "service-type": { type: "string" },
+      "no-deploy": { type: "boolean" },
+      listen: { type: "string" },
+      url: { type: "string" },
+      stats: { type: "string" },
+      namespace: { type: "string" },
+      kubeconfig: { type: "string" },
+      context: { type: "string" },
+      "log-level": { type: "string" },
+      help: { type: "boolean", short: "h" },
+    },
+  }).values;
+}

@@ -1,0 +1,43 @@
+/**
+ * One request to the API server of a kubeconfig, and its own words if it refuses.
+ */
+import { openFetcher } from "../../lib/client/fetcher.ts";
+import type { Cluster } from "../../lib/kubeconfig/kubeconfig.ts";
+import { CliError } from "../terminal/cli-error.ts";
+import { printable, type Terminal } from "../terminal/terminal.ts";
+
+const LIST_TIMEOUT_MS = 10_000;
+const MAX_LIST_BYTES = 16 * 1024 * 1024;
+
+export async function askCluster(
+  cluster: Cluster,
+  path: string,
+  terminal: Terminal,
+): Promise<{ status: number; body: Buffer }> {
+  const fetcher = openFetcher(terminal.clock);
+  try {
+    return await fetcher.fetch({
+      url: `${cluster.server}${path}`,
+      headers: cluster.headers,
+      tls: cluster.tls,
+      timeoutMs: LIST_TIMEOUT_MS,
+      maxBytes: MAX_LIST_BYTES,
+    });
+  } catch (error) {
+    const { HTTPS_PROXY, https_proxy: lowerCase } = terminal.environment;
+    const hint = HTTPS_PROXY || lowerCase ? " (HTTPS_PROXY is set, but gwctl does not use proxies)" : "";
+    throw new CliError(`cannot reach the cluster at ${cluster.server}: ${(error as Error).message}${hint}`);
+  } finally {
+    fetcher.close();
+  }
+}
+
+export function reasonOf(body: Buffer): string {
+  try {
+    const { message } = JSON.parse(body.toString()) as { message?: unknown };
+    if (typeof message === "string") return printable(message);
+  } catch {
+    // Not the API server's own words.
+  }
+  return printable(body.toString().slice(0, 200).split("\n", 1)[0] ?? "");
+}

@@ -1,0 +1,66 @@
+/**
+ * `gwctl gateway list`: the Gateways of a cluster, where they are, and whether they are served.
+ */
+import { loadCluster } from "../../lib/kubeconfig/kubeconfig.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { CliError, usageError } from "../terminal/cli-error.ts";
+import { table } from "../terminal/table.ts";
+import { printable, type Terminal } from "../terminal/terminal.ts";
+import { askCluster, reasonOf } from "./cluster-request.ts";
+
+export interface GatewayListFlags extends TargetFlags {
+  readonly allNamespaces?: boolean;
+  readonly output?: string;
+}
+
+interface Gateway {
+  readonly metadata?: { readonly name?: string; readonly namespace?: string };
+  readonly spec?: { readonly gatewayClassName?: string };
+  readonly status?: {
+    readonly addresses?: readonly { readonly value?: string }[];
+    readonly conditions?: readonly { readonly type?: string; readonly status?: string; readonly reason?: string }[];
+    readonly listeners?: readonly { readonly name?: string; readonly attachedRoutes?: number }[];
+  };
+}
+
+export async function listGateways(flags: GatewayListFlags, terminal: Terminal): Promise<void> {
+  const format = flags.output ?? "text";
+  if (format !== "text" && format !== "json") throw usageError(`output format "${format}" is not text or json`);
+  const cluster = await loadCluster(flags, terminal).catch((error: Error) => {
+    throw new CliError(error.message);
+  });
+  const within = flags.allNamespaces ? "" : `/namespaces/${encodeURIComponent(cluster.namespace)}`;
+  const path = `/apis/gateway.networking.k8s.io/v1${within}/gateways`;
+  const { status, body } = await askCluster(cluster, path, terminal);
+  if (status === 404) throw new CliError("the cluster has no Gateway API: install its definitions first");
+  if (status !== 200) throw new CliError(`the cluster answered ${status}: ${reasonOf(body)}`);
+  const items = itemsOf(body);
+  if (format === "json") terminal.out(printable(`${JSON.stringify(items, null, 2)}\n`));
+  else if (items.length === 0)
+    terminal.err(`no Gateways in ${flags.allNamespaces ? "the cluster" : `namespace ${cluster.namespace}`}\n`);
+  else terminal.out(table([["NAMESPACE", "NAME", "CLASS", "ADDRESS", "PROGRAMMED", "ROUTES"], ...items.map(row)]));
+}
+
+function itemsOf(body: Buffer): Gateway[] {
+  try {
+    const { items } = JSON.parse(body.toString()) as { items?: unknown };
+    if (Array.isArray(items)) return items as Gateway[];
+  } catch {
+    // Said below.
+  }
+  throw new CliError("the answer of the cluster is not a list of Gateways");
+}
+
+function row({ metadata, spec, status }: Gateway): string[] {
+  const programmed = status?.conditions?.find(({ type }) => type === "Programmed");
+  const isTrue = programmed?.status === "True";
+  const routes = (status?.listeners ?? []).map(({ name, attachedRoutes }) => `${name}: ${attachedRoutes ?? 0}`);
+  return [
+    metadata?.namespace ?? "",
+    metadata?.name ?? "",
+    spec?.gatewayClassName ?? "",
+    (status?.addresses ?? []).map(({ value }) => value ?? "").join(", ") || "-",
+    programmed === undefined ? "-" : isTrue ? "True" : `False (${programmed.reason ?? ""})`,
+    routes.join(", ") || "-",
+  ];
+}

@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { type FakeApi, fakeApi } from "../../../test/support/kubernetes/fake-api.ts";
+import { silentLogger } from "../../lib/log/logger.ts";
+import { watchKind } from "./kind-watch.ts";
+import { KINDS, type WatchedKind } from "./kinds.ts";
+
+const SERVICES = "/api/v1/services";
+const kind = KINDS.find((one) => one.kind === "Service") as WatchedKind;
+const service = (name: string, more: object = {}) => ({ metadata: { name, namespace: "shop", ...more } });
+
+async function started(api: FakeApi, watched = kind) {
+  const clock = fakeClock();
+  let changes = 0;
+  const watch = watchKind(watched, {
+    client: api,
+    clock,
+    logger: silentLogger,
+    random: () => 1,
+    changed: () => {
+      changes += 1;
+    },
+  });
+  await clock.advance(1);
+  const names = (): string[] => [...watch.objects()].map(({ metadata }) => metadata.name).sort();
+  return { clock, watch, names, changes: () => changes };
+}
+
+test("a list in pages, then changes as they come", async () => {
+  const api = fakeApi();
+  for (let i = 0; i < 1001; i++) api.put(SERVICES, service(`s${i}`));
+  const { watch, names, clock } = await started(api);
+  assert.equal(watch.isSynced(), true);
+  assert.equal(names().length, 1001);
+  assert.equal(api.requests.length, 3);
+  api.put(SERVICES, service("new"));
+  api.remove(SERVICES, "shop", "s0");
+  await clock.advance(1);
+  assert.ok(names().includes("new") && !names().includes("s0"));
+  assert.equal(api.requests.length, 3, "no second list");
+});
+
+test("a watch that was cut is resumed where it stopped, also after bookmarks", async () => {
+  const api = fakeApi();
+  api.put(SERVICES, service("a"));
+  const { names, clock } = await started(api);
+  api.bookmark();
+  api.cut();
+  api.put(SERVICES, service("b"));
+  await clock.advance(200);
+  assert.deepEqual(names(), ["a", "b"]);
+  assert.equal(api.requests.length, 1, "nothing was listed again");
+  assert.match(api.watches[1] ?? "", /resourceVersion=102/, "from the bookmark on");
+});
+
+test("410: everything is listed again, and what went meanwhile is gone", async () => {
+  const api = fakeApi();
+  api.put(SERVICES, service("a"));
+  api.put(SERVICES, service("b"));
+  const { names, clock } = await started(api);
+  api.cut(new Error("connection lost"));
+  api.remove(SERVICES, "shop", "a");
+  api.compact();
+  await clock.advance(3_000);
+  assert.deepEqual(names(), ["b"]);
+  assert.equal(api.requests.length, 2);
+});
+
+test("while the server is away what was known stays, with pauses that grow to 2 s", async () => {
+  const api = fakeApi();
+  api.put(SERVICES, service("a"));
+  const { names, clock } = await started(api);
+  api.failWith(new Error("connection refused"));
+  api.cut(new Error("connection lost"));
+  await clock.advance(120_000);
+  assert.deepEqual(names(), ["a"]);
+  assert.ok(api.watches.length > 50 && api.watches.length < 75, `${api.watches.length} attempts in 2 minutes`);
+  api.failWith(undefined);
+  api.put(SERVICES, service("b"));
+  await clock.advance(2_000);
+  assert.deepEqual(names(), ["a", "b"]);
+});
+
+test("a kind that is not installed counts as empty, and is found when it comes", async () => {
+  const api = fakeApi();
+  const optional = { ...kind, isOptional: true };
+  api.put(SERVICES, service("a"));
+  api.hide(SERVICES);
+  const { watch, names, clock } = await started(api, optional);
+  assert.equal(watch.isSynced(), true);
+  assert.deepEqual(names(), []);
+  api.show(SERVICES);
+  await clock.advance(10_000);
+  assert.deepEqual(names(), ["a"]);
+});
+
+test("a kind that must be there is waited for", async () => {
+  const api = fakeApi();
+  api.hide(SERVICES);
+  const { watch } = await started(api);
+  assert.equal(watch.isSynced(), false);
+});
+
+test("nothing happens after a stop", async () => {
+  const api = fakeApi();
+  api.put(SERVICES, service("a"));
+  const { watch, changes, clock } = await started(api);
+  watch.stop();
+  const before = changes();
+  api.put(SERVICES, service("b"));
+  await clock.advance(10_000);
+  assert.equal(changes(), before);
+  assert.equal(clock.pending(), 0);
+});

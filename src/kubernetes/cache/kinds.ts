@@ -1,0 +1,55 @@
+/**
+ * The kinds that are watched. Of an object only what is used is kept: a large cluster's bookkeeping would fill the
+ * memory.
+ */
+import type { KubernetesObject } from "../../config/cluster/kubernetes-object.ts";
+import { GATEWAY_API_GROUP, POLICY_API_GROUP } from "../../config/resources/documents.ts";
+
+export interface WatchedKind {
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly plural: string;
+  /** The kind may come later: its definition need not be installed. */
+  readonly isOptional?: boolean;
+  /** Further parameters of list and watch. */
+  readonly query?: string;
+}
+
+export const KINDS: readonly WatchedKind[] = [
+  { kind: "GatewayClass", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gatewayclasses" },
+  { kind: "Gateway", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gateways" },
+  { kind: "HTTPRoute", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "httproutes" },
+  { kind: "ReferenceGrant", apiVersion: `${GATEWAY_API_GROUP}/v1beta1`, plural: "referencegrants", isOptional: true },
+  { kind: "GatewayPolicy", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "gatewaypolicies", isOptional: true },
+  { kind: "Namespace", apiVersion: "v1", plural: "namespaces" },
+  { kind: "Service", apiVersion: "v1", plural: "services" },
+  // Releases of Helm are the largest Secrets of most clusters, and never referred to.
+  { kind: "Secret", apiVersion: "v1", plural: "secrets", query: "fieldSelector=type%21%3Dhelm.sh%2Frelease.v1" },
+  { kind: "EndpointSlice", apiVersion: "discovery.k8s.io/v1", plural: "endpointslices" },
+];
+
+/** What the deployer made: watched so that what somebody deleted comes back. */
+export const DEPLOYMENTS: WatchedKind = {
+  kind: "Deployment",
+  apiVersion: "apps/v1",
+  plural: "deployments",
+  query: "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dgateway-controller",
+};
+
+export function pathOfKind({ apiVersion, plural }: WatchedKind): string {
+  return `/${apiVersion.includes("/") ? "apis" : "api"}/${apiVersion}/${plural}`;
+}
+
+/** The path of one object, or with `status` that of its status. */
+export function pathOfObject(kind: WatchedKind, namespace: string, name: string, status?: "status"): string {
+  const { apiVersion, plural } = kind;
+  const group = `/${apiVersion.includes("/") ? "apis" : "api"}/${apiVersion}`;
+  const within = namespace === "" ? "" : `/namespaces/${encodeURIComponent(namespace)}`;
+  return `${group}${within}/${plural}/${encodeURIComponent(name)}${status === undefined ? "" : "/status"}`;
+}
+
+/** Items of a list have no kind of their own. */
+export function keptParts(object: KubernetesObject, { kind, apiVersion }: WatchedKind): KubernetesObject {
+  const { managedFields: _, ...metadata } = object.metadata;
+  return { ...object, kind, apiVersion, metadata };
+}

@@ -1,0 +1,204 @@
+/**
+ * A thin client of the Kubernetes API: JSON in and out, and watches as lines. The official client would bring 83 MB in
+ * 65 packages for these calls.
+ */
+
+import { openHttpPool } from "../../lib/client/http-pool.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { HttpPool } from "../../lib/http/http-client.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { VERSION } from "../../lib/text/version.ts";
+import { type ApiError, apiError } from "./api-error.ts";
+import type { ClusterAccess, Credentials } from "./cluster-access.ts";
+
+/** A list of a large cluster in pages of 500 stays far below. */
+const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
+/** One object is at most 1.5 MiB in etcd; as JSON with everything around it, this is enough. */
+const MAX_LINE_BYTES = 16 * 1024 * 1024;
+const REQUEST_TIMEOUT_MS = 30_000;
+
+export type PatchType = "application/merge-patch+json" | "application/apply-patch+yaml" | "application/json";
+
+export interface ApiRequest {
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  readonly path: string;
+  readonly body?: unknown;
+  readonly type?: PatchType;
+}
+
+export interface WatchHandler {
+  /** One event: an object with `type` and `object`. */
+  event(value: unknown): void;
+  /** The last call: undefined if the server ended it as it was asked to. */
+  end(error: Error | undefined): void;
+}
+
+export interface ApiClient {
+  /** Rejects with an ApiError for every status but 2xx, with another Error if there was no answer. */
+  request(request: ApiRequest): Promise<unknown>;
+  /** The returned function ends it; nothing is called after. `idleMs`: it is ended when nothing came for so long. */
+  watch(path: string, handler: WatchHandler, idleMs: number): () => void;
+  close(): void;
+}
+
+export function openApiClient(access: ClusterAccess, clock: Clock): ApiClient {
+  const pools = new Map<string, HttpPool>();
+
+  function poolOf({ server, tls }: Credentials): HttpPool {
+    const key = `${server} ${JSON.stringify(tls)}`;
+    const known = pools.get(key);
+    if (known) return known;
+    // Other certificates than before: who asks next uses the new ones.
+    for (const pool of pools.values()) pool.close();
+    pools.clear();
+    const url = new URL(server);
+    const protocol = url.protocol === "https:" ? "https" : "http";
+    const port = url.port === "" ? (protocol === "https" ? 443 : 80) : Number(url.port);
+    const pool = openHttpPool({ protocol, host: url.hostname.replace(/^\[|\]$/g, ""), port, tls }, clock);
+    pools.set(key, pool);
+    return pool;
+  }
+
+  function headersOf({ server, headers }: Credentials, type: string | undefined, length: number): HeaderList {
+    const list = HeaderList.of({ accept: "application/json", "user-agent": `gateway/${VERSION}`, ...headers });
+    list.set("host", new URL(server).host);
+    if (type !== undefined) list.set("content-type", type);
+    if (type !== undefined) list.set("content-length", String(length));
+    return list;
+  }
+
+  const pathOf = ({ server }: Credentials, path: string): string =>
+    `${new URL(server).pathname.replace(/\/+$/, "")}${path}`;
+
+  function refusal(status: number, text: string): ApiError {
+    if (status === 401) access.refused();
+    return apiError(status, parsed(text));
+  }
+
+  return {
+    async request({ method, path, body, type = "application/json" }) {
+      const credentials = await access.credentials();
+      const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body));
+      const headers = headersOf(credentials, bytes && type, bytes?.length ?? 0);
+      return new Promise((resolve, reject) => {
+        const chunks: Buffer[] = [];
+        let status = 0;
+        let size = 0;
+        const timer = clock.after(REQUEST_TIMEOUT_MS, () => {
+          call.abort();
+          reject(new Error(`no answer of the API server within ${REQUEST_TIMEOUT_MS} ms`));
+        });
+        const call = poolOf(credentials).send(
+          { method, path: pathOf(credentials, path), headers, body: bytes },
+          {
+            head: (code) => {
+              status = code;
+            },
+            data(chunk) {
+              size += chunk.length;
+              if (size <= MAX_ANSWER_BYTES) return chunks.push(chunk) > 0;
+              timer.cancel();
+              call.abort();
+              reject(new Error("the answer of the API server is too large"));
+              return false;
+            },
+            end() {
+              timer.cancel();
+              const text = Buffer.concat(chunks).toString();
+              if (status >= 200 && status < 300) resolve(parsed(text));
+              else reject(refusal(status, text));
+            },
+            error(error) {
+              timer.cancel();
+              reject(error);
+            },
+          },
+        );
+      });
+    },
+
+    watch(path, handler, idleMs) {
+      let isOver = false;
+      let stop = (): void => undefined;
+      const finish = (error: Error | undefined): void => {
+        if (isOver) return;
+        isOver = true;
+        idle.cancel();
+        stop();
+        handler.end(error);
+      };
+      let idle = clock.after(idleMs, () => finish(new Error("the watch was silent for too long")));
+      const heard = (): void => {
+        idle.cancel();
+        idle = clock.after(idleMs, () => finish(new Error("the watch was silent for too long")));
+      };
+      access.credentials().then(
+        (credentials) => {
+          if (isOver) return;
+          let status = 0;
+          const lines = createLineReader((line) => {
+            if (!isOver && status === 200) handler.event(parsed(line));
+          });
+          const refused: Buffer[] = [];
+          const call = poolOf(credentials).send(
+            { method: "GET", path: pathOf(credentials, path), headers: headersOf(credentials, undefined, 0) },
+            {
+              head: (code) => {
+                status = code;
+              },
+              data(chunk) {
+                heard();
+                if (status !== 200) refused.push(chunk);
+                else if (!lines(chunk)) finish(new Error("a line of the watch is too long"));
+                return true;
+              },
+              end: () => finish(status === 200 ? undefined : refusal(status, Buffer.concat(refused).toString())),
+              error: finish,
+            },
+          );
+          stop = () => call.abort();
+        },
+        (error: Error) => finish(error),
+      );
+      return () => {
+        if (isOver) return;
+        isOver = true;
+        idle.cancel();
+        stop();
+      };
+    },
+
+    close() {
+      for (const pool of pools.values()) pool.close();
+      pools.clear();
+    },
+  };
+}
+
+/** Splits at line feeds; false if a line is longer than any object could be. */
+function createLineReader(onLine: (line: string) => void): (chunk: Buffer) => boolean {
+  let held: Buffer[] = [];
+  let size = 0;
+  return (chunk) => {
+    let rest = chunk;
+    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
+      held.push(rest.subarray(0, end));
+      const line = Buffer.concat(held).toString();
+      held = [];
+      size = 0;
+      if (line !== "") onLine(line);
+      rest = rest.subarray(end + 1);
+    }
+    if (rest.length > 0) held.push(rest);
+    size += rest.length;
+    return size <= MAX_LINE_BYTES;
+  };
+}
+
+function parsed(text: string): unknown {
+  try {
+    return text === "" ? undefined : JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,223 @@
+/**
+ * `gateway controller`: watches the cluster, tells it what became of its documents, deploys data planes and sends them
+ * their snapshots. Everything is computed from what the cluster says now; nothing is kept that a restart could lose.
+ */
+import { type KubernetesObject, objectKey, specOf } from "../config/cluster/kubernetes-object.ts";
+import { gatewayKey } from "../config/cluster/snapshot.ts";
+import type { Verdict } from "../config/resources/documents.ts";
+import { fieldsOf, listOf, textOf } from "../config/text/value-shapes.ts";
+import type { Logger } from "../lib/log/logger.ts";
+import type { Clock, Timer } from "../lib/process/clock.ts";
+import { openClusterCache } from "./cache/cluster-cache.ts";
+import { DEPLOYMENTS, KINDS } from "./cache/kinds.ts";
+import type { ApiClient } from "./client/api-client.ts";
+import { controllerCertificate } from "./control/controller-certificate.ts";
+import { accountOf, type DeployOptions, dataPlaneManifests, deployedName } from "./control/data-plane-manifests.ts";
+import { debounce } from "./control/debounce.ts";
+import { createDeployer } from "./control/deployer.ts";
+import { electLeader } from "./control/leader-election.ts";
+import { openSnapshotServer, type SnapshotServer } from "./serve/snapshot-server.ts";
+import { createTokenReviews } from "./serve/token-reviews.ts";
+import { type ClusterView, createView } from "./status/cluster-view.ts";
+import { desiredStatuses, type GatewayState } from "./status/desired-status.ts";
+import { createStatusWriter } from "./status/status-writer.ts";
+
+const QUIET_MS = 50;
+const LONGEST_MS = 500;
+const TRY_AGAIN_MS = 2_000;
+/** How long data planes may take to answer to a new version before the status says so. */
+const SETTLING_MS = 2_000;
+const LEASE_NAME = "gateway-controller";
+
+export interface ControllerOptions {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  random(): number;
+  /** The controller's own namespace: its Lease and its certificate are there. */
+  readonly namespace: string;
+  readonly identity: string;
+  readonly listen: { readonly host: string; readonly port: number };
+  /** As data planes reach it. */
+  readonly url: string;
+  /** Undefined: data planes are deployed by somebody else. */
+  readonly deploy: Pick<DeployOptions, "image" | "replicas" | "serviceType"> | undefined;
+}
+
+export interface Controller {
+  isReady(): boolean;
+  /** For metrics and the log. */
+  state(): Record<string, unknown>;
+  stop(): Promise<void>;
+}
+
+export async function startController(options: ControllerOptions): Promise<Controller> {
+  const { client, clock, logger } = options;
+  const certificate = await controllerCertificate(client, clock, options.namespace, [
+    new URL(options.url).hostname.replace(/^\[|\]$/g, ""),
+  ]);
+  const writer = createStatusWriter(client, logger);
+  const deployer = createDeployer(client, logger);
+  const versions = new Map<string, { readonly version: string; readonly sinceMs: number }>();
+  let gateways: ReadonlyMap<string, KubernetesObject> = new Map();
+  let lookMs = 0;
+  let retry: Timer | undefined;
+
+  const looks = debounce(clock, QUIET_MS, LONGEST_MS, look, (error) =>
+    logger.error("the cluster could not be looked at", { reason: (error as Error).stack ?? String(error) }),
+  );
+  const again = (ms: number): void => {
+    retry?.cancel();
+    retry = clock.after(ms, looks.soon);
+  };
+  const cache = openClusterCache(options.deploy ? [...KINDS, DEPLOYMENTS] : KINDS, {
+    client,
+    clock,
+    logger,
+    random: options.random,
+    changed: looks.soon,
+  });
+  const leader = electLeader({
+    ...options,
+    name: LEASE_NAME,
+    changed: looks.soon,
+  });
+  const server: SnapshotServer = await openSnapshotServer({
+    ...options.listen,
+    tls: certificate,
+    reviews: createTokenReviews(client, clock),
+    clock,
+    logger,
+    isLeader: leader.isLeader,
+    accountOf(key) {
+      const gateway = gateways.get(key);
+      return gateway && accountOf(gateway);
+    },
+    changed: looks.soon,
+  });
+
+  async function look(): Promise<void> {
+    if (!cache.isSynced()) return;
+    const beganMs = clock.monotonicMs();
+    const view = createView(cache.all(), clock.now());
+    gateways = new Map(view.gateways.map((gateway) => [gatewayKey(gateway), gateway]));
+    for (const [key, { version }] of view.snapshots)
+      if (versions.get(key)?.version !== version) versions.set(key, { version, sinceMs: clock.monotonicMs() });
+    server.publish(view.snapshots);
+    lookMs = clock.monotonicMs() - beganMs;
+    if (!leader.isLeader()) return;
+    let isLeft = false;
+    if (options.deploy) {
+      const deploy = { ...options.deploy, controllerUrl: options.url, certificate: certificate.cert };
+      const isThere = thereIn(cache.all());
+      for (const gateway of view.gateways)
+        if (gateway.metadata.deletionTimestamp === undefined && isAccepted(gateway, view))
+          isLeft = (await deployer.apply(dataPlaneManifests(gateway, deploy), isThere)) || isLeft;
+    }
+    const settling = new Set(view.gateways.map(gatewayKey).filter(isSettling));
+    const statuses = desiredStatuses(view, (key) => stateOf(key), clock.now()).filter(
+      ({ object }) => object.kind !== "Gateway" || !settling.has(objectKey(object)),
+    );
+    isLeft = (await writer.write(statuses)) || isLeft;
+    if (isLeft) again(TRY_AGAIN_MS);
+    else if (settling.size > 0) again(SETTLING_MS);
+  }
+
+  /** A new version was sent a moment ago and not all data planes have answered. */
+  function isSettling(key: string): boolean {
+    const current = versions.get(key);
+    if (current === undefined || clock.monotonicMs() - current.sinceMs > SETTLING_MS) return false;
+    const instances = server.instances(key);
+    return instances.length > 0 && instances.some(({ ack }) => ack?.version !== current.version);
+  }
+
+  function stateOf(key: string): GatewayState {
+    const gateway = gateways.get(key);
+    const instances = server.instances(key);
+    const refused = new Map(instances.flatMap(({ ack }) => ack?.refused ?? []).map((one) => [one.policy, one.message]));
+    const addresses = gateway ? addressesOf(gateway, cache.of("Service"), cache.of("EndpointSlice")) : [];
+    return { programmed: programmedOf(instances, addresses.length, options.deploy !== undefined), addresses, refused };
+  }
+
+  return {
+    isReady: cache.isSynced,
+    state: () => ({
+      waitingFor: cache.waitingFor(),
+      isLeader: leader.isLeader(),
+      gateways: gateways.size,
+      statusWrites: writer.written(),
+      lookMs: Math.round(lookMs),
+    }),
+    async stop() {
+      looks.stop();
+      retry?.cancel();
+      cache.stop();
+      server.close();
+      await leader.stop();
+      client.close();
+    },
+  };
+}
+
+function isAccepted(gateway: KubernetesObject, view: ClusterView): boolean {
+  return view.result.gatewayOutcomes.some(({ document, accepted }) => document.value === gateway && accepted.isTrue);
+}
+
+/** undefined for kinds that are not watched: then only a change is applied. */
+function thereIn(objects: readonly KubernetesObject[]): (kind: string, key: string) => boolean | undefined {
+  const known = new Set(
+    objects
+      .filter(({ kind }) => kind === "Service" || kind === "Deployment")
+      .map((object) => `${object.kind} ${objectKey(object)}`),
+  );
+  return (kind, key) => (kind === "Service" || kind === "Deployment" ? known.has(`${kind} ${key}`) : undefined);
+}
+
+function programmedOf(
+  instances: SnapshotServer["instances"] extends (key: string) => infer List ? List : never,
+  addresses: number,
+  isDeployed: boolean,
+): Verdict {
+  const answered = instances.filter(({ ack }) => ack !== undefined);
+  const refusing = answered.find(({ ack }) => ack?.isServed === false);
+  if (refusing)
+    return {
+      isTrue: false,
+      reason: "Invalid",
+      message: `A data plane refused it: ${refusing.ack?.problems.join("; ") ?? ""}`,
+    };
+  if (answered.length === 0) return { isTrue: false, reason: "Pending", message: "No data plane serves it yet" };
+  if (addresses === 0 && isDeployed)
+    return { isTrue: false, reason: "AddressNotAssigned", message: "Its Service has no address yet" };
+  return { isTrue: true, reason: "Programmed", message: "Served" };
+}
+
+/** From the Service: what a load balancer gave it, its own address, or those of the pods behind it. */
+function addressesOf(
+  gateway: KubernetesObject,
+  services: readonly KubernetesObject[],
+  slices: readonly KubernetesObject[],
+): GatewayState["addresses"] {
+  const { namespace } = gateway.metadata;
+  const name = deployedName(gateway);
+  const service = services.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
+  if (!service) return [];
+  const address = (value: string) => ({
+    type: /^[\d.]+$|:/.test(value) ? ("IPAddress" as const) : ("Hostname" as const),
+    value,
+  });
+  const { type, clusterIP } = specOf(service);
+  if (type === "LoadBalancer") {
+    const ingress = listOf(fieldsOf(fieldsOf(service.status).loadBalancer).ingress).map(fieldsOf);
+    return ingress.flatMap(({ ip, hostname }) => textOf(ip) ?? textOf(hostname) ?? []).map(address);
+  }
+  if (clusterIP !== "None") return textOf(clusterIP) === undefined ? [] : [address(String(clusterIP))];
+  const own = slices.filter(
+    ({ metadata }) => metadata.namespace === namespace && metadata.labels?.["kubernetes.io/service-name"] === name,
+  );
+  const ready = own
+    .flatMap((slice) => listOf(slice.endpoints).map(fieldsOf))
+    .filter(({ conditions }) => fieldsOf(conditions).ready !== false)
+    .flatMap(({ addresses }) => listOf(addresses).map(String));
+  return [...new Set(ready)].sort().slice(0, 16).map(address);
+}

@@ -1,0 +1,186 @@
+/**
+ * The status that every object of ours should have. Entries of other controllers stay as they are.
+ */
+import { type KubernetesObject, objectKey } from "../../config/cluster/kubernetes-object.ts";
+import { gatewayKey } from "../../config/cluster/snapshot.ts";
+import {
+  CONTROLLER_NAME,
+  GATEWAY_API_GROUP,
+  type GatewayOutcome,
+  type ParentOutcome,
+  type Verdict,
+} from "../../config/resources/documents.ts";
+import { type Fields, fieldsOf, listOf } from "../../config/text/value-shapes.ts";
+import type { ClusterView } from "./cluster-view.ts";
+import { conditionOf, isSame } from "./conditions.ts";
+import { SUPPORTED_FEATURES } from "./supported-features.ts";
+
+/** What the data planes of a Gateway say, and where it can be reached. */
+export interface GatewayState {
+  readonly programmed: Verdict;
+  readonly addresses: readonly { readonly type: "IPAddress" | "Hostname"; readonly value: string }[];
+  /** Policies that its data planes could not compile, by `namespace/name`. */
+  readonly refused: ReadonlyMap<string, string>;
+}
+
+export interface DesiredStatus {
+  readonly object: KubernetesObject;
+  readonly status: Fields;
+}
+
+const CLASS_ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "GatewayClass accepted" };
+
+/** Only those that differ from what is there. */
+export function desiredStatuses(
+  view: ClusterView,
+  stateOf: (gateway: string) => GatewayState,
+  nowMs: number,
+): DesiredStatus[] {
+  const all = [
+    ...view.classes.map((object) => ({ object, status: classStatus(object, nowMs) })),
+    ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs)),
+    ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
+    ...view.result.policies.flatMap((policy) =>
+      policyStatus(policy as unknown as KubernetesObject, view, stateOf, nowMs),
+    ),
+  ];
+  return all.filter(({ object, status }) =>
+    Object.entries(status).some(([field, value]) => !isSame(value, fieldsOf(object.status)[field])),
+  );
+}
+
+function objectOf(document: { readonly value: unknown }): KubernetesObject {
+  return document.value as KubernetesObject;
+}
+
+function classStatus(object: KubernetesObject, nowMs: number): Fields {
+  const before = fieldsOf(object.status).conditions;
+  const context = { generation: object.metadata.generation ?? 0, nowMs, before };
+  return {
+    conditions: withOthers(before, [conditionOf("Accepted", CLASS_ACCEPTED, context)]),
+    supportedFeatures: SUPPORTED_FEATURES.map((name) => ({ name })),
+  };
+}
+
+/** Conditions of a type that is not ours are somebody else's. */
+function withOthers(before: unknown, own: readonly { readonly type: string }[]): unknown[] {
+  const types = new Set(own.map(({ type }) => type));
+  const isInitial = (one: Fields): boolean => types.has(String(one.type));
+  return [
+    ...listOf(before)
+      .map(fieldsOf)
+      .filter((one) => !isInitial(one)),
+    ...own,
+  ];
+}
+
+function gatewayStatus(
+  outcome: GatewayOutcome,
+  stateOf: (gateway: string) => GatewayState,
+  nowMs: number,
+): DesiredStatus {
+  const object = objectOf(outcome.document);
+  const generation = object.metadata.generation ?? 0;
+  const status = fieldsOf(object.status);
+  const { programmed, addresses } = stateOf(gatewayKey(object));
+  const listenersBefore = listOf(status.listeners).map(fieldsOf);
+  const context = { generation, nowMs, before: status.conditions };
+  const listeners = outcome.listeners.map((listener) => {
+    const before = listenersBefore.find(({ name }) => name === listener.name)?.conditions;
+    const own = { generation, nowMs, before };
+    const isValid = listener.accepted.isTrue && listener.resolvedRefs.isTrue;
+    const served: Verdict = isValid
+      ? programmed
+      : { isTrue: false, reason: "Invalid", message: "The listener is not valid" };
+    return {
+      name: listener.name,
+      supportedKinds: listener.supportedKinds,
+      attachedRoutes: listener.attachedRoutes,
+      conditions: [
+        conditionOf("Accepted", listener.accepted, own),
+        conditionOf("Programmed", served, own),
+        conditionOf("ResolvedRefs", listener.resolvedRefs, own),
+        conditionOf("Conflicted", listener.conflicted, own),
+      ],
+    };
+  });
+  const isServed = outcome.accepted.isTrue;
+  return {
+    object,
+    status: {
+      addresses,
+      conditions: withOthers(status.conditions, [
+        conditionOf("Accepted", outcome.accepted, context),
+        conditionOf(
+          "Programmed",
+          isServed ? programmed : { isTrue: false, reason: "Invalid", message: outcome.accepted.message },
+          context,
+        ),
+      ]),
+      listeners,
+    },
+  };
+}
+
+function routeStatus(object: KubernetesObject, outcomes: readonly ParentOutcome[], nowMs: number): DesiredStatus[] {
+  const generation = object.metadata.generation ?? 0;
+  const before = listOf(fieldsOf(object.status).parents).map(fieldsOf);
+  const others = before.filter(({ controllerName }) => controllerName !== CONTROLLER_NAME);
+  const own = outcomes.map(({ parentRef, accepted, resolvedRefs, partiallyInvalid }) => {
+    const known = before.find(
+      (one) => one.controllerName === CONTROLLER_NAME && isSame(one.parentRef, parentRef),
+    )?.conditions;
+    const context = { generation, nowMs, before: known };
+    return {
+      parentRef,
+      controllerName: CONTROLLER_NAME,
+      conditions: [
+        conditionOf("Accepted", accepted, context),
+        conditionOf("ResolvedRefs", resolvedRefs, context),
+        ...(partiallyInvalid ? [conditionOf("PartiallyInvalid", partiallyInvalid, context)] : []),
+      ],
+    };
+  });
+  // A route of somebody else, which we never wrote to.
+  if (own.length === 0 && others.length === before.length) return [];
+  return [{ object, status: { parents: [...others, ...own] } }];
+}
+
+function policyStatus(
+  policy: KubernetesObject,
+  view: ClusterView,
+  stateOf: (gateway: string) => GatewayState,
+  nowMs: number,
+): DesiredStatus[] {
+  const current = view.policyObjects.get(objectKey(policy));
+  if (!current) return [];
+  const before = listOf(fieldsOf(current.status).ancestors).map(fieldsOf);
+  const others = before.filter(({ controllerName }) => controllerName !== CONTROLLER_NAME);
+  const own = listOf(fieldsOf(policy.status).ancestors).map((ancestor) => {
+    const { ancestorRef, controllerName, conditions } = fieldsOf(ancestor);
+    const reference = fieldsOf(ancestorRef);
+    const isGateway = reference.kind === "Gateway" && reference.group === GATEWAY_API_GROUP;
+    const key = `${String(reference.namespace)}/${String(reference.name)}`;
+    const message = isGateway ? stateOf(key).refused.get(objectKey(current)) : undefined;
+    if (message === undefined) return { ancestorRef, controllerName, conditions };
+    const known = before.find((one) => isSame(one.ancestorRef, ancestorRef))?.conditions;
+    const context = { generation: current.metadata.generation ?? 0, nowMs, before: known };
+    const invalid: Verdict = { isTrue: false, reason: "Invalid", message };
+    return {
+      ancestorRef,
+      controllerName,
+      conditions: [conditionOf("Accepted", invalid, context), conditionOf("Attached", invalid, context)],
+    };
+  });
+  const isOurs = own.some(({ ancestorRef }) => reaches(fieldsOf(ancestorRef), view));
+  // A policy that reaches nothing of ours is another controller's, or not yet anybody's.
+  if (!isOurs && others.length === before.length) return [];
+  return [{ object: current, status: { ancestors: [...others, ...(isOurs ? own : [])].slice(0, 16) } }];
+}
+
+function reaches({ kind, namespace, name }: Fields, { gateways, result }: ClusterView): boolean {
+  if (kind === "Gateway")
+    return gateways.some(({ metadata }) => metadata.namespace === namespace && metadata.name === name);
+  // Routes that no Gateway serves, targets that are not there and policies without a target: said, so that somebody sees it.
+  return gateways.length > 0 || result.gatewayOutcomes.length > 0;
+}

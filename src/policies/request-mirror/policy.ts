@@ -1,0 +1,113 @@
+/**
+ * `requestMirror`: a copy of each request, or of a share of them, to another server, whose answers are thrown away. The
+ * client never waits for it. A body is copied when its length is known and small enough; other requests with a body are
+ * not mirrored, because a copy would hold them up or fill the memory.
+ */
+import { z } from "zod";
+import type { Exchange } from "../../core/exchange.ts";
+import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { pathAndQuery } from "../../core/request-path.ts";
+import { exactlyOneOf } from "../../core/schema.ts";
+import { markLocal } from "../../core/schema-marks.ts";
+import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
+import { parseAddress } from "../../lib/http/backend-address.ts";
+
+/** Copies of larger bodies would be felt. */
+const MAX_MIRRORED_BYTES = 256 * 1024;
+/** A mirror that does not keep up gets no more. */
+const MAX_COPIES = 100;
+const TIMEOUT_MS = 30_000;
+
+const mirror = exactlyOneOf(
+  z.strictObject({
+    // From a cluster the gateway's own interfaces would be in reach, with methods that change something.
+    host: markLocal(
+      z.string().refine((text) => parseAddress(text).ok, "expected host:port or an http:// URL"),
+      { what: "a host by its address" },
+    )
+      .optional()
+      .describe("`host:port` of the server that gets the copies."),
+    // A route's own filter refers to a Service, and is asked whether it may; a name alone is not.
+    service: markLocal(z.strictObject({ name: z.string().min(1).max(400) }), { what: "a Service by its name" })
+      .optional()
+      .describe("A Service of the cluster, as `namespace/name:port`."),
+    percent: z.number().min(0).max(100).optional().describe("The share of requests. Default: 100."),
+  }),
+  ["host", "service"],
+);
+
+export const requestMirror = definePolicy({
+  kind: "requestMirror",
+  doc: "Sends copies of requests to another server and ignores its answers.",
+  scopes: ["route", "backend"],
+  schema: z.array(mirror).min(1).max(16),
+
+  compile(config, env) {
+    const mirrors = config.map((one, i) => openMirror(one, `${env.owner} requestMirror ${i}`, env));
+    return {
+      bodyBytes({ request: { body } }) {
+        if (body.kind !== "stream" || body.length === undefined || body.length > MAX_MIRRORED_BYTES) return undefined;
+        return MAX_MIRRORED_BYTES;
+      },
+      request(exchange) {
+        if (exchange.request.body.kind === "stream") return exchange.skip("the body is too large to be mirrored");
+        for (const send of mirrors) send(exchange);
+        return undefined;
+      },
+    };
+  },
+});
+
+function openMirror(
+  { host, service, percent = 100 }: z.output<typeof mirror>,
+  key: string,
+  env: CompileEnv,
+): (exchange: Exchange) => void {
+  if (env.isConfined && host !== undefined) throw new Error("a document of a cluster cannot mirror to a host");
+  const protocol = host?.startsWith("https:") ? "https" : "http";
+  const pools = env.keep(
+    key,
+    { host, service },
+    () => openEndpointPools({ protocol }, env.clock),
+    (open) => open.close(),
+  );
+  const fixed = host === undefined ? undefined : [host];
+  let copies = 0;
+  let share = 0;
+
+  return ({ request, id }) => {
+    // Spread evenly, so that a share is one also of few requests.
+    share += percent;
+    if (share < 100) return;
+    share -= 100;
+    const next = pools.next(fixed ?? env.endpoints?.addresses(service?.name ?? "") ?? []);
+    if (next === undefined || copies >= MAX_COPIES) return;
+    const headers = request.headers.clone();
+    headers.removeHopByHop(new Set());
+    headers.set("host", request.host);
+    headers.set("x-request-id", id);
+    const { body } = request;
+    if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
+    copies += 1;
+    let isOver = false;
+    const over = (): void => {
+      if (isOver) return;
+      isOver = true;
+      copies -= 1;
+      timer.cancel();
+    };
+    const call = next.pool.send(
+      {
+        method: request.method,
+        path: pathAndQuery(request),
+        headers,
+        body: body.kind === "bytes" ? body.bytes : undefined,
+      },
+      { head: () => undefined, data: () => true, end: over, error: over },
+    );
+    const timer = env.clock.after(TIMEOUT_MS, () => {
+      call.abort();
+      over();
+    });
+  };
+}

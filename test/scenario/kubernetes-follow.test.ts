@@ -1,0 +1,184 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { createSnapshot, type Snapshot } from "../../src/config/cluster/snapshot.ts";
+import { type Following, followController } from "../../src/kubernetes/follow/follow-controller.ts";
+import { selfSignedCertificate } from "../../src/kubernetes/serve/self-signed-certificate.ts";
+import { openSnapshotServer, type SnapshotServer } from "../../src/kubernetes/serve/snapshot-server.ts";
+import { silentLogger } from "../../src/lib/log/logger.ts";
+import { systemClock } from "../../src/lib/process/clock.ts";
+import { fakeClock } from "../support/fake-clock.ts";
+
+const ACCOUNT = "system:serviceaccount:infra:edge-gateway";
+const certificate = selfSignedCertificate(["127.0.0.1"], Date.now(), 1);
+const other = selfSignedCertificate(["127.0.0.1"], Date.now(), 1);
+const served = { isServed: true, problems: [], failures: [] };
+
+function snapshot(port: number, endpoints: Snapshot["endpoints"] = {}): Snapshot {
+  const gateway = {
+    apiVersion: "gateway.networking.k8s.io/v1",
+    kind: "Gateway",
+    metadata: { name: "edge", namespace: "infra" },
+    spec: { listeners: [{ name: "http", port, protocol: "HTTP" }] },
+  };
+  return createSnapshot("infra/edge", [gateway], endpoints);
+}
+
+interface Setup {
+  readonly folder: string;
+  follow(more?: { certificate?: string; token?: string; clock?: ReturnType<typeof fakeClock> }): Following;
+  serve(port?: number): Promise<{ server: SnapshotServer; changed(): Promise<void> }>;
+  url: string;
+  /** Resolves when the data plane found no controller that serves it. */
+  readonly away: Promise<void>;
+}
+
+function setup(t: TestContext): Setup {
+  const folder = mkdtempSync(join(tmpdir(), "follow-"));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  let gone = (): void => undefined;
+  const away = new Promise<void>((resolve) => {
+    gone = resolve;
+  });
+  return {
+    folder,
+    url: "",
+    away,
+    follow({ certificate: trusted = certificate.cert, token = "good", clock } = {}) {
+      writeFileSync(join(folder, "token"), token);
+      const following = followController({
+        url: this.url,
+        certificate: trusted,
+        gateway: "infra/edge",
+        instance: "pod-1",
+        tokenFile: join(folder, "token"),
+        stateFolder: join(folder, "state"),
+        clock: clock ?? systemClock,
+        logger: { ...silentLogger, warn: () => gone() },
+        random: () => 0,
+      });
+      t.after(following.stop);
+      return following;
+    },
+    async serve(port = 0) {
+      let news = (): void => undefined;
+      const server = await openSnapshotServer({
+        host: "127.0.0.1",
+        port,
+        tls: certificate,
+        reviews: {
+          userOf: (token) =>
+            Promise.resolve(token === "good" ? ACCOUNT : token === "else" ? `${ACCOUNT}-2` : undefined),
+        },
+        clock: systemClock,
+        logger: silentLogger,
+        isLeader: () => true,
+        accountOf: (gateway) => (gateway === "infra/edge" ? ACCOUNT : undefined),
+        changed: () => news(),
+      });
+      t.after(server.close);
+      this.url = `https://127.0.0.1:${server.port}`;
+      return {
+        server,
+        changed: () =>
+          new Promise<void>((resolve) => {
+            news = resolve;
+          }),
+      };
+    },
+  };
+}
+
+test("a data plane gets its snapshot, answers, keeps it, and hears of changes", async (t) => {
+  const all = setup(t);
+  const { server, changed } = await all.serve();
+  server.publish(new Map([["infra/edge", snapshot(80)]]));
+  const { source, first } = all.follow();
+  await first;
+  assert.equal(source.current()?.version, snapshot(80).version);
+  const answered = changed();
+  source.applied(snapshot(80).version, {
+    ...served,
+    failures: [{ document: snapshot(80).documents[0], message: "no" }],
+  });
+  await answered;
+  assert.deepEqual(server.instances("infra/edge")[0]?.ack, {
+    version: snapshot(80).version,
+    isServed: true,
+    problems: [],
+    refused: [{ policy: "infra/edge", message: "no" }],
+  });
+  const file = join(all.folder, "state/snapshot.json");
+  assert.equal(JSON.parse(readFileSync(file, "utf8")).version, snapshot(80).version);
+  assert.equal(statSync(file).mode & 0o077, 0, "secrets are in it: for its owner only");
+
+  let reloads = 0;
+  const next = new Promise<void>((resolve) =>
+    source.onChange(() => {
+      reloads += 1;
+      resolve();
+    }),
+  );
+  server.publish(new Map([["infra/edge", snapshot(80, { "shop/web:80": ["10.0.0.1:80"] })]]));
+  server.publish(new Map([["infra/edge", snapshot(81)]]));
+  await next;
+  assert.equal(source.current()?.version, snapshot(81).version);
+  assert.equal(reloads, 1, "new endpoints are no new configuration");
+});
+
+for (const [what, token, status] of [
+  ["no token that the cluster knows", "bad", 401],
+  ["the token of another Gateway's data plane", "else", 403],
+] as const) {
+  test(`${what}: ${status}, and nothing is sent`, async (t) => {
+    const all = setup(t);
+    const { server } = await all.serve();
+    server.publish(new Map([["infra/edge", snapshot(80)]]));
+    const { source } = all.follow({ token });
+    await all.away;
+    assert.equal(source.snapshot(), undefined);
+    assert.equal(server.instances("infra/edge").length, 0);
+  });
+}
+
+test("a controller with another certificate is not believed", async (t) => {
+  const all = setup(t);
+  const { server } = await all.serve();
+  server.publish(new Map([["infra/edge", snapshot(80)]]));
+  const { source } = all.follow({ certificate: other.cert });
+  await all.away;
+  assert.equal(source.snapshot(), undefined);
+});
+
+test("a controller that comes back is found again and told what is served", async (t) => {
+  const all = setup(t);
+  const before = await all.serve();
+  before.server.publish(new Map([["infra/edge", snapshot(80)]]));
+  const { source, first } = all.follow();
+  await first;
+  source.applied(snapshot(80).version, served);
+  const { port } = before.server;
+  before.server.close();
+  const { server, changed } = await all.serve(port);
+  server.publish(new Map([["infra/edge", snapshot(80)]]));
+  while (server.instances("infra/edge")[0]?.ack === undefined) await changed();
+  assert.equal(server.instances("infra/edge")[0]?.ack?.version, snapshot(80).version);
+});
+
+test("without a controller the last good snapshot is served after 5 s", async (t) => {
+  const all = setup(t);
+  all.url = "https://127.0.0.1:1";
+  const clock = fakeClock();
+  const kept = all.follow({ clock });
+  kept.source.take(snapshot(80));
+  kept.source.applied(snapshot(80).version, served);
+  kept.stop();
+  const { source, first } = all.follow({ clock });
+  await clock.advance(4_900);
+  assert.equal(source.snapshot(), undefined, "the controller may have a newer one");
+  await clock.advance(200);
+  await first;
+  assert.equal(source.current()?.version, snapshot(80).version);
+});
