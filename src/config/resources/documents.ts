@@ -84,10 +84,17 @@ export interface WrittenGateway {
   readonly name: string;
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
-  readonly tls?: { readonly cert: string; readonly key: string };
+  readonly tls?: { readonly certificates: readonly ListenerCertificate[] };
   readonly document: ResourceDocument;
   /** The listener in its document. */
   readonly path: Path;
+}
+
+export interface ListenerCertificate {
+  readonly cert: string;
+  readonly key: string;
+  /** The host names that it is shown for; without them, those in it. */
+  readonly hosts?: readonly string[];
 }
 
 export interface WrittenRoute {

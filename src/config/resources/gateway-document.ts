@@ -66,7 +66,8 @@ export function translateGateway(
         accepted = { isTrue: false, reason: "PortUnavailable", message };
       } else {
         if (one.port !== 0) takenPorts.add(one.port);
-        gateways.set(one.port, writtenGateway(one, nameOf(one), document));
+        const sharing = read.filter((other) => other.port === one.port && !conflicts.has(other));
+        gateways.set(one.port, writtenGateway(one, nameOf(one), document, sharing));
       }
     }
     const outcome: ListenerOutcome = {
@@ -112,12 +113,17 @@ function namesOfPorts(
 }
 
 function writtenGateway(
-  { port, protocol, tls, path }: ReadListener & { readonly path: Path },
+  { port, protocol, path }: ReadListener & { readonly path: Path },
   name: string,
   document: ResourceDocument,
+  sharing: readonly ReadListener[],
 ): WrittenGateway {
-  const isHttps = protocol === "HTTPS";
-  return { name, port, protocol: isHttps ? "HTTPS" : "HTTP", ...(tls ? { tls } : {}), document, path };
+  if (protocol !== "HTTPS") return { name, port, protocol: "HTTP", document, path };
+  // Each listener of the port shows its own to whoever asks for its host name.
+  const certificates = sharing.flatMap(({ tls = [], hostname }) =>
+    tls.map((certificate) => ({ ...certificate, ...(hostname === undefined ? {} : { hosts: [hostname] }) })),
+  );
+  return { name, port, protocol: "HTTPS", tls: { certificates }, document, path };
 }
 
 function acceptance(listeners: readonly ListenerOutcome[]): Verdict {

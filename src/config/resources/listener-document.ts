@@ -17,12 +17,18 @@ const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Listener
 const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
 export const HTTP_ROUTE_KIND = { group: GATEWAY_API_GROUP, kind: "HTTPRoute" };
 
+export interface Certificate {
+  readonly cert: string;
+  readonly key: string;
+}
+
 export interface ReadListener {
   readonly sectionName: string;
   readonly port: number;
   readonly protocol: string;
   readonly hostname: string | undefined;
-  readonly tls: { readonly cert: string; readonly key: string } | undefined;
+  /** Of an HTTPS listener whose certificates are all there. */
+  readonly tls: readonly Certificate[] | undefined;
   readonly supportedKinds: readonly { readonly group: string; readonly kind: string }[];
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
@@ -66,7 +72,7 @@ export function readListener(written: unknown, path: Path, context: ListenerCont
   const admitted = readAdmission(written, path, context);
   return {
     ...common,
-    tls: tls && "cert" in tls ? tls : undefined,
+    tls: tls && "reason" in tls ? undefined : tls,
     supportedKinds: kinds.supported,
     accepted: ACCEPTED,
     resolvedRefs: tls && "reason" in tls ? tls : kinds.verdict,
@@ -107,9 +113,7 @@ function readAdmission(
   return (namespace) => namespace === own;
 }
 
-type Tls = { readonly cert: string; readonly key: string } | Verdict;
-
-function readTls(tls: Fields, path: Path, context: ListenerContext): Tls {
+function readTls(tls: Fields, path: Path, context: ListenerContext): readonly Certificate[] | Verdict {
   const invalid = (at: Path, reason: string, message: string): Verdict => {
     context.problems.add(at, message);
     return { isTrue: false, reason, message };
@@ -118,20 +122,28 @@ function readTls(tls: Fields, path: Path, context: ListenerContext): Tls {
     const options = fieldsOf(tls.options);
     const cert = textOf(options[CERT_OPTION]);
     const key = textOf(options[KEY_OPTION]);
-    if (cert !== undefined && key !== undefined) return { cert, key };
+    if (cert !== undefined && key !== undefined) return [{ cert, key }];
     const message = `certificateRefs are not supported: set the files in tls.options as ${CERT_OPTION} and ${KEY_OPTION}`;
     return invalid(path, "InvalidCertificateRef", message);
   }
   if ((textOf(tls.mode) ?? "Terminate") !== "Terminate")
     return invalid([...path, "mode"], "InvalidCertificateRef", `the mode ${String(tls.mode)} is not supported`);
-  const at = [...path, "certificateRefs", 0];
-  const [reference] = listOf(tls.certificateRefs).map(fieldsOf);
-  if (reference === undefined) return invalid(path, "InvalidCertificateRef", "certificateRefs are needed");
-  const found = certificateOf(reference, context.cluster, context);
-  return "cert" in found ? found : invalid(at, found.reason, found.message);
+  const references = listOf(tls.certificateRefs).map(fieldsOf);
+  if (references.length === 0) return invalid(path, "InvalidCertificateRef", "certificateRefs are needed");
+  const certificates: Certificate[] = [];
+  for (const [i, reference] of references.entries()) {
+    const found = certificateOf(reference, context.cluster, context);
+    if ("reason" in found) return invalid([...path, "certificateRefs", i], found.reason, found.message);
+    certificates.push(found);
+  }
+  return certificates;
 }
 
-function certificateOf(reference: Fields, cluster: Cluster, { document, namespace: own }: ListenerContext): Tls {
+function certificateOf(
+  reference: Fields,
+  cluster: Cluster,
+  { document, namespace: own }: ListenerContext,
+): Certificate | Verdict {
   const { group = "", kind = "Secret" } = reference;
   const name = textOf(reference.name) ?? "";
   const namespace = textOf(reference.namespace) ?? own;
