@@ -160,7 +160,10 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   // With several threads, these listen; this one then has the configuration, the admin interface and the end in hand.
   const listeners = crew ?? ownListeners();
   let lingerMs = 0;
-  ending.at("listeners", (drainMs) => listeners.close(drainMs, lingerMs));
+  ending.at("listeners", async (drainMs) => {
+    await listeners.close(drainMs, lingerMs);
+    upgrade.lastWord();
+  });
 
   // What replaces the configuration while it runs.
   const reloads = createReloads({
@@ -185,6 +188,7 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
     clock,
     logger: logger.for("upgrade"),
     store: doors.store,
+    limits: doors.limits,
     sockets: () => handedSockets(options.sources, settings, listeners.ports(), admin.ports),
     // The sockets of several threads cannot be handed over.
     start: crew === undefined ? options.startSuccessor : undefined,
@@ -228,6 +232,7 @@ async function serve(options: AppOptions, doors: Doors, ending: Ending): Promise
   });
   const { adminUrl } = admin;
   ending.at("admin", admin.close);
+  await options.predecessor?.takeBuckets(doors.limits);
   await listeners.apply(first.config.topology);
   for (const { fd, name, port } of inherited.unused()) logger.warn("inherited socket is not used", { fd, name, port });
   handed.closeUnused(inherited.unused());

@@ -174,9 +174,23 @@ export interface LimitView {
   }[];
 }
 
+/** Of a bucket: its key (null: the shared one), how much is used, and when its window began, by the wall clock. */
+export type UsedBucket = readonly [key: string | null, used: number, windowStartMs: number];
+
+/** A rule's buckets, as the process that takes this one's place gets them. */
+export interface HandedLimit {
+  /** The same in both processes. */
+  readonly name: string;
+  /** All that is used; or what was used since this was last asked. */
+  used(since: "ever" | "last"): readonly UsedBucket[];
+  /** Counts what the process before this one used. */
+  add(buckets: readonly UsedBucket[]): void;
+}
+
 export interface LimitRegistry {
   /** `key`: the buckets that are wanted, by a part of their key as it is shown or by the whole key. */
-  register(view: (key: string | undefined) => readonly LimitView[]): () => void;
+  register(view: (key: string | undefined) => readonly LimitView[], handed?: HandedLimit): () => void;
+  handed(): readonly HandedLimit[];
   views(key?: string): readonly LimitView[];
 }
 

@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { type GatewayProcess, startGatewayProcess } from "../support/gateway-process.ts";
+import { startGwctl } from "../support/gwctl.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { startRemote } from "../support/mcp/http-server.ts";
 import { backendFor } from "../support/scenario.ts";
@@ -32,15 +33,19 @@ async function upgrade(t: TestContext, adminUrl: string): Promise<{ status: numb
   const response = await fetch(`${adminUrl}/upgrade`, { method: "POST" });
   const text = await response.text();
   const pid = /process (\d+); process/.exec(text)?.[1];
-  if (pid !== undefined)
-    t.after(() => {
-      try {
-        process.kill(Number(pid), "SIGKILL");
-      } catch {
-        // It has ended already.
-      }
-    });
+  if (pid !== undefined) endWithTest(t, pid);
   return { status: response.status, text };
+}
+
+function endWithTest(t: TestContext, pid: string | undefined): void {
+  assert.ok(pid);
+  t.after(() => {
+    try {
+      process.kill(Number(pid), "SIGKILL");
+    } catch {
+      // It has ended already.
+    }
+  });
 }
 
 async function start(
@@ -182,6 +187,42 @@ test("a new process that does not start changes nothing, and the answer says why
   assert.equal((await fresh.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404, "what was ended stays so");
   assert.equal((await fetch(`${adminUrl}/healthz/ready`)).status, 200, "the new process has the admin address");
 });
+
+for (const way of ["SIGUSR2", "gwctl upgrade"]) {
+  test(`${way}: a limit of 100 of which 60 are used admits 40 more`, { skip }, async (t) => {
+    const file = fileFor(t, {
+      config: { adminAddr: "127.0.0.1:0", logging: { level: "info,access=off" } },
+      gateways: { default: { port: 0, address: "127.0.0.1" } },
+      routes: [
+        {
+          name: "limited",
+          policies: {
+            rateLimit: { local: [{ requests: 100, unit: "Hours", key: 'request.headers["x-user"]' }] },
+            directResponse: { body: "ok" },
+          },
+        },
+      ],
+    });
+    const { gateway, url, adminUrl } = await start(t, file);
+    const admitted = async (count: number, user: string): Promise<number> => {
+      let ok = 0;
+      for (let i = 0; i < count; i++)
+        if ((await fetch(url, { headers: { "x-user": user, connection: "close" } })).status === 200) ok += 1;
+      return ok;
+    };
+    assert.equal(await admitted(60, "ada"), 60);
+    if (way === "SIGUSR2") gateway.child.kill("SIGUSR2");
+    else {
+      const said = await startGwctl(["upgrade", "--local", "-p", new URL(adminUrl).port]).result;
+      assert.match(said.stdout, /^upgraded to version \S+, process \d+; process \d+ drains/, said.stderr);
+    }
+    const log = await gateway.logged("the new process serves");
+    endWithTest(t, /the new process serves.*?pid=(\d+)/.exec(log)?.[1]);
+    assert.equal(await exitCode(gateway), 0);
+    assert.equal(await admitted(60, "ada"), 40);
+    assert.equal(await admitted(1, "bob"), 1);
+  });
+}
 
 /** Its standard output stays open: the new process has it too. */
 function exitCode({ child }: GatewayProcess): Promise<number | null> {

@@ -1,6 +1,7 @@
 /**
  * What the old and the new process of an upgrade say to each other.
  */
+import type { UsedBucket } from "../../core/policy.ts";
 import type { StoreAnswer, StoreQuestion } from "../../lib/store/remote-store.ts";
 import type { Change } from "../../lib/store/table.ts";
 
@@ -17,6 +18,8 @@ export interface HandedSocket {
 }
 
 export type FromSuccessor =
+  /** It is about to serve: what the local limits have counted. */
+  | { readonly type: "buckets wanted" }
   /** It is about to open its store: the old one must let go of it. */
   | { readonly type: "store wanted" }
   /** It serves. */
@@ -26,4 +29,8 @@ export type FromSuccessor =
 
 export type FromPredecessor =
   /** `content`: of a store in memory. */
-  { readonly type: "store given"; readonly content?: readonly Change[] } | StoreQuestion;
+  | { readonly type: "store given"; readonly content?: readonly Change[] }
+  /** Of one rule, by its name: at first all, later what was used since. */
+  | { readonly type: "buckets used"; readonly name: string; readonly buckets: readonly UsedBucket[] }
+  | { readonly type: "buckets given" }
+  | StoreQuestion;

@@ -3,6 +3,7 @@
  * A process that nobody started for an upgrade has none of this.
  */
 import type { Environment } from "../../config/text/env.ts";
+import type { LimitRegistry } from "../../core/policy.ts";
 import { answerStore } from "../../lib/store/remote-store.ts";
 import type { Store } from "../../lib/store/store.ts";
 import type { Change } from "../../lib/store/table.ts";
@@ -14,6 +15,8 @@ export interface Predecessor {
   takeStore(): Promise<readonly Change[] | undefined>;
   /** The old process may ask this store until it has ended. */
   serveStore(store: Store): void;
+  /** Resolves when the limits have what was counted before; what the old process still counts is added later. */
+  takeBuckets(limits: LimitRegistry): Promise<void>;
   ready(version: string): void;
   failed(reason: string): void;
 }
@@ -31,8 +34,17 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
   if (written === undefined || channel === undefined) return undefined;
   let store: Store | undefined;
   let storeGiven: ((content: readonly Change[] | undefined) => void) | undefined;
+  let limits: LimitRegistry | undefined;
+  let bucketsGiven: (() => void) | undefined;
   channel.onMessage((message) => {
     if (message.type === "store given") storeGiven?.(message.content);
+    else if (message.type === "buckets given") bucketsGiven?.();
+    else if (message.type === "buckets used")
+      // A rule that the new configuration does not have has nobody to count for.
+      limits
+        ?.handed()
+        .find(({ name }) => name === message.name)
+        ?.add(message.buckets);
     else if (store !== undefined) void answerStore(store, message).then((answer) => channel.send(answer));
     else channel.send({ type: "store result", id: message.id, error: ["StoreUnavailable", "it is not open yet"] });
   });
@@ -46,6 +58,12 @@ export function openPredecessor(environment: Environment, channel: ParentChannel
     serveStore: (opened) => {
       store = opened;
     },
+    takeBuckets: (registry) =>
+      new Promise((resolve) => {
+        limits = registry;
+        bucketsGiven = resolve;
+        channel.send({ type: "buckets wanted" });
+      }),
     ready(version) {
       channel.send({ type: "ready", version });
       channel.release();

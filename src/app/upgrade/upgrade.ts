@@ -2,6 +2,7 @@
  * An upgrade without loss: the successor is started, gets the sockets and the store, and says that it serves; then this
  * process stops accepting and drains. If the successor does not come up, everything here goes on, and the reason is told.
  */
+import type { LimitRegistry } from "../../core/policy.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { StoreDoor } from "../../lib/store/open-store.ts";
@@ -14,11 +15,14 @@ import type { Successor, SuccessorEvents } from "./successor.ts";
 const START_LIMIT_MS = 60_000;
 /** Whoever asked for the upgrade reads the answer from this process. */
 const ANSWER_MS = 200;
+/** How often the new process hears what requests that end here took from local limits. */
+const REPORT_MS = 250;
 
 export interface UpgradeEnv {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly store: StoreDoor;
+  readonly limits: LimitRegistry;
   /** Throws if there is no handing over, with the reason. */
   sockets(): readonly HandedSocket[];
   /** Undefined where there is no program to start. */
@@ -37,11 +41,27 @@ export type UpgradeOutcome =
 export interface Upgrade {
   /** One at a time. */
   run(): Promise<UpgradeOutcome>;
+  /** No request is left here. */
+  lastWord(): void;
 }
 
 export function createUpgrade(env: UpgradeEnv): Upgrade {
   const { clock, logger } = env;
   let running: Promise<UpgradeOutcome> | undefined;
+  let reportTo: Successor | undefined;
+
+  function tellBuckets(to: Successor, since: "ever" | "last"): void {
+    for (const limit of env.limits.handed()) {
+      const buckets = limit.used(since);
+      if (buckets.length > 0) to.send({ type: "buckets used", name: limit.name, buckets });
+    }
+  }
+
+  function report(): void {
+    if (reportTo === undefined) return;
+    tellBuckets(reportTo, "last");
+    clock.after(REPORT_MS, report);
+  }
 
   async function run(): Promise<UpgradeOutcome> {
     if (env.isEnding()) return { ok: false, reason: "the gateway is shutting down" };
@@ -71,7 +91,13 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
         else if (message.type === "failed") fail(message.reason);
         else if (message.type === "ready") {
           limit.cancel();
+          reportTo = successor;
+          report();
           resolve({ ok: true, pid: successor?.pid ?? 0, version: message.version });
+        } else if (message.type === "buckets wanted") {
+          const to = successor as Successor;
+          tellBuckets(to, "ever");
+          to.send({ type: "buckets given" });
         } else {
           const to = successor as Successor;
           remote = createRemoteStore(env.store.kind, clock, (question) => to.send(question));
@@ -109,6 +135,10 @@ export function createUpgrade(env: UpgradeEnv): Upgrade {
         return outcome;
       });
       return running;
+    },
+    lastWord() {
+      if (reportTo !== undefined) tellBuckets(reportTo, "last");
+      reportTo = undefined;
     },
   };
 }

@@ -1,15 +1,22 @@
 /**
- * Where limiters show themselves: the admin interface asks here for all living rules and their buckets.
+ * Where limiters show themselves: the admin interface asks here for all living rules and their buckets, and an upgrade for
+ * what the process that follows must know of them.
  */
-import type { LimitRegistry, LimitView } from "../../core/policy.ts";
+import type { HandedLimit, LimitRegistry, LimitView } from "../../core/policy.ts";
 
 export function createLimitRegistry(): LimitRegistry {
   const sources = new Set<(key: string | undefined) => readonly LimitView[]>();
+  const handed = new Set<HandedLimit>();
   return {
-    register(view) {
+    register(view, limit) {
       sources.add(view);
-      return () => void sources.delete(view);
+      if (limit !== undefined) handed.add(limit);
+      return () => {
+        sources.delete(view);
+        if (limit !== undefined) handed.delete(limit);
+      };
     },
     views: (key) => [...sources].flatMap((view) => view(key)),
+    handed: () => [...handed],
   };
 }

@@ -23,7 +23,8 @@ const EXHAUSTED = LEVELS - 1;
 const TICKS = 64;
 /** With a burst, a bucket may need several windows to be full: how many of these are brought up to date per eviction. */
 const MAX_REFRESHED = 8;
-const UNUSED = -1;
+/** When the window of a bucket began that nobody used. */
+export const UNUSED = -1;
 /** Numbers beside the buckets, for all threads the same. */
 const HAND = 0;
 const USED_SLOTS = 1;

@@ -8,6 +8,7 @@ import type { CompileEnv, LimitView } from "../../core/policy.ts";
 import type { Counter } from "../../lib/log/metrics.ts";
 import type { BucketRule } from "./bucket.ts";
 import { BucketStore, type BucketView, MAX_BUCKETS, SHARED_SLOT } from "./bucket-store.ts";
+import { createHandedBuckets } from "./handed-buckets.ts";
 import { boundedKey, keyDisplay, keyOf } from "./limit-key.ts";
 import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
 import { NO_SLOT } from "./slot-lists.ts";
@@ -118,7 +119,8 @@ function open(
     .counter("gateway_rate_limit_refused_total", "Requests refused by a limit.", ["owner", "type"])
     .labels(env.owner, type);
   const living: Living = { store, refusals, show, unregister: () => undefined };
-  const unregister = env.limits.register((wanted) => [viewOf(living, config, env, wanted)]);
+  const handed = createHandedBuckets(name, store, env.clock);
+  const unregister = env.limits.register((wanted) => [viewOf(living, config, env, wanted)], handed);
   living.unregister = () => {
     unregister();
     shared?.release(name);

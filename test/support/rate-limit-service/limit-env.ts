@@ -63,6 +63,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
         };
       },
       views: (key) => [...views].flatMap((view) => view(key)),
+      handed: () => [],
     },
     store: createMemoryStore(clock),
     signingKey: noSigningKey,
