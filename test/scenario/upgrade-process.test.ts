@@ -169,7 +169,7 @@ test("a new process that does not start changes nothing, and the answer says why
   // The second listener cannot be opened: by then the new process has the store.
   const second = { ...config, gateways: { ...config.gateways, second: { port, address: "127.0.0.1" } } };
   writeFileSync(file, JSON.stringify(second));
-  await gateway.logged("the configuration was refused");
+  await gateway.logged("configuration rejected");
   const failed = await upgrade(t, adminUrl);
   assert.equal(failed.status, 500);
   assert.match(failed.text, /not upgraded, process \d+ continues: .*cannot listen on 127\.0\.0\.1:/);
