@@ -3,12 +3,12 @@
  * the gateway signed goes on here: the servers are brought up and the handshake is repeated in the client's words.
  */
 import type { HeaderList } from "../lib/http/headers.ts";
-import type { Session } from "./clients/session.ts";
-import { resumeSession } from "./clients/session-opening.ts";
-import type { SessionRecords } from "./clients/session-records.ts";
-import type { SessionStore } from "./clients/session-store.ts";
 import { LegacyUpstream } from "./eras/legacy-upstream.ts";
 import type { Router } from "./many/router.ts";
+import type { Session } from "./sessions/session.ts";
+import { resumeSession } from "./sessions/session-opening.ts";
+import type { SessionRecords } from "./sessions/session-records.ts";
+import type { SessionStore } from "./sessions/session-store.ts";
 import type { Failure } from "./wire/call.ts";
 import { asClientRequest, type ClientRequest } from "./wire/json-rpc.ts";
 

@@ -5,8 +5,6 @@
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { Logger } from "../lib/log/logger.ts";
 import type { Clock } from "../lib/process/clock.ts";
-import type { Lane } from "./clients/lane.ts";
-import type { Session } from "./clients/session.ts";
 import { LegacyUpstream } from "./eras/legacy-upstream.ts";
 import { type ClientIdentity, ModernUpstream } from "./eras/modern-upstream.ts";
 import { FanOut } from "./many/fan-out.ts";
@@ -21,6 +19,8 @@ import type { LinkEnv } from "./servers/link-contract.ts";
 import type { Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
 import type { Upstream, UpstreamUser } from "./servers/upstream.ts";
+import type { Lane } from "./sessions/lane.ts";
+import type { Session } from "./sessions/session.ts";
 import { ToolUpstream, type ToolUpstreamEnv } from "./tools/tool-upstream.ts";
 import { CLIENT_CAPABILITIES, CLIENT_INFO, type Era, LATEST_MODERN, PROTOCOL_VERSION } from "./wire/era.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";

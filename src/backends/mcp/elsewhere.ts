@@ -4,8 +4,8 @@
  */
 import type { Exchange } from "../../core/exchange.ts";
 import { type Demand, isBatch, Refused } from "../../mcp/clients/downstream.ts";
-import { ownerOf } from "../../mcp/clients/session-owner.ts";
 import type { Hub } from "../../mcp/hub.ts";
+import { ownerOf } from "../../mcp/sessions/session-owner.ts";
 import type { ClientMessage } from "../../mcp/wire/json-rpc.ts";
 
 type Parsed = ClientMessage | readonly ClientMessage[] | undefined;

@@ -5,10 +5,10 @@
 import type { BackendCall } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Logger } from "../../lib/log/logger.ts";
-import type { CallReport } from "../../mcp/clients/call-outcome.ts";
 import { factsOf } from "../../mcp/clients/message-facts.ts";
 import type { Names } from "../../mcp/many/names.ts";
 import type { McpMetrics } from "../../mcp/servers/mcp-metrics.ts";
+import type { CallReport } from "../../mcp/sessions/call-outcome.ts";
 
 export interface ReportEnv {
   readonly metrics: McpMetrics;

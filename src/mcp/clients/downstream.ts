@@ -6,6 +6,8 @@
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
+import { parseEventId } from "../sessions/event-log.ts";
+import type { Session } from "../sessions/session.ts";
 import type { ServerError } from "../wire/call.ts";
 import { allowsBatches, isLegacyVersion, isModernVersion, LEGACY_VERSIONS, UNSUPPORTED_VERSION } from "../wire/era.ts";
 import {
@@ -19,8 +21,6 @@ import {
   parseClientMessages,
 } from "../wire/json-rpc.ts";
 import { isNotificationMethod } from "../wire/message-rules.ts";
-import { parseEventId } from "./event-log.ts";
-import type { Session } from "./session.ts";
 
 const MAX_BATCH = 100;
 /** For refusals that JSON-RPC has no code for, as the official SDKs use them. */

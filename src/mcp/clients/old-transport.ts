@@ -3,9 +3,9 @@
  * stream and names the endpoint for messages, which is the same path with the session in its query.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
+import type { Session } from "../sessions/session.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../wire/json-rpc.ts";
 import { isBatch, Refused } from "./downstream.ts";
-import type { Session } from "./session.ts";
 
 const PARAMETER = "sessionId";
 const SESSION_NOT_FOUND = -32001;
