@@ -217,12 +217,13 @@ function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall, 
   const forwarded = hub.wantsHeaders ? headers : undefined;
   const wire = exchange.isWatched ? call : undefined;
   const report = reportTo(reports, exchange, call, demand.kind === "streamMessage");
+  const context = { access: exchange.mcpAccess, headers: forwarded, report, wire };
   switch (demand.kind) {
     case "initialize":
       return hub.initialize(demand.request, exchange, call, report);
     case "requests":
       for (const message of demand.notes) pass(demand.session, message, wire);
-      return demand.session.request(demand.requests, call, exchange.mcpAccess, forwarded, report, wire);
+      return demand.session.request(demand.requests, call, context);
     case "notes":
       for (const message of demand.notes) pass(demand.session, message, wire);
       return empty(call, 202);
@@ -239,7 +240,7 @@ function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall, 
       if (demand.message.kind !== "request") pass(demand.session, demand.message, wire);
       else if (demand.message.method === "initialize")
         hub.initializeStream(demand.session, demand.message, headers, report, wire);
-      else demand.session.requestOnStream(demand.message, exchange.mcpAccess, forwarded, report, wire);
+      else demand.session.requestOnStream(demand.message, context);
       return empty(call, 202);
     case "modern":
       return hub.serveModern(demand.request, exchange, call, report);

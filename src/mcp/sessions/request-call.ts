@@ -3,6 +3,7 @@
  * came with, under the client's own id.
  */
 import type { AttributeSource } from "../../cel/expression.ts";
+import type { McpAccess } from "../../core/exchange.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";
@@ -15,6 +16,17 @@ import type { EventStream } from "./event-stream.ts";
 export interface CallOwner {
   ask(question: Question, stream: EventStream): void;
   finished(call: RequestCall): void;
+}
+
+/** The one stream of the old transport does not end with an answer. */
+export const ENDLESS = { left: Number.POSITIVE_INFINITY };
+
+/** What the requests of one POST have in common. */
+export interface CallContext {
+  readonly access: McpAccess | undefined;
+  readonly headers: HeaderList | undefined;
+  readonly report: CallReport;
+  readonly wire: WireTap | undefined;
 }
 
 export class RequestCall implements Call, Linked<RequestCall> {
@@ -37,9 +49,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
     session: CallOwner,
     stream: EventStream,
     group: { left: number },
-    headers: HeaderList | undefined,
-    report: CallReport,
-    wire: WireTap | undefined,
+    { headers, report, wire }: CallContext,
   ) {
     this.request = request;
     this.headers = headers;

@@ -14,7 +14,8 @@ import type { TargetChange } from "../many/target-change.ts";
 import type { Retirement } from "../servers/retirement.ts";
 import type { Beating, Tenant } from "../servers/tenant.ts";
 import { Lane } from "./lane.ts";
-import { Session, type SessionEnv, type SessionOrigin } from "./session.ts";
+import { Session } from "./session.ts";
+import type { SessionEnv, SessionOrigin } from "./session-env.ts";
 import type { SessionRecord, SessionRecords } from "./session-records.ts";
 
 /** Fast enough to prime a stream in time; runs only while streams are open. */
@@ -49,7 +50,7 @@ export class SessionStore {
   readonly #lanes = new Map<string, Lane>();
   readonly #tenants = new Map<Tenant, Task>();
   readonly #beating = new LinkedList<Beating>();
-  readonly #sessionEnv: SessionEnv;
+  readonly #sessionEnv: SessionEnv<Session>;
   #pulse: Timer | undefined = undefined;
   #sweeper: Timer | undefined = undefined;
   /** The last one, for sessions that open meanwhile. */

@@ -3,6 +3,7 @@
  * may have missed. Numbers go on where an earlier process may have given some, so that `Last-Event-ID` never means two
  * events.
  */
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { EventLog } from "./event-log.ts";
 import { EventStream, type StreamOwner } from "./event-stream.ts";
 
@@ -36,6 +37,27 @@ export class SessionStreams implements StreamOwner {
   /** A stream for the answers of one POST. */
   create(primeAfterMs?: number): EventStream {
     return new EventStream(this.#next++, this, primeAfterMs);
+  }
+
+  /** The old transport: everything goes over the general stream. */
+  openOnly(sink: BackendCall, endpoint: string, closed: () => void): BackendRun {
+    this.general.attach(sink);
+    this.general.announce(endpoint);
+    return {
+      abort: () => {
+        this.general.abort();
+        closed();
+      },
+      resume: () => this.general.resume(),
+    };
+  }
+
+  /** The rest of an answer that broke off; undefined if there is none. */
+  takeUp(sink: BackendCall, after: { stream: number; number: number }): EventStream | undefined {
+    const resumed = this.find(after.stream);
+    resumed?.attach(sink, after.number);
+    resumed?.begin();
+    return resumed;
   }
 
   /** The stream of an answer that is still open, or that is complete and only in the log. */

@@ -7,8 +7,6 @@ import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/exchange.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
-import { LinkedList } from "../../lib/text/linked-list.ts";
 import type { Names } from "../many/names.ts";
 import type { Router, RouterOutcome } from "../many/router.ts";
 import type { TargetChange } from "../many/target-change.ts";
@@ -22,47 +20,20 @@ import {
   type ClientNotification,
   type ClientRequest,
   type ClientResponse,
-  INVALID_REQUEST,
-  notificationText,
   type ServerMessage,
 } from "../wire/json-rpc.ts";
-import { find, slice } from "../wire/json-text.ts";
-import type { CallReport } from "./call-outcome.ts";
 import { ClientQuestions } from "./client-questions.ts";
 import type { EventStream } from "./event-stream.ts";
-import { RequestCall } from "./request-call.ts";
+import { type CallContext, ENDLESS, RequestCall } from "./request-call.ts";
+import { RunningCalls } from "./running-calls.ts";
+import type { SessionEnv, SessionOrigin } from "./session-env.ts";
 import type { SessionRecord } from "./session-records.ts";
+import { SessionServers } from "./session-servers.ts";
 import { SessionStreams, type StreamSession } from "./session-streams.ts";
 
 /** A server that fails so often in a row after a restart will not come back. */
 const MAX_FAILED_STARTS = 3;
-/** The one stream of the old transport does not end with an answer. */
-const ENDLESS = { left: Number.POSITIVE_INFINITY };
-
 const RETIRED = "its servers are not in the configuration any more";
-
-export interface SessionEnv {
-  readonly nowMs: () => number;
-  /** How long a session may be left alone before its processes are stopped; 0: for ever. */
-  parkAfterMs(): number;
-  /** Something that the end of the gateway must wait for. */
-  closing(done: Promise<unknown>): void;
-  streamOpened(stream: EventStream): void;
-  streamClosed(stream: EventStream): void;
-  /** Its servers have answered. */
-  isOpen(session: Session): void;
-  /** The session is over. */
-  ended(session: Session, reason: string, isForGood: boolean): void;
-}
-
-/** A session that goes on in another process than the one that it began in. */
-export interface SessionOrigin {
-  readonly id: string;
-  /** How the store knows it; undefined if it cannot go on elsewhere. */
-  readonly record?: SessionRecord;
-  /** An earlier process may have given the numbers up to this one to events. */
-  readonly eventsBefore?: number;
-}
 
 export class Session implements UpstreamUser, StreamSession, Tenant {
   readonly id: string;
@@ -73,19 +44,18 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   readonly createdMs: number;
   version = "";
   lastUsedMs: number;
-  readonly #env: SessionEnv;
-  #router: Router | undefined = undefined;
+  readonly #env: SessionEnv<Session>;
+  readonly #servers = new SessionServers();
   readonly #streams: SessionStreams;
-  #questions: ClientQuestions | undefined = undefined;
-  readonly #inFlight = new LinkedList<RequestCall>();
+  readonly #questions = new ClientQuestions();
+  readonly #calls = new RunningCalls();
   #state: "opening" | "open" | "ended" = "opening";
   #isDraining = false;
   #isRetiring = false;
   /** Its client had a general stream: without one there is no telling whether it is gone. */
   #hadStream: boolean;
-  #isParked = false;
 
-  constructor({ id, record, eventsBefore }: SessionOrigin, owner: string | undefined, env: SessionEnv) {
+  constructor({ id, record, eventsBefore }: SessionOrigin, owner: string | undefined, env: SessionEnv<Session>) {
     this.id = id;
     this.record = record;
     this.owner = owner;
@@ -112,15 +82,15 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
 
   /** How its client names things; undefined until there is a server. */
   get names(): Names | undefined {
-    return this.#router?.names;
+    return this.#servers.names;
   }
 
   get upstreams(): readonly Upstream[] {
-    return this.#router?.upstreams ?? [];
+    return this.#servers.all;
   }
 
   get pendingCalls(): number {
-    return this.#inFlight.size;
+    return this.#calls.size;
   }
 
   /** Nobody is connected and nothing runs. */
@@ -130,19 +100,19 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
 
   /** Brings up its servers. `done` is told, unless it ended meanwhile; a failure ends it. */
   bringUp(router: Router, done: (outcome: RouterOutcome) => void, wire: WireTap | undefined, isForGood = true): void {
-    this.#router = router;
-    router.open((outcome) => {
+    const opened = (outcome: RouterOutcome): void => {
       if (this.#state !== "opening") return;
       if (outcome.ok) {
         this.#state = "open";
         this.version = outcome.version;
-        this.lastUsedMs = this.#env.nowMs();
+        this.#used();
       }
       done(outcome);
       if (!outcome.ok) this.end(outcome.reason, isForGood);
       else if (this.#isRetiring) this.retire();
       else this.#env.isOpen(this);
-    }, wire);
+    };
+    this.#servers.open(router, opened, wire);
   }
 
   /** A stream for the answer of one POST. */
@@ -152,79 +122,51 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
 
   /** The old transport: everything goes over one event stream, and the session lives as long as it does. */
   openStream(sink: BackendCall, endpoint: string): BackendRun {
-    this.general.attach(sink);
-    this.general.announce(endpoint);
-    return {
-      abort: () => {
-        this.general.abort();
-        this.end("the client closed its event stream");
-      },
-      resume: () => this.general.resume(),
-    };
+    return this.#streams.openOnly(sink, endpoint, () => this.end("the client closed its event stream"));
   }
 
   /** A request whose answer goes over the one event stream. */
-  requestOnStream(
-    request: ClientRequest,
-    access: McpAccess | undefined,
-    headers: HeaderList | undefined,
-    report: CallReport,
-    wire: WireTap | undefined,
-  ): void {
-    this.lastUsedMs = this.#env.nowMs();
-    this.#start(new RequestCall(request, this, this.general, ENDLESS, headers, report, wire), access);
+  requestOnStream(request: ClientRequest, context: CallContext): void {
+    this.#used();
+    this.#start(new RequestCall(request, this, this.general, ENDLESS, context), context.access);
   }
 
   /** Answers the requests of one POST on a stream of their own. */
-  request(
-    requests: readonly ClientRequest[],
-    sink: BackendCall,
-    access: McpAccess | undefined,
-    headers: HeaderList | undefined,
-    report: CallReport,
-    wire: WireTap | undefined,
-  ): BackendRun {
-    this.lastUsedMs = this.#env.nowMs();
-    this.#isParked = false;
+  request(requests: readonly ClientRequest[], sink: BackendCall, context: CallContext): BackendRun {
+    this.#used();
     const stream = this.createStream();
     stream.attach(sink);
     const group = { left: requests.length };
-    for (const request of requests)
-      this.#start(new RequestCall(request, this, stream, group, headers, report, wire), access);
+    for (const request of requests) this.#start(new RequestCall(request, this, stream, group, context), context.access);
     return stream;
   }
 
   /** Messages that want no answer. */
   notify(message: ClientNotification, wire: WireTap | undefined): void {
-    this.lastUsedMs = this.#env.nowMs();
-    if (message.method === "notifications/cancelled") this.#cancel(message);
-    else this.#router?.notify(message, wire);
+    this.#used();
+    if (message.method === "notifications/cancelled") this.#calls.cancel(message);
+    else this.#servers.notify(message, wire);
   }
 
   respond(response: ClientResponse, wire: WireTap | undefined): void {
-    this.lastUsedMs = this.#env.nowMs();
-    this.#questions?.answered(response, wire);
+    this.#used();
+    this.#questions.answered(response, wire);
   }
 
   /** A GET: the general stream, or the rest of an answer that broke off. */
   listen(sink: BackendCall, after: { stream: number; number: number } | undefined): BackendRun {
-    this.lastUsedMs = this.#env.nowMs();
-    const resumed = after && this.#streams.find(after.stream);
-    if (after && resumed) {
-      resumed.attach(sink, after.number);
-      resumed.begin();
-      return resumed;
-    }
+    this.#used();
+    const resumed = after && this.#streams.takeUp(sink, after);
+    if (resumed) return resumed;
     this.#hadStream = true;
-    if (this.#isParked) for (const upstream of this.upstreams) upstream.revive();
-    this.#isParked = false;
+    this.#servers.unpark();
     return this.#streams.listen(sink, after);
   }
 
   /** Called every now and then. */
   sweep(nowMs: number): void {
     this.#streams.log.expire(nowMs);
-    for (const upstream of this.upstreams) upstream.sweep(nowMs);
+    this.#servers.sweep(nowMs);
     const parkAfterMs = this.#env.parkAfterMs();
     if (parkAfterMs > 0 && nowMs - this.lastUsedMs >= parkAfterMs) this.#park();
   }
@@ -232,8 +174,8 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   end(reason: string, isForGood = true): void {
     if (this.#state === "ended") return;
     this.#state = "ended";
-    this.#inFlight.each((call) => call.abandon(`the session ended: ${reason}`));
-    this.#questions = undefined;
+    this.#calls.abandon(`the session ended: ${reason}`);
+    this.#questions.close();
     this.general.disconnect();
     this.#env.ended(this, reason, isForGood);
   }
@@ -252,8 +194,8 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   // A request of this session ended.
 
   finished(call: RequestCall): void {
-    this.#inFlight.remove(call);
-    this.lastUsedMs = this.#env.nowMs();
+    this.#calls.remove(call);
+    this.#used();
     if (this.pendingCalls > 0) return;
     if (this.#isDraining) this.general.disconnect();
     if (this.#isRetiring) this.end(RETIRED);
@@ -261,13 +203,10 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
 
   /** Other targets from now on. Returns the servers that are left; without any other the session comes to its end. */
   change(change: TargetChange): readonly Upstream[] {
-    if (this.#router === undefined || this.#state !== "open") return [];
-    const before = this.#router.upstreams;
-    const left = this.#router.change(change);
-    if (this.#router.upstreams.length === 0) this.retire();
-    else if (this.#router.upstreams !== before)
-      for (const kind of ["tools", "prompts", "resources"])
-        this.general.event(notificationText(`notifications/${kind}/list_changed`, "{}"));
+    if (this.#state !== "open") return [];
+    const { left, told } = this.#servers.change(change);
+    for (const text of told) this.general.event(text);
+    if (this.upstreams.length === 0) this.retire();
     return left;
   }
 
@@ -285,11 +224,6 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
 
   /** A server wants something from the client, on the stream of the call it belongs to or on the general one. */
   ask(question: Question, stream: EventStream): void {
-    if (this.#state === "ended") {
-      question.answer('"error":{"code":-32603,"message":"The client is gone"}');
-      return;
-    }
-    this.#questions ??= new ClientQuestions();
     this.#questions.ask(question, stream.isConnected || !this.general.isConnected ? stream : this.general);
   }
 
@@ -297,15 +231,13 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
 
   notified(upstream: Upstream, message: ServerMessage): void {
     if (this.#state === "ended") return;
-    const text = this.#router?.notificationText(upstream, message);
+    const text = this.#servers.notificationText(upstream, message);
     if (text !== undefined) this.general.event(text);
   }
 
   /** A server that the session was opened without is there: what the client listed lacks its part. */
   arrived(upstream: Upstream): void {
-    for (const kind of ["tools", "prompts", "resources"])
-      if (upstream.about?.capabilities[kind] !== undefined)
-        this.notified(upstream, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
+    for (const text of this.#servers.arrivalOf(upstream)) this.notified(upstream, asServerMessage(text));
   }
 
   asked(_upstream: Upstream, question: Question): void {
@@ -340,14 +272,11 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
 
   streamClosed(stream: EventStream): void {
     this.#env.streamClosed(stream);
-    this.lastUsedMs = this.#env.nowMs();
+    this.#used();
   }
 
   congested(isCongested: boolean): void {
-    for (const upstream of this.upstreams) {
-      if (isCongested) upstream.pause();
-      else upstream.resume();
-    }
+    this.#servers.congested(isCongested);
   }
 
   /**
@@ -355,25 +284,16 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
    * it come back, they are started again and the handshake is repeated, as after a crash.
    */
   #park(): void {
-    if (this.#isParked || !this.#hadStream || !this.isIdle || this.#isRetiring) return;
-    this.#isParked = true;
-    for (const upstream of this.upstreams) {
-      const parked = upstream.park?.();
-      if (parked) this.#env.closing(parked);
-    }
+    if (!this.#hadStream || !this.isIdle || this.#isRetiring) return;
+    for (const parked of this.#servers.park()) this.#env.closing(parked);
+  }
+
+  #used(): void {
+    this.lastUsedMs = this.#env.nowMs();
   }
 
   #start(call: RequestCall, access: McpAccess | undefined): void {
-    this.#inFlight.add(call);
-    if (this.#router) call.running = this.#router.run(call, access);
-    else
-      call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
-  }
-
-  #cancel(message: ClientNotification): void {
-    const { reason } = message.params;
-    const span = find(message.text, 0, "params", "requestId");
-    const id = span && slice(message.text, span);
-    this.#inFlight.find(({ request }) => request.id === id)?.cancel(typeof reason === "string" ? reason : undefined);
+    this.#calls.add(call);
+    this.#servers.run(call, access);
   }
 }

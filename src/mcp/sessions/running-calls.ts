@@ -1,0 +1,36 @@
+/**
+ * The requests of a session that have no answer yet: each is in here from its start until it is finished, cancelled by
+ * its client or abandoned with the session.
+ */
+import { LinkedList } from "../../lib/text/linked-list.ts";
+import type { ClientNotification } from "../wire/json-rpc.ts";
+import { find, slice } from "../wire/json-text.ts";
+import type { RequestCall } from "./request-call.ts";
+
+export class RunningCalls {
+  readonly #calls = new LinkedList<RequestCall>();
+
+  get size(): number {
+    return this.#calls.size;
+  }
+
+  add(call: RequestCall): void {
+    this.#calls.add(call);
+  }
+
+  remove(call: RequestCall): void {
+    this.#calls.remove(call);
+  }
+
+  abandon(reason: string): void {
+    this.#calls.each((call) => call.abandon(reason));
+  }
+
+  /** The client takes one of its requests back. */
+  cancel({ params, text }: ClientNotification): void {
+    const span = find(text, 0, "params", "requestId");
+    const id = span && slice(text, span);
+    const reason = typeof params.reason === "string" ? params.reason : undefined;
+    this.#calls.find(({ request }) => request.id === id)?.cancel(reason);
+  }
+}

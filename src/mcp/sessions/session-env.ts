@@ -1,0 +1,26 @@
+/** What a session needs from those who keep it, and where it comes from if another process began it. */
+import type { EventStream } from "./event-stream.ts";
+import type { SessionRecord } from "./session-records.ts";
+
+export interface SessionEnv<S> {
+  readonly nowMs: () => number;
+  /** How long a session may be left alone before its processes are stopped; 0: for ever. */
+  parkAfterMs(): number;
+  /** Something that the end of the gateway must wait for. */
+  closing(done: Promise<unknown>): void;
+  streamOpened(stream: EventStream): void;
+  streamClosed(stream: EventStream): void;
+  /** Its servers have answered. */
+  isOpen(session: S): void;
+  /** The session is over. */
+  ended(session: S, reason: string, isForGood: boolean): void;
+}
+
+/** A session that goes on in another process than the one that it began in. */
+export interface SessionOrigin {
+  readonly id: string;
+  /** How the store knows it; undefined if it cannot go on elsewhere. */
+  readonly record?: SessionRecord;
+  /** An earlier process may have given the numbers up to this one to events. */
+  readonly eventsBefore?: number;
+}

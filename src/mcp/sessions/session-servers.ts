@@ -1,0 +1,91 @@
+/**
+ * The servers of one session, from its side: brought up once, changed by a reload, paused while its client is slow,
+ * parked while it is away. Until they are brought up there is none.
+ */
+import type { McpAccess } from "../../core/exchange.ts";
+import type { WireTap } from "../../core/wire.ts";
+import type { Names } from "../many/names.ts";
+import type { Router, RouterOutcome } from "../many/router.ts";
+import type { TargetChange } from "../many/target-change.ts";
+import type { Upstream } from "../servers/upstream.ts";
+import { type ClientNotification, INVALID_REQUEST, notificationText, type ServerMessage } from "../wire/json-rpc.ts";
+import type { RequestCall } from "./request-call.ts";
+
+const LISTS = ["tools", "prompts", "resources"] as const;
+
+export class SessionServers {
+  #router: Router | undefined = undefined;
+  #isParked = false;
+
+  /** How the client names things; undefined until there is a server. */
+  get names(): Names | undefined {
+    return this.#router?.names;
+  }
+
+  get all(): readonly Upstream[] {
+    return this.#router?.upstreams ?? [];
+  }
+
+  open(router: Router, done: (outcome: RouterOutcome) => void, wire: WireTap | undefined): void {
+    this.#router = router;
+    router.open(done, wire);
+  }
+
+  run(call: RequestCall, access: McpAccess | undefined): void {
+    this.#isParked = false;
+    if (this.#router) call.running = this.#router.run(call, access);
+    else
+      call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
+  }
+
+  notify(message: ClientNotification, wire: WireTap | undefined): void {
+    this.#router?.notify(message, wire);
+  }
+
+  /** What the client reads of a server's notification; undefined if nothing. */
+  notificationText(upstream: Upstream, message: ServerMessage): string | undefined {
+    return this.#router?.notificationText(upstream, message);
+  }
+
+  /** Other targets from now on: the servers that are left, and what the client is told. */
+  change(change: TargetChange): { readonly left: readonly Upstream[]; readonly told: readonly string[] } {
+    if (this.#router === undefined) return { left: [], told: [] };
+    const before = this.#router.upstreams;
+    const left = this.#router.change(change);
+    const isSame = this.#router.upstreams === before || this.#router.upstreams.length === 0;
+    return { left, told: isSame ? [] : LISTS.map(listChanged) };
+  }
+
+  /** What the client is told of a server that the session was opened without. */
+  arrivalOf(upstream: Upstream): string[] {
+    return LISTS.filter((kind) => upstream.about?.capabilities[kind] !== undefined).map(listChanged);
+  }
+
+  sweep(nowMs: number): void {
+    for (const upstream of this.all) upstream.sweep(nowMs);
+  }
+
+  congested(isCongested: boolean): void {
+    for (const upstream of this.all) {
+      if (isCongested) upstream.pause();
+      else upstream.resume();
+    }
+  }
+
+  /** Stops what can be started again; returns what is still stopping. */
+  park(): Promise<unknown>[] {
+    if (this.#isParked) return [];
+    this.#isParked = true;
+    return this.all.flatMap((upstream) => upstream.park?.() ?? []);
+  }
+
+  /** The client is back. */
+  unpark(): void {
+    if (this.#isParked) for (const upstream of this.all) upstream.revive();
+    this.#isParked = false;
+  }
+}
+
+function listChanged(kind: (typeof LISTS)[number]): string {
+  return notificationText(`notifications/${kind}/list_changed`, "{}");
+}
