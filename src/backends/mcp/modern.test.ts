@@ -370,6 +370,8 @@ for (const [flag, name] of [
 
 test("several servers look like one to modern clients too", async () => {
   const several = await serveMcp({
+    // A list waits for both, however slowly they start.
+    failureMode: "failClosed",
     targets: [
       { name: "old", stdio: stdioFixture("odd-server", "--name=old") },
       { name: "new", stdio: { cmd: process.execPath, args: [fixturePath("conformance-server"), "stdio"] } },
