@@ -1,4 +1,6 @@
-/** What a session needs from those who keep it, and where it comes from if another process began it. */
+/**
+ * What a session needs from those who keep it, and where it comes from if another process began it.
+ */
 import type { EventStream } from "./event-stream.ts";
 import type { SessionRecord } from "./session-records.ts";
 
