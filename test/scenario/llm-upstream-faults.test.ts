@@ -209,13 +209,14 @@ test("Bedrock without any credential is a 401 in the client's dialect that names
 });
 
 for (const listener of ["claude", "gemini", "bedrock"]) {
-  test(`a responses request to ${listener} is a clear 400`, async () => {
+  test(`a response that is stored elsewhere is a clear 400 at ${listener}`, async () => {
     const calls = upstream.requests.length;
-    const response = await ask(listener, { model: "m", input: "Hi" }, "/v1/responses");
+    const body = { model: "m", input: "Hi", previous_response_id: "resp_1" };
+    const response = await ask(listener, body, "/v1/responses");
     assert.equal(response.status, 400);
     const { error } = (await response.json()) as { error: { code: string; message: string } };
-    assert.equal(error.code, "unsupported_format");
-    assert.match(error.message, /responses/);
+    assert.equal(error.code, "unsupported_parameter");
+    assert.match(error.message, /previous_response_id/);
     assert.equal(upstream.requests.length, calls);
   });
 }

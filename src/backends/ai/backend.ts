@@ -159,13 +159,15 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
       code: "unsupported_charset",
     });
   }
-  if (isForm(request, dialect)) {
+  // Where only one provider can be meant, a form streams unread.
+  const form = isForm(request, dialect);
+  if (form && (table.isClosed || table.targets.some(({ provider }) => provider.readsForms === true))) {
     const read = (bytes: Buffer): Reply | undefined => understandForm(exchange, dialect, bytes);
     return body.kind === "stream"
       ? readBody(body, maxBodyBytes).then(read)
       : read(body.kind === "bytes" ? body.bytes : NO_BYTES);
   }
-  if (isUnread(request, dialect)) {
+  if (form || isUnread(request, dialect)) {
     noteUnread(exchange, dialect);
     return undefined;
   }

@@ -64,6 +64,8 @@ export interface Provider {
   readonly asksForStreamUsage: boolean;
   /** How it wants a chat request that we wrote. */
   readonly chat: ChatHabits;
+  /** Its paths name the model also of forms with files, which must be read for it. */
+  readonly readsForms?: true;
   /** Whether it speaks WebSocket at this path of a client. */
   upgrades?(path: string): boolean;
   /** What the provider needs changed in a native body. */

@@ -27,6 +27,7 @@ export function azure(options: AzureOptions): Provider {
   return {
     ...shared,
     basePath: "/openai",
+    readsForms: true,
     // The responses API never had deployments in its path.
     path: (call, basePath) =>
       withQuery(
