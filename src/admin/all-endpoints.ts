@@ -9,6 +9,7 @@ import type { Clock } from "../lib/process/clock.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
 import type { DryReport } from "../pipeline/dry-run/dry-run.ts";
 import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
+import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TraceHub } from "../trace/hub.ts";
 import type { KeptTraces } from "../trace/kept-traces.ts";
 import { celEndpoint } from "./endpoints/cel.ts";
@@ -22,6 +23,7 @@ import { memoryEndpoint } from "./endpoints/memory.ts";
 import { profileEndpoints } from "./endpoints/profile.ts";
 import { quitEndpoint } from "./endpoints/quit.ts";
 import { requestsEndpoint } from "./endpoints/requests.ts";
+import { shadowEndpoint } from "./endpoints/shadow.ts";
 import { countTasks, tasksEndpoint } from "./endpoints/tasks.ts";
 import { traceEndpoint } from "./endpoints/trace.ts";
 import { type UpgradeAnswer, upgradeEndpoint } from "./endpoints/upgrade.ts";
@@ -45,6 +47,7 @@ export interface AdminParts {
   upMs(): number;
   dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
+  shadow(): ShadowReport;
   whatIf(question: WhatIf): Promise<DryReport>;
   active(): { connections: number; requests: number };
   shutDown(): void;
@@ -74,6 +77,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     mcpToolsEndpoint(parts.topology),
     celEndpoint(recent),
     whatIfEndpoint(parts.whatIf),
+    shadowEndpoint(parts.shadow),
     ...profileEndpoints({ clock, logger: parts.logger, heap, platform: process.platform }),
     parts.ui,
   ];

@@ -81,6 +81,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
       return configDump({ topology, process, resources, services, redaction, version, reload, ports });
     },
     topology: () => reloads.running().topology,
+    shadow: records.shadow.report,
     whatIf: (question) => whatIf(question, reloads.running().sources, { clock, environment }),
     active: listeners.active,
     shutDown: () => void parts.stop(),

@@ -10,6 +10,7 @@ import { type AccessLogCopy, createAccessLog } from "../pipeline/records/access-
 import type { Audit } from "../pipeline/records/audit.ts";
 import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
 import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
+import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { createTraceHub, type TraceHub } from "../trace/hub.ts";
 import { createKeptTraces, type KeptTraces } from "../trace/kept-traces.ts";
@@ -19,6 +20,7 @@ import type { Doors } from "./doors.ts";
 export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" | "defect"> {
   readonly hub: TraceHub<Exchange>;
   readonly recent: RecentRequests;
+  readonly shadow: ShadowRecords;
   /** Undefined unless `config.tracing.keepFailed` asks for it. */
   readonly kept: KeptTraces | undefined;
 }
@@ -44,10 +46,12 @@ export function createRequestRecords(
     copy: logCopy(clock, telemetry),
     own: process.logging?.access && compileAccessFields(process.logging.access, redaction),
   });
+  const shadow = createShadowRecords(metrics, clock.now());
   const countRequest = createRequestMetrics(metrics);
   return {
     hub,
     recent,
+    shadow,
     kept,
     trace:
       telemetry === undefined && audit === undefined
@@ -63,6 +67,7 @@ export function createRequestRecords(
       accessLog(exchange, outcome, durationMs);
       if (exchange.spans !== undefined) telemetry?.settled(exchange, outcome);
       audit?.settled(exchange, outcome, durationMs);
+      if (exchange.shadowDenials !== undefined) shadow.note(exchange);
       recent.settled(exchange, outcome, durationMs);
     },
     defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),

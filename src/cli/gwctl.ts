@@ -89,6 +89,11 @@ Common commands:
       (await import("./commands/inspect-command.ts")).cel(expression, flags, terminal),
     );
 
+  withTarget(program.command("shadow").description("policies in shadow mode").command("report [instance]"))
+    .description("list whom policies in shadow mode would deny, how often, and by which rule")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) => (await import("./commands/shadow-command.ts")).shadowReport(name, flags, terminal));
+
   withTarget(program.command("what-if <method> <url>"))
     .description("show what the gateway would do with a request, without sending it")
     .option("--claims <json>", "the claims of a valid token that the client sends")

@@ -180,6 +180,9 @@ function refused(problems: readonly ConfigError[]): Prepared {
 function securityOf(config: NormalConfig): string[] {
   const kinds = new Set(policies.filter(({ role }) => role === "security").map(({ kind }) => kind));
   return [...config.gateways, ...config.routes].flatMap(({ policies: placed }) =>
-    placed.filter(({ kind }) => kinds.has(kind)).map(({ kind, owner }) => `${owner}: ${kind}`),
+    placed
+      // In shadow mode it protects nothing: a reload that turns it on says so.
+      .filter(({ kind, config: written }) => kinds.has(kind) && (written as { mode?: unknown }).mode !== "shadow")
+      .map(({ kind, owner }) => `${owner}: ${kind}`),
   );
 }

@@ -161,6 +161,13 @@ export interface Failure {
   readonly detail: string | undefined;
 }
 
+/** What a policy in shadow mode would have denied. */
+export interface ShadowDenial {
+  readonly policy: string;
+  /** Why, for the operator. */
+  readonly detail: string;
+}
+
 export interface ExchangeStart {
   readonly id: string;
   readonly listener: string;
@@ -225,6 +232,10 @@ export class Exchange implements Linked<Exchange> {
   mcpAccess: McpAccess | undefined = undefined;
   /** A rule reads what MCP messages say: the backend refuses what a server could take for something else. */
   judgesMcp = false;
+  /** The same for a rule in shadow mode: the messages of a batch are told apart, and nothing is refused for it. */
+  watchesMcp = false;
+  /** What policies in shadow mode would have denied. */
+  shadowDenials: ShadowDenial[] | undefined = undefined;
   /** What is known of each message of an MCP batch, where a rule reads it. */
   mcpBatch: readonly McpFacts[] | undefined = undefined;
   upstreamStartedMs: number | undefined = undefined;
@@ -253,6 +264,14 @@ export class Exchange implements Linked<Exchange> {
   skip(reason: string): undefined {
     if (this.trace !== undefined) this.skipped = reason;
     return undefined;
+  }
+
+  /** A policy in shadow mode would have denied the request. Once per reason: attempts ask again. */
+  deniedInShadow(policy: string, detail: string): void {
+    this.shadowDenials ??= [];
+    if (this.shadowDenials.some((one) => one.policy === policy && one.detail === detail)) return;
+    this.shadowDenials.push({ policy, detail });
+    this.trace?.point({ type: "policyEvent", kind: "shadowDenied", details: { policy, reason: detail } }, "warn");
   }
 
   /** An authentication policy knows the client. Where several do, only all of them together are the same client. */

@@ -14,6 +14,7 @@ export const ADMIN_PATHS = {
   tasks: "/debug/tasks",
   mcpTools: "/debug/mcp/tools",
   cel: "/debug/cel",
+  shadow: "/debug/shadow",
   whatIf: "/debug/what-if",
   cpuProfile: "/debug/pprof/profile",
   heapProfile: "/debug/pprof/heap",

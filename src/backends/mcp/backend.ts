@@ -97,7 +97,7 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     // A session keeps the names that its client has learnt, also when a reload changes them for others.
     const names = hub.sessions.namesOf(sessionId) ?? hub.names;
     exchange.facts.mcp = factsOf(message, sessionId, names);
-    if (exchange.judgesMcp && parsed !== undefined && isBatch(parsed))
+    if ((exchange.judgesMcp || exchange.watchesMcp) && parsed !== undefined && isBatch(parsed))
       exchange.mcpBatch = parsed.map((one) => factsOf(one, sessionId, names));
   }
 

@@ -8,6 +8,12 @@ import type { Expression } from "../../cel/expression.ts";
 import type { Attributes } from "../../core/attributes.ts";
 import { celSource } from "../../core/schema.ts";
 
+export const enforcement = z
+  .enum(["enforce", "shadow"])
+  .describe(
+    "`shadow`: the rules are evaluated and what they would deny is recorded (`gwctl shadow report`), but nothing is denied. Default: enforce.",
+  );
+
 export const accessRule = z.union([
   celSource(),
   z.strictObject({ allow: celSource().describe("At least one allow rule must be true, if there are any.") }),

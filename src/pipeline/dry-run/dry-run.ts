@@ -2,7 +2,7 @@
  * Walks a described request through the real pipeline and reports what would become of it: the listener, the route, each
  * policy with its verdict, the limits, the backend, the status. Nothing is sent and nothing stays charged.
  */
-import type { Exchange, Failure, LimitReading, Step } from "../../core/exchange.ts";
+import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../core/exchange.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import { asGatewayError } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
@@ -34,6 +34,8 @@ export interface DryReport {
   /** Whom authentication policies let in. */
   readonly subject?: string;
   readonly policies: readonly DryStep[];
+  /** What policies in shadow mode would deny. */
+  readonly shadow: readonly ShadowDenial[];
   readonly limits: readonly Pick<LimitReading, "limit" | "remaining" | "resetSeconds">[];
   /** All of the route, by weight; the one that this walk took is `chosen`. */
   readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
@@ -158,6 +160,7 @@ function reportOf(exchange: Exchange, listener: Listener, walk: Walk, redaction:
     ...(failure ? { reason: { code: failure.code, message: failure.message, detail: failure.detail } } : {}),
     ...(principal === undefined ? {} : { subject: shownPrincipal(principal) }),
     policies: exchange.steps.map((step) => dryStep(step, failure)),
+    shadow: exchange.shadowDenials ?? [],
     limits: (exchange.limits ?? []).map(({ limit, remaining, resetSeconds }) => ({ limit, remaining, resetSeconds })),
     backends: (route?.backends ?? []).map(({ weight, backend }) => ({
       name: backend.facts.name,
@@ -220,6 +223,7 @@ function refusedAtEdge(listener: Listener, thrown: unknown): DryReport {
     outcome: "refused",
     reason: { code, message, detail },
     policies: [],
+    shadow: [],
     limits: [],
     backends: [],
     responseHeaders: {},

@@ -72,6 +72,8 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     fields.trace_id = exchange.spans.traceId;
     fields.span_id = exchange.spans.spanId;
   }
+  if (exchange.shadowDenials !== undefined)
+    fields.shadow = [...new Set(exchange.shadowDenials.map(({ policy }) => policy))].join(",");
   if (failure !== undefined) {
     fields.error = failure.code;
     fields.source = failure.source;

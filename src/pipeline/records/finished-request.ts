@@ -115,7 +115,7 @@ export function recordOf(one: FinishedRequest): RequestRecord {
 }
 
 /** The same order as MCP sessions use to bind to somebody (decisions). */
-function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
+export function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
   const names = [
     jwt?.sub,
     jwt?.azp,

@@ -9,7 +9,13 @@ import { Attributes } from "../../core/attributes.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, type Facts, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
-import { type AccessRules, accessRule, compileAccessRules, denial } from "../../identity/access/access-rules.ts";
+import {
+  type AccessRules,
+  accessRule,
+  compileAccessRules,
+  denial,
+  enforcement,
+} from "../../identity/access/access-rules.ts";
 import { readsBody, readsTooEarly, splitRules } from "./body-rules.ts";
 
 export const authorization = definePolicy({
@@ -18,6 +24,7 @@ export const authorization = definePolicy({
   scopes: ["gateway", "route", "backend"],
   role: "security",
   schema: z.strictObject({
+    mode: enforcement.optional(),
     rules: z
       .array(accessRule)
       .min(1)
@@ -35,25 +42,35 @@ export const authorization = definePolicy({
         env.warn(`authorization: \`${path}\` is known only when the call was made: the rule \`${rule.source}\` denies`);
     const reads = { requestBody: expressions.some((rule) => rule.reads("request.body")) };
     const { early, late } = splitRules(rules);
-    if (late === undefined) return { reads, request: (exchange) => check(early, exchange.attributes) };
+    const isShadow = config.mode === "shadow";
+    const check = (checked: AccessRules, attributes: Attributes, exchange: Exchange): undefined => {
+      const detail = denial(checked, attributes);
+      if (detail === undefined) return undefined;
+      if (!isShadow) throw new GatewayError("authorization_denied", { detail });
+      exchange.deniedInShadow("authorization", detail);
+      return undefined;
+    };
+    if (late === undefined) return { reads, request: (exchange) => check(early, exchange.attributes, exchange) };
 
     const readsMcp = readsBody(late, "mcp");
     /** The request as it was when the other rules looked at it: what shapes it later must not change a verdict. */
     const seen = new WeakMap<Exchange, GatewayRequest>();
     return {
       reads,
-      sight: { model: readsBody(late, "llm") },
+      // Bodies that could be read in two ways are rejected for a rule, not for one that is only watched.
+      sight: { model: readsBody(late, "llm") && !isShadow },
       request(exchange) {
-        check(early, exchange.attributes);
+        check(early, exchange.attributes, exchange);
         seen.set(exchange, forkRequest(exchange.request));
-        if (readsMcp) exchange.judgesMcp = true;
+        if (readsMcp && isShadow) exchange.watchesMcp = true;
+        else if (readsMcp) exchange.judgesMcp = true;
         return undefined;
       },
       parsed(exchange) {
         const request = seen.get(exchange) ?? exchange.request;
         const { facts, mcpBatch } = exchange;
-        if (mcpBatch === undefined) check(late, attributesOf(exchange, request, facts));
-        else for (const mcp of mcpBatch) check(late, attributesOf(exchange, request, { ...facts, mcp }));
+        if (mcpBatch === undefined) check(late, attributesOf(exchange, request, facts), exchange);
+        else for (const mcp of mcpBatch) check(late, attributesOf(exchange, request, { ...facts, mcp }), exchange);
       },
     };
   },
@@ -62,10 +79,4 @@ export const authorization = definePolicy({
 function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
   const { response, startedAt, source, listener, route, trace, secrets } = exchange;
   return new Attributes({ request, facts, response, startedAt, source, listener, route, trace, secrets });
-}
-
-function check(rules: AccessRules, attributes: Attributes): undefined {
-  const detail = denial(rules, attributes);
-  if (detail !== undefined) throw new GatewayError("authorization_denied", { detail });
-  return undefined;
 }

@@ -7,8 +7,14 @@ import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange, McpAccess, McpFacts } from "../../core/exchange.ts";
 import { withArguments } from "../../core/mcp-arguments.ts";
-import { definePolicy } from "../../core/policy.ts";
-import { type AccessRules, accessRule, compileAccessRules, denial } from "../../identity/access/access-rules.ts";
+import { definePolicy, type Hooks } from "../../core/policy.ts";
+import {
+  type AccessRules,
+  accessRule,
+  compileAccessRules,
+  denial,
+  enforcement,
+} from "../../identity/access/access-rules.ts";
 
 type ItemKind = Parameters<McpAccess["allows"]>[0];
 const KINDS: readonly ItemKind[] = ["tool", "prompt", "resource"];
@@ -19,6 +25,7 @@ export const mcpAuthorization = definePolicy({
   scopes: ["gateway", "route", "backend"],
   role: "security",
   schema: z.strictObject({
+    mode: enforcement.optional(),
     rules: z
       .array(accessRule)
       .min(1)
@@ -33,6 +40,7 @@ export const mcpAuthorization = definePolicy({
       ItemKind,
       AccessRules
     >;
+    if (config.mode === "shadow") return shadowHooks(byKind);
     return {
       request(exchange) {
         const outer = exchange.mcpAccess;
@@ -50,6 +58,30 @@ export const mcpAuthorization = definePolicy({
     };
   },
 });
+
+/** Calls are judged when the backend has read them; it is told nothing, so that nothing is hidden or refused. */
+function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
+  const judge = (exchange: Exchange, facts: McpFacts | undefined): void => {
+    for (const kind of KINDS) {
+      const item = facts?.[kind];
+      if (item === undefined) continue;
+      const name = "uri" in item ? item.uri : item.name;
+      const reason = denialOf(exchange, byKind[kind], { target: item.target, [kind]: item });
+      if (reason !== undefined)
+        exchange.deniedInShadow("mcpAuthorization", `the ${kind} ${JSON.stringify(name)} is hidden: ${reason}`);
+    }
+  };
+  return {
+    request(exchange) {
+      exchange.watchesMcp = true;
+      return undefined;
+    },
+    parsed(exchange) {
+      if (exchange.mcpBatch === undefined) judge(exchange, exchange.facts.mcp);
+      else for (const facts of exchange.mcpBatch) judge(exchange, facts);
+    },
+  };
+}
 
 /** A `deny` rule about tools says nothing about prompts; evaluated there it would fail and so deny them all. */
 function concerning(rules: AccessRules, kind: ItemKind): AccessRules {

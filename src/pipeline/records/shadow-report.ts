@@ -1,0 +1,133 @@
+/**
+ * What policies in `mode: shadow` would have denied since the start: by route, policy and rule, with whom it concerns, how
+ * often, and some examples. Bounded in every direction; what does not fit is only counted.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import type { Metrics } from "../../lib/log/metrics.ts";
+import { subjectOf } from "./finished-request.ts";
+
+/** Rules that have an entry of their own; denials beyond are counted together. */
+const MAX_SHADOW_RULES = 200;
+/** Subjects that are named per rule. */
+const MAX_SHADOW_SUBJECTS = 100;
+const MAX_SHADOW_EXAMPLES = 3;
+const MAX_RULE_CHARS = 300;
+
+export interface ShadowEntry {
+  readonly route: string | null;
+  readonly policy: string;
+  readonly rule: string;
+  readonly denied: number;
+  readonly subjects: readonly { readonly subject: string; readonly denied: number }[];
+  /** Denials of subjects that are not named here any more. */
+  readonly others: number;
+  readonly first: string;
+  readonly last: string;
+  readonly examples: readonly {
+    readonly id: string;
+    readonly time: string;
+    readonly request: string;
+    readonly reason: string;
+  }[];
+}
+
+export interface ShadowReport {
+  readonly since: string;
+  readonly rules: readonly ShadowEntry[];
+  /** Denials by rules that have no entry. */
+  readonly others: number;
+}
+
+export interface ShadowRecords {
+  /** A request ended that would have been denied. */
+  note(exchange: Exchange): void;
+  report(): ShadowReport;
+}
+
+interface Entry {
+  readonly route: string | null;
+  readonly policy: string;
+  readonly rule: string;
+  denied: number;
+  others: number;
+  readonly subjects: Map<string, number>;
+  readonly firstAt: number;
+  lastAt: number;
+  readonly examples: ShadowEntry["examples"][number][];
+}
+
+export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowRecords {
+  const counter = metrics.counter(
+    "gateway_shadow_denied_total",
+    "Requests that a policy in shadow mode would have denied.",
+    ["route", "policy"],
+  );
+  const entries = new Map<string, Entry>();
+  let others = 0;
+
+  function entryOf(route: string | undefined, policy: string, rule: string, at: number): Entry | undefined {
+    const key = JSON.stringify([route, policy, rule]);
+    const known = entries.get(key);
+    if (known || entries.size >= MAX_SHADOW_RULES) return known;
+    const entry = {
+      route: route ?? null,
+      policy,
+      rule,
+      denied: 0,
+      others: 0,
+      subjects: new Map(),
+      firstAt: at,
+      lastAt: at,
+      examples: [],
+    };
+    entries.set(key, entry);
+    return entry;
+  }
+
+  return {
+    note(exchange) {
+      const { route, startedAt, facts } = exchange;
+      for (const { policy, detail } of exchange.shadowDenials ?? []) {
+        counter.labels(route ?? "", policy).add();
+        const entry = entryOf(route, policy, ruleIn(detail), startedAt);
+        if (entry === undefined) {
+          others += 1;
+          continue;
+        }
+        entry.denied += 1;
+        entry.lastAt = startedAt;
+        const subject = subjectOf(facts) ?? "(anonymous)";
+        const before = entry.subjects.get(subject);
+        if (before === undefined && entry.subjects.size >= MAX_SHADOW_SUBJECTS) entry.others += 1;
+        else entry.subjects.set(subject, (before ?? 0) + 1);
+        if (entry.examples.length < MAX_SHADOW_EXAMPLES)
+          entry.examples.push({
+            id: exchange.id,
+            time: new Date(startedAt).toISOString(),
+            request: `${exchange.request.method} ${exchange.originalPath}`,
+            reason: detail,
+          });
+      }
+    },
+    report: () => ({
+      since: new Date(nowMs).toISOString(),
+      rules: [...entries.values()].sort((one, other) => other.denied - one.denied).map(shown),
+      others,
+    }),
+  };
+}
+
+/** The rule itself: the values that it saw differ from request to request. */
+function ruleIn(detail: string): string {
+  return (/`([\s\S]*?)` (?:is|cannot)/.exec(detail)?.[1] ?? detail).slice(0, MAX_RULE_CHARS);
+}
+
+function shown({ subjects, firstAt, lastAt, ...entry }: Entry): ShadowEntry {
+  const named = [...subjects].map(([subject, denied]) => ({ subject, denied }));
+  return {
+    ...entry,
+    subjects: named.sort((one, other) => other.denied - one.denied),
+    first: new Date(firstAt).toISOString(),
+    last: new Date(lastAt).toISOString(),
+  };
+}
