@@ -164,7 +164,6 @@ export interface Failure {
 /** What a policy in shadow mode would have denied. */
 export interface ShadowDenial {
   readonly policy: string;
-  /** Why, for the operator. */
   readonly detail: string;
 }
 

@@ -59,6 +59,8 @@ export interface Hooks {
   settle?(exchange: Exchange, outcome: Outcome): void;
   /** Of a policy that verifies tokens, for a dry run: what `request` does once the token's signature holds. */
   assume?(exchange: Exchange, given: GivenToken): undefined;
+  /** Its request hook sends something of its own: a dry run leaves the hook out. */
+  readonly sends?: true;
   /** Bodies that must be whole in memory before the hook runs, because an expression reads them. */
   readonly reads?: { readonly requestBody?: boolean; readonly responseBody?: boolean };
   /** What it must know of LLM requests that go to backends which do not read bodies themselves. */

@@ -22,6 +22,7 @@ routes:
       jwtAuth: { issuer: "${ISSUER}", audiences: [gateway], jwks: { url: "http://127.0.0.1:9/keys" } }
       authorization: { rules: ['"admin" in jwt.roles'] }
       rateLimit: { local: [{ requests: 2, unit: Hours, key: jwt.sub }] }
+      requestMirror: [{ host: "${backend.host}" }]
       requestHeaderModifier: { set: { x-added: "yes" } }
 `,
   );
@@ -66,6 +67,9 @@ routes:
     { request: { url: "/" }, repeat: 1e9 },
   ])
     assert.equal((await ask(bad)).status, 400, JSON.stringify(bad));
+
+  // Copies for the mirror would have come by now.
+  assert.equal(backend.received.length, 0);
 
   let out = "";
   const say = (text: string): void => {

@@ -69,6 +69,7 @@ function dryHooks(hooks: Hooks, walks: Walks): Hooks {
   const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange, walks);
   return {
     ...hooks,
+    ...(hooks.sends ? { request: () => undefined } : {}),
     ...(request && assume
       ? {
           request(exchange: Exchange) {

@@ -45,6 +45,7 @@ export const requestMirror = definePolicy({
   compile(config, env) {
     const mirrors = config.map((one, i) => openMirror(one, `${env.owner} requestMirror ${i}`, env));
     return {
+      sends: true,
       bodyBytes({ request: { body } }) {
         if (body.kind !== "stream" || body.length === undefined || body.length > MAX_MIRRORED_BYTES) return undefined;
         return MAX_MIRRORED_BYTES;
