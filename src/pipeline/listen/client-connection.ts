@@ -241,7 +241,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   #ready(): void {
     this.#state = "waiting";
     this.#body = undefined;
-    if (this.#owner.isDraining() && this.#held === undefined) this.#close();
+    if (this.#owner.closesKept() && this.#held === undefined) this.#close();
     else if (this.#held === undefined) {
       this.#deadline.in(KEEP_ALIVE_MS);
       if (this.#socket.isPaused()) this.#socket.resume();

@@ -32,6 +32,8 @@ export interface ConnectionOwner {
   readonly headersTimeoutMs: number;
   /** Answers close their connections: the listener goes, or memory is short. */
   isDraining(): boolean;
+  /** Also those whose last answer did not say so are closed. Not while a request may be on its way. */
+  closesKept(): boolean;
   /** A request has arrived; `answer` is told how it ends. */
   begin(request: ParsedRequest, body: RequestBody, answer: Answer, socket: Socket): void;
   /** What began as a request and cannot become one; `bytes` are what came of its head, undefined if none came. */

@@ -76,6 +76,7 @@ export function openListener(
     },
     headersTimeoutMs: env.limits.headersTimeoutMs,
     isDraining: () => draining || env.heap.level !== "normal",
+    closesKept: () => (draining && !isLingering) || env.heap.level !== "normal",
     begin(request, body, answer, socket) {
       requests += 1;
       entry.begin(served, request, body, answer, socket);
