@@ -81,6 +81,11 @@ for (const target of ["gateway", "with-runners"]) {
   });
 }
 
+interface Collector {
+  receivers: { otlp: { protocols: { http: { endpoint: string } } } };
+  service: { pipelines: Record<string, { receivers: string[] }> };
+}
+
 interface Compose {
   readonly services: Readonly<
     Record<string, { volumes?: string[]; build?: { context: string; dockerfile: string }; depends_on?: string[] }>
@@ -103,8 +108,12 @@ test("what the compose file mounts and builds from exists, and its gateway's con
   const limits = parse(readFileSync(join(base, "ratelimit", "gateway.yaml"), "utf8")) as { domain: string };
   assert.ok(text.includes(`domain: ${limits.domain}`));
   assert.ok(text.includes("host: ratelimit:"));
-  for (const scraper of ["prometheus/prometheus.yaml", "otel/config.yaml"])
-    assert.ok(readFileSync(join(base, scraper), "utf8").includes("gateway:15020"), scraper);
+  assert.ok(readFileSync(join(base, "prometheus", "prometheus.yaml"), "utf8").includes("gateway:15020"));
+  assert.ok(text.includes('endpoint: "http://otel-collector:4318"') && "otel-collector" in services);
+  const otel = parse(readFileSync(join(base, "otel", "config.yaml"), "utf8")) as Collector;
+  assert.equal(otel.receivers.otlp.protocols.http.endpoint, "0.0.0.0:4318");
+  for (const signal of ["traces", "metrics", "logs"])
+    assert.deepEqual(otel.service.pipelines[signal]?.receivers, ["otlp"], signal);
   assert.match(text, /statsAddr: 0\.0\.0\.0:15020/);
 });
 

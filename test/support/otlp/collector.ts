@@ -1,6 +1,6 @@
 /**
  * A collector for tests: takes OTLP over HTTP (protobuf) and gRPC on free ports and decodes it with the official message
- * descriptors (`otlp.binpb`: the file descriptors of opentelemetry-proto 1.9, as its Python package carries them).
+ * descriptors (`otlp.binpb`: file descriptors of opentelemetry-proto, as its Python package carries them).
  */
 import { readFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders } from "node:http";
