@@ -158,7 +158,7 @@ const LIMITS = {
     ["mcp.requestTimeout", "time that a server is silent about a request", "the call fails"],
     [
       "MAX_CALL_MS",
-      "mcp/servers/server-link.ts",
+      "mcp/servers/pending-call.ts",
       "time of one call, however often it reports progress",
       "the call fails",
     ],

@@ -6,7 +6,8 @@ import type { BackendDefinition } from "../core/backend.ts";
 import { ai } from "./ai/backend.ts";
 import { host } from "./host/backend.ts";
 import { mcp } from "./mcp/backend.ts";
+import { mcpLogins } from "./mcp-logins/backend.ts";
 import { service } from "./service/backend.ts";
 import { ui } from "./ui/backend.ts";
 
-export const backends: readonly BackendDefinition[] = [host, service, mcp, ai, ui];
+export const backends: readonly BackendDefinition[] = [host, service, mcp, mcpLogins, ai, ui];

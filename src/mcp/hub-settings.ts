@@ -1,8 +1,37 @@
 /**
- * The parts of an MCP backend's configuration that its hub hands to others, and what it tells of its targets.
+ * The parts of an MCP backend's configuration that its hub hands to others, what it needs from outside, and what
+ * it tells of its targets.
  */
+import type { Fetch } from "../lib/http/fetch.ts";
+import type { TlsOptions } from "../lib/http/http-client.ts";
+import type { Logger } from "../lib/log/logger.ts";
+import type { Clock } from "../lib/process/clock.ts";
+import type { Tasks } from "../lib/process/tasks.ts";
+import type { SigningKey } from "../lib/store/signing-key.ts";
+import type { Store } from "../lib/store/store.ts";
+import type { ServerLogin } from "./logins/server-login.ts";
 import { defaultConcurrentStarts, type Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
+import type { ToolProducts } from "./tools/tools-of-targets.ts";
+import type { Environment } from "./transports/child-environment.ts";
+
+/** What is compiled of the configuration, by the names of targets. */
+export interface HubParts {
+  readonly products: ToolProducts;
+  readonly logins: ReadonlyMap<string, ServerLogin>;
+}
+
+export interface HubEnv {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly tasks: Tasks;
+  readonly tls: TlsOptions | undefined;
+  readonly environment: Environment;
+  readonly store: Store;
+  readonly signingKey: SigningKey;
+  readonly fetch: Fetch;
+}
 
 /** Headers of clients that any target is told. */
 export function forwardedBy({ targets }: McpConfig): readonly string[] {

@@ -5,17 +5,12 @@
 import type { BackendCall, BackendRun } from "../core/backend.ts";
 import type { Exchange } from "../core/exchange.ts";
 import type { WireTap } from "../core/wire.ts";
-import type { Fetch } from "../lib/http/fetch.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { TlsOptions } from "../lib/http/http-client.ts";
-import type { Logger } from "../lib/log/logger.ts";
-import type { Clock } from "../lib/process/clock.ts";
-import type { Task, Tasks } from "../lib/process/tasks.ts";
-import type { SigningKey } from "../lib/store/signing-key.ts";
-import type { Store } from "../lib/store/store.ts";
+import type { Task } from "../lib/process/tasks.ts";
 import { createIdSource } from "../lib/text/ids.ts";
 import { endpointOf } from "./clients/old-transport.ts";
-import { failuresOf, forwardedBy, gateLimits, storeSettings } from "./hub-settings.ts";
+import { failuresOf, forwardedBy, gateLimits, type HubEnv, type HubParts, storeSettings } from "./hub-settings.ts";
 import { createNames, type Names } from "./many/names.ts";
 import type { Router } from "./many/router.ts";
 import { Resumption } from "./resumption.ts";
@@ -33,22 +28,9 @@ import { digest, laneOwnerOf, ownerOf } from "./sessions/session-owner.ts";
 import { SessionRecords } from "./sessions/session-records.ts";
 import { SessionStore } from "./sessions/session-store.ts";
 import { type InspectedTarget, inspectTargets } from "./tools/inspect-tools.ts";
-import { type ToolProducts, ToolsOfTargets } from "./tools/tools-of-targets.ts";
-import type { Environment } from "./transports/child-environment.ts";
+import { ToolsOfTargets } from "./tools/tools-of-targets.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";
 import { find, slice } from "./wire/json-text.ts";
-
-export interface HubEnv {
-  readonly name: string;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly tasks: Tasks;
-  readonly tls: TlsOptions | undefined;
-  readonly environment: Environment;
-  readonly store: Store;
-  readonly signingKey: SigningKey;
-  readonly fetch: Fetch;
-}
 
 export class Hub {
   readonly name: string;
@@ -71,10 +53,12 @@ export class Hub {
   #isClosed = false;
   #settings: McpConfig;
   readonly #tools: ToolsOfTargets;
+  #logins: HubParts["logins"];
 
-  constructor(config: McpConfig, products: ToolProducts, env: HubEnv) {
+  constructor(config: McpConfig, { products, logins }: HubParts, env: HubEnv) {
     this.#env = env;
     this.#tools = new ToolsOfTargets(products, env.logger);
+    this.#logins = logins;
     this.name = env.name;
     this.#task = env.tasks.start("mcp backend", env.name, () => ({
       children: this.#gate.living,
@@ -119,6 +103,7 @@ export class Hub {
       names: () => this.names,
       settings: () => this.#settings,
       toolsOf: (target) => this.#tools.of(target),
+      loginOf: (target) => this.#logins.get(target.name),
       token: () => this.#ids.hex(16),
       sharedStarted: (server, name) => this.sessions.addShared(server, name),
       sharedEnded: (server, reason) => this.sessions.sharedEnded(server, reason),
@@ -130,8 +115,9 @@ export class Hub {
   }
 
   /** Another configuration serves: sessions and children whose definition is the same go on, calls are finished. */
-  configure(config: McpConfig, products: ToolProducts, tls: TlsOptions | undefined): void {
+  configure(config: McpConfig, { products, logins }: HubParts, tls: TlsOptions | undefined): void {
     this.#settings = config;
+    this.#logins = logins;
     const hasSameTools = this.#tools.configure(products);
     this.#forwarded = forwardedBy(config);
     this.#gate.limits = gateLimits(config);

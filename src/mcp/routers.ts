@@ -7,6 +7,8 @@ import type { Logger } from "../lib/log/logger.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import { LegacyUpstream } from "./eras/legacy-upstream.ts";
 import { type ClientIdentity, ModernUpstream } from "./eras/modern-upstream.ts";
+import { LoginUpstream } from "./logins/login-upstream.ts";
+import type { ServerLogin } from "./logins/server-login.ts";
 import { FanOut } from "./many/fan-out.ts";
 import { GATEWAY_INFO } from "./many/merge.ts";
 import { ModernSeat } from "./many/modern-seat.ts";
@@ -33,6 +35,8 @@ export interface RoutersEnv {
   names(): Names;
   settings(): Pick<McpConfig, "requestTimeout" | "failureMode" | "toolMode">;
   /** How the configuration changes the target's tools; undefined where it does not. */
+  /** The users' logins at the target, where it wants some. */
+  loginOf(target: Target): ServerLogin | undefined;
   toolsOf(target: Target): Pick<ToolUpstreamEnv, "product" | "quarantine"> | undefined;
   token(): string;
   sharedStarted(server: SharedServer, name: string): void;
@@ -55,7 +59,9 @@ export class Routers {
       this.#offered(target, session, (user) =>
         target.config.shared
           ? this.#shared(target).seat(user, version)
-          : new LegacyUpstream(target, this.linkEnv(target), initialize, user, from),
+          : this.#loggedIn(target, session.owner, "legacy", version, user, (own, link) => {
+              return new LegacyUpstream(target, link, initialize, own, from);
+            }),
       );
     const late: LateUpstream = (target, before) => {
       const upstream = make(target, kept);
@@ -74,7 +80,9 @@ export class Routers {
     const upstreams = this.#env.targets().map((target) =>
       this.#offered(target, lane, (user) => {
         if (target.config.shared) return new ModernSeat(this.#shared(target), clock, token);
-        return new ModernUpstream(target, { link: this.linkEnv(target), clock, token }, identity, user, headers);
+        return this.#loggedIn(target, lane.owner, "modern", LATEST_MODERN, user, (own, link) => {
+          return new ModernUpstream(target, { link, clock, token }, identity, own, headers);
+        });
       }),
     );
     return this.#router(upstreams, "modern", neverLate, () => undefined);
@@ -104,6 +112,25 @@ export class Routers {
   #offered(target: Target, user: UpstreamUser, make: (user: UpstreamUser) => Upstream): Upstream {
     const tools = this.#env.toolsOf(target);
     return tools === undefined ? make(user) : new ToolUpstream({ ...tools, clock: this.#env.clock }, user, make);
+  }
+
+  /** With the login of the user at the server, where the server wants one. */
+  #loggedIn(
+    target: Target,
+    owner: string | undefined,
+    era: Era,
+    version: string,
+    user: UpstreamUser,
+    make: (user: UpstreamUser, link: LinkEnv) => Upstream,
+  ): Upstream {
+    const login = this.#env.loginOf(target);
+    const link = this.linkEnv(target);
+    if (login === undefined) return make(user, link);
+    // The route has an authentication policy: whoever comes here without an identity is a defect, and gets nothing.
+    if (owner === undefined) throw new Error("a target with oauth needs users that are identified");
+    return new LoginUpstream({ login, principal: owner, era, version }, user, (own, bearer) =>
+      make(own, { ...link, authorization: () => bearer.token }),
+    );
   }
 
   /** Brought up by the first who needs it. */
@@ -142,7 +169,7 @@ export class Routers {
 }
 
 function bare(upstream: Upstream): Upstream {
-  return upstream instanceof ToolUpstream ? upstream.inner : upstream;
+  return upstream instanceof ToolUpstream || upstream instanceof LoginUpstream ? bare(upstream.inner) : upstream;
 }
 
 /** Lanes are replaced, not changed. */

@@ -34,7 +34,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
   llm: ["wire", "usage", "dialects", "form", "clients", "upstreams", "translate", "providers", "guards"],
-  mcp: ["wire", "transports", "openapi", "servers", "eras", "tools", "many", "sessions", "clients"],
+  mcp: ["wire", "transports", "openapi", "servers", "eras", "tools", "many", "logins", "sessions", "clients"],
   "backends/ai": ["credentials", "models", "requests", "answers"],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],

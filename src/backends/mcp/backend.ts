@@ -37,6 +37,7 @@ import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
 import { readMessages } from "./read-messages.ts";
 import { type ReportEnv, reportTo } from "./report.ts";
 import { withResolvedPath } from "./resolve-target.ts";
+import { serverLogins } from "./server-logins.ts";
 import { toolProducts, unwrappedDemand } from "./tool-products.ts";
 
 /** No timer per request: the links to servers have a limit of their own, `requestTimeout` (decisions.md: 300 s). */
@@ -59,12 +60,12 @@ export const mcp = defineBackend({
 
   compile(config, env) {
     const resolved: McpConfig = { ...config, targets: config.targets.map((target) => withResolvedPath(target, env)) };
-    const products = toolProducts(resolved, env);
+    const parts = { products: toolProducts(resolved, env), logins: serverLogins(resolved, env) };
     const hub = env.keep(
       `mcp ${env.name}`,
       "hub",
       () =>
-        new Hub(resolved, products, {
+        new Hub(resolved, parts, {
           name: env.name,
           clock: env.clock,
           logger: foldRepeats(env.logger.for("mcp"), env.clock),
@@ -78,7 +79,7 @@ export const mcp = defineBackend({
       (living) => living.close(),
       (living) => living.retire(),
     );
-    env.serving(() => hub.configure(resolved, products, env.tls));
+    env.serving(() => hub.configure(resolved, parts, env.tls));
     const counted = env.keep("mcp backends", "all", (): CountedBackends => new Set());
     counted.add(hub);
     hub.closed = () => counted.delete(hub);

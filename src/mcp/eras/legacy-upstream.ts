@@ -17,7 +17,7 @@ import {
   type Upstream,
   type UpstreamUser,
 } from "../servers/upstream.ts";
-import type { Call, Question, Running } from "../wire/call.ts";
+import type { Call, LoginRequired, Question, Running } from "../wire/call.ts";
 import { LATEST_MODERN } from "../wire/era.ts";
 import type { ClientNotification, ClientRequest, ServerMessage } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
@@ -125,14 +125,14 @@ export class LegacyUpstream implements Upstream, LinkOwner {
       this.#discover(io, undefined);
       return;
     }
-    io.request("initialize", this.#initializeParams, (answer, reason) => {
+    io.request("initialize", this.#initializeParams, (answer, reason, error) => {
       const about = answer && readInitialized(answer);
       if (answer && about) {
         this.target.speaksLegacy = true;
         io.speak("legacy", about.protocolVersion);
         this.#ready(io, answer, about);
       } else if (answer && this.target.speaksLegacy === undefined) this.#discover(io, answer);
-      else this.#refuse(io, answer, reason);
+      else this.#refuse(io, answer, reason, error);
     });
   }
 
@@ -180,14 +180,14 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     });
   }
 
-  #refuse(io: Handshaking, answer: ServerMessage | undefined, reason: string): void {
+  #refuse(io: Handshaking, answer: ServerMessage | undefined, reason: string, error?: LoginRequired): void {
     const opened = this.#opened;
     // Its own refusal is passed on; a result that is none would look like success.
     if (opened && answer?.kind === "error") {
       this.#opened = undefined;
       opened({ ok: false, answer });
     }
-    io.refuse(answer ? refusalOf(answer) : reason);
+    io.refuse(answer ? refusalOf(answer) : reason, answer ? undefined : error);
   }
 
   #ready(io: Handshaking, answer: ServerMessage, about: ServerAbout): void {

@@ -158,7 +158,8 @@ export class ModernUpstream implements Upstream, LinkOwner {
 
   lost(loss: Loss): void {
     // A legacy server may even end over a request that it does not know: it gets another chance without.
-    if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && loss.error !== "overloaded") {
+    const isRefused = loss.error === "overloaded" || loss.error === "login_required";
+    if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && !isRefused) {
       this.#skipProbe = true;
       this.#link.connect();
       return;
@@ -198,10 +199,10 @@ export class ModernUpstream implements Upstream, LinkOwner {
   #initialize(io: Handshaking): void {
     io.speak("legacy", LATEST_LEGACY);
     const params = `{"protocolVersion":"${LATEST_LEGACY}","capabilities":${this.#client.capabilities},"clientInfo":${this.#client.clientInfo}}`;
-    io.request("initialize", params, (answer, reason) => {
+    io.request("initialize", params, (answer, reason, error) => {
       const about = answer && readInitialized(answer);
       if (!answer || !about) {
-        io.refuse(answer ? refusalOf(answer) : reason);
+        io.refuse(answer ? refusalOf(answer) : reason, answer ? undefined : error);
         return;
       }
       this.target.speaksModern = false;

@@ -6,7 +6,7 @@ import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Channel, ChannelHandlers } from "../transports/channel.ts";
-import type { ServerError } from "../wire/call.ts";
+import type { LoginRequired, ServerError } from "../wire/call.ts";
 import type { Era } from "../wire/era.ts";
 import type { ServerMessage } from "../wire/json-rpc.ts";
 import type { Listener } from "./conversation.ts";
@@ -18,6 +18,8 @@ export interface LinkEnv {
   requestTimeoutMs(): number;
   /** A handshake succeeded. */
   up(): void;
+  /** The access token that goes with every message, where the gateway holds one for the user. */
+  authorization?(): string | undefined;
   /** What of a client's HTTP headers goes to the target: name, value, … */
   forwarded(headers: HeaderList): readonly string[] | undefined;
   /** Brings up a connection now or soon; `refused` if it cannot be. Returns how to give up waiting. */
@@ -38,7 +40,7 @@ export interface LinkOwner extends Listener {
 export interface Loss {
   /** Completes "target x …". */
   readonly reason: string;
-  readonly error: ServerError;
+  readonly error: ServerError | LoginRequired;
   /** How often in a row the server could not be brought up. */
   readonly failedStarts: number;
   /** The last lines that its process wrote, where it is one. */
@@ -49,9 +51,21 @@ export interface Handshaking {
   /** What both sides agreed on: it goes into the headers of HTTP. */
   speak(era: Era, version: string): void;
   /** `answer` is undefined if there is none; the reason then completes "target x …". */
-  request(method: string, params: string, done: (answer: ServerMessage | undefined, reason: string) => void): void;
+  request(
+    method: string,
+    params: string,
+    done: (answer: ServerMessage | undefined, reason: string, error?: LoginRequired) => void,
+  ): void;
   notify(method: string, params: string): void;
   ready(): void;
   /** The server is there but will not do; the reason completes "target x …". */
-  refuse(reason: string): void;
+  refuse(reason: string, error?: LoginRequired): void;
+}
+
+/** Headers with the access token, where there is one: name, value, … */
+export function withToken(
+  headers: readonly string[] | undefined,
+  token: string | undefined,
+): readonly string[] | undefined {
+  return token === undefined ? headers : [...(headers ?? []), "authorization", `Bearer ${token}`];
 }

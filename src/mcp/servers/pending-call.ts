@@ -4,6 +4,9 @@
 import { type Call, type Failure, type Running, serverFailure } from "../wire/call.ts";
 import type { ServerMessage } from "../wire/json-rpc.ts";
 
+/** However often a server reports progress, one call does not run longer. */
+const MAX_CALL_MS = 3_600_000;
+
 export interface PendingCallEnv {
   cancelled(pending: PendingCall, reason: string | undefined): void;
   /** A fault of ours: the answer could not be handed on. */
@@ -32,6 +35,12 @@ export class PendingCall implements Running {
   /** A subscription lasts: it has no time limit, and nothing that a server says besides can belong to it. */
   get isSubscription(): boolean {
     return this.call.request.method === "subscriptions/listen";
+  }
+
+  /** The server is silent about it for too long, or it runs for too long in all. */
+  isOverdue(nowMs: number, timeoutMs: number, isAsking: boolean): boolean {
+    if (this.isSubscription) return false;
+    return (nowMs - this.activityMs > timeoutMs && !isAsking) || nowMs - this.startedMs >= MAX_CALL_MS;
   }
 
   cancel(reason: string | undefined): void {

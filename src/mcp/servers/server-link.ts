@@ -8,15 +8,20 @@ import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Timer } from "../../lib/process/clock.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "../transports/channel.ts";
-import { type Call, type Failure, type Running, type ServerError, serverFailure } from "../wire/call.ts";
+import {
+  type Call,
+  type Failure,
+  type LoginRequired,
+  type Running,
+  type ServerError,
+  serverFailure,
+} from "../wire/call.ts";
 import { notificationText } from "../wire/json-rpc.ts";
 import { Conversation } from "./conversation.ts";
-import type { Handshaking, LinkEnv, LinkOwner, Loss } from "./link-contract.ts";
+import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, withToken } from "./link-contract.ts";
 import { PendingCall, type PendingCallEnv } from "./pending-call.ts";
 import { ReconnectPauses } from "./reconnect-pauses.ts";
 
-/** However often a server reports progress, one call does not run longer. */
-const MAX_CALL_MS = 3_600_000;
 /** Calls that wait for a connection. */
 const MAX_WAITING = 1_000;
 
@@ -106,9 +111,7 @@ export class ServerLink {
   sweep(nowMs: number): void {
     const timeoutMs = this.#env.requestTimeoutMs();
     for (const pending of [...this.#conversation.calls(), ...this.#waiting]) {
-      if (pending.isSubscription) continue;
-      const isSilent = nowMs - pending.activityMs > timeoutMs && !this.#conversation.isAsking;
-      if (!isSilent && nowMs - pending.startedMs < MAX_CALL_MS) continue;
+      if (!pending.isOverdue(nowMs, timeoutMs, this.#conversation.isAsking)) continue;
       pending.cancel("timeout");
       // What we asked ourselves cannot be cancelled; the connection is of no use without it.
       if (!pending.isOver) this.#conversation.take(pending.wireId);
@@ -152,8 +155,8 @@ export class ServerLink {
           this.#broke(error);
         }
       },
-      failed: (wireId, reason) => {
-        if (this.#isCurrent(handlers)) this.#conversation.take(wireId)?.fail(this.#failure(reason));
+      failed: (wireId, reason, error) => {
+        if (this.#isCurrent(handlers)) this.#conversation.take(wireId)?.fail(this.#failure(reason, error));
       },
       expired: (wireId) => {
         if (this.#isCurrent(handlers)) this.#renew(wireId);
@@ -188,7 +191,10 @@ export class ServerLink {
         this.#conversation.request(method, params, {
           wire: this.#wire,
           answered: (message) => done(message, ""),
-          failed: ({ message }) => done(undefined, message.startsWith(prefix) ? message.slice(prefix.length) : message),
+          failed: ({ message, error }) => {
+            const reason = message.startsWith(prefix) ? message.slice(prefix.length) : message;
+            done(undefined, reason, error === "login_required" ? error : undefined);
+          },
         });
       },
       notify: (method, params) => {
@@ -205,8 +211,8 @@ export class ServerLink {
         this.#waiting = [];
         for (const pending of waiting) this.#begin(pending);
       },
-      refuse: (reason) => {
-        if (this.#isCurrent(handlers)) this.#lost(reason);
+      refuse: (reason, error) => {
+        if (this.#isCurrent(handlers)) this.#lost(reason, error);
       },
     };
   }
@@ -222,7 +228,8 @@ export class ServerLink {
   }
 
   readonly #send = (message: Outgoing): void => {
-    this.#channel?.send(this.#headers === undefined ? message : { ...message, headers: this.#headers });
+    const headers = withToken(this.#headers, this.#env.authorization?.());
+    this.#channel?.send(headers === undefined ? message : { ...message, headers });
   };
 
   readonly #abandon = (wireId: number): void => this.#channel?.abandon(wireId);
@@ -260,7 +267,7 @@ export class ServerLink {
     this.connect();
   }
 
-  #lost(reason: string, error: ServerError = "backend_unavailable"): void {
+  #lost(reason: string, error: ServerError | LoginRequired = "backend_unavailable"): void {
     this.#pauses.lost(this.#env.clock.monotonicMs(), this.#state === "up");
     this.#env.logger.warn("MCP server failed", { target: this.#env.targetName, reason });
     const channel = this.#drop(this.#failure(reason, error));
@@ -288,7 +295,7 @@ export class ServerLink {
     return channel;
   }
 
-  #failure(what: string, error?: ServerError): Failure {
+  #failure(what: string, error?: ServerError | LoginRequired): Failure {
     return serverFailure(`target "${this.#env.targetName}" ${what}`, error);
   }
 }

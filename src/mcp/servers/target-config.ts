@@ -2,10 +2,11 @@
  * The configuration of MCP targets: the same shape under `backends[].mcp` and in the short `mcp` section.
  */
 import { z } from "zod";
-import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
+import { duration, exactlyOneOf, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";
 import { filePath, markLocal } from "../../core/schema-marks.ts";
 import { type OpenApiConfig, openApiSchema } from "../openapi/openapi-config.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";
+import { oauthSchema } from "./oauth-config.ts";
 import { toolsSchema } from "./tool-settings.ts";
 
 /** Names stand in tool names (`<target>_<tool>`), URIs (`<target>+<uri>`), log lines and the trace. */
@@ -48,7 +49,16 @@ export const targetSchema = exactlyOneOf(
     stdio: markLocal(stdio, { what: "a process" })
       .optional()
       .describe("A server started as a child process that speaks over its standard streams."),
-    mcp: remote.optional().describe("A remote server that speaks streamable HTTP."),
+    mcp: remote
+      .extend({
+        oauth: oauthSchema
+          .optional()
+          .describe(
+            "The server wants a login of its own: each user connects an account, and the gateway holds the tokens.",
+          ),
+      })
+      .optional()
+      .describe("A remote server that speaks streamable HTTP."),
     sse: remote
       .optional()
       .describe("A remote server of the old HTTP+SSE transport; the URL is that of its event stream."),
@@ -73,6 +83,21 @@ export const targetsSchema = z
   .min(1)
   .superRefine((targets, context) => {
     const names = targets.map((target) => target.name);
+    targets.forEach(({ shared, mcp }, i) => {
+      if (mcp?.oauth === undefined) return;
+      if (shared)
+        context.addIssue({
+          code: "custom",
+          path: [i, "shared"],
+          message: "a target with `oauth` has a connection per user",
+        });
+      if (mcp.forwardHeaders.includes("authorization") || Object.hasOwn(mcp.headers, "authorization"))
+        context.addIssue({
+          code: "custom",
+          path: [i, "mcp", "oauth"],
+          message: "with `oauth` the gateway writes the authorization header itself",
+        });
+    });
     targets.forEach(({ shared, mcp, sse, openapi }, i) => {
       // A shared connection has one identity: there is no client whose headers it could carry.
       if (!shared || ((mcp ?? sse ?? openapi)?.forwardHeaders.length ?? 0) === 0) return;
@@ -106,6 +131,11 @@ export const mcpSettingsShape = {
     .enum(["all", "search"])
     .default("all")
     .describe("`search`: clients get three tools that find, describe and call the others, instead of a long list."),
+  vaultKey: secret()
+    .min(32)
+    .optional()
+    .describe("Encrypts the tokens that users connect (`oauth`), at least 32 characters; or use `vaultKeyFile`."),
+  vaultKeyFile: filePath().optional().describe("A file with the key."),
   toolsLock: filePath()
     .optional()
     .describe("A file written by `gwctl mcp lock`. Tools that differ from it are withheld until they are accepted."),

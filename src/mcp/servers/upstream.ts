@@ -3,7 +3,7 @@
  * other era, or a process that other sessions use too: neither shows.
  */
 import type { WireTap } from "../../core/wire.ts";
-import type { Call, Question, Running, ServerError } from "../wire/call.ts";
+import type { Call, LoginRequired, Question, Running, ServerError } from "../wire/call.ts";
 import { isModernVersion } from "../wire/era.ts";
 import type { ClientNotification, ServerMessage } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
@@ -22,7 +22,12 @@ export type OpenOutcome =
   /** `answer` is the server's own, as it came. */
   | { readonly ok: true; readonly answer: ServerMessage; readonly about: ServerAbout }
   | { readonly ok: false; readonly answer: ServerMessage }
-  | { readonly ok: false; readonly answer?: undefined; readonly reason: string; readonly error: ServerError };
+  | {
+      readonly ok: false;
+      readonly answer?: undefined;
+      readonly reason: string;
+      readonly error: ServerError | LoginRequired;
+    };
 
 export interface Upstream {
   readonly target: Target;

@@ -54,8 +54,8 @@ export function outcomeOfFailure(failure: Failure): CallOutcome {
   if (error === undefined) return rpcError(failure.code, message);
   const reason = detail ?? message;
   // The client must not learn that there is something it may not see.
-  if (error === "authorization_denied")
-    return { kind: "denied", problem: { code: error, source: "client", reason: detail ?? message } };
+  if (error === "authorization_denied" || error === "login_required")
+    return { kind: "denied", problem: { code: "authorization_denied", source: "client", reason } };
   const source = error === "overloaded" ? "gateway" : "upstream";
   return { kind: "failed", problem: { code: error, source, reason, said: error } };
 }

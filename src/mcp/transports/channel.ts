@@ -3,6 +3,7 @@
  * HTTP session, or the old pair of event stream and POST. What is said over it is not its concern.
  */
 import type { WireTap } from "../../core/wire.ts";
+import type { LoginRequired } from "../wire/call.ts";
 import type { Era } from "../wire/era.ts";
 import type { ServerMessage } from "../wire/json-rpc.ts";
 
@@ -42,7 +43,7 @@ export interface ChannelHandlers {
   /** `about` is the request on whose stream the message came, where the transport knows. */
   message(message: ServerMessage, about: number | undefined): void;
   /** A request will get no answer; the channel itself may go on. */
-  failed(wireId: number, reason: string): void;
+  failed(wireId: number, reason: string, error?: LoginRequired): void;
   /** The server forgot the session. The request on which it showed, if any, was not looked at. */
   expired(wireId: number | undefined): void;
   /** Nothing more will come. */

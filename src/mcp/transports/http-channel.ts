@@ -7,6 +7,7 @@
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { SseEvent } from "../../lib/http/sse.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { LoginRequired } from "../wire/call.ts";
 import type { Era } from "../wire/era.ts";
 import { wireIdOf } from "../wire/json-rpc.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
@@ -114,14 +115,7 @@ export class HttpChannel implements Channel {
       };
       this.#server.send(
         { method: "DELETE", headers: this.#protocolHeaders({ text: "" }) },
-        {
-          head: () => undefined,
-          event: () => undefined,
-          body: () => undefined,
-          mayRead: () => true,
-          end: done,
-          error: done,
-        },
+        { head: ignore, event: ignore, body: ignore, mayRead: () => true, end: done, error: done },
       );
     });
   }
@@ -195,14 +189,16 @@ export class HttpChannel implements Channel {
       this.#expired(exchange);
       return;
     }
-    const problem = text.trim() === "" ? undefined : this.#message(exchange, text);
+    // Whatever the body says then: what helps is a login.
+    const isChallenge = status === 401 && !exchange.isAnswered;
+    const problem = isChallenge || text.trim() === "" ? undefined : this.#message(exchange, text);
     if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
     const said = this.#server.shown(text.trim()).slice(0, 200);
+    const reason = status < 300 ? (problem ?? "sent no response") : `answered with status ${status}`;
     this.#fail(
       exchange,
-      status < 300
-        ? (problem ?? "sent no response")
-        : `answered with status ${status}${said === "" ? "" : `: ${said}`}`,
+      status < 300 || said === "" ? reason : `${reason}: ${said}`,
+      isChallenge ? "login_required" : undefined,
     );
   }
 
@@ -281,11 +277,11 @@ export class HttpChannel implements Channel {
     this.#handlers.expired(exchange.wireId);
   }
 
-  #fail(exchange: HttpExchange, reason: string): void {
+  #fail(exchange: HttpExchange, reason: string, error?: LoginRequired): void {
     this.#forget(exchange);
     if (this.#isClosed || exchange.wireId === undefined || exchange.isAnswered) return;
     exchange.isAnswered = true;
-    this.#handlers.failed(exchange.wireId, reason);
+    this.#handlers.failed(exchange.wireId, reason, error);
   }
 
   #forget(exchange: HttpExchange): void {
@@ -297,4 +293,8 @@ export class HttpChannel implements Channel {
     this.#forget(exchange);
     exchange.call?.abort();
   }
+}
+
+function ignore(): void {
+  // Nothing of it matters.
 }

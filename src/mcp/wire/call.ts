@@ -10,6 +10,9 @@ import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-r
 /** What is wrong with a server, or with our way to it, in the words of the error catalogue. */
 export type ServerError = "backend_unavailable" | "backend_timeout" | "overloaded";
 
+/** The server wants a token that it was not sent, or another one. */
+export type LoginRequired = "login_required";
+
 /** Why there is no answer from the server. */
 export interface Failure {
   /** Of the JSON-RPC error. */
@@ -19,7 +22,7 @@ export interface Failure {
   readonly status: number;
   readonly data?: unknown;
   /** What the records know it by; without one it is an error of the protocol. */
-  readonly error?: ServerError | "authorization_denied";
+  readonly error?: ServerError | LoginRequired | "authorization_denied";
   /** Said to the records instead of the message. */
   readonly detail?: string;
 }
@@ -75,7 +78,7 @@ export function refuseQuestion(question: Question): void {
  * A failure of a server behind us. SDKs hide the body of an answer whose status is an error, so it travels with 200;
  * only a limit of ours is told by the status, because clients try again by it.
  */
-export function serverFailure(message: string, error: ServerError = "backend_unavailable"): Failure {
+export function serverFailure(message: string, error: ServerError | LoginRequired = "backend_unavailable"): Failure {
   return { code: INTERNAL_ERROR, status: error === "overloaded" ? 503 : 200, message, error };
 }
 

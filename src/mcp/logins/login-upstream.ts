@@ -1,0 +1,256 @@
+/**
+ * A server that wants a login of its own, as one user's session sees it. Connected, it is the server; until then it has
+ * one tool that says where to connect, and a call of anything else is answered with that address. After the login the
+ * session goes on with the real server, and is told that the lists changed.
+ */
+import type { WireTap } from "../../core/wire.ts";
+import { asModernResult } from "../eras/modern-text.ts";
+import { discoverResult } from "../many/fan-out-listen.ts";
+import { GATEWAY_INFO } from "../many/merge.ts";
+import type { Loss } from "../servers/link-contract.ts";
+import type { Target } from "../servers/target.ts";
+import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
+import { LISTS, withAnswer } from "../wire/access.ts";
+import { type Call, NOTHING_RUNS, type Question, type Running, serverFailure } from "../wire/call.ts";
+import { type Era, MODERN_VERSIONS } from "../wire/era.ts";
+import {
+  asServerMessage,
+  type ClientNotification,
+  notificationText,
+  resultText,
+  type ServerMessage,
+} from "../wire/json-rpc.ts";
+import type { ServerLogin } from "./server-login.ts";
+
+/** 2025-11-25: the client should open these addresses and try again. */
+const URL_ELICITATION_REQUIRED = -32042;
+export const CONNECT_TOOL = "connect";
+
+const CAPABILITIES = { tools: { listChanged: true }, prompts: { listChanged: true }, resources: { listChanged: true } };
+
+export interface LoginUpstreamEnv {
+  readonly login: ServerLogin;
+  readonly principal: string;
+  readonly era: Era;
+  /** Of the client; for `initialize`. */
+  readonly version: string;
+}
+
+/** What goes with every request to the server; changes when the token is renewed. */
+export interface Bearer {
+  token: string | undefined;
+}
+
+export class LoginUpstream implements Upstream, UpstreamUser {
+  readonly inner: Upstream;
+  readonly #env: LoginUpstreamEnv;
+  readonly #user: UpstreamUser;
+  readonly #bearer: Bearer;
+  readonly #unwatch: () => void;
+  #opening: Promise<OpenOutcome> | undefined = undefined;
+  #about: ServerAbout | undefined = undefined;
+  #wasOffered = false;
+
+  constructor(env: LoginUpstreamEnv, user: UpstreamUser, make: (user: UpstreamUser, bearer: Bearer) => Upstream) {
+    this.#env = env;
+    this.#user = user;
+    this.#bearer = { token: undefined };
+    this.inner = make(this, this.#bearer);
+    this.#unwatch = env.login.watch(env.principal, () => this.#connected());
+  }
+
+  get target(): Target {
+    return this.inner.target;
+  }
+
+  get about(): ServerAbout | undefined {
+    return this.inner.about ?? this.#about;
+  }
+
+  get pendingCalls(): number {
+    return this.inner.pendingCalls;
+  }
+
+  get isResting(): boolean {
+    return this.inner.isResting;
+  }
+
+  get lossReason(): string | undefined {
+    return this.inner.lossReason;
+  }
+
+  open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
+    void this.#ready(undefined, wire).then(
+      (outcome) => done(outcome === undefined || isLoginRequired(outcome) ? this.#offered() : outcome),
+      (error: unknown) => done({ ok: false, reason: reasonOf(error), error: "backend_unavailable" }),
+    );
+  }
+
+  call(call: Call): Running {
+    const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
+    const attempt = async (refused: string | undefined): Promise<void> => {
+      const outcome = await this.#ready(refused, call.wire);
+      if (running.isCancelled) return;
+      if (outcome === undefined || isLoginRequired(outcome)) {
+        await this.#invite(call);
+        return;
+      }
+      if (!outcome.ok) {
+        const reason = outcome.answer ? "refused to initialize" : outcome.reason;
+        call.failed(
+          serverFailure(`target "${this.target.name}" ${reason}`, outcome.answer ? undefined : outcome.error),
+        );
+        return;
+      }
+      const { token } = this.#bearer;
+      running.current = this.inner.call({
+        ...withAnswer(call, (message) => message),
+        failed: (failure) => {
+          // The server did not look at it: with a new token it may be sent again, once.
+          if (failure.error !== "login_required") call.failed(failure);
+          else if (refused === undefined && token !== undefined) retry(token);
+          else void this.#invite(call).catch(fail);
+        },
+      });
+    };
+    const fail = (error: unknown): void =>
+      call.failed(serverFailure(`target "${this.target.name}": ${reasonOf(error)}`));
+    const retry = (token: string): void => void attempt(token).catch(fail);
+    void attempt(undefined).catch(fail);
+    return {
+      cancel: (reason) => {
+        running.isCancelled = true;
+        running.current.cancel(reason);
+      },
+    };
+  }
+
+  notify(message: ClientNotification, wire?: WireTap): void {
+    this.inner.notify(message, wire);
+  }
+
+  revive(): void {
+    if (this.#bearer.token !== undefined) this.inner.revive();
+  }
+
+  sweep(nowMs: number): void {
+    this.inner.sweep(nowMs);
+  }
+
+  pause(): void {
+    this.inner.pause();
+  }
+
+  resume(): void {
+    this.inner.resume();
+  }
+
+  close(): Promise<void> {
+    this.#unwatch();
+    return this.inner.close();
+  }
+
+  detail(): Record<string, unknown> {
+    return { ...this.inner.detail(), connected: this.#bearer.token !== undefined };
+  }
+
+  // What the server reports beyond calls, under our own name.
+
+  notified(_inner: Upstream, message: ServerMessage): void {
+    this.#user.notified(this, message);
+  }
+
+  asked(_inner: Upstream, question: Question): void {
+    this.#user.asked(this, question);
+  }
+
+  hearsQuestions(): boolean {
+    return this.#user.hearsQuestions();
+  }
+
+  lost(_inner: Upstream, loss: Loss): void {
+    if (loss.error !== "login_required") this.#user.lost(this, loss);
+  }
+
+  /** Opens the server with the user's token. Undefined if there is none. */
+  async #ready(refused: string | undefined, wire: WireTap | undefined): Promise<OpenOutcome | undefined> {
+    const token = await this.#env.login.token(this.#env.principal, refused);
+    this.#bearer.token = token;
+    if (token === undefined) return undefined;
+    this.#opening ??= new Promise<OpenOutcome>((resolve) => this.inner.open(resolve, wire));
+    const outcome = await this.#opening;
+    // The next call tries again.
+    if (!outcome.ok) this.#opening = undefined;
+    if (outcome.ok || refused !== undefined || !isLoginRequired(outcome)) return outcome;
+    return this.#ready(token, wire);
+  }
+
+  /** The server as it looks to a user who is not connected. */
+  #offered(): OpenOutcome {
+    this.#wasOffered = true;
+    this.#about = {
+      protocolVersion: this.#env.version,
+      capabilities: CAPABILITIES,
+      serverInfo: GATEWAY_INFO,
+      instructions: undefined,
+    };
+    const { protocolVersion, capabilities, serverInfo } = this.#about;
+    const answer = asServerMessage(resultText("0", JSON.stringify({ protocolVersion, capabilities, serverInfo })));
+    return { ok: true, answer, about: this.#about };
+  }
+
+  #connected(): void {
+    if (!this.#wasOffered) return;
+    this.#wasOffered = false;
+    for (const kind of Object.keys(CAPABILITIES))
+      this.#user.notified(this, asServerMessage(notificationText(`notifications/${kind}/list_changed`, "{}")));
+  }
+
+  /** Says where the user connects, in the way that the request allows. */
+  async #invite(call: Call): Promise<void> {
+    this.#wasOffered = true;
+    const { method, params } = call.request;
+    const { name } = this.target;
+    if (method === "server/discover")
+      return this.#answer(call, discoverResult(CAPABILITIES, undefined, MODERN_VERSIONS));
+    if (method === "ping" || method === "logging/setLevel") return this.#answer(call, "{}");
+    if (method === "tools/list") return this.#answer(call, JSON.stringify({ tools: [connectTool(name)] }));
+    const list = LISTS[method];
+    if (list) return this.#answer(call, JSON.stringify({ [list.member]: [] }));
+    const url = await this.#env.login.invite(this.#env.principal);
+    const message = `Connect your ${name} account: open ${url} in a browser, then try again.`;
+    if (method === "tools/call" && params.name === CONNECT_TOOL)
+      return this.#answer(call, JSON.stringify({ content: [{ type: "text", text: message }] }));
+    const elicitationId = url.slice(url.indexOf("ticket=") + 7);
+    call.failed({
+      code: URL_ELICITATION_REQUIRED,
+      status: 200,
+      message,
+      data: { elicitations: [{ mode: "url", elicitationId, url, message: `Connect your ${name} account.` }] },
+      error: "login_required",
+      detail: `target "${name}": the user has not connected an account`,
+    });
+  }
+
+  #answer(call: Call, result: string): void {
+    const message = asServerMessage(resultText("0", result));
+    call.answered(this.#env.era === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message);
+  }
+}
+
+function connectTool(target: string): object {
+  return {
+    name: CONNECT_TOOL,
+    description: `Says where the user connects the ${target} account. Its tools are available after that.`,
+    inputSchema: { type: "object", properties: {} },
+    annotations: { readOnlyHint: true },
+  };
+}
+
+function isLoginRequired(outcome: OpenOutcome): boolean {
+  return !outcome.ok && outcome.answer === undefined && outcome.error === "login_required";
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

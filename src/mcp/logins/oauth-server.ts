@@ -1,0 +1,137 @@
+/**
+ * The authorization server of a remote MCP server, found as MCP clients find it: the server's protected resource metadata
+ * (RFC 9728) names it, its own metadata (RFC 8414, or OpenID Connect) has the endpoints. Redirects are not followed, and
+ * nothing but https is used unless the MCP server itself is reached by http.
+ */
+import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
+
+const METADATA_MS = 10_000;
+const MAX_METADATA_BYTES = 256 * 1024;
+
+export interface OauthServer {
+  readonly issuer: string;
+  readonly authorizationEndpoint: string;
+  readonly tokenEndpoint: string;
+  readonly registrationEndpoint: string | undefined;
+  readonly revocationEndpoint: string | undefined;
+  /** The audience that tokens are asked for (RFC 8707). */
+  readonly resource: string;
+  readonly scopes: readonly string[];
+  /** `iss` is among the parameters of its redirects (RFC 9207). */
+  readonly sendsIssuer: boolean;
+}
+
+type Document = Readonly<Record<string, unknown>>;
+
+/** Throws an Error that completes "the login of target x …". */
+export async function discoverOauthServer(
+  serverUrl: string,
+  issuer: string | undefined,
+  fetch: Fetch,
+): Promise<OauthServer> {
+  const mayHttp = new URL(serverUrl).protocol === "http:";
+  const resource = await resourceMetadata(serverUrl, fetch, mayHttp);
+  const named = Array.isArray(resource?.authorization_servers) ? resource.authorization_servers[0] : undefined;
+  const chosen = issuer ?? (typeof named === "string" ? named : new URL(serverUrl).origin);
+  const metadata = await serverMetadata(checked(chosen, mayHttp, "its issuer"), fetch);
+  const methods = metadata.code_challenge_methods_supported;
+  if (Array.isArray(methods) && !methods.includes("S256")) throw new Error("has no PKCE (S256)");
+  const endpoint = (name: string): string | undefined => {
+    const value = metadata[name];
+    return typeof value === "string" ? checked(value, mayHttp, name) : undefined;
+  };
+  const authorizationEndpoint = endpoint("authorization_endpoint");
+  const tokenEndpoint = endpoint("token_endpoint");
+  if (authorizationEndpoint === undefined || tokenEndpoint === undefined)
+    throw new Error("names no authorization or token endpoint");
+  return {
+    issuer: typeof metadata.issuer === "string" ? metadata.issuer : chosen,
+    authorizationEndpoint,
+    tokenEndpoint,
+    registrationEndpoint: endpoint("registration_endpoint"),
+    revocationEndpoint: endpoint("revocation_endpoint"),
+    resource: typeof resource?.resource === "string" ? resource.resource : serverUrl,
+    scopes: texts(resource?.scopes_supported),
+    sendsIssuer: metadata.authorization_response_iss_parameter_supported === true,
+  };
+}
+
+async function resourceMetadata(serverUrl: string, fetch: Fetch, mayHttp: boolean): Promise<Document | undefined> {
+  const { origin, pathname } = new URL(serverUrl);
+  const places = [
+    await challenged(serverUrl, fetch),
+    `${origin}/.well-known/oauth-protected-resource${pathname}`,
+    `${origin}/.well-known/oauth-protected-resource`,
+  ];
+  for (const place of places) {
+    // What the challenge names must be the server's own: others could send us anywhere.
+    if (place === undefined || new URL(checked(place, mayHttp, "its metadata")).origin !== origin) continue;
+    const found = await document(place, fetch);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** The metadata's address in the challenge of a request without a token. */
+async function challenged(serverUrl: string, fetch: Fetch): Promise<string | undefined> {
+  const answer = await fetch({
+    url: serverUrl,
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
+    body: Buffer.from('{"jsonrpc":"2.0","id":1,"method":"ping"}'),
+    timeoutMs: METADATA_MS,
+    maxBytes: MAX_METADATA_BYTES,
+  });
+  return /resource_metadata="([^"]+)"/.exec(answer.headers.get("www-authenticate") ?? "")?.[1];
+}
+
+async function serverMetadata(issuer: string, fetch: Fetch): Promise<Document> {
+  const { origin, pathname } = new URL(issuer);
+  const path = pathname === "/" ? "" : pathname.replace(/\/$/, "");
+  for (const place of [
+    `${origin}/.well-known/oauth-authorization-server${path}`,
+    `${origin}/.well-known/openid-configuration${path}`,
+    `${origin}${path}/.well-known/openid-configuration`,
+  ]) {
+    const found = await document(place, fetch);
+    if (found === undefined) continue;
+    // A document about another issuer could mix up two servers (RFC 8414 section 3.3).
+    if (typeof found.issuer === "string" && found.issuer.replace(/\/$/, "") !== issuer.replace(/\/$/, ""))
+      throw new Error(`names another issuer (${found.issuer.slice(0, 200)})`);
+    return found;
+  }
+  throw new Error(`has no authorization server metadata at ${origin}`);
+}
+
+async function document(url: string, fetch: Fetch): Promise<Document | undefined> {
+  let answer: FetchResponse;
+  try {
+    answer = await fetch({
+      url,
+      headers: { accept: "application/json" },
+      timeoutMs: METADATA_MS,
+      maxBytes: MAX_METADATA_BYTES,
+    });
+  } catch (error) {
+    throw new Error(
+      `cannot be reached at ${new URL(url).origin}: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+  if (answer.status !== 200) return undefined;
+  try {
+    const value = JSON.parse(answer.body.toString()) as unknown;
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Document) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function checked(url: string, mayHttp: boolean, what: string): string {
+  const { protocol } = URL.canParse(url) ? new URL(url) : { protocol: "" };
+  if (protocol === "https:" || (protocol === "http:" && mayHttp)) return url;
+  throw new Error(`names no https URL as ${what}`);
+}
+
+function texts(value: unknown): string[] {
+  return Array.isArray(value) ? value.filter((one) => typeof one === "string") : [];
+}

@@ -1,0 +1,273 @@
+/**
+ * The logins of users at one remote server: who is connected, with tokens that are renewed in time, and how to get
+ * connected. A token is found only by the principal that connected it and only for the server it was made for. Several
+ * replicas share the vault: what one renewed or took back, the others see.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import type { Fetch } from "../../lib/http/fetch.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { OauthConfig } from "../servers/oauth-config.ts";
+import {
+  authorizationUrl,
+  createVerifier,
+  exchangeCode,
+  GrantRefused,
+  type OauthClient,
+  refreshTokens,
+  registerClient,
+  revokeTokens,
+  type Tokens,
+} from "./oauth-client.ts";
+import { discoverOauthServer, type OauthServer } from "./oauth-server.ts";
+import { placeName, type Vault } from "./vault.ts";
+
+/** People take their time; an address that lies around longer is a risk. */
+const INVITATION_MS = 600_000;
+/** Renewed this long before it expires. */
+const EARLY_MS = 60_000;
+/** What another replica changed is noticed after this time. */
+const CACHED_MS = 30_000;
+const MAX_CACHED_LOGINS = 10_000;
+const SERVER_MS = 600_000;
+
+export interface Connection {
+  readonly principal: string;
+  readonly login: string;
+  readonly tokens: Tokens;
+  readonly connectedAtMs: number;
+}
+
+export interface Invitation {
+  readonly principal: string;
+  readonly login: string;
+}
+
+interface Flow extends Invitation {
+  readonly verifier: string;
+  readonly issuer: string;
+  readonly client: OauthClient;
+  /** Of the browser that began it. */
+  readonly browser: string;
+}
+
+export interface ServerLoginEnv {
+  readonly clock: Clock;
+  readonly fetch: Fetch;
+  readonly logger: Logger;
+  readonly vault: Vault;
+}
+
+export class ServerLogin {
+  /** `<backend>/<target>`. */
+  readonly id: string;
+  readonly targetName: string;
+  readonly serverUrl: string;
+  readonly #config: OauthConfig;
+  readonly #env: ServerLoginEnv;
+  readonly #cache = new Map<string, { readonly connection: Connection; readonly readAtMs: number }>();
+  readonly #renewals = new Map<string, Promise<Connection | undefined>>();
+  readonly #invitations = new Map<string, { readonly url: string; readonly untilMs: number }>();
+  readonly #watchers = new Map<string, Set<() => void>>();
+  #server: { readonly found: Promise<OauthServer>; readonly untilMs: number } | undefined = undefined;
+  #registering: Promise<OauthClient> | undefined = undefined;
+
+  constructor(id: string, targetName: string, serverUrl: string, config: OauthConfig, env: ServerLoginEnv) {
+    this.id = id;
+    this.targetName = targetName;
+    this.serverUrl = serverUrl;
+    this.#config = config;
+    this.#env = env;
+  }
+
+  get redirectUri(): string {
+    return `${this.#config.connectUrl.replace(/\/$/, "")}/callback`;
+  }
+
+  /** The access token of the principal, renewed if need be; undefined if it must log in. `refused`: the server no longer takes this one. */
+  async token(principal: string, refused?: string): Promise<string | undefined> {
+    const cached = this.#cache.get(principal);
+    const nowMs = this.#env.clock.now();
+    if (
+      cached &&
+      refused === undefined &&
+      nowMs - cached.readAtMs < CACHED_MS &&
+      cached.connection.tokens.expiresAtMs - nowMs > EARLY_MS
+    )
+      return cached.connection.tokens.accessToken;
+    const connection = await this.#env.vault.get<Connection>(this.#place(principal));
+    if (connection?.principal !== principal || connection.login !== this.id) {
+      this.#cache.delete(principal);
+      return undefined;
+    }
+    const { tokens } = connection;
+    const isGood = tokens.expiresAtMs - nowMs > EARLY_MS && tokens.accessToken !== refused;
+    if (isGood) return this.#remembered(connection).tokens.accessToken;
+    return (await this.#renewed(principal, connection, refused))?.tokens.accessToken;
+  }
+
+  /** The address where the principal connects; the same for some minutes. */
+  async invite(principal: string): Promise<string> {
+    const nowMs = this.#env.clock.now();
+    const known = this.#invitations.get(principal);
+    if (known && known.untilMs - nowMs > INVITATION_MS / 2) return known.url;
+    const ticket = randomBytes(24).toString("base64url");
+    const untilMs = nowMs + INVITATION_MS;
+    await this.#env.vault.put(`invitation/${ticket}`, { principal, login: this.id } satisfies Invitation, untilMs);
+    const url = `${this.#config.connectUrl.replace(/\/$/, "")}/start?ticket=${ticket}`;
+    if (this.#invitations.size >= MAX_CACHED_LOGINS) this.#invitations.clear();
+    this.#invitations.set(principal, { url, untilMs });
+    return url;
+  }
+
+  /** The address of the authorization server that a browser is sent to. `browser` comes back with it. */
+  async begin({ principal }: Invitation, browser: string): Promise<string> {
+    const server = await this.#discovered();
+    const client = await this.#client(server);
+    const state = randomBytes(24).toString("base64url");
+    const verifier = createVerifier();
+    const flow: Flow = { principal, login: this.id, verifier, issuer: server.issuer, client, browser: digest(browser) };
+    await this.#env.vault.put(`flow/${state}`, flow, this.#env.clock.now() + INVITATION_MS);
+    this.#invitations.delete(principal);
+    const scopes = this.#config.scopes ?? server.scopes;
+    return authorizationUrl(server, { client, redirectUri: this.redirectUri, state, verifier, scopes });
+  }
+
+  /** The browser came back. Throws an Error that the user may read. */
+  async finish(flow: Flow, answer: { code: string; issuer: string | undefined; browser: string }): Promise<void> {
+    const server = await this.#discovered();
+    if (flow.browser !== digest(answer.browser)) throw new Error("The login was begun in another browser.");
+    if (server.issuer !== flow.issuer || (answer.issuer ?? (server.sendsIssuer ? "" : flow.issuer)) !== flow.issuer)
+      throw new Error("The answer comes from another authorization server.");
+    const { code } = answer;
+    const { verifier, client } = flow;
+    const nowMs = this.#env.clock.now();
+    const tokens = await exchangeCode(
+      server,
+      client,
+      { code, verifier, redirectUri: this.redirectUri },
+      this.#env.fetch,
+      nowMs,
+    );
+    await this.#save({ principal: flow.principal, login: this.id, tokens, connectedAtMs: nowMs });
+    this.#env.logger.info("MCP account connected", { target: this.targetName });
+    for (const tell of this.#watchers.get(flow.principal) ?? []) tell();
+  }
+
+  /** Forgets the tokens and asks the server to do the same. Returns whether there were any. */
+  async revoke(principal: string): Promise<boolean> {
+    const connection = await this.#env.vault.get<Connection>(this.#place(principal));
+    this.#cache.delete(principal);
+    const existed = await this.#env.vault.delete(this.#place(principal));
+    if (connection === undefined) return existed;
+    try {
+      const server = await this.#discovered();
+      await revokeTokens(server, await this.#client(server), connection.tokens, this.#env.fetch);
+    } catch {
+      // The gateway has forgotten it; the server's part ends by itself.
+    }
+    return existed;
+  }
+
+  /** Called when the principal has connected, in this process. */
+  watch(principal: string, tell: () => void): () => void {
+    const watchers = this.#watchers.get(principal) ?? new Set();
+    this.#watchers.set(principal, watchers);
+    watchers.add(tell);
+    return () => {
+      watchers.delete(tell);
+      if (watchers.size === 0) this.#watchers.delete(principal);
+    };
+  }
+
+  connections(): Promise<{ readonly value: Connection }[]> {
+    return this.#env.vault.list<Connection>(`token/${placeName(this.id, this.serverUrl)}/`);
+  }
+
+  #place(principal: string): string {
+    return `token/${placeName(this.id, this.serverUrl)}/${placeName(principal)}`;
+  }
+
+  /** One at a time for each principal: many servers take a refresh token only once. */
+  #renewed(principal: string, connection: Connection, refused: string | undefined): Promise<Connection | undefined> {
+    const running = this.#renewals.get(principal);
+    if (running) return running;
+    const renewal = this.#renew(principal, connection, refused).finally(() => this.#renewals.delete(principal));
+    this.#renewals.set(principal, renewal);
+    return renewal;
+  }
+
+  async #renew(
+    principal: string,
+    connection: Connection,
+    refused: string | undefined,
+  ): Promise<Connection | undefined> {
+    const { tokens } = connection;
+    const nowMs = this.#env.clock.now();
+    try {
+      if (tokens.refreshToken === undefined) {
+        if (tokens.expiresAtMs > nowMs && tokens.accessToken !== refused) return this.#remembered(connection);
+        throw new GrantRefused("there is no refresh token");
+      }
+      const server = await this.#discovered();
+      const client = await this.#client(server);
+      const fresh = await refreshTokens(server, client, tokens.refreshToken, this.#env.fetch, nowMs);
+      return await this.#save({ ...connection, tokens: fresh });
+    } catch (error) {
+      if (!(error instanceof GrantRefused)) throw error;
+      // Another replica may have been faster.
+      const now = await this.#env.vault.get<Connection>(this.#place(principal));
+      if (now && now.tokens.accessToken !== tokens.accessToken) return this.#remembered(now);
+      await this.#env.vault.delete(this.#place(principal));
+      this.#cache.delete(principal);
+      this.#env.logger.info("MCP account must be connected again", { target: this.targetName, reason: error.message });
+      return undefined;
+    }
+  }
+
+  async #save(connection: Connection): Promise<Connection> {
+    await this.#env.vault.put(this.#place(connection.principal), connection);
+    return this.#remembered(connection);
+  }
+
+  #remembered(connection: Connection): Connection {
+    if (this.#cache.size >= MAX_CACHED_LOGINS) this.#cache.clear();
+    this.#cache.set(connection.principal, { connection, readAtMs: this.#env.clock.now() });
+    return connection;
+  }
+
+  #discovered(): Promise<OauthServer> {
+    const nowMs = this.#env.clock.now();
+    if (this.#server && this.#server.untilMs > nowMs) return this.#server.found;
+    const found = discoverOauthServer(this.serverUrl, this.#config.issuer, this.#env.fetch);
+    this.#server = { found, untilMs: nowMs + SERVER_MS };
+    found.catch(() => {
+      this.#server = undefined;
+    });
+    return found;
+  }
+
+  #client(server: OauthServer): Promise<OauthClient> {
+    const { clientId, clientSecret } = this.#config;
+    if (clientId !== undefined) return Promise.resolve({ clientId, clientSecret });
+    this.#registering ??= this.#registered(server).finally(() => {
+      this.#registering = undefined;
+    });
+    return this.#registering;
+  }
+
+  async #registered(server: OauthServer): Promise<OauthClient> {
+    const place = `client/${placeName(this.id, server.issuer, this.redirectUri)}`;
+    const known = await this.#env.vault.get<OauthClient>(place);
+    if (known) return known;
+    const client = await registerClient(server, this.redirectUri, this.#env.fetch);
+    await this.#env.vault.put(place, client);
+    return client;
+  }
+}
+
+export type { Flow };
+
+function digest(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
