@@ -56,12 +56,12 @@ export class Routers {
   legacy(session: Session, initialize: ClientRequest, headers: HeaderList, kept: HeaderList | undefined): Router {
     const version = String(initialize.params.protocolVersion);
     const make = (target: Target, from: HeaderList | undefined): Upstream =>
-      this.#offered(target, session, (user) =>
-        target.config.shared
-          ? this.#shared(target).seat(user, version)
-          : this.#loggedIn(target, session.owner, "legacy", version, user, (own, link) => {
-              return new LegacyUpstream(target, link, initialize, own, from);
-            }),
+      this.#loggedIn(target, session.owner, "legacy", version, session, (own, link) =>
+        this.#offered(target, own, (user) =>
+          target.config.shared
+            ? this.#shared(target).seat(user, version)
+            : new LegacyUpstream(target, link, initialize, user, from),
+        ),
       );
     const late: LateUpstream = (target, before) => {
       const upstream = make(target, kept);
@@ -77,14 +77,17 @@ export class Routers {
   modern(lane: Lane, identity: ClientIdentity, headers: HeaderList): Router {
     const { clock } = this.#env;
     const token = (): string => this.#env.token();
-    const upstreams = this.#env.targets().map((target) =>
-      this.#offered(target, lane, (user) => {
-        if (target.config.shared) return new ModernSeat(this.#shared(target), clock, token);
-        return this.#loggedIn(target, lane.owner, "modern", LATEST_MODERN, user, (own, link) => {
-          return new ModernUpstream(target, { link, clock, token }, identity, own, headers);
-        });
-      }),
-    );
+    const upstreams = this.#env
+      .targets()
+      .map((target) =>
+        this.#loggedIn(target, lane.owner, "modern", LATEST_MODERN, lane, (own, link) =>
+          this.#offered(target, own, (user) =>
+            target.config.shared
+              ? new ModernSeat(this.#shared(target), clock, token)
+              : new ModernUpstream(target, { link, clock, token }, identity, user, headers),
+          ),
+        ),
+      );
     return this.#router(upstreams, "modern", neverLate, () => undefined);
   }
 

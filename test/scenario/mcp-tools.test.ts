@@ -183,7 +183,7 @@ test("a call that takes longer than the tool may is ended", async (t) => {
   const client = await open();
   const call = client.call("never");
   while (server.calls.length === 0) await new Promise((resolve) => setImmediate(resolve));
-  clock.advance(2_000);
+  await clock.advance(2_000);
   assert.match((await call).error.message, /tool "never" did not respond within 2 s/);
 });
 

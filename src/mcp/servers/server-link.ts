@@ -3,7 +3,6 @@
  * every call in flight is answered with an error at once; the next call brings it up again, with growing pauses,
  * and the owner repeats its handshake, so that whoever stands before us keeps his session.
  */
-
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Timer } from "../../lib/process/clock.ts";

@@ -44,7 +44,11 @@ export async function startOauthFixture(): Promise<OauthFixture> {
       if (path === "/mcp") {
         const user = fixture.tokens.get((req.headers.authorization ?? "").replace("Bearer ", ""));
         if (user === undefined) {
-          json(401, { error: "no" }, { "www-authenticate": `Bearer resource_metadata="${base}/.well-known/oauth-protected-resource/mcp"` });
+          json(
+            401,
+            { error: "no" },
+            { "www-authenticate": `Bearer resource_metadata="${base}/.well-known/oauth-protected-resource/mcp"` },
+          );
           return;
         }
         if (req.method !== "POST") {
@@ -82,8 +86,11 @@ export async function startOauthFixture(): Promise<OauthFixture> {
         if (form.get("grant_type") === "authorization_code") {
           const code = codes.get(form.get("code") ?? "");
           codes.delete(form.get("code") ?? "");
-          const challenge = createHash("sha256").update(form.get("code_verifier") ?? "").digest("base64url");
-          if (code && code.challenge === challenge && code.redirect === form.get("redirect_uri")) json(200, issue(code.user));
+          const challenge = createHash("sha256")
+            .update(form.get("code_verifier") ?? "")
+            .digest("base64url");
+          if (code && code.challenge === challenge && code.redirect === form.get("redirect_uri"))
+            json(200, issue(code.user));
           else json(400, { error: "invalid_grant" });
           return;
         }
@@ -114,7 +121,11 @@ export async function startOauthFixture(): Promise<OauthFixture> {
     logIn(authorizationUrl, user) {
       const asked = new URL(authorizationUrl).searchParams;
       const code = randomBytes(9).toString("hex");
-      codes.set(code, { user, challenge: asked.get("code_challenge") ?? "", redirect: asked.get("redirect_uri") ?? "" });
+      codes.set(code, {
+        user,
+        challenge: asked.get("code_challenge") ?? "",
+        redirect: asked.get("redirect_uri") ?? "",
+      });
       const back = new URL(asked.get("redirect_uri") ?? "");
       back.searchParams.set("code", code);
       back.searchParams.set("state", asked.get("state") ?? "");
