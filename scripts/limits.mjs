@@ -47,6 +47,48 @@ const LIMITS = {
       "what a client may send after that; it is thrown away",
       "the connection is cut",
     ],
+    [
+      "MAX_STREAM_HEAD_BYTES",
+      "pipeline/listen/http2/stream-head.ts",
+      "the head of an HTTP/2 request",
+      "431 `too_many_headers`; twice as much: the stream is reset",
+    ],
+    [
+      "MAX_FIELDS",
+      "pipeline/listen/http2/http2-connection.ts",
+      "header lines of an HTTP/2 request, also over CONTINUATION frames",
+      "the stream is reset",
+    ],
+    [
+      "MAX_STREAMS",
+      "pipeline/listen/http2/http2-connection.ts",
+      "requests of one HTTP/2 connection at once",
+      "refused",
+    ],
+    [
+      "MAX_RESETS",
+      "pipeline/listen/http2/http2-connection.ts",
+      "HTTP/2 requests that a client gives up in one second",
+      "the connection is closed (ENHANCE_YOUR_CALM)",
+    ],
+    [
+      "MAX_CONTROL_FRAMES",
+      "pipeline/listen/http2/http2-connection.ts",
+      "SETTINGS and PING frames of a client in one second",
+      "the connection is closed (ENHANCE_YOUR_CALM)",
+    ],
+    [
+      "MAX_SESSION_MIB",
+      "pipeline/listen/http2/http2-connection.ts",
+      "memory of one HTTP/2 connection, in MiB",
+      "new streams are refused",
+    ],
+    [
+      "MAX_ANSWER_FIELDS",
+      "lib/http2/http2-pool.ts",
+      "header lines of a backend's answer over HTTP/2",
+      "502 `backend_response_invalid`",
+    ],
     ["MAX_HEADER_LINES", "pipeline/listen/edge.ts", "header lines of a request", "431 `too_many_headers`"],
     ["MAX_SHADOW_RULES", "pipeline/records/shadow-report.ts", "rules in the shadow report", "denials are only counted"],
     [

@@ -77,6 +77,9 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
   compile(config: z.output<Schema>, env: BackendEnv): Backend;
 }
 
+/** `h2`: HTTP/2 over TLS. `h2c`: HTTP/2 without TLS. `auto`: HTTP/2 if the server chooses it. */
+export type BackendProtocol = "http1" | "h2" | "h2c" | "auto";
+
 export interface BackendEnv extends CompileEnv {
   /** Unique within the configuration, for example `route0/backend0`. */
   readonly name: string;
@@ -88,6 +91,8 @@ export interface BackendEnv extends CompileEnv {
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** How the backend's TLS is set up, if a `backendTLS` policy says so. */
   readonly tls: TlsOptions | undefined;
+  /** Which HTTP is spoken to it; `http1` if undefined. */
+  readonly protocol?: BackendProtocol | undefined;
 }
 
 export function defineBackend<const Key extends string, Schema extends z.ZodType>(

@@ -20,7 +20,7 @@ export interface GatewayRequest {
   path: string;
   /** Without the question mark; empty if there is none. */
   query: string;
-  readonly version: "1.0" | "1.1";
+  readonly version: "1.0" | "1.1" | "2";
   headers: HeaderList;
   body: RequestBody;
 }

@@ -78,6 +78,8 @@ export interface Listener {
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls: ListenerTls | undefined;
+  /** False: HTTP/1.1 alone. */
+  readonly http2?: boolean | undefined;
   /** Where a field of it stands in the configuration, and its path there (`mcp.port`). */
   writtenAt(field: "port" | "address"): string;
   readonly policies: CompiledScope;

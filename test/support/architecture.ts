@@ -30,7 +30,7 @@ const LAYERS: readonly (readonly string[])[] = [
  * folder itself put its rooms together: they import every room, and no room imports them.
  */
 export const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  lib: ["text", "process", "log", "store", "http", "http1", "client", "kubeconfig"],
+  lib: ["text", "process", "log", "store", "http", "http1", "http2", "client", "kubeconfig"],
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
   llm: ["wire", "usage", "dialects", "form", "clients", "upstreams", "translate", "providers", "guards"],

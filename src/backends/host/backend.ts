@@ -12,6 +12,7 @@ import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
+import { withHttpChoice } from "./http-choice.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
 /** The client may not use `connection` to strip what we vouch for (CVE-2025-48865). */
@@ -44,7 +45,10 @@ export const host = defineBackend({
     if (!parsed.ok) throw new Error(parsed.error);
     if (env.isConfined && parsed.target.socketPath !== undefined)
       throw new Error("a document of a cluster cannot use a unix socket");
-    const target = env.tls ? { ...parsed.target, protocol: "https" as const, tls: env.tls } : parsed.target;
+    const target = withHttpChoice(
+      env.tls ? { ...parsed.target, protocol: "https" as const, tls: env.tls } : parsed.target,
+      env.protocol,
+    );
     const pool = env.keep(
       `http-pool ${config}`,
       target,
@@ -70,6 +74,7 @@ export function sendTo(
   const { request } = exchange;
   const { headers } = request;
   const upgrade = websocketUpgrade(request);
+  const wantsTrailers = headers.get("te")?.toLowerCase() === "trailers";
   headers.removeHopByHop(KEPT);
   forward(exchange, headers);
   // One id in the client's answer, our log and the backend's.
@@ -85,6 +90,7 @@ export function sendTo(
     headers,
     body: body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined,
     upgrade,
+    wantsTrailers,
   };
   call.attempt(display, exchange.trace && { over: "http", scheme, request: sent });
   return pool.send(sent, new Relay(call));

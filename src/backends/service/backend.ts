@@ -9,6 +9,7 @@ import { GatewayError } from "../../core/errors.ts";
 import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
 import { sendTo } from "../host/backend.ts";
+import { withHttpChoice } from "../host/http-choice.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
 
@@ -37,7 +38,7 @@ export const service = defineBackend({
 
   compile({ name, endpoints }, env): Backend {
     const protocol = env.tls ? "https" : "http";
-    const target = { protocol, ...(env.tls ? { tls: env.tls } : {}) } as const;
+    const target = withHttpChoice({ protocol, ...(env.tls ? { tls: env.tls } : {}) } as const, env.protocol);
     const pools = env.keep(
       `service ${name}`,
       { target, endpoints },

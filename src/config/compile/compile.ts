@@ -95,6 +95,7 @@ function createCompiler(context: CompileContext) {
       port: gateway.port,
       protocol: gateway.protocol,
       tls: readTls(gateway),
+      http2: gateway.http2,
       writtenAt: (field) => fieldPlace(gateway.place, field),
       policies: scope,
       routes: routes
@@ -158,6 +159,7 @@ function createCompiler(context: CompileContext) {
         environment: context.environment,
         ...context.internals,
         tls: settings.backendTls,
+        protocol: backend.protocol,
       };
       return {
         weight: backend.weight,

@@ -1,6 +1,7 @@
 /**
  * The one internal form of a configuration, whichever way it was written: what normalising makes and compiling reads.
  */
+import type { BackendProtocol } from "../../core/backend.ts";
 import type { RouteMatch } from "../../core/topology.ts";
 import type { WrittenProcess } from "../schema/schema.ts";
 import type { Path } from "../text/value-path.ts";
@@ -42,6 +43,8 @@ export interface NormalGateway {
   readonly address: string | undefined;
   readonly protocol: "HTTP" | "HTTPS";
   readonly tls: WrittenTls | undefined;
+  /** False: HTTP/1.1 alone. */
+  readonly http2?: boolean | undefined;
   readonly policies: PlacedPolicy[];
   readonly place: Place;
   /** Why every request is refused, if it is. */
@@ -52,6 +55,7 @@ export interface NormalBackend {
   readonly key: string;
   readonly name: string;
   readonly weight: number;
+  readonly protocol?: BackendProtocol | undefined;
   readonly config: unknown;
   readonly policies: readonly PlacedPolicy[];
   readonly place: Place;

@@ -31,6 +31,7 @@ function normalBackend(name: string, written: WrittenBackend, place: Place): Nor
     key,
     name,
     weight: written.weight ?? 1,
+    protocol: written.protocol,
     config: fields[key],
     policies: placePolicies(written.policies, `backend ${name}`, place),
     place: { document: place.document, path: [...place.path, key] },

@@ -38,6 +38,7 @@ export function normalize(
       address: gateway.address,
       protocol: gateway.protocol,
       tls: gateway.tls,
+      http2: gateway.http2,
       policies: placePolicies(gateway.policies, `gateway ${name}`, place),
       place,
     });

@@ -12,6 +12,7 @@ import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
 import { auditSchema } from "../../pipeline/records/audit-settings.ts";
 import { policies } from "../../policies/index.ts";
 import { telemetrySchema } from "../../telemetry/settings.ts";
+import { acceptsHttp2, backendProtocol, onlyHttpBackends } from "./http-version-schema.ts";
 import { listenerTls } from "./listener-tls-schema.ts";
 import { storeSchema } from "./store-schema.ts";
 import { configTests } from "./tests-schema.ts";
@@ -71,10 +72,11 @@ const backend = exactlyOneOf(
   z.strictObject({
     ...Object.fromEntries(backends.map(({ key, schema, doc }) => [key, schema.optional().describe(doc)])),
     weight: z.int().min(0).max(1_000_000).optional().describe("Share of the route's requests. Default: 1."),
+    protocol: backendProtocol.optional(),
     policies: policiesOf("backend").optional().describe("Policies of this backend; they run for each attempt."),
   }),
   backends.map(({ key }) => key),
-);
+).refine(...onlyHttpBackends);
 
 const gateway = z
   .strictObject({
@@ -82,6 +84,7 @@ const gateway = z
     protocol: z.enum(["HTTP", "HTTPS"]).default("HTTP").describe("`HTTPS` needs `tls`."),
     address: z.string().min(1).optional().describe("The address to bind. Default: all interfaces."),
     tls: listenerTls.optional().describe("Certificates and TLS settings of the listener; with `protocol: HTTPS`."),
+    http2: acceptsHttp2,
     policies: policiesOf("gateway")
       .optional()
       .describe("Policies of every request of this listener; routes add their own."),

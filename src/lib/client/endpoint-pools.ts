@@ -16,7 +16,7 @@ export interface EndpointPools {
 }
 
 export function openEndpointPools(
-  target: Pick<HttpTarget, "protocol" | "tls">,
+  target: Pick<HttpTarget, "protocol" | "tls" | "http">,
   clock: Clock,
   open: (target: HttpTarget, clock: Clock) => HttpPool = openHttpPool,
 ): EndpointPools {

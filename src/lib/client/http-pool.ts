@@ -6,6 +6,7 @@
 import type { HttpPool, HttpTarget } from "../http/http-client.ts";
 import { createLookup, type Resolve } from "../http/lookup.ts";
 import { Connection, type ConnectionOwner } from "../http1/connection.ts";
+import { openHttp2Pool } from "../http2/http2-pool.ts";
 import { type Clock, systemClock } from "../process/clock.ts";
 
 /** Below the 5 s after which a Node server closes an idle connection, so that we close first. */
@@ -14,11 +15,20 @@ const IDLE_MS = 4_000;
 const SHARE_OF_HINT = 0.8;
 const LOOK_EVERY_MS = 1_000;
 
+/** Over the HTTP that the target asks for. */
+export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, resolve?: Resolve): HttpPool {
+  const { http = "http1", protocol } = target;
+  // Without TLS nobody can choose.
+  if (http === "http1" || (http === "auto" && protocol === "http")) return openHttp1Pool(target, clock, resolve);
+  const fallback = http === "auto" ? () => openHttp1Pool(target, clock, resolve) : undefined;
+  return openHttp2Pool(target, clock, resolve, fallback);
+}
+
 /**
  * Free connections are a stack: the most recently used one is the warmest, and taking it is O(1) however many
  * streams are open.
  */
-export function openHttpPool(target: HttpTarget, clock: Clock = systemClock, resolve?: Resolve): HttpPool {
+function openHttp1Pool(target: HttpTarget, clock: Clock, resolve: Resolve | undefined): HttpPool {
   const idle: Connection[] = [];
   let open = 0;
   let isClosed = false;

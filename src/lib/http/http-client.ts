@@ -1,5 +1,5 @@
 /**
- * Outgoing HTTP/1.1 as its users see it: one small callback interface (head, data, end, error, abort), so that what
+ * Outgoing HTTP as its users see it: one small callback interface (head, data, end, error, abort), so that what
  * is behind it can be replaced without touching a backend. Promises, streams and abort controllers per request would
  * cost 1.1 to 2.2 times the CPU each (docs/adr/0003).
  */
@@ -7,8 +7,13 @@ import type { Duplex } from "node:stream";
 import type { BodyStream } from "./body-stream.ts";
 import type { HeaderList } from "./headers.ts";
 
+/** `auto`: HTTP/2 where the server chooses it by ALPN. Without TLS, HTTP/2 is spoken with prior knowledge. */
+export type HttpChoice = "http1" | "http2" | "auto";
+
 export interface HttpTarget {
   readonly protocol: "http" | "https";
+  /** `http1` if undefined. */
+  readonly http?: HttpChoice;
   readonly host: string;
   readonly port: number;
   /** A unix domain socket to connect to instead of host and port. */
@@ -32,6 +37,8 @@ export interface OutgoingRequest {
   /** Without hop-by-hop headers: the client adds its own. */
   readonly headers: HeaderList;
   readonly body?: Buffer | BodyStream | undefined;
+  /** Trailers are read (`te: trailers`); HTTP/2 servers such as those of gRPC ask for it. */
+  readonly wantsTrailers?: boolean;
   /** The protocol of an upgrade request, for example `websocket`. */
   readonly upgrade?: string | undefined;
 }

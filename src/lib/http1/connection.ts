@@ -2,8 +2,7 @@
  * One connection to one server, one request at a time: connects on first use, writes the request, feeds the parser,
  * and says when it is free again or of no more use.
  */
-import { connect as connectTcp, isIP, type LookupFunction, type Socket } from "node:net";
-import { connect as connectTls } from "node:tls";
+import type { LookupFunction, Socket } from "node:net";
 import { type Carrier, HttpAttempt } from "../http/http-attempt.ts";
 import {
   type HttpCall,
@@ -13,6 +12,7 @@ import {
   type OutgoingRequest,
   type ResponseHandler,
 } from "../http/http-client.ts";
+import { describeSocketError, openSocket } from "../http/open-socket.ts";
 import type { Clock } from "../process/clock.ts";
 import { contain, surface } from "../process/contain.ts";
 import { type BodyWriter, writeBody } from "./body-writer.ts";
@@ -56,7 +56,7 @@ export class Connection implements ParserEvents, Carrier {
 
   constructor(target: HttpTarget, owner: ConnectionOwner) {
     this.#owner = owner;
-    this.#socket = openSocket(target, owner.lookup);
+    this.#socket = openSocket(target, owner.lookup, ["http/1.1"]);
     const timer = owner.clock.after(CONNECT_TIMEOUT_MS, () =>
       this.#fail("connect-timeout", `no connection within ${CONNECT_TIMEOUT_MS} ms`),
     );
@@ -67,7 +67,9 @@ export class Connection implements ParserEvents, Carrier {
       contain(() => this.#pending && this.#write(this.#pending), giveUp);
     });
     this.#socket.on("data", (chunk) => this.#onData(chunk));
-    this.#socket.on("error", (error) => contain(() => this.#fail(this.#faultKind(), describe(error), error), giveUp));
+    this.#socket.on("error", (error) =>
+      contain(() => this.#fail(this.#faultKind(), describeSocketError(error), error), giveUp),
+    );
     this.#socket.on("end", () => contain(() => this.#onEnd(), giveUp));
     this.#socket.on("close", () => {
       timer.cancel();
@@ -232,29 +234,8 @@ export class Connection implements ParserEvents, Carrier {
   }
 }
 
-function openSocket({ protocol, host, port, socketPath, tls }: HttpTarget, lookup: LookupFunction): Socket {
-  const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
-  if (protocol === "http") return connectTcp({ ...at, noDelay: true });
-  return connectTls({
-    ...at,
-    ALPNProtocols: ["http/1.1"],
-    ...(isIP(host) === 0 ? { servername: host } : {}),
-    ...(tls?.servername === undefined ? {} : { servername: tls.servername }),
-    ...(tls?.ca === undefined ? {} : { ca: tls.ca }),
-    ...(tls?.cert === undefined ? {} : { cert: tls.cert }),
-    ...(tls?.key === undefined ? {} : { key: tls.key }),
-    ...(tls?.insecure === true ? { rejectUnauthorized: false } : {}),
-  });
-}
-
 function ignore(): void {
   // What can be done about it was done already.
-}
-
-function describe(error: Error & { code?: string; errors?: Error[] }): string {
-  // Connecting to a name with several addresses fails with one error per address; the first says enough.
-  const first = error.message === "" && error.errors?.[0] ? error.errors[0] : error;
-  return first.message === "" ? (error.code ?? "connection failed") : first.message;
 }
 
 /** `timeout=5, max=100` */

@@ -55,7 +55,7 @@ const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/
 const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** A path, `*`, or an absolute URL (RFC 9112 section 3.2); CONNECT alone names an authority. */
-const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[\x21-\x7e]+)$/;
+const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[A-Za-z0-9._~:@[\]-]+(?:[/?][\x21-\x7e]*)?)$/;
 const AUTHORITY = /^[A-Za-z0-9._~:[\]-]+$/;
 /** Of use to smuggle another end of the body past a reader that takes trailers for headers. */
 const FRAMING_TRAILER = /^(?:content-length|transfer-encoding|host)$/i;

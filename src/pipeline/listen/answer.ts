@@ -8,6 +8,7 @@ import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { ParsedRequest } from "../../lib/http1/parse-request-head.ts";
+import type { Clock } from "../../lib/process/clock.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 import { responseHead, trailerLines, upgradeHead } from "./response-head.ts";
 
@@ -21,20 +22,26 @@ const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /** The connection as an answer needs it, besides its socket. */
 export interface AnswerCarrier {
-  readonly idle: IdleConnections;
-  /** Answers without an end of their own: ended, not cut, when the listener must go. */
-  readonly streams: Set<Answer>;
-  readonly isDraining: boolean;
+  readonly owner: AnswerOwner;
   /** The body of the request has arrived whole. */
   readonly hasBody: boolean;
   /** Nothing of the body waits for us. */
   readonly isBodyDrained: boolean;
   /** To be called when the last bytes of an answer are out. */
   readonly afterLastWrite: (error?: Error | null) => void;
-  now(): number;
   join(head: string, backend: Duplex, closed: () => void): void;
   unexpected(error: unknown): void;
-  /** Called once, after the exchange has heard of it. */
+}
+
+/** What answers share with the other connections of their listener. */
+export interface AnswerOwner {
+  readonly clock: Clock;
+  readonly idle: IdleConnections;
+  /** Answers without an end of their own: ended, not cut, when the listener must go. */
+  readonly streams: Set<{ finishStream(): void }>;
+  /** Answers close their connections: the listener goes, or memory is short. */
+  isDraining(): boolean;
+  /** Called once, after the exchange has heard of the end. */
   ended(): void;
 }
 
@@ -84,17 +91,17 @@ export class Answer implements ClientSink, Watched {
     this.#sendsBody = this.#request.method !== "HEAD" && status !== 204 && status !== 304;
     this.#endsWithConnection = !hasLength && isOld && this.#sendsBody;
     this.#isFramed = !hasLength && !isOld && status !== 204 && status !== 304;
-    if (this.#carrier.isDraining || this.#isBodyUnread || this.#endsWithConnection) this.isLast = true;
+    if (this.#carrier.owner.isDraining() || this.#isBodyUnread || this.#endsWithConnection) this.isLast = true;
     const text = responseHead(status, headers, {
       isChunked: this.#isFramed,
       keptSeconds: this.isLast ? 0 : KEEP_ALIVE_MS / 1000,
-      now: this.#carrier.now(),
+      now: this.#carrier.owner.clock.now(),
     });
     this.#hasHead = true;
     if (!hasLength) {
       // An answer that may last is watched for a client that does not read it.
       this.#watch();
-      if (headers.get("content-type")?.startsWith("text/event-stream")) this.#carrier.streams.add(this);
+      if (headers.get("content-type")?.startsWith("text/event-stream")) this.#carrier.owner.streams.add(this);
     }
     // Held back until there is body; but a stream whose first event is late must not look like no answer.
     this.#sendLater(text);
@@ -240,14 +247,14 @@ export class Answer implements ClientSink, Watched {
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    if (this.#watched !== undefined) this.#carrier.idle.remove(this.#watched);
-    this.#carrier.streams.delete(this);
+    if (this.#watched !== undefined) this.#carrier.owner.idle.remove(this.#watched);
+    this.#carrier.owner.streams.delete(this);
     try {
       this.onClose?.(complete);
     } catch (error) {
       this.#carrier.unexpected(error);
     }
-    this.#carrier.ended();
+    this.#carrier.owner.ended();
   }
 
   get #isBodyUnread(): boolean {
@@ -263,7 +270,7 @@ export class Answer implements ClientSink, Watched {
   }
 
   #watch(): void {
-    if (this.#watched === undefined && !this.#isClosed) this.#watched = this.#carrier.idle.add(this);
+    if (this.#watched === undefined && !this.#isClosed) this.#watched = this.#carrier.owner.idle.add(this);
   }
 
   #contain(action: (() => void) | undefined): void {

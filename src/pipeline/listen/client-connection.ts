@@ -12,7 +12,7 @@ import { type BodyCarrier, RequestBodySource } from "../../lib/http1/request-bod
 import { type RequestEvents, RequestParser } from "../../lib/http1/request-parser.ts";
 import { Answer, type AnswerCarrier, KEEP_ALIVE_MS } from "./answer.ts";
 import type { ConnectionOwner, OpenConnection } from "./connection-owner.ts";
-import type { IdleConnections } from "./idle.ts";
+import { Opening } from "./http2/opening.ts";
 import { Linger } from "./linger.ts";
 import { refusalOf, replyText } from "./refusal.ts";
 import { contain, handOver, listenTo, type SocketReceiver } from "./socket-events.ts";
@@ -29,9 +29,7 @@ type State = "waiting" | "busy" | "lingering" | "tunnel" | "closed";
 export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarrier, SocketReceiver, OpenConnection {
   next: OpenConnection | undefined = undefined;
   previous: OpenConnection | undefined = undefined;
-  readonly idle: IdleConnections;
-  readonly streams: Set<Answer>;
-  readonly #owner: ConnectionOwner;
+  readonly owner: ConnectionOwner;
   readonly #socket: Socket;
   readonly #parser = new RequestParser(this);
   #state: State = "waiting";
@@ -43,20 +41,18 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   #body: RequestBodySource | undefined = undefined;
   /** What arrived behind the request that is being answered. */
   #held: Buffer | undefined = undefined;
+  #opening: Opening | undefined = new Opening();
   #linger: Linger | undefined = undefined;
   #afterLastWrite: ((error?: Error | null) => void) | undefined = undefined;
 
   constructor(socket: Socket, owner: ConnectionOwner) {
     this.#socket = socket;
-    this.#owner = owner;
-    this.idle = owner.idle;
-    this.streams = owner.streams;
+    this.owner = owner;
     this.#deadline = new SweepDeadline(owner);
     this.#deadline.in(owner.headersTimeoutMs);
     listenTo(socket, this);
   }
 
-  /** Looked at from time to time. */
   sweep(): void {
     if (this.#linger !== undefined) this.#linger.sweep();
     else if (!this.#deadline.isOver) return;
@@ -65,7 +61,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     else this.#refuse(new GatewayError("request_timeout"), this.#parser.partialHead);
   }
 
-  /** The listener goes: nobody waits for an answer here, and none will be given to what comes. */
   closeIfIdle(): void {
     if (this.#state === "waiting" && this.#isKept && this.#parser.isBetween && this.#held === undefined) this.#close();
   }
@@ -77,7 +72,8 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   // WHAT THE CLIENT SENDS
 
   received(chunk: Buffer): void {
-    if (this.#state === "busy" ? this.#parser.isInBody : this.#state === "waiting" && this.#held === undefined)
+    if (this.#opening !== undefined) this.#open(this.#opening, chunk);
+    else if (this.#state === "busy" ? this.#parser.isInBody : this.#state === "waiting" && this.#held === undefined)
       this.#feed(chunk);
     else if (this.#linger !== undefined) this.#linger.received();
     else if (this.#state === "busy" || this.#state === "waiting") this.#hold(chunk);
@@ -94,6 +90,21 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     else this.#socket.destroySoon();
   }
 
+  /** The first bytes: which HTTP the client speaks. */
+  #open(opening: Opening, chunk: Buffer): void {
+    const first = opening.look(chunk);
+    if (first === undefined) return;
+    this.#opening = undefined;
+    if (!first.isHttp2 || !this.owner.speaksHttp2) {
+      this.#feed(first.bytes);
+      return;
+    }
+    this.#handOver();
+    this.#socket.pause();
+    this.#socket.unshift(first.bytes);
+    this.owner.becomeHttp2(this, this.#socket);
+  }
+
   #feed(chunk: Buffer): void {
     const wasBetween = this.#parser.isBetween;
     let next: number;
@@ -106,7 +117,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     }
     if (next < chunk.length) this.#hold(chunk.subarray(next));
     if (this.#state === "waiting") {
-      if (wasBetween && this.#isKept && !this.#parser.isBetween) this.#deadline.in(this.#owner.headersTimeoutMs);
+      if (wasBetween && this.#isKept && !this.#parser.isBetween) this.#deadline.in(this.owner.headersTimeoutMs);
     } else if (this.#state === "busy" && this.#answer === undefined && !this.#parser.isInBody) this.#ready();
   }
 
@@ -126,7 +137,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
       this.#body = new RequestBodySource(this);
       body = { kind: "stream", stream: this.#body, length: request.contentLength, taken: false };
     }
-    this.#owner.begin(request, body, answer, this.#socket);
+    this.owner.begin(request, body, answer, this.#socket);
   }
 
   data(chunk: Buffer): void {
@@ -159,8 +170,8 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   /** The last answer: to a head that is no request, or in place of the answer to one whose body broke. */
   #refuse(error: GatewayError, bytes: Buffer | undefined): void {
     const answer = this.#answer;
-    const refusal = this.#owner.refuse(answer === undefined ? bytes : undefined, error, this.#socket);
-    this.#socket.write(replyText(refusal.reply, this.now()), "latin1", (failed) => {
+    const refusal = this.owner.refuse(answer === undefined ? bytes : undefined, error, this.#socket);
+    this.#socket.write(replyText(refusal.reply, this.owner.clock.now()), "latin1", (failed) => {
       refusal.settle(!failed);
     });
     answer?.close(false);
@@ -168,10 +179,6 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   }
 
   // WHAT THE ANSWER NEEDS
-
-  get isDraining(): boolean {
-    return this.#owner.isDraining();
-  }
 
   get hasBody(): boolean {
     return !this.#parser.isInBody;
@@ -181,36 +188,32 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     return this.#body === undefined || this.#body.isDrained;
   }
 
-  now(): number {
-    return this.#owner.clock.now();
-  }
-
   get afterLastWrite(): (error?: Error | null) => void {
     this.#afterLastWrite ??= (error) => {
-      if (!error) contain(this, answered);
+      if (!error) contain(this, (one) => one.answered());
     };
     return this.#afterLastWrite;
   }
 
   join(head: string, backend: Duplex, closed: () => void): void {
-    const socket = this.#socket;
     const firstBytes = this.#held ?? EMPTY;
+    this.#handOver();
+    this.#socket.write(head, "latin1");
+    this.owner.join(this.#socket, backend, firstBytes, closed);
+  }
+
+  /** Somebody else reads and writes from now on. */
+  #handOver(): void {
     this.#held = undefined;
     this.#state = "tunnel";
     this.#answer = undefined;
     this.#deadline.clear();
-    handOver(socket);
-    socket.write(head, "latin1");
-    this.#owner.join(socket, backend, firstBytes, closed);
+    handOver(this.#socket);
   }
 
   unexpected(error: unknown): void {
-    this.#owner.unexpected(error, this.#socket);
+    this.owner.unexpected(error, this.#socket);
     this.#socket.destroy();
-  }
-
-  ended(): void {
-    this.#owner.ended();
   }
 
   drained(): void {
@@ -234,19 +237,19 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
   /** Nobody wants the rest of a small body: it is read, so that the next request can be found. */
   #discardBody(): void {
     this.#body = undefined;
-    this.#deadline.in(this.#owner.headersTimeoutMs);
+    this.#deadline.in(this.owner.headersTimeoutMs);
     this.#socket.resume();
   }
 
   #ready(): void {
     this.#state = "waiting";
     this.#body = undefined;
-    if (this.#owner.closesKept() && this.#held === undefined) this.#close();
+    if (this.owner.closesKept() && this.#held === undefined) this.#close();
     else if (this.#held === undefined) {
       this.#deadline.in(KEEP_ALIVE_MS);
       if (this.#socket.isPaused()) this.#socket.resume();
     } else {
-      this.#deadline.in(this.#owner.headersTimeoutMs);
+      this.#deadline.in(this.owner.headersTimeoutMs);
       // In another turn: one client's requests do not make all others wait.
       setImmediate(readHeld, this);
     }
@@ -269,7 +272,7 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     const body = this.#body;
     this.#body = undefined;
     body?.abort();
-    this.#linger ??= new Linger(this.#socket, this.#owner.sweepMs);
+    this.#linger ??= new Linger(this.#socket, this.owner.sweepMs);
   }
 
   closed(): void {
@@ -280,15 +283,11 @@ export class ClientConnection implements RequestEvents, BodyCarrier, AnswerCarri
     this.#held = undefined;
     this.#state = "closed";
     this.#parser.stop();
-    this.#owner.closed(this);
+    this.owner.closed(this);
     // First, so that the body's end is no failure of an exchange that is over.
     answer?.close(false);
     body?.abort();
   }
-}
-
-function answered(connection: ClientConnection): void {
-  connection.answered();
 }
 
 function readHeld(connection: ClientConnection): void {

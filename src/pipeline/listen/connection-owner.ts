@@ -6,12 +6,11 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { GatewayError } from "../../core/errors.ts";
 import type { RequestBody } from "../../core/exchange.ts";
-import type { ParsedRequest } from "../../lib/http1/parse-request-head.ts";
-import type { Clock } from "../../lib/process/clock.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";
-import type { Answer } from "./answer.ts";
+import type { AnswerOwner } from "./answer.ts";
 import type { Refusal } from "./edge-refusal.ts";
-import type { IdleConnections } from "./idle.ts";
+import type { EnteringHead, EntrySink } from "./request-entry.ts";
+import type { Sweeper } from "./sweep-deadline.ts";
 
 export interface OpenConnection extends Linked<OpenConnection> {
   /** Looked at from time to time: ends it if the client is late. */
@@ -21,25 +20,17 @@ export interface OpenConnection extends Linked<OpenConnection> {
   destroy(): void;
 }
 
-export interface ConnectionOwner {
-  readonly clock: Clock;
-  readonly idle: IdleConnections;
-  /** Answers without an end of their own: ended, not cut, when the listener must go. */
-  readonly streams: Set<Answer>;
-  /** Counts the sweeps: time that stands still while the process does, so that a late process blames nobody. */
-  readonly sweeps: number;
-  readonly sweepMs: number;
+export interface ConnectionOwner extends AnswerOwner, Sweeper {
   readonly headersTimeoutMs: number;
-  /** Answers close their connections: the listener goes, or memory is short. */
-  isDraining(): boolean;
   /** Also those whose last answer did not say so are closed. Not while a request may be on its way. */
   closesKept(): boolean;
   /** A request has arrived; `answer` is told how it ends. */
-  begin(request: ParsedRequest, body: RequestBody, answer: Answer, socket: Socket): void;
+  begin(request: EnteringHead, body: RequestBody, answer: EntrySink, socket: Socket): void;
+  readonly speaksHttp2: boolean;
+  /** The client speaks HTTP/2: the socket is paused, and what was read of it is in it again. */
+  becomeHttp2(connection: OpenConnection, socket: Socket): void;
   /** What began as a request and cannot become one; `bytes` are what came of its head, undefined if none came. */
   refuse(bytes: Buffer | undefined, error: GatewayError, socket: Socket): Refusal;
-  /** A request has ended. */
-  ended(): void;
   /** The connection is gone. */
   closed(connection: OpenConnection): void;
   join(client: Duplex, backend: Duplex, firstBytes: Buffer, closed: () => void): void;

@@ -47,7 +47,7 @@ export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): Gat
     host: (headers.get("host") ?? "").slice(0, MAX_SHOWN_CHARS),
     path: (question < 0 ? target : target.slice(0, question)).slice(0, MAX_SHOWN_CHARS),
     query: question < 0 ? "" : target.slice(question + 1, question + 1 + MAX_SHOWN_CHARS),
-    version: head.version === "1.0" ? "1.0" : "1.1",
+    version: head.version === "1.0" || head.version === "2" ? head.version : "1.1",
     headers,
     body: NO_BODY,
   };

@@ -4,6 +4,7 @@
  * lines, because it runs for every request.
  */
 import { GatewayError } from "../../core/errors.ts";
+import type { GatewayRequest } from "../../core/exchange.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 
 /** More lines than this are refused; fewer are never silently dropped (16 KiB bound their size). */
@@ -64,7 +65,7 @@ const X = 0x78;
 export interface ReadHead {
   readonly method: string;
   readonly target: string;
-  readonly version: "1.0" | "1.1";
+  readonly version: GatewayRequest["version"];
   /** name, value, name, value, …; the names are lower case. Becomes the request's own list where nothing stays behind. */
   readonly pairs: string[];
   /** Why it cannot be framed safely. */
@@ -112,7 +113,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     kept?.push(name, value);
   }
   const pairs = kept ?? raw;
-  if (version === "1.1" && host === undefined) throw refuse("no Host header");
+  if (version !== "1.0" && host === undefined) throw refuse("no Host header");
 
   const target = readTarget(read.target, method, host);
   return {

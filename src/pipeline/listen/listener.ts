@@ -9,6 +9,7 @@ import { LinkedList } from "../../lib/text/linked-list.ts";
 import type { Served } from "../phases/pipeline-env.ts";
 import { ClientConnection } from "./client-connection.ts";
 import type { ConnectionOwner, OpenConnection } from "./connection-owner.ts";
+import { Http2Connection } from "./http2/http2-connection.ts";
 import { watchIdle } from "./idle.ts";
 import type { ListenerAddress, ListenerEnv } from "./listener-env.ts";
 import { createRequestEntry, nameOf } from "./request-entry.ts";
@@ -87,6 +88,13 @@ export function openListener(
       if (draining && requests === 0 && !isLingering) resolveDrained();
     },
     closed: (connection) => connections.remove(connection),
+    get speaksHttp2() {
+      return served.listener.http2 !== false;
+    },
+    becomeHttp2(connection, socket) {
+      connections.remove(connection);
+      connections.add(new Http2Connection(socket, owner));
+    },
     join,
     unexpected: (error, socket) => env.unexpected(error, nameOf(socket)),
   };
@@ -114,10 +122,11 @@ export function openListener(
   function doorFor(tls: ListenerTls): TlsDoor {
     return createTlsDoor(tls, {
       handshakeTimeoutMs: env.limits.headersTimeoutMs,
-      protocols: ["http/1.1"],
+      protocols: owner.speaksHttp2 ? ["h2", "http/1.1"] : ["http/1.1"],
       opened(socket, identity) {
         if (identity !== undefined) identities.set(socket, identity);
-        opened(socket);
+        if (socket.alpnProtocol === "h2") connections.add(new Http2Connection(socket, owner));
+        else opened(socket);
       },
     });
   }

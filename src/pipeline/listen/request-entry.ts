@@ -28,6 +28,8 @@ export interface EntrySink extends ClientSink {
 
 export interface EnteringHead extends ReadHead {
   readonly expects: "nothing" | "continue" | "unknown";
+  /** Larger than a head may be, but readable. */
+  readonly isTooLarge?: boolean;
 }
 
 export interface RequestEntry {
@@ -84,6 +86,7 @@ export function createRequestEntry(
       let head: Head;
       try {
         if (read.expects === "unknown") throw new GatewayError("expectation_failed");
+        if (read.isTooLarge === true) throw new GatewayError("too_many_headers");
         if (env.heap.level === "full")
           throw new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } });
         head = readHead(read, env.isTrustedPeer(socket.remoteAddress ?? ""), sink.isUpgrade);

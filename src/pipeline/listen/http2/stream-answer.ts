@@ -1,0 +1,257 @@
+/**
+ * The client's side of one exchange on an HTTP/2 stream: back-pressure, trailers, and an honest end: a body that broke off
+ * is reset, never closed as if it were whole. The stream ends with its exchange, the connection goes on.
+ */
+import { constants, type ServerHttp2Stream } from "node:http2";
+import type { Duplex } from "node:stream";
+import type { Reply } from "../../../core/reply.ts";
+import type { HeaderList } from "../../../lib/http/headers.ts";
+import { type BodyCarrier, RequestBodySource } from "../../../lib/http1/request-body.ts";
+import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
+import type { EntrySink } from "../request-entry.ts";
+import { responseFields, trailerFields } from "./stream-fields.ts";
+import type { StreamHead } from "./stream-head.ts";
+
+const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
+
+export interface StreamOwner {
+  readonly idle: IdleConnections;
+  /** Answers without an end of their own: ended, not cut, when the listener must go. */
+  readonly streams: Set<{ finishStream(): void }>;
+  /** Called once. `wasReset`: the client gave it up before its answer was out. */
+  streamEnded(wasReset: boolean): void;
+  unexpected(error: unknown): void;
+}
+
+export class StreamAnswer implements EntrySink, Watched, BodyCarrier {
+  onDrain: (() => void) | undefined = undefined;
+  onStalled: (() => void) | undefined = undefined;
+  onClose: ((complete: boolean) => void) | undefined = undefined;
+  /** WebSocket over HTTP/2 is not offered. */
+  readonly isUpgrade = false;
+  readonly body: RequestBodySource | undefined;
+  readonly #stream: ServerHttp2Stream;
+  readonly #owner: StreamOwner;
+  readonly #request: StreamHead;
+  readonly #isGrpc: boolean;
+  /** Held until the end of the turn: an answer without a body is one frame, as gRPC's readers expect. */
+  #unsent: { readonly status: number; readonly headers: HeaderList } | undefined = undefined;
+  #hasHead = false;
+  #sendsBody = true;
+  #hasEnded = false;
+  #hasBody: boolean;
+  #mustAskForBody: boolean;
+  #awaitsDrain = false;
+  #isStalled = false;
+  /** By us. */
+  #isCut = false;
+  #isClosed = false;
+  #moved = 0;
+  #lastMoved = -1;
+  #trailers: readonly string[] | undefined = undefined;
+  #watched: WatchedPlace | undefined = undefined;
+
+  /** `hasBody`: the request ended with its head. */
+  constructor(stream: ServerHttp2Stream, request: StreamHead, hasBody: boolean, owner: StreamOwner) {
+    this.#stream = stream;
+    this.#owner = owner;
+    this.#request = request;
+    this.#hasBody = hasBody;
+    this.#isGrpc = request.isGrpc;
+    this.#mustAskForBody = request.expects === "continue";
+    this.body = hasBody ? undefined : new RequestBodySource(this);
+    stream.on("error", ignore);
+    stream.on("close", () => this.#contain(() => this.#closed()));
+    stream.on("drain", () => this.#contain(() => this.#drained()));
+    if (this.body === undefined) stream.resume();
+    else this.#readBody(this.body);
+    stream.on("wantTrailers", () => this.#contain(() => this.#sendTrailers()));
+  }
+
+  #readBody(body: RequestBodySource): void {
+    const stream = this.#stream;
+    stream.on("data", (chunk: Buffer) =>
+      this.#contain(() => {
+        this.#moved += chunk.length;
+        body.push(chunk);
+      }),
+    );
+    stream.on("end", () =>
+      this.#contain(() => {
+        // A stream that was reset ends too; its close follows.
+        if (stream.aborted || stream.rstCode !== NGHTTP2_NO_ERROR) return;
+        this.#hasBody = true;
+        body.complete();
+      }),
+    );
+    stream.pause();
+  }
+
+  pauseBody(): void {
+    this.#stream.pause();
+  }
+
+  resumeBody(): void {
+    process.nextTick(flushBody, this);
+  }
+
+  flushBody(): void {
+    this.#contain(() => {
+      if (this.body?.flush() === true && !this.#isClosed) this.#stream.resume();
+    });
+  }
+
+  head(status: number, headers: HeaderList): void {
+    if (this.#isClosed) return;
+    this.#hasHead = true;
+    this.#sendsBody = this.#request.method !== "HEAD" && status !== 204 && status !== 304;
+    if (!headers.has("content-length")) {
+      // An answer that may last is watched for a client that does not read it.
+      this.#watch();
+      if (headers.get("content-type")?.startsWith("text/event-stream")) this.#owner.streams.add(this);
+    }
+    this.#unsent = { status, headers };
+    process.nextTick(flushHead, this);
+  }
+
+  flushHead(endStream = false): void {
+    const head = this.#unsent;
+    if (head === undefined || this.#isClosed || this.#stream.destroyed) return;
+    this.#unsent = undefined;
+    const isWhole = endStream || !this.#sendsBody;
+    this.#stream.respond(responseFields(head.status, head.headers), {
+      endStream: isWhole,
+      // Also without any: closing a stream ends it first, and a body that broke off would look whole before its reset.
+      waitForTrailers: !isWhole,
+    });
+  }
+
+  write(chunk: Buffer): boolean {
+    if (!this.#sendsBody || this.#isClosed || chunk.length === 0) return true;
+    this.flushHead();
+    this.#moved += chunk.length;
+    if (this.#stream.write(chunk)) return true;
+    this.#awaitsDrain = true;
+    this.#watch();
+    return false;
+  }
+
+  end(lastChunk?: Buffer, trailers?: readonly string[]): void {
+    if (this.#hasEnded || this.#isClosed) return;
+    this.#hasEnded = true;
+    this.#trailers = trailers;
+    const chunk = this.#sendsBody && lastChunk !== undefined && lastChunk.length > 0 ? lastChunk : undefined;
+    this.flushHead(chunk === undefined && (trailers ?? []).length === 0);
+    if (this.#stream.destroyed) return;
+    // The client may stop sending: nobody reads the rest (RFC 9113 section 8.1).
+    if (!this.#hasBody) this.#stream.once("finish", () => this.#stream.close(NGHTTP2_NO_ERROR));
+    if (chunk === undefined) this.#stream.end();
+    else this.#stream.end(chunk);
+    this.#watch();
+  }
+
+  #sendTrailers(): void {
+    if (!this.#hasEnded || this.#isClosed) return;
+    this.#stream.sendTrailers(trailerFields(this.#request.wantsTrailers ? this.#trailers : undefined));
+  }
+
+  destroy(): void {
+    this.#isCut = true;
+    this.#stream.close(NGHTTP2_INTERNAL_ERROR);
+  }
+
+  /** The listener goes: a stream ends as if its source had ended, so that clients come back instead of failing. */
+  finishStream(): void {
+    this.end();
+  }
+
+  askForBody(): void {
+    if (this.#hasBody) return;
+    if (this.#mustAskForBody && !this.#hasHead && !this.#stream.destroyed) {
+      this.#mustAskForBody = false;
+      this.#stream.additionalHeaders({ ":status": 100 });
+    }
+    this.#watch();
+  }
+
+  upgrade(_status: number, _headers: HeaderList, backend: Duplex): void {
+    backend.destroy();
+    this.destroy();
+  }
+
+  refuse(reply: Reply): void {
+    this.head(reply.status, reply.headers);
+    this.end(reply.body);
+  }
+
+  isUploading(): boolean {
+    if (this.#hasBody) return false;
+    const hasMoved = this.#moved !== this.#lastMoved;
+    this.#lastMoved = this.#moved;
+    return hasMoved || this.body?.isDrained === true;
+  }
+
+  progress(): number {
+    return this.#moved - this.#stream.writableLength;
+  }
+
+  isWaiting(): boolean {
+    if (this.#awaitsDrain || (this.#hasEnded && this.#stream.writableLength > 0)) return true;
+    // A conversation in both directions may be silent for long; otherwise the body is owed before there is an answer.
+    return !this.#hasBody && !this.#hasHead && !this.#isGrpc && this.body?.isDrained === true;
+  }
+
+  /** Nothing moved for too long. A client that owes us its body is told so, one that does not read is cut off. */
+  expire(): void {
+    const wasStalled = this.#isStalled;
+    this.#isStalled = true;
+    if (this.#hasHead || this.#hasBody || wasStalled) this.destroy();
+    else this.#contain(() => this.onStalled?.());
+  }
+
+  #drained(): void {
+    if (!this.#awaitsDrain) return;
+    this.#awaitsDrain = false;
+    this.onDrain?.();
+  }
+
+  #closed(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    if (this.#watched !== undefined) this.#owner.idle.remove(this.#watched);
+    this.#owner.streams.delete(this);
+    const { rstCode } = this.#stream;
+    const wasReset = !this.#hasEnded && !this.#isCut;
+    const isComplete = this.#hasEnded && rstCode === NGHTTP2_NO_ERROR;
+    try {
+      this.onClose?.(isComplete);
+    } finally {
+      if (!this.#hasBody) this.body?.abort();
+      this.#owner.streamEnded(wasReset);
+    }
+  }
+
+  #watch(): void {
+    if (this.#watched === undefined && !this.#isClosed) this.#watched = this.#owner.idle.add(this);
+  }
+
+  #contain(action: () => void): void {
+    try {
+      action();
+    } catch (error) {
+      this.#owner.unexpected(error);
+    }
+  }
+}
+
+function flushHead(answer: StreamAnswer): void {
+  answer.flushHead();
+}
+
+function flushBody(answer: StreamAnswer): void {
+  answer.flushBody();
+}
+
+function ignore(): void {
+  // The close event that follows says what there is to say.
+}

@@ -1,0 +1,162 @@
+/**
+ * HTTP/2 clients that cost more than they ask for are cut off, and others on the same listener do not notice: rapid reset,
+ * floods of SETTINGS and PING frames, heads that never end.
+ */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type ClientHttp2Session, connect, constants } from "node:http2";
+import { connect as connectTcp } from "node:net";
+import { after, before, type TestContext, test } from "node:test";
+import { startBackend, type TestBackend } from "../support/backend.ts";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+
+const { NGHTTP2_ENHANCE_YOUR_CALM } = constants;
+
+let backend: TestBackend;
+let gateway: TestGateway;
+before(async () => {
+  backend = await startBackend((req, res) => {
+    if (req.url !== "/hang") res.end("ok");
+  });
+  gateway = await startGateway(
+    `gateways: { default: { port: 0 } }\nroutes: [{ backends: [{ host: "${backend.host}" }] }]\n`,
+  );
+});
+after(async () => {
+  await gateway?.close();
+  await backend?.close();
+});
+
+function session(t: TestContext): ClientHttp2Session {
+  const client = connect(`http://127.0.0.1:${gateway.port()}`, {
+    maxOutstandingPings: 10_000,
+    maxOutstandingSettings: 10_000,
+  } as object);
+  client.on("error", () => undefined);
+  t.after(() => client.destroy());
+  return client;
+}
+
+async function isServed(client: ClientHttp2Session): Promise<boolean> {
+  const stream = client.request({ ":path": "/" });
+  const [head] = (await once(stream, "response")) as [{ ":status": number }];
+  stream.resume();
+  await once(stream, "close");
+  return head[":status"] === 200;
+}
+
+function cutOff(client: ClientHttp2Session): Promise<number> {
+  return new Promise((resolve) => {
+    let code = -1;
+    client.once("goaway", (given: number) => {
+      code = given;
+    });
+    client.once("close", () => resolve(code));
+  });
+}
+
+const floods: [name: string, flood: (client: ClientHttp2Session) => void][] = [
+  ["sends SETTINGS without end", (client) => client.settings({ enablePush: false })],
+  ["sends PING without end", (client) => void client.ping(() => undefined)],
+];
+for (const [name, flood] of floods) {
+  test(`a client that ${name} is cut off, others are served`, async (t) => {
+    const bad = session(t);
+    assert.equal(await isServed(bad), true);
+    const end = cutOff(bad);
+    // Some every turn, as a client that does not wait would.
+    for (let i = 0; !bad.destroyed && i < 20_000; i++) {
+      flood(bad);
+      if (i % 20 === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    assert.equal(await end, NGHTTP2_ENHANCE_YOUR_CALM);
+    assert.equal(await isServed(session(t)), true);
+  });
+}
+
+test("a few resets, settings and pings are nobody's business", async (t) => {
+  const client = session(t);
+  for (let i = 0; i < 20; i++) {
+    for (const [, flood] of floods) flood(client);
+    const stream = client.request({ ":path": "/hang" });
+    stream.on("error", () => undefined);
+    stream.close(constants.NGHTTP2_CANCEL);
+  }
+  assert.equal(await isServed(client), true);
+});
+
+/** Length, type, flags and stream of a frame (RFC 9113 section 4.1). */
+function frame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(payload.length, 0, 3);
+  head.writeUInt8(type, 3);
+  head.writeUInt8(flags, 4);
+  head.writeUInt32BE(stream, 5);
+  return Buffer.concat([head, payload]);
+}
+
+/** `x-…: …` without indexing, as literal text (RFC 7541 section 6.2.2). */
+function field(name: string, value: string): Buffer {
+  return Buffer.concat([
+    Buffer.from([0, name.length]),
+    Buffer.from(name),
+    Buffer.from([value.length]),
+    Buffer.from(value),
+  ]);
+}
+
+/** A connection of frames, until the server closes it. */
+async function rawFlood(
+  more: (i: number) => Buffer,
+  most: number,
+): Promise<{ sent: number; code: number | undefined }> {
+  const socket = connectTcp(gateway.port(), "127.0.0.1");
+  socket.on("error", () => undefined);
+  const chunks: Buffer[] = [];
+  socket.on("data", (chunk: Buffer) => chunks.push(chunk));
+  let isOpen = true;
+  const closed = new Promise<void>((resolve) =>
+    socket.once("close", () => {
+      isOpen = false;
+      resolve();
+    }),
+  );
+  socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  socket.write(frame(4, 0, 0, Buffer.alloc(0)));
+  let sent = 0;
+  for (; isOpen && sent < most; sent++) {
+    socket.write(more(sent));
+    if (sent % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+  }
+  await closed;
+  return { sent, code: goawayIn(Buffer.concat(chunks)) };
+}
+
+/** The error code of the first GOAWAY frame (RFC 9113 section 6.8). */
+function goawayIn(bytes: Buffer): number | undefined {
+  for (let at = 0; at + 9 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3))
+    if (bytes[at + 3] === 7 && at + 17 <= bytes.length) return bytes.readUInt32BE(at + 13);
+  return undefined;
+}
+
+test("a client that opens and resets streams without end is cut off, others are served", async (t) => {
+  const cancel = Buffer.from([0, 0, 0, constants.NGHTTP2_CANCEL]);
+  // GET, http, /hang, authority a (RFC 7541 appendix A).
+  const head = Buffer.concat([Buffer.from([0x82, 0x86, 0x04, 5]), Buffer.from("/hang"), Buffer.from([0x01, 1, 0x61])]);
+  const { sent, code } = await rawFlood(
+    (i) => Buffer.concat([frame(1, 5, 2 * i + 1, head), frame(3, 0, 2 * i + 1, cancel)]),
+    50_000,
+  );
+  assert.ok(sent < 50_000, `${sent} streams were taken`);
+  assert.equal(code, NGHTTP2_ENHANCE_YOUR_CALM);
+  assert.equal(await isServed(session(t)), true);
+});
+
+test("a head that goes on over CONTINUATION frames without end is cut off", async () => {
+  const { sent } = await rawFlood(
+    (i) => (i === 0 ? frame(1, 0, 1, field(":method", "GET")) : frame(9, 0, 1, field(`x-${i}`, "y".repeat(100)))),
+    50_000,
+  );
+  assert.ok(sent < 50_000, `${sent} frames were taken`);
+  assert.equal((await fetch(gateway.url())).status, 200);
+});

@@ -1,0 +1,306 @@
+/**
+ * HTTP/2 on both sides: listeners by ALPN and with prior knowledge, backends by `protocol`, through the same pipeline.
+ */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import {
+  type ClientHttp2Session,
+  connect,
+  constants,
+  createSecureServer,
+  createServer,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
+import { createServer as createHttpsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { type TestContext, test } from "node:test";
+import { startGateway } from "../support/gateway.ts";
+import { openRawClient } from "../support/raw-client.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
+import { certificates } from "../support/tls/certificates.ts";
+
+const files = {
+  "root.pem": certificates.root,
+  "server.pem": certificates.server.cert,
+  "server.key.pem": certificates.server.key,
+};
+const TLS = "protocol: HTTPS, tls: { cert: server.pem, key: server.key.pem }";
+
+interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly trailers: IncomingHttpHeaders;
+  readonly body: string;
+}
+
+function session(t: TestContext, port: number, scheme: "http" | "https" = "http"): ClientHttp2Session {
+  const client = connect(`${scheme}://localhost:${port}`, { ca: certificates.root });
+  client.on("error", () => undefined);
+  t.after(() => client.destroy());
+  return client;
+}
+
+function ask(client: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string | Buffer): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const stream = client.request(headers, { endStream: body === undefined });
+    let answer: Omit<Answer, "body" | "trailers"> | undefined;
+    let trailers: IncomingHttpHeaders = {};
+    const chunks: Buffer[] = [];
+    stream.on("response", (fields) => {
+      answer = { status: Number(fields[":status"]), headers: fields };
+    });
+    stream.on("trailers", (fields) => {
+      trailers = fields;
+    });
+    stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+    stream.on("error", reject);
+    stream.on("close", () =>
+      answer === undefined
+        ? reject(new Error(`no answer, code ${stream.rstCode}`))
+        : resolve({ ...answer, trailers, body: Buffer.concat(chunks).toString() }),
+    );
+    if (body !== undefined) stream.end(body);
+  });
+}
+
+async function http2Backend(
+  t: TestContext,
+  answer: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void,
+  isSecure = false,
+): Promise<{ port: number; server: Http2Server; sessions: () => number }> {
+  const server = isSecure ? createSecureServer(certificates.server) : createServer();
+  let sessions = 0;
+  server.on("session", () => {
+    sessions += 1;
+  });
+  server.on("stream", answer);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  return { port: (server.address() as AddressInfo).port, server, sessions: () => sessions };
+}
+
+const yamlOf = (listener: string, backend: string, policies = ""): string =>
+  `gateways: { default: { port: 0${listener === "" ? "" : `, ${listener}`} } }
+routes: [{ backends: [{ ${backend} }]${policies === "" ? "" : `, policies: { ${policies} }`} }]
+`;
+
+for (const [name, listener, scheme] of [
+  ["by ALPN", TLS, "https"],
+  ["with prior knowledge", "", "http"],
+] as const) {
+  test(`a client speaks HTTP/2 ${name}, many requests at once`, async (t) => {
+    const backend = await backendFor(t, (req, res) => {
+      let bytes = 0;
+      req.on("data", (chunk: Buffer) => {
+        bytes += chunk.length;
+      });
+      req.on("end", () => res.end(JSON.stringify({ url: req.url, bytes, headers: req.headers })));
+    });
+    const gateway = await gatewayFor(t, yamlOf(listener, `host: "${backend.host}"`), { files });
+    const client = session(t, gateway.port(), scheme);
+    const body = Buffer.alloc(300_000, "x");
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, (_, i) =>
+        ask(client, { ":method": "POST", ":path": `/n?i=${i}`, "x-a": ["1", "2"], cookie: ["a=1", "b=2"] }, body),
+      ),
+    );
+    for (const [i, { status, body: text, headers }] of answers.entries()) {
+      assert.equal(status, 200, text);
+      const seen = JSON.parse(text) as { url: string; bytes: number; headers: Record<string, string> };
+      assert.deepEqual([seen.url, seen.bytes], [`/n?i=${i}`, body.length]);
+      assert.equal(seen.headers.host, `localhost:${gateway.port()}`);
+      assert.equal(seen.headers["x-a"], "1, 2");
+      assert.equal(seen.headers.cookie, "a=1; b=2");
+      assert.equal(seen.headers["x-forwarded-proto"], scheme);
+      assert.match(String(headers["x-request-id"]), /^[0-9a-f]+$/);
+    }
+    assert.equal(gateway.app.ports().size, 1);
+  });
+}
+
+test("a listener with `http2: false` speaks HTTP/1.1 alone", async (t) => {
+  const backend = await backendFor(t);
+  const gateway = await gatewayFor(t, yamlOf("http2: false", `host: "${backend.host}"`));
+  const raw = openRawClient(gateway.port());
+  raw.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  assert.equal((await raw.ended()).status, 400);
+});
+
+const refused: [name: string, headers: OutgoingHttpHeaders, status: number, text: RegExp][] = [
+  ["a dot segment", { ":path": "/a/../b" }, 400, /dot segment/],
+  ["two sessions", { ":path": "/", "mcp-session-id": ["a", "b"] }, 400, /more than one mcp-session-id/],
+  ["a header like one of ours", { ":path": "/", x_api_key: "k" }, 400, /could be mistaken for/],
+  ["another Host", { ":path": "/", ":authority": "a.test", host: "b.test" }, 400, /disagree/],
+  ["TRACE", { ":path": "/", ":method": "TRACE" }, 405, /not allowed/],
+  ["CONNECT", { ":method": "CONNECT", ":authority": "a:1" }, 405, /not allowed/],
+  ["an unknown expectation", { ":path": "/", expect: "a-miracle" }, 417, /expect/],
+  [
+    "too many lines",
+    { ":path": "/", ...Object.fromEntries(Array.from({ length: 120 }, (_, i) => [`x-${i}`, "1"])) },
+    431,
+    /header/,
+  ],
+  ["too large a head", { ":path": "/", "x-large": "x".repeat(17_000) }, 431, /header/],
+];
+for (const [name, headers, status, text] of refused) {
+  test(`an HTTP/2 request is refused for ${name}, and the connection goes on`, async (t) => {
+    const backend = await backendFor(t);
+    const gateway = await gatewayFor(t, yamlOf("", `host: "${backend.host}"`));
+    const client = session(t, gateway.port());
+    const answer = await ask(client, headers);
+    assert.equal(answer.status, status);
+    assert.match(answer.body, text);
+    assert.equal((await ask(client, { ":path": "/ok" })).status, 200);
+  });
+}
+
+test("an answer that breaks off is reset, and one that a client gives up is abandoned", async (t) => {
+  let closed: () => void = () => undefined;
+  const left = new Promise<void>((resolve) => {
+    closed = resolve;
+  });
+  const backend = await backendFor(t, (req, res) => {
+    res.write("half");
+    if (req.url === "/cut") setImmediate(() => res.destroy());
+    else res.once("close", closed);
+  });
+  const gateway = await gatewayFor(t, yamlOf("", `host: "${backend.host}"`));
+  const client = session(t, gateway.port());
+  await assert.rejects(ask(client, { ":path": "/cut" }), /INTERNAL_ERROR/);
+  const stream = client.request({ ":path": "/long" });
+  await once(stream, "data");
+  stream.close(constants.NGHTTP2_CANCEL);
+  await left;
+  assert.equal(client.destroyed, false);
+});
+
+test("a drain lets streams finish and takes no others", async (t) => {
+  let release: () => void = () => undefined;
+  let arrived: () => void = () => undefined;
+  const atBackend = new Promise<void>((resolve) => {
+    arrived = resolve;
+  });
+  const backend = await backendFor(t, (_req, res) => {
+    release = () => void res.end("done");
+    arrived();
+  });
+  const gateway = await gatewayFor(t, yamlOf("", `host: "${backend.host}"`));
+  const client = session(t, gateway.port());
+  const answer = ask(client, { ":path": "/" });
+  await atBackend;
+  const goaway = once(client, "goaway");
+  const stopping = gateway.app.stop();
+  await goaway;
+  release();
+  assert.equal((await answer).body, "done");
+  await stopping;
+});
+
+for (const [name, isSecure, backendYaml] of [
+  ["h2c", false, (port: number) => `host: "127.0.0.1:${port}", protocol: h2c`],
+  ["h2", true, (port: number) => `host: "https://localhost:${port}", protocol: h2`],
+  ["auto", true, (port: number) => `host: "https://localhost:${port}", protocol: auto`],
+] as const) {
+  test(`a backend is asked over HTTP/2 with protocol ${name}; clients of both versions get trailers`, async (t) => {
+    const backend = await http2Backend(
+      t,
+      (stream, headers) => {
+        let bytes = 0;
+        stream.on("data", (chunk: Buffer) => {
+          bytes += chunk.length;
+        });
+        stream.on("end", () => {
+          stream.respond(
+            { ":status": 200, "x-path": headers[":path"], "x-te": headers.te ?? "", "x-two": ["a", "b"] },
+            { waitForTrailers: true },
+          );
+          stream.on("wantTrailers", () => stream.sendTrailers({ "x-sum": String(bytes) }));
+          stream.end(`${headers[":authority"]} ${bytes}`);
+        });
+      },
+      isSecure,
+    );
+    const policies = isSecure ? "backendTLS: { root: root.pem }" : "";
+    const gateway = await gatewayFor(t, yamlOf("", backendYaml(backend.port), policies), { files });
+    const client = session(t, gateway.port());
+    const body = Buffer.alloc(200_000, "y");
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () =>
+        ask(client, { ":path": "/a?b=c", ":method": "POST", ":authority": "a.test", te: "trailers" }, body),
+      ),
+    );
+    for (const answer of answers) {
+      assert.equal(answer.status, 200, answer.body);
+      assert.equal(answer.body, `a.test ${body.length}`);
+      assert.equal(answer.headers["x-path"], "/a?b=c");
+      assert.equal(answer.headers["x-te"], "trailers");
+      assert.equal(answer.trailers["x-sum"], String(body.length));
+    }
+    const raw = openRawClient(gateway.port());
+    raw.write("GET /old HTTP/1.1\r\nhost: b.test\r\nconnection: close\r\n\r\n");
+    const { text } = await raw.ended();
+    assert.match(text, /b\.test 0[\s\S]*0\r\nx-sum: 0\r\n\r\n$/);
+    assert.equal(backend.sessions(), 1, "one connection carries all");
+  });
+}
+
+test("with protocol auto a server that chooses HTTP/1.1 gets HTTP/1.1", async (t) => {
+  const server = createHttpsServer(certificates.server, (req, res) => res.end(req.httpVersion));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { port } = server.address() as AddressInfo;
+  const yaml = yamlOf("", `host: "https://localhost:${port}", protocol: auto`, "backendTLS: { root: root.pem }");
+  const gateway = await gatewayFor(t, yaml, { files });
+  const texts = await Promise.all(Array.from({ length: 5 }, async () => (await fetch(gateway.url())).text()));
+  assert.deepEqual(new Set(texts), new Set(["1.1"]));
+});
+
+test("a server that does not speak HTTP/2 is 502 with protocol h2 and h2c", async (t) => {
+  const server = createHttpsServer({ ...certificates.server, ALPNProtocols: ["http/1.1"] }, (_req, res) => res.end());
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => server.close());
+  const { port } = server.address() as AddressInfo;
+  const plain = await backendFor(t);
+  for (const [backend, policies] of [
+    [`host: "https://localhost:${port}", protocol: h2`, "backendTLS: { root: root.pem }"],
+    [`host: "${plain.host}", protocol: h2c`, ""],
+  ] as const) {
+    const gateway = await gatewayFor(t, yamlOf("", backend, policies), { files });
+    assert.equal((await fetch(gateway.url())).status, 502);
+  }
+});
+
+test("a connection that the server closes is opened again", async (t) => {
+  const backend = await http2Backend(t, (stream) => {
+    stream.respond({ ":status": 200 });
+    stream.end("ok");
+  });
+  const open = new Set<{ close(): void }>();
+  backend.server.on("session", (one) => open.add(one));
+  const gateway = await gatewayFor(t, yamlOf("", `host: "127.0.0.1:${backend.port}", protocol: h2c`));
+  assert.equal(await (await fetch(gateway.url())).text(), "ok");
+  for (const one of open) one.close();
+  for (let i = 0; i < 5; i++) assert.equal(await (await fetch(gateway.url())).text(), "ok");
+});
+
+const bad: [name: string, backend: string, message: RegExp][] = [
+  ["h2 without TLS", `host: "127.0.0.1:1", protocol: h2`, /protocol h2 needs TLS/],
+  ["h2c with TLS", `host: "https://127.0.0.1:1", protocol: h2c`, /h2c is HTTP\/2 without TLS/],
+  ["a protocol that does not exist", `host: "127.0.0.1:1", protocol: h3`, /protocol/],
+  [
+    "a protocol of an MCP backend",
+    `mcp: { targets: [] }, protocol: h2`,
+    /only `host` and `service` backends have a protocol/,
+  ],
+];
+for (const [name, backend, message] of bad) {
+  test(`the start is refused with ${name}`, async () => {
+    await assert.rejects(startGateway(yamlOf("", backend), { files }), message);
+  });
+}
