@@ -73,7 +73,7 @@ const refused: readonly [name: string, bytes: string, status: number | readonly 
   ["HTTP/0.9 [L6]", "GET /\r\n\r\n", [400, 505]],
   ["an HTTP/2.0 request line [L6]", requestText("GET / HTTP/2.0"), [400, 505]],
   ["an HTTP/1.2 request line [L6]", requestText("GET / HTTP/1.2"), [400, 505]],
-  ["the HTTP/2 preface [L6]", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [400, 505]],
+  ["what only looks like the HTTP/2 preface [L6]", "PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n", [400, 505]],
   ["17 KB of headers [L11]", get(`X: ${"a".repeat(17_000)}`), 431],
   // Let through by the parser, refused by us (fact 1, second half, and fact 2).
   ["transfer-encoding gzip, chunked [L2]", post(["Transfer-Encoding: gzip, chunked"], chunk), 400],
