@@ -4,6 +4,7 @@
  */
 import { Command, CommanderError } from "commander";
 import { VERSION } from "../lib/text/version.ts";
+import { addExamples } from "./examples.ts";
 import { withTarget } from "./instance/target.ts";
 import { addProxyCommands } from "./proxy.ts";
 import { CliError } from "./terminal/cli-error.ts";
@@ -30,9 +31,12 @@ export async function runGwctl(argv: readonly string[], terminal: Terminal): Pro
 }
 
 function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {
-  const program = new Command("gwctl")
+  // The flags that select a gateway may stand before, between and after the words of a command.
+  const program = withTarget(new Command("gwctl"))
     .description("Inspects a running gateway: what happened to a request, and why.")
     .version(`gwctl ${VERSION}`, "-V, --version")
+    .enablePositionalOptions()
+    .hook("preAction", (_program, command) => inheritFlags(command))
     .exitOverride()
     .configureOutput({ writeOut: terminal.out, writeErr: terminal.err })
     .showHelpAfterError("(add --help for usage)")
@@ -40,6 +44,8 @@ function createProgram(terminal: Terminal, request: readonly string[] | undefine
       "after",
       `
 Common commands:
+  gwctl status                       one screen: what runs, and what is wrong
+  gwctl requests --follow            watch requests as they end
   gwctl explain <x-request-id>       explain why a request was rejected or failed
   gwctl requests --failed            list recent requests that failed
   gwctl proxy trace --local          step through the next request
@@ -47,6 +53,10 @@ Common commands:
     );
   addProxyCommands(program, terminal, request);
 
+  withTarget(program.command("status [instance]"))
+    .description("show the gateway on one screen: state, traffic, servers, limits, and problems in words")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) => (await import("./commands/status-command.ts")).status(name, flags, terminal));
   withTarget(program.command("explain <request-id> [instance]"))
     .description("explain what happened to a request, by the x-request-id of its response")
     .option("-o, --output <format>", "text or json", "text")
@@ -61,6 +71,7 @@ Common commands:
   withTarget(program.command("requests [instance]"))
     .description("list recent requests, newest first")
     .option("--failed", "only requests that were rejected or failed")
+    .option("--follow", "go on with each request as it ends, until Ctrl-C")
     .option("--limit <n>", "number of requests (default 20)")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/requests-command.ts")).requests(name, flags, terminal));
@@ -113,7 +124,7 @@ Common commands:
       (await import("./commands/what-if-command.ts")).whatIf(method, url, flags, terminal),
     );
 
-  const mcp = program.command("mcp").description("manage what MCP servers offer");
+  const mcp = withTarget(program.command("mcp")).enablePositionalOptions().description("manage what MCP servers offer");
   withTarget(mcp.command("lock [instance]"))
     .description("write down what the tools of the MCP servers are, and show what changed (see toolsLock)")
     .option("--lock-file <file>", "the lock file", "tools.lock")
@@ -147,5 +158,19 @@ Common commands:
     .description("print completion for bash, zsh or fish: source <(gwctl completion bash)")
     .action(async (shell) => terminal.out((await import("./commands/completion.ts")).completionScript(program, shell)));
 
+  program
+    .command("complete-names <kind>", { hidden: true })
+    .description("names of a running gateway for shell completion, one per line")
+    .action(async (kind, _flags, command: Command) =>
+      (await import("./commands/live-names.ts")).liveNames(kind, command.optsWithGlobals(), terminal),
+    );
+  addExamples(program);
   return program;
+}
+
+/** What was said before or between the words of a command counts for it, unless it was said again at its end. */
+function inheritFlags(command: Command): void {
+  for (let above = command.parent; above; above = above.parent)
+    for (const [name, value] of Object.entries(above.opts()))
+      if (command.getOptionValue(name) === undefined) command.setOptionValueWithSource(name, value, "cli");
 }

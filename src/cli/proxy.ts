@@ -9,7 +9,9 @@ import type { Terminal } from "./terminal/terminal.ts";
 const INSTANCE = "gateway/<name> or pod/<name> in a cluster; default: the gateway on this machine";
 
 export function addProxyCommands(program: Command, terminal: Terminal, request: readonly string[] | undefined): void {
-  const proxy = program.command("proxy").description("inspect one gateway: trace, configuration, profiles, log");
+  const proxy = withTarget(program.command("proxy"))
+    .enablePositionalOptions()
+    .description("inspect one gateway: trace, configuration, profiles, log");
 
   withTarget(proxy.command("trace").argument("[instance]", INSTANCE))
     .description("trace the next request, or send one and trace it (experimental)")
@@ -19,19 +21,6 @@ export function addProxyCommands(program: Command, terminal: Terminal, request: 
     .option("--expression <cel>", "wait for a request that matches, for example 'request.path == \"/mcp\"'")
     .option("--count <n>", "trace that many requests instead of one")
     .option("-f, --file <file>", "show a saved trace (JSON lines; - for standard input)")
-    .addHelpText(
-      "after",
-      `
-Examples:
-  gwctl proxy trace --local                          wait for the next request, then step through it (q to quit)
-  gwctl proxy trace --local --raw > trace.jsonl      save a trace; open it with gwctl proxy trace --file trace.jsonl
-  gwctl proxy trace --local --port 3000 -- http://mcp.example.test/mcp -H 'accept: application/json'
-                                                     send a request to 127.0.0.1:3000 and trace it; the URL's host
-                                                     becomes the Host header and is not resolved
-  gwctl proxy trace --local --expression 'request.method == "POST"' --count 3
-
-The trace is experimental: its events may change between versions.`,
-    )
     .action(async (name, flags) => (await import("./commands/trace-command.ts")).trace(name, flags, request, terminal));
 
   addConfig(proxy, terminal);
@@ -52,16 +41,21 @@ The trace is experimental: its events may change between versions.`,
     ["memory", "show memory of the process and its components"],
     ["tasks", "show listeners, open requests, sessions and child processes"],
     ["limits", "show rate limit rules and their buckets"],
-  ] as const)
-    withTarget(proxy.command(what).argument("[instance]", INSTANCE))
+  ] as const) {
+    const command = withTarget(proxy.command(what).argument("[instance]", INSTANCE))
       .description(text)
+      .option("-o, --output <format>", "text or json", "text")
       .action(async (name, flags) =>
         (await import("./commands/inspect-command.ts")).inspect(what, name, flags, terminal),
       );
+    if (what === "limits") command.option("--key <text>", "only buckets with this text in their key");
+  }
 }
 
 function addConfig(proxy: Command, terminal: Terminal): void {
-  const config = proxy.command("config").description("show the loaded configuration of a gateway or a saved dump");
+  const config = withTarget(proxy.command("config"))
+    .enablePositionalOptions()
+    .description("show the loaded configuration of a gateway or a saved dump");
   withTarget(config.command("all").argument("[instance]", INSTANCE))
     .description("show everything")
     .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway; - for standard input")
@@ -78,7 +72,9 @@ function addConfig(proxy: Command, terminal: Terminal): void {
 }
 
 function addProfile(proxy: Command, terminal: Terminal): void {
-  const profile = proxy.command("profile").description("write a profile for `go tool pprof`");
+  const profile = withTarget(proxy.command("profile"))
+    .enablePositionalOptions()
+    .description("write a profile for `go tool pprof`");
   withTarget(profile.command("cpu").argument("[instance]", INSTANCE))
     .description("CPU profile (Linux only)")
     .option("--seconds <n>", "duration in seconds, 1 to 300 (default 30)")

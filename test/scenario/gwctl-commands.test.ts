@@ -75,6 +75,8 @@ const misuse = [
   ["proxy", "log", "--level", "info", "--set", "mcp=trace"],
   ["requests", "--limit", "0"],
   ["requests", "-o", "yaml"],
+  ["status", "-o", "yaml"],
+  ["proxy", "limits", "-o", "yaml"],
   ["version", "--", "x"],
   ["completion", "tcsh"],
   ["explain"],
@@ -341,9 +343,12 @@ for (const place of ["/nonexistent/folder/x.pb.gz", "/"]) {
   });
 }
 
-test("memory, tasks and limits print what the admin interface says", async () => {
+test("memory and tasks are tables, and JSON with -o json, as limits are", async () => {
+  assert.match((await local(["proxy", "memory"])).stdout, /^MEMORY +USED +OF\nprocess \(resident\) +[\d.]+ MiB/);
+  assert.match((await local(["proxy", "tasks"])).stdout, /^process \d+, up [\s\S]*\nlistener +default /);
+  assert.match((await local(["proxy", "limits"])).stderr, /^no rate limits\n$/);
   for (const what of ["memory", "tasks", "limits"])
-    assert.equal(typeof JSON.parse((await local(["proxy", what])).stdout), "object");
+    assert.equal(typeof JSON.parse((await local(["proxy", what, "-o", "json"])).stdout), "object");
 });
 
 test("cel tries an expression on a recent request", async () => {

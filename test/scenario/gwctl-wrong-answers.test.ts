@@ -20,6 +20,8 @@ const STARTED = '{"eventStart":null,"eventEnd":1,"severity":"info","message":{"t
 
 const commands = [
   ["requests"],
+  ["requests", "--follow"],
+  ["status"],
   ["explain", "some-id"],
   ["policies"],
   ["cel", "1 + 1"],

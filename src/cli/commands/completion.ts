@@ -1,8 +1,20 @@
 /**
- * Shell completion, made from the command tree itself: `source <(gwctl completion bash)`.
+ * Shell completion, made from the command tree itself: `source <(gwctl completion bash)`. Request ids, backends and
+ * keys of limits come from the gateway that runs on this machine.
  */
 import type { Command } from "commander";
 import { usageError } from "../terminal/cli-error.ts";
+
+/** What may follow a command, or a flag of it, beyond its own words: fixed words, or names that are asked for. */
+const VALUES: readonly (readonly [path: string, flag: string, values: readonly string[] | string])[] = [
+  ["explain", "", "requests"],
+  ["cel", "--request", "requests"],
+  ["proxy limits", "--key", "keys"],
+  ["mcp lock", "--backend", "backends"],
+  ["import", "", ["mcpServers", "agentgateway", "litellm", "supergateway"]],
+  ["completion", "", ["bash", "zsh", "fish"]],
+  ["proxy log", "--level", ["error", "warn", "info", "debug", "trace"]],
+];
 
 export function completionScript(program: Command, shell: string): string {
   const words = wordsByPath(program);
@@ -10,7 +22,7 @@ export function completionScript(program: Command, shell: string): string {
     case "bash":
       return bash(words);
     case "zsh":
-      return `autoload -U +X bashcompinit && bashcompinit\n${bash(words)}`;
+      return `autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n${bash(words)}`;
     case "fish":
       return fish(words);
     default:
@@ -22,10 +34,10 @@ export function completionScript(program: Command, shell: string): string {
 function wordsByPath(program: Command): Map<string, string[]> {
   const words = new Map<string, string[]>();
   const visit = (command: Command, path: string): void => {
-    const commands = command.commands.map((child) => child.name());
+    const children = command.commands.filter((child) => child.name() !== "complete-names");
     const options = command.options.flatMap(({ long, short }) => [long, short]).filter((flag) => flag != null);
-    words.set(path, [...commands, ...options, "--help"]);
-    for (const child of command.commands) visit(child, path === "" ? child.name() : `${path} ${child.name()}`);
+    words.set(path, [...children.map((child) => child.name()), ...options, "--help"]);
+    for (const child of children) visit(child, path === "" ? child.name() : `${path} ${child.name()}`);
   };
   visit(program, "");
   return words;
@@ -33,9 +45,17 @@ function wordsByPath(program: Command): Map<string, string[]> {
 
 function bash(words: ReadonlyMap<string, readonly string[]>): string {
   const cases = [...words].map(([path, list]) => `    "${path}") words="${list.join(" ")}" ;;`);
+  const flagged = VALUES.filter(([, flag]) => flag !== "").map(
+    ([path, flag, values]) => `    "${path} ${flag}") words="${source(values)}"; only=1 ;;`,
+  );
+  const placed = VALUES.filter(([, flag]) => flag === "").map(
+    ([path, , values]) => `    "${path}") words="$words ${source(values)}" ;;`,
+  );
   return `_gwctl() {
-  local path="" next word words
+  local path="" next word words="" only="" port="" previous="" current="\${COMP_WORDS[COMP_CWORD]}"
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$previous" in -p|--admin-port) case "$word" in *[!0-9]*) ;; *) port="$word" ;; esac ;; esac
+    previous="$word"
     case "$word" in -*) continue ;; esac
     next="\${path:+$path }$word"
     case "$next" in
@@ -45,26 +65,52 @@ ${[...words.keys()]
   .join("\n")}
     esac
   done
+  case "$path $previous" in
+${flagged.join("\n")}
+  esac
+  if [ -z "$only" ]; then
   case "$path" in
 ${cases.join("\n")}
   esac
-  COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
+  case "$path" in
+${placed.join("\n")}
+  esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
 }
 complete -o default -F _gwctl gwctl
 `;
 }
 
+/** In a string of the shell: the words themselves, or a question to the gateway. */
+function source(values: readonly string[] | string): string {
+  if (typeof values !== "string") return values.join(" ");
+  return `$(gwctl \${port:+-p "$port"} complete-names ${values} 2>/dev/null)`;
+}
+
 function fish(words: ReadonlyMap<string, readonly string[]>): string {
   const lines = ["complete -c gwctl -f"];
   for (const [path, list] of words) {
-    const parts = path === "" ? [] : path.split(" ");
     const children = list.filter((word) => !word.startsWith("-"));
-    const seen = parts.map((part) => `__fish_seen_subcommand_from ${part}`);
-    const notYet = children.length === 0 ? [] : [`not __fish_seen_subcommand_from ${children.join(" ")}`];
-    const condition = [...seen, ...notYet].join("; and ") || "true";
+    const condition = fishCondition(path, children);
     for (const word of children) lines.push(`complete -c gwctl -n '${condition}' -a ${word}`);
-    for (const word of list.filter((one) => one.startsWith("--")))
-      lines.push(`complete -c gwctl -n '${condition}' -l ${word.slice(2)}`);
+    for (const word of list.filter((one) => one.startsWith("--"))) {
+      const values = VALUES.find(([of, flag]) => of === path && flag === word)?.[2];
+      const after = values === undefined ? "" : ` -x -a '${fishSource(values)}'`;
+      lines.push(`complete -c gwctl -n '${condition}' -l ${word.slice(2)}${after}`);
+    }
+    for (const [of, flag, values] of VALUES)
+      if (of === path && flag === "") lines.push(`complete -c gwctl -n '${condition}' -a '${fishSource(values)}'`);
   }
   return `${lines.join("\n")}\n`;
+}
+
+function fishCondition(path: string, children: readonly string[]): string {
+  const seen = (path === "" ? [] : path.split(" ")).map((part) => `__fish_seen_subcommand_from ${part}`);
+  const notYet = children.length === 0 ? [] : [`not __fish_seen_subcommand_from ${children.join(" ")}`];
+  return [...seen, ...notYet].join("; and ") || "true";
+}
+
+function fishSource(values: readonly string[] | string): string {
+  return typeof values === "string" ? `(gwctl complete-names ${values} 2>/dev/null)` : values.join(" ");
 }

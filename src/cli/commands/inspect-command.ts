@@ -1,25 +1,44 @@
 /**
- * `gwctl proxy memory|tasks|limits` and `gwctl cel`: what the admin interface says, as it says it.
+ * `gwctl proxy memory|tasks|limits` and `gwctl cel`: what the admin interface says, as a table or as JSON.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError } from "../terminal/cli-error.ts";
+import { CliError, usageError } from "../terminal/cli-error.ts";
+import { paintOf } from "../terminal/paint.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
+import { listOf } from "../views/fields.ts";
+import { limitsText } from "../views/limits-view.ts";
+import { memoryText } from "../views/memory-view.ts";
+import { tasksText } from "../views/tasks-view.ts";
 import { openTarget } from "./open-target.ts";
 
 /** A field that each answer has. */
 const FIELDS = { memory: "process", tasks: "tasks", limits: "rules" } as const;
 
+export interface InspectFlags extends TargetFlags {
+  readonly output?: string;
+  /** Of `limits`: only buckets with this in their key. */
+  readonly key?: string;
+}
+
 export async function inspect(
   what: keyof typeof FIELDS,
   name: string | undefined,
-  flags: TargetFlags,
+  flags: InspectFlags,
   terminal: Terminal,
 ): Promise<void> {
+  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
+    throw usageError(`output format "${flags.output}" is not text or json`);
   const { admin } = await openTarget(name, flags, terminal);
   try {
-    const answer = await admin.json<Record<string, unknown>>(ADMIN_PATHS[what], FIELDS[what]);
-    terminal.out(printable(`${JSON.stringify(answer, null, 2)}\n`));
+    const query = flags.key === undefined ? "" : `?${new URLSearchParams({ key: flags.key })}`;
+    const answer = await admin.json<Record<string, unknown>>(`${ADMIN_PATHS[what]}${query}`, FIELDS[what]);
+    const paint = paintOf(terminal);
+    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(answer, null, 2)}\n`));
+    else if (what === "memory") terminal.out(memoryText(answer, paint));
+    else if (what === "tasks") terminal.out(tasksText(answer, paint));
+    else if (listOf(answer.rules).length === 0) terminal.err("no rate limits\n");
+    else terminal.out(limitsText(listOf(answer.rules), paint));
   } finally {
     admin.close();
   }

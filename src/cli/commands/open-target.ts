@@ -3,11 +3,16 @@
  */
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
-import { portOf, type Target, type TargetFlags } from "../instance/target.ts";
+import { chosenTarget, portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { usageError } from "../terminal/cli-error.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 
-export async function openTarget(name: string | undefined, flags: TargetFlags, terminal: Terminal): Promise<Target> {
+export async function openTarget(
+  instance: string | undefined,
+  given: TargetFlags,
+  terminal: Terminal,
+): Promise<Target> {
+  const { name, flags } = chosenTarget(instance, given, terminal.environment);
   const adminPort = portOf("--admin-port", flags.adminPort ?? String(DEFAULT_ADMIN_PORT));
   if (name !== undefined) {
     if (flags.local) throw usageError("--local cannot be combined with an instance name");

@@ -5,21 +5,24 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { usageError } from "../terminal/cli-error.ts";
+import { type Paint, paintOf, type Tone } from "../terminal/paint.ts";
 import { table } from "../terminal/table.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 import { plainLine } from "../trace/trace-text.ts";
+import { requestsText } from "../views/requests-view.ts";
+import { isFailed } from "../views/traffic.ts";
+import { follow } from "./follow-requests.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface RequestsFlags extends TargetFlags {
   readonly limit?: string;
   readonly failed?: boolean;
+  readonly follow?: boolean;
   readonly output?: string;
 }
 
 const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 500;
-/** The table stays readable; `gwctl explain` and `-o json` have the whole reason. */
-const MAX_REASON_CHARS = 80;
 
 export async function requests(name: string | undefined, flags: RequestsFlags, terminal: Terminal): Promise<void> {
   checkOutput(flags.output);
@@ -28,6 +31,11 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
     throw usageError(`invalid --limit ${flags.limit}: expected a number from 1 to ${MAX_LIMIT}`);
   const { admin } = await openTarget(name, flags, terminal);
   try {
+    if (flags.follow) {
+      const isShown = flags.failed ? isFailed : () => true;
+      await follow(admin, { limit, isShown, isJson: flags.output === "json" }, terminal);
+      return;
+    }
     const asked = flags.failed ? MAX_LIMIT : limit;
     const answer = await admin.json<{ requests: RequestRecord[] }>(
       `${ADMIN_PATHS.requests}?limit=${asked}`,
@@ -36,41 +44,10 @@ export async function requests(name: string | undefined, flags: RequestsFlags, t
     const shown = answer.requests.filter((record) => !flags.failed || isFailed(record)).slice(0, limit);
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(shown, null, 2)}\n`));
     else if (shown.length === 0) terminal.err(flags.failed ? "no failed requests\n" : "no requests yet\n");
-    else terminal.out(table([HEAD, ...shown.map(row)]));
+    else terminal.out(requestsText(shown, paintOf(terminal)));
   } finally {
     admin.close();
   }
-}
-
-const HEAD = ["TIME", "ID", "STATUS", "MS", "REQUEST", "ROUTE", "SUBJECT", "REASON"];
-
-function row(record: RequestRecord): string[] {
-  return [
-    record.time.slice(11, 23),
-    record.id,
-    `${record.status ?? "-"}${record.end === "complete" ? "" : ` ${record.end}`}`,
-    record.durationMs.toFixed(1),
-    whatWasAsked(record),
-    record.route ?? "-",
-    record.subject ?? "-",
-    reasonOf(record),
-  ];
-}
-
-function whatWasAsked({ method, path, mcp, llm }: RequestRecord): string {
-  if (mcp?.method !== undefined) return `${mcp.method}${mcp.name === undefined ? "" : ` ${mcp.name}`}`;
-  return `${method} ${path}${llm?.model === undefined ? "" : ` ${llm.model}`}`;
-}
-
-/** The code, and what is known beyond it. */
-function reasonOf({ failure }: RequestRecord): string {
-  if (failure === undefined) return "";
-  const why = (failure.detail ?? failure.message).replaceAll(/\s+/g, " ");
-  return `${failure.code}: ${why.length > MAX_REASON_CHARS ? `${why.slice(0, MAX_REASON_CHARS)}…` : why}`;
-}
-
-function isFailed({ failure, end, status }: RequestRecord): boolean {
-  return failure !== undefined || end !== "complete" || (status ?? 0) >= 400;
 }
 
 export interface ExplainFlags extends TargetFlags {
@@ -90,7 +67,7 @@ export async function explain(
     const found = await admin.json<{ requests: RequestDetail[] }>(path, "requests");
     const newest = found.requests[0];
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(found.requests, null, 2)}\n`));
-    else if (newest) terminal.out(told(newest, found.requests.length - 1));
+    else if (newest) terminal.out(told(newest, found.requests.length - 1, paintOf(terminal)));
   } finally {
     admin.close();
   }
@@ -101,18 +78,28 @@ function checkOutput(format: string | undefined): void {
     throw usageError(`output format "${format}" is not text or json`);
 }
 
-function told(request: RequestDetail, older: number): string {
-  const lines = request.story.map((sentence) => `${sentence}\n`);
+const VERDICT_TONES: Readonly<Record<string, Tone>> = { refused: "bad", answered: "good" };
+
+function told(request: RequestDetail, older: number, paint: Paint): string {
+  const lines = request.story.map((sentence) => printable(`${sentence}\n`));
   if (request.steps.length > 0) {
     lines.push("\n");
     lines.push(
-      table([
-        ["PHASE", "POLICY", "VERDICT", "µs"],
-        ...request.steps.map(({ phase, policy, verdict, micros }) => [phase, policy, verdict, String(micros)]),
-      ]),
+      table(
+        [
+          ["PHASE", "POLICY", "VERDICT", "µs"],
+          ...request.steps.map(({ phase, policy, verdict, micros }) => [
+            phase,
+            policy,
+            { text: verdict, tone: VERDICT_TONES[verdict] },
+            String(micros),
+          ]),
+        ],
+        { paint },
+      ),
     );
   }
-  if (request.trace) lines.push("\n", ...request.trace.map(plainLine));
+  if (request.trace) lines.push("\n", ...request.trace.map((event) => printable(plainLine(event))));
   if (older > 0) lines.push(`\n${older} older requests have the same id; use -o json to see them.\n`);
-  return printable(lines.join(""));
+  return lines.join("");
 }

@@ -140,10 +140,24 @@ function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): Ad
   return { ended, stop: () => void response.destroy() };
 }
 
+/** What the gateway says is shown whole: the end of a message often says how to fix it. */
+const MAX_SAID_CHARS = 4_000;
+
 function refused(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
-  const said = printable(body.toString().trim().split("\n", 1)[0] ?? "").slice(0, 300);
+  const said = printable(errorText(body.toString().trim())).slice(0, MAX_SAID_CHARS);
   const isElsewhere = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(said));
   return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isElsewhere ? IS_IT_A_GATEWAY : said}`);
+}
+
+/** Some endpoints answer `{"error": "…"}`. */
+function errorText(text: string): string {
+  if (!text.startsWith("{")) return text;
+  try {
+    const { error } = JSON.parse(text) as { error?: unknown };
+    return typeof error === "string" ? error : text;
+  } catch {
+    return text;
+  }
 }
 
 function readWhole(response: IncomingMessage): Promise<Buffer> {

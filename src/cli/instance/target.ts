@@ -33,6 +33,31 @@ export function withTarget(command: Command): Command {
     .option("--context <name>", "context in the kubeconfig");
 }
 
+/** Which gateway the flags and the environment name; a flag wins over a variable. */
+export function chosenTarget(
+  name: string | undefined,
+  flags: TargetFlags,
+  environment: Readonly<Record<string, string | undefined>>,
+): { readonly name: string | undefined; readonly flags: TargetFlags } {
+  const variable = (key: string): string | undefined => environment[key] || undefined;
+  const isHere = flags.local === true || flags.adminSocket !== undefined;
+  const instance = name ?? (isHere ? undefined : variable("GWCTL_INSTANCE"));
+  // A port that was typed is not the port of a socket that was set once; an instance has no socket here.
+  const socket = flags.adminPort === undefined && instance === undefined ? variable("GWCTL_ADMIN_SOCKET") : undefined;
+  const from = <Key extends keyof TargetFlags>(key: Key, value: TargetFlags[Key] | undefined) =>
+    flags[key] === undefined && value !== undefined ? { [key]: value } : {};
+  return {
+    name: instance,
+    flags: {
+      ...flags,
+      ...from("adminPort", variable("GWCTL_ADMIN_PORT")),
+      ...from("adminSocket", socket),
+      ...from("namespace", variable("GWCTL_NAMESPACE")),
+      ...from("context", variable("GWCTL_CONTEXT")),
+    },
+  };
+}
+
 export function portOf(flag: string, text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
   if (port < 1 || port > 65535) throw usageError(`invalid ${flag} ${text}: expected a number from 1 to 65535`);

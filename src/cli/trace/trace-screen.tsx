@@ -10,7 +10,7 @@ import { breakLines } from "../terminal/text-width.ts";
 import { type DetailLine, diffLines, eventLines, type Format, snapshotLines } from "./trace-details.ts";
 import { clamp, type Mode, START, step } from "./trace-navigation.ts";
 import { createTraceStore, type TraceStore } from "./trace-store.ts";
-import { duration, labelOf, summaryOf } from "./trace-text.ts";
+import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";
 import type { TraceView } from "./trace-view.ts";
 import { barsOf, drawBars } from "./waterfall.ts";
 
@@ -19,6 +19,8 @@ const DEFAULT_COLUMNS = 80;
 const DEFAULT_ROWS = 24;
 /** Title, two lines of help, and the frames of the panes. */
 const CHROME_ROWS = 5;
+/** `+999.9 ms`. */
+const TIME_CHARS = 9;
 
 /** The alternate screen; emptied before it is left, because terminals that were resized bring parts of it along. */
 const ENTER_SCREEN = "\u001b[?1049h\u001b[H";
@@ -155,7 +157,7 @@ function EventList(props: {
     const index = first + i;
     const isSelected = index === selected;
     const color = hasColor ? COLORS[event.severity] : undefined;
-    const text = `${isSelected ? "›" : " "}${String(index + 1).padStart(3)} ${MARKS[event.severity] ?? " "} ${labelOf(event).padEnd(14)} ${summaryOf(event)}`;
+    const text = `${isSelected ? "›" : " "}${String(index + 1).padStart(3)} ${MARKS[event.severity] ?? " "} ${sinceStart(event, events[0]).padStart(TIME_CHARS)} ${labelOf(event).padEnd(14)} ${summaryOf(event)}`;
     return (
       <Text key={`${index}`} wrap="truncate" inverse={isSelected} {...(color ? { color } : {})}>
         {isSelected ? text.padEnd(width) : text}

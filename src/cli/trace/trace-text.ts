@@ -101,6 +101,11 @@ export function duration(micros: number): string {
   return `${(micros / 1_000_000).toFixed(2)} s`;
 }
 
+/** When an event happened, counted from the beginning of its trace. */
+export function sinceStart({ eventEnd }: TraceEvent, first: TraceEvent | undefined): string {
+  return `+${duration(Math.max(0, eventEnd - (first?.eventEnd ?? eventEnd)))}`;
+}
+
 export function timeOf({ eventStart, eventEnd }: TraceEvent): string {
   return eventStart === null ? "" : duration(eventEnd - eventStart);
 }

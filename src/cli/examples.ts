@@ -1,0 +1,92 @@
+/**
+ * THE examples of `--help`, by command. Every command that does something has at least one; a test holds it to that.
+ */
+import type { Command } from "commander";
+
+const EXAMPLES: Readonly<Record<string, string>> = {
+  status: `
+  gwctl status                                       the gateway on this machine
+  gwctl -p 15001 status                              one with another admin port (also GWCTL_ADMIN_PORT=15001)
+  gwctl status gateway/edge -n prod                  one in a cluster
+  gwctl status -o json | jq .problems                for scripts`,
+  explain: `
+  gwctl explain 7f1c20b6a94e3d58                     the x-request-id of the response
+  gwctl explain 7f1c20b6a94e3d58 -o json`,
+  upgrade: `
+  gwctl upgrade                                      after the files of the program were replaced`,
+  requests: `
+  gwctl requests                                     the last 20
+  gwctl requests --failed --limit 100                those that were rejected or failed
+  gwctl requests --follow                            each one as it ends
+  gwctl requests --follow --failed -o json | jq .id  JSON lines`,
+  policies: `
+  gwctl policies
+  gwctl policies --file dump.json -o yaml            of a saved dump`,
+  cel: `
+  gwctl cel '"admin" in ["admin", "dev"]'
+  gwctl cel 'request.path.startsWith("/mcp")' --request 7f1c20b6a94e3d58`,
+  "mcp lock": `
+  gwctl mcp lock                                     pin the tools of all servers in tools.lock
+  gwctl mcp lock --check                             for a pipeline: exit code 1 if anything differs
+  gwctl mcp lock --only github/create_issue          accept one changed tool`,
+  "auth check": `
+  gwctl auth check -f config.yaml
+  gwctl auth check -f config.yaml --token-file token.txt`,
+  import: `
+  gwctl import mcpServers ~/.cursor/mcp.json > config.yaml
+  gwctl import litellm litellm.yaml > config.yaml`,
+  version: `
+  gwctl version`,
+  completion: `
+  source <(gwctl completion bash)                    in ~/.bashrc; zsh likewise in ~/.zshrc
+  gwctl completion fish | source                     in ~/.config/fish/config.fish`,
+  "proxy trace": `
+  gwctl proxy trace --local                          wait for the next request, then step through it (q to quit)
+  gwctl proxy trace --local --raw > trace.jsonl      save a trace; open it with gwctl proxy trace --file trace.jsonl
+  gwctl proxy trace --local --port 3000 -- http://mcp.example.test/mcp -H 'accept: application/json'
+                                                     send a request to 127.0.0.1:3000 and trace it; the URL's host
+                                                     becomes the Host header and is not resolved
+  gwctl proxy trace --local --expression 'request.method == "POST"' --count 3
+
+The trace is experimental: its events may change between versions.`,
+  "proxy config all": `
+  gwctl proxy config all
+  gwctl proxy config all -o json > dump.json`,
+  "proxy config listeners": `
+  gwctl proxy config listeners`,
+  "proxy config routes": `
+  gwctl proxy config routes
+  gwctl proxy config routes --file dump.json         of a saved dump`,
+  "proxy config backends": `
+  gwctl proxy config backends -o yaml`,
+  "proxy profile cpu": `
+  gwctl proxy profile cpu --seconds 10 -o cpu.pb.gz
+  go tool pprof -http : cpu.pb.gz                    look at it`,
+  "proxy profile heap": `
+  gwctl proxy profile heap -o heap.pb.gz`,
+  "proxy log": `
+  gwctl proxy log                                    show the level
+  gwctl proxy log --level debug
+  gwctl proxy log --set mcp=trace                    one module; the rest stays`,
+  "proxy targets": `
+  gwctl proxy targets                                which MCP servers run, which failed, and why
+  gwctl proxy targets -o json`,
+  "proxy memory": `
+  gwctl proxy memory
+  gwctl proxy memory -o json | jq .heap`,
+  "proxy tasks": `
+  gwctl proxy tasks                                  listeners, requests in flight, sessions, child processes`,
+  "proxy limits": `
+  gwctl proxy limits
+  gwctl proxy limits --key alice                     buckets of one user`,
+};
+
+export function addExamples(program: Command): void {
+  visit(program, []);
+}
+
+function visit(command: Command, path: readonly string[]): void {
+  const text = EXAMPLES[path.join(" ")];
+  if (text !== undefined) command.addHelpText("after", `\nExamples:${text}`);
+  for (const child of command.commands) visit(child, [...path, child.name()]);
+}

@@ -1,0 +1,49 @@
+/**
+ * Requests as rows: one table of those that are over, or one row after another as they end.
+ */
+import type { RequestRecord } from "../../trace/request-record.ts";
+import { type Paint, statusTone } from "../terminal/paint.ts";
+import { type Cell, table } from "../terminal/table.ts";
+import { askedText } from "./traffic.ts";
+
+const HEAD = ["TIME", "ID", "STATUS", "MS", "REQUEST", "ROUTE", "SUBJECT", "REASON"];
+/** For rows that are printed before the next one is known. */
+const WIDTHS = [12, 16, 6, 8, 28, 12, 12, 0];
+/** A reason is never cut: its end says how to fix it. Only a runaway one is. */
+const MAX_REASON_CHARS = 2_000;
+
+export function requestsText(records: readonly RequestRecord[], paint: Paint): string {
+  return table([HEAD, ...records.map(row)], { paint, maxLastChars: MAX_REASON_CHARS });
+}
+
+export function followHead(paint: Paint): string {
+  return table([HEAD], { paint, minWidths: WIDTHS });
+}
+
+export function followRow(record: RequestRecord, paint: Paint): string {
+  return table([row(record)], { paint, minWidths: WIDTHS, maxLastChars: MAX_REASON_CHARS });
+}
+
+function row(record: RequestRecord): Cell[] {
+  const { status, end, mcp } = record;
+  const isToolFailure = mcp?.outcome !== undefined && mcp.outcome !== "ok";
+  return [
+    record.time.slice(11, 23),
+    record.id,
+    {
+      text: `${status ?? "-"}${end === "complete" ? "" : ` ${end}`}`,
+      tone: statusTone(status) ?? (isToolFailure ? "warn" : "good"),
+    },
+    record.durationMs.toFixed(1),
+    askedText(record),
+    record.route ?? "-",
+    record.subject ?? "-",
+    reasonOf(record),
+  ];
+}
+
+/** The code, and what is known beyond it. A tool may fail inside a response of 200. */
+function reasonOf({ failure, mcp }: RequestRecord): string {
+  if (failure !== undefined) return `${failure.code}: ${(failure.detail ?? failure.message).replaceAll(/\s+/g, " ")}`;
+  return mcp?.outcome === undefined || mcp.outcome === "ok" ? "" : mcp.outcome;
+}

@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { chosenTarget } from "../instance/target.ts";
+import { paintOf } from "../terminal/paint.ts";
+import { problemsOf, type StatusFacts, statusText } from "./status-view.ts";
+import { trafficOf } from "./traffic.ts";
+
+const FACTS: StatusFacts = {
+  display: "127.0.0.1:15000",
+  readiness: "not ready, pending: draining",
+  dump: {
+    version: "1.2.3",
+    listeners: [{ name: "default", port: 3000, protocol: "HTTP", routes: ["a"] }],
+    backends: [
+      { name: "tools", type: "mcp", targets: [{ name: "broken" }, { name: "new" }] },
+      { name: "models", type: "ai", targets: [{ name: "main", provider: "openAI", failures: 3, resting: true }] },
+    ],
+    reload: {
+      generation: 2,
+      loadedAt: "2026-01-01T00:00:00.000Z",
+      sources: ["config.yaml"],
+      warnings: [],
+      needsRestart: ["config.adminAddr"],
+      refused: { problems: ["config.yaml:3:1: unknown field\u001b[2J"] },
+    },
+  },
+  report: {
+    process: { pid: 7, ageMs: 90_000, rssBytes: 1024 ** 2 },
+    requestsInFlight: 1,
+    tasks: [
+      {
+        kind: "mcp backend",
+        name: "tools",
+        detail: { failures: [{ target: "broken", reason: "exited with code 3", isOver: false }] },
+      },
+    ],
+  },
+  rules: [],
+  traffic: trafficOf([], 0, 90_000, true),
+};
+
+test("problems are sentences, the most urgent first", () => {
+  assert.deepEqual(
+    problemsOf(FACTS).map(({ level, text }) => `${level}: ${text.split("\u001b")[0]}`),
+    [
+      "bad: The gateway is not ready, pending: draining.",
+      "bad: The last reload was rejected, and the configuration before it is active: config.yaml:3:1: unknown field",
+      "bad: MCP server broken failed: exited with code 3",
+      "bad: LLM provider main is paused after 3 failures in a row",
+      "warn: config.adminAddr changed: restart the gateway to apply it",
+    ],
+  );
+});
+
+test("a server that was never started is neither running nor failed, and nothing moves the cursor", () => {
+  const text = statusText(FACTS, Date.parse("2026-01-01T00:01:00Z"), paintOf({ hasColor: false }));
+  assert.match(text, /^ {2}new +not started/m);
+  assert.match(text, /generation 2, loaded 1 min ago from config\.yaml; last reload rejected/);
+  assert.ok(!text.includes("\u001b"));
+  assert.ok(statusText(FACTS, 0, paintOf({ hasColor: true })).includes("\u001b[31mfailed\u001b[0m"));
+});
+
+test("variables name the gateway where no flag does", () => {
+  const set = { GWCTL_ADMIN_PORT: "1", GWCTL_ADMIN_SOCKET: "/s", GWCTL_NAMESPACE: "prod", GWCTL_CONTEXT: "" };
+  assert.deepEqual(chosenTarget(undefined, {}, set).flags, { adminPort: "1", adminSocket: "/s", namespace: "prod" });
+  assert.deepEqual(chosenTarget(undefined, { adminPort: "2" }, set).flags, { adminPort: "2", namespace: "prod" });
+  const cluster = { ...set, GWCTL_INSTANCE: "gateway/edge" };
+  assert.equal(chosenTarget(undefined, {}, cluster).name, "gateway/edge");
+  assert.equal(chosenTarget(undefined, {}, cluster).flags.adminSocket, undefined);
+  assert.equal(chosenTarget(undefined, { local: true }, cluster).name, undefined);
+  assert.equal(chosenTarget("pod/a", {}, cluster).name, "pod/a");
+});

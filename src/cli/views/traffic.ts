@@ -1,0 +1,69 @@
+/**
+ * What the last requests say about the traffic: how many per second, how many failed, how long they took. Taken from
+ * the records that the gateway keeps, so one question is enough and nobody has to wait for a second sample.
+ */
+import type { RequestRecord } from "../../trace/request-record.ts";
+
+const WINDOW_MS = 60_000;
+/** Fewer would make one request look like a storm. */
+const MIN_WINDOW_MS = 1_000;
+
+export interface Traffic {
+  /** Time that the numbers stand for: a minute, or less if the records do not reach back that far. */
+  readonly windowMs: number;
+  readonly requests: number;
+  readonly perSecond: number;
+  /** Broken: 5xx, or no complete response. */
+  readonly failed: number;
+  /** Turned away: 4xx. */
+  readonly rejected: number;
+  readonly p50Ms: number;
+  readonly p95Ms: number;
+  readonly tokens: number;
+  readonly cost: number;
+}
+
+/** `isAll`: the records reach back to the start, so a short list means little traffic and not a short memory. */
+export function trafficOf(records: readonly RequestRecord[], nowMs: number, upMs: number, isAll: boolean): Traffic {
+  const recent = records.filter(({ time }) => Date.parse(time) >= nowMs - WINDOW_MS);
+  const oldest = records.reduce((least, { time }) => Math.min(least, Date.parse(time)), nowMs);
+  const reachMs = isAll ? upMs : nowMs - oldest;
+  const windowMs = Math.max(MIN_WINDOW_MS, Math.min(WINDOW_MS, reachMs));
+  const durations = recent.map(({ durationMs }) => durationMs).sort((a, b) => a - b);
+  const failed = recent.filter(isBroken).length;
+  return {
+    windowMs,
+    requests: recent.length,
+    perSecond: (recent.length * 1000) / windowMs,
+    failed,
+    rejected: recent.filter((record) => isFailed(record) && !isBroken(record)).length,
+    p50Ms: quantile(durations, 0.5),
+    p95Ms: quantile(durations, 0.95),
+    tokens: sum(recent, ({ llm }) => (llm?.inputTokens ?? 0) + (llm?.outputTokens ?? 0)),
+    cost: sum(recent, ({ llm }) => llm?.cost ?? 0),
+  };
+}
+
+/** Rejected, broken, or a tool that failed inside a response of 200. */
+export function isFailed({ failure, end, status, mcp }: RequestRecord): boolean {
+  if (failure !== undefined || end !== "complete" || (status ?? 0) >= 400) return true;
+  return mcp?.outcome !== undefined && mcp.outcome !== "ok" && mcp.outcome !== "cancelled";
+}
+
+export function isBroken({ end, status }: RequestRecord): boolean {
+  return status === null || status >= 500 || end === "failed";
+}
+
+/** What was asked for, in a few words. */
+export function askedText({ method, path, mcp, llm }: RequestRecord): string {
+  if (mcp?.method !== undefined) return `${mcp.method}${mcp.name === undefined ? "" : ` ${mcp.name}`}`;
+  return `${method} ${path}${llm?.model === undefined ? "" : ` ${llm.model}`}`;
+}
+
+function quantile(sorted: readonly number[], share: number): number {
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
+}
+
+function sum(records: readonly RequestRecord[], of: (record: RequestRecord) => number): number {
+  return records.reduce((total, record) => total + of(record), 0);
+}
