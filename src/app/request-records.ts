@@ -63,8 +63,10 @@ export function createRequestRecords(
           },
     settled(exchange, outcome) {
       const durationMs = clock.monotonicMs() - exchange.startedMs;
-      countRequest(exchange, outcome, durationMs);
-      accessLog(exchange, outcome, durationMs);
+      if (!exchange.isQuiet) {
+        countRequest(exchange, outcome, durationMs);
+        accessLog(exchange, outcome, durationMs);
+      }
       if (exchange.spans !== undefined) telemetry?.settled(exchange, outcome);
       audit?.settled(exchange, outcome, durationMs);
       if (exchange.shadowDenials !== undefined) shadow.note(exchange);

@@ -207,6 +207,8 @@ export class Exchange implements Linked<Exchange> {
   traceparent: string | undefined = undefined;
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
+  /** The web UI reads what it shows: not counted, logged or remembered, or an open page would show mostly itself. */
+  isQuiet = false;
   /** Why the hook that runs now has nothing to do here; the pipeline takes it. */
   skipped: string | undefined = undefined;
   /** Headers (lower case) that an authentication policy read: left out of what goes to backends. */

@@ -20,7 +20,7 @@ routes:
     matches: [{ path: { pathPrefix: /limited } }]
     policies:
       directResponse: { status: 200, body: ok }
-      rateLimit: { local: [{ requests: 2, unit: Minutes, key: request.headers["x-user"] }] }
+      rateLimit: { local: [{ requests: 2, unit: Minutes, key: 'request.headers["x-user"]' }] }
   - name: down
     matches: [{ path: { pathPrefix: /down } }]
     backends: [{ host: "127.0.0.1:1" }]

@@ -39,7 +39,7 @@ export const ui = defineBackend({
       defaultTimeoutMs: TIMEOUT_MS,
       prepare: (exchange) => {
         if (config.loopbackOnly) refuseOthers(exchange);
-        return uiSource === undefined ? textReply(503, "the web UI is not available\n") : answer(exchange, uiSource);
+        return uiSource === undefined ? textReply(503, "the web UI is not available\n") : quietly(exchange, uiSource);
       },
       // `prepare` answers every request; a call would be a defect.
       call(_exchange, call) {
@@ -60,6 +60,14 @@ function refuseOthers({ source, request }: Exchange): void {
       "the web UI accepts only loopback clients that use a loopback name: add an authentication policy to `ui.policies`",
     detail: `\`ui.policies\` is not set, and ${isLocal ? `the host is ${request.host}` : `the peer is ${source.address}`}`,
   });
+}
+
+/** What was answered leaves no record; what was refused does. */
+async function quietly(exchange: Exchange, source: UiSource): Promise<Reply> {
+  const reply = await answer(exchange, source);
+  // 503 is how `healthz/ready` says "not yet".
+  exchange.isQuiet = reply.status < 400 || reply.status === 503;
+  return reply;
 }
 
 async function answer({ request }: Exchange, source: UiSource): Promise<Reply> {

@@ -144,7 +144,8 @@ function follow(response: IncomingMessage, onChunk: (chunk: Buffer) => void): Ad
 const MAX_SAID_CHARS = 4_000;
 
 function refused(what: string, { statusCode = 0, statusMessage = "" }: IncomingMessage, body: Buffer): CliError {
-  const said = printable(errorText(body.toString().trim())).slice(0, MAX_SAID_CHARS);
+  // Indented from the second line on: what another server says cannot pass for a line of ours.
+  const said = printable(errorText(body.toString().trim())).slice(0, MAX_SAID_CHARS).replaceAll("\n", "\n  ");
   const isElsewhere = statusCode < 400 || (statusCode === 404 && !OWN_NOT_FOUND.test(said));
   return new CliError(`${what} returned ${statusCode} ${statusMessage}: ${isElsewhere ? IS_IT_A_GATEWAY : said}`);
 }

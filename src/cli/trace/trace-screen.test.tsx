@@ -64,10 +64,10 @@ test("events are listed with the labels of spec 6, the last one selected", async
   screen.unmount();
 });
 
-test("severity shows without colour", async () => {
+test("severity and time show without colour", async () => {
   const { frame, screen } = open();
-  assert.match(await frame(), /5 ! Policy/);
-  assert.match(await frame(), /6 ✗ Request Done/);
+  assert.match(await frame(), /5 ! +\+[\d.]+(?: [µm]s)? Policy/);
+  assert.match(await frame(), /6 ✗ +\+[\d.]+(?: [µm]s)? Request Done/);
   screen.unmount();
 });
 

@@ -104,7 +104,15 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
       </Text>
       <Box height={paneRows + 2}>
         <Frame title="Events" isActive={pane === "events"} width={listWidth} hasColor={hasColor}>
-          <EventList events={events} selected={selected} rows={paneRows} width={listWidth - 4} hasColor={hasColor} />
+          <EventList
+            events={events}
+            selected={selected}
+            rows={paneRows}
+            width={listWidth - 4}
+            // Beside the bars there is no room for them, and no need.
+            hasTimes={mode !== "waterfall"}
+            hasColor={hasColor}
+          />
         </Frame>
         <Frame
           title={`${MODES[mode]}${took}${maxScroll > 0 ? ` ${top + 1}-${top + paneRows}/${details.length}` : ""}`}
@@ -149,15 +157,17 @@ function EventList(props: {
   readonly selected: number;
   readonly rows: number;
   readonly width: number;
+  readonly hasTimes: boolean;
   readonly hasColor: boolean;
 }) {
-  const { events, selected, rows, width, hasColor } = props;
+  const { events, selected, rows, width, hasTimes, hasColor } = props;
   const first = clamp(selected - Math.floor(rows / 2), 0, Math.max(0, events.length - rows));
   return events.slice(first, first + rows).map((event, i) => {
     const index = first + i;
     const isSelected = index === selected;
     const color = hasColor ? COLORS[event.severity] : undefined;
-    const text = `${isSelected ? "›" : " "}${String(index + 1).padStart(3)} ${MARKS[event.severity] ?? " "} ${sinceStart(event, events[0]).padStart(TIME_CHARS)} ${labelOf(event).padEnd(14)} ${summaryOf(event)}`;
+    const time = hasTimes ? `${sinceStart(event, events[0]).padStart(TIME_CHARS)} ` : "";
+    const text = `${isSelected ? "›" : " "}${String(index + 1).padStart(3)} ${MARKS[event.severity] ?? " "} ${time}${labelOf(event).padEnd(14)} ${summaryOf(event)}`;
     return (
       <Text key={`${index}`} wrap="truncate" inverse={isSelected} {...(color ? { color } : {})}>
         {isSelected ? text.padEnd(width) : text}

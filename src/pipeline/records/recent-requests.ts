@@ -94,6 +94,11 @@ export function createRecentRequests(options: RecentRequestsOptions): RecentRequ
 
     settled(exchange, outcome, durationMs) {
       inFlight.remove(exchange);
+      if (exchange.isQuiet) {
+        if (exchange.trace !== undefined) endTrace(exchange, exchange.trace, outcome);
+        recordings.delete(exchange);
+        return;
+      }
       const one = finishedRequest(options.nextSeq?.() ?? count, exchange, outcome, durationMs);
       ring[count % RECENT_REQUESTS] = one;
       const old = ring[(count - WITH_HEADERS) % RECENT_REQUESTS];

@@ -3,6 +3,7 @@
  */
 import { computed } from "@preact/signals";
 import { getJson, getText } from "./api.ts";
+import { awaySince } from "./connection.ts";
 import { dump } from "./dump.ts";
 import { createPoll } from "./poll.ts";
 
@@ -18,10 +19,16 @@ export interface About {
 }
 
 const ABOUT_INTERVAL_MS = 60_000;
-const READY_INTERVAL_MS = 5_000;
+/** A gateway that went away is shown within two seconds. */
+const READY_INTERVAL_MS = 1_000;
+/** One that accepts connections and says nothing has gone away too. */
+const READY_PATIENCE_MS = 5_000;
 
 export const about = createPoll(() => getJson<About>("about"), ABOUT_INTERVAL_MS);
-export const ready = createPoll(() => getText("healthz/ready"), READY_INTERVAL_MS);
+export const ready = createPoll(
+  () => getText("healthz/ready", AbortSignal.timeout(READY_PATIENCE_MS)),
+  READY_INTERVAL_MS,
+);
 
 export interface State {
   readonly level: "ok" | "warn" | "bad" | "idle";
@@ -29,6 +36,7 @@ export interface State {
 }
 
 export const state = computed<State>(() => {
+  if (awaySince.value !== undefined) return { level: "bad", text: "not responding" };
   const failure = ready.error.value ?? dump.error.value;
   if (failure !== undefined) return { level: "bad", text: "not responding" };
   const readiness = ready.value.value?.trim();

@@ -2,6 +2,7 @@
  * The one way from the page to the gateway. Everything is below `/ui/api/`, so the same page works on the admin
  * address and, with fewer endpoints, on a gateway. Failures become sentences.
  */
+import { noteAnswer, noteSilence } from "./connection.ts";
 
 export class ApiError extends Error {
   readonly status: number;
@@ -67,9 +68,12 @@ async function request(name: string, init: RequestInit): Promise<Response> {
   try {
     response = await fetch(BASE + name, { ...init, cache: "no-store" });
   } catch (error) {
+    // A page that was left, or a question that took too long; only the second says something about the gateway.
     if ((error as Error).name === "AbortError") throw error;
+    noteSilence();
     throw new ApiError(0, "the gateway does not respond");
   }
+  noteAnswer();
   if (response.ok || response.status === 503) return response;
   const text = (await response.text()).trim();
   throw new ApiError(response.status, text === "" ? `the gateway answered ${response.status}` : text.slice(0, 2000));

@@ -109,13 +109,13 @@ export function leavesOf(backend: DumpBackend): Leaf[] {
     name: textOf(target.name),
     kind: "target" as const,
     detail: [targetText(target), textOf(target.lastError)].filter(Boolean).join(" · "),
-    state: stateOf(target),
+    state: stateOf(target, backend.type === "mcp"),
   }));
   const models = (Array.isArray(backend.models) ? backend.models : []).map((model: unknown) => ({
     name: textOf(typeof model === "object" && model !== null && "name" in model ? model.name : model),
     kind: "model" as const,
     detail: "model",
-    state: "ok" as const,
+    state: "idle" as const,
   }));
   return [...targets, ...models].filter(({ name }) => name !== "");
 }
@@ -137,10 +137,9 @@ export function textOf(value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-function stateOf(target: Record<string, unknown>): Leaf["state"] {
-  const state = textOf(target.state ?? target.status).toLowerCase();
-  if (target.healthy === false || target.ejected === true) return "bad";
-  if (/fail|error|down|broken/.test(state)) return "bad";
-  if (/restart|start|wait|retry/.test(state)) return "warn";
-  return target.lastError ? "warn" : "ok";
+/** An LLM target counts its failures and rests after some; of an MCP server the configuration knows nothing. */
+function stateOf(target: Record<string, unknown>, isMcp: boolean): Leaf["state"] {
+  if (isMcp) return "idle";
+  if (target.resting === true) return "bad";
+  return Number(target.failures ?? 0) > 0 ? "warn" : "ok";
 }

@@ -4,6 +4,7 @@
  */
 import { type ReadonlySignal, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { onReturn } from "./connection.ts";
 
 export interface Polled<Value> {
   readonly value: ReadonlySignal<Value | undefined>;
@@ -21,6 +22,7 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
   let watchers = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let running: Promise<void> | undefined;
+  let stopListening: (() => void) | undefined;
 
   async function readOnce(): Promise<void> {
     try {
@@ -54,10 +56,16 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
     refresh,
     watch() {
       watchers += 1;
-      if (watchers === 1) loop();
+      if (watchers === 1) {
+        loop();
+        // What was read before the gateway went away may be of another process now.
+        stopListening = onReturn(() => void refresh());
+      }
       return () => {
         watchers -= 1;
-        if (watchers === 0 && timer !== undefined) clearTimeout(timer);
+        if (watchers > 0) return;
+        if (timer !== undefined) clearTimeout(timer);
+        stopListening?.();
       };
     },
   };

@@ -6,6 +6,7 @@ import { signal } from "@preact/signals";
 import type { RequestDetail, RequestRecord } from "../../../src/trace/request-record.ts";
 import { page } from "../frame/router.ts";
 import { getJson } from "./api.ts";
+import { onReturn } from "./connection.ts";
 import { createPoll } from "./poll.ts";
 
 export type { RequestDetail, RequestRecord };
@@ -57,10 +58,17 @@ function pace(): typeof TABLE {
 
 let looks = 0;
 
+const LOOKS_BETWEEN = 5;
+
+// A gateway that was away has usually started anew.
+onReturn(() => {
+  looks = LOOKS_BETWEEN - 1;
+});
+
 /** Looked at now and then only: it costs a request. */
 async function restarted(newest: number): Promise<boolean> {
   looks += 1;
-  if (looks % 5 !== 0) return false;
+  if (looks % LOOKS_BETWEEN !== 0) return false;
   const answer = await getJson<Answer>("debug/requests?limit=1");
   return (answer.requests[0]?.seq ?? -1) < newest;
 }

@@ -5,11 +5,13 @@ import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { about, ready, state } from "../data/about.ts";
+import { noteSilence, onReturn } from "../data/connection.ts";
 import { dump } from "../data/dump.ts";
 import { usePoll } from "../data/poll.ts";
 import { Overview } from "../pages/overview/overview.tsx";
 import { Empty, Skeleton } from "../parts/panel.tsx";
 import { Status } from "../parts/status.tsx";
+import { AwayBanner } from "./away-banner.tsx";
 import { PAGES } from "./pages.ts";
 import { Palette } from "./palette.tsx";
 import { isPaletteOpen } from "./palette-state.ts";
@@ -41,6 +43,7 @@ export function App() {
       </a>
       <Rail />
       <main class="page" id="page" tabIndex={-1}>
+        <AwayBanner />
         <CurrentPage name={page.value} />
       </main>
       {isPaletteOpen.value ? <Palette /> : null}
@@ -87,15 +90,32 @@ function Rail() {
   );
 }
 
+/** A page that could not be loaded, because the gateway was away, is loaded as soon as it is back. */
+function loadPage(name: string): (() => void) | undefined {
+  const load = loaders[name];
+  if (!load) return undefined;
+  const show = (component: ComponentType): void => {
+    loaded.value = { ...loaded.peek(), [name]: component };
+  };
+  let withdraw: (() => void) | undefined;
+  load().then(show, () => {
+    noteSilence();
+    withdraw = onReturn(() => {
+      withdraw?.();
+      // Some browsers remember that a module failed; and another version of the gateway has other files.
+      load().then(show, () => location.reload());
+    });
+  });
+  return () => withdraw?.();
+}
+
 function CurrentPage({ name }: { name: string }) {
   const Page = loaded.value[name];
   useEffect(() => {
     const title = PAGES.find((one) => one.name === name)?.title ?? name;
     document.title = `${title} · gateway`;
     if (loaded.peek()[name]) return;
-    loaders[name]?.().then((component) => {
-      loaded.value = { ...loaded.peek(), [name]: component };
-    });
+    return loadPage(name);
   }, [name]);
   if (Page) return <Page />;
   if (loaders[name]) return <Skeleton />;

@@ -2,7 +2,7 @@
  * Keys that work everywhere: `g` and a letter opens a page, Ctrl-K the palette, `?` is the palette too. They do
  * nothing while somebody types.
  */
-import { MORE_PAGES, PAGES } from "./pages.ts";
+import { PAGES } from "./pages.ts";
 import { isPaletteOpen } from "./palette-state.ts";
 import { navigate, pageHref } from "./router.ts";
 
@@ -21,7 +21,7 @@ export function startKeys(): void {
     else if (event.key === "g") pressedG = event.timeStamp;
     else if (event.timeStamp - pressedG < SEQUENCE_MS) {
       pressedG = 0;
-      const found = [...PAGES, ...MORE_PAGES].find(({ key }) => key === event.key);
+      const found = PAGES.find(({ key }) => key === event.key);
       if (found) navigate(pageHref(found.name));
     }
   });

@@ -16,11 +16,7 @@ export const PAGES: readonly Page[] = [
   { name: "llm", title: "LLM", key: "l", doc: "Models, chat and usage" },
   { name: "limits", title: "Limits", key: "i", doc: "Rate limits and their buckets" },
   { name: "policies", title: "Policies", key: "p", doc: "Policies of each route, in execution order" },
+  { name: "cel", title: "CEL", key: "e", doc: "Evaluate an expression on a request" },
   { name: "config", title: "Config", key: "c", doc: "Configuration files, with checks" },
   { name: "runtime", title: "Runtime", key: "u", doc: "Log level, memory, tasks and profiles" },
-];
-
-/** Reached from other pages and the palette. */
-export const MORE_PAGES: readonly Page[] = [
-  { name: "cel", title: "CEL", key: "e", doc: "Evaluate an expression on a request" },
 ];

@@ -6,7 +6,7 @@ import { dump } from "../data/dump.ts";
 import { requestList } from "../data/requests.ts";
 import { knownTools } from "../data/tools.ts";
 import { visible } from "../parts/format.ts";
-import { MORE_PAGES, PAGES } from "./pages.ts";
+import { PAGES } from "./pages.ts";
 import { isPaletteOpen } from "./palette-state.ts";
 import { navigate, pageHref } from "./router.ts";
 
@@ -92,7 +92,7 @@ export function Palette() {
 
 function allItems(): Item[] {
   const loaded = dump.value.peek();
-  const pages = [...PAGES, ...MORE_PAGES].map(({ name, title, doc }) => ({
+  const pages = PAGES.map(({ name, title, doc }) => ({
     kind: "page",
     text: title,
     detail: doc,

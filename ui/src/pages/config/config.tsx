@@ -15,6 +15,7 @@ import { PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
 import { DiffView } from "./diff-view.tsx";
+import { draftOf, dropDraft, keepDraft } from "./drafts.ts";
 import { type Judgement, JudgementView, type Problem } from "./judgement.tsx";
 import { docOf, type FieldDoc, type JsonSchema } from "./schema-doc.ts";
 import { type LineMark, YamlEditor } from "./yaml-editor.tsx";
@@ -44,7 +45,14 @@ function Files() {
   const file = files.find((one) => one.file === param("file")) ?? files[0];
   return (
     <>
-      <PageHead title="Config" doc="The file as written, with secrets redacted. Edits are checked, not applied." />
+      <PageHead
+        title="Config"
+        doc={
+          about.value.value?.mayEdit
+            ? "The file as written, with secrets redacted. Edits are checked; Save writes them."
+            : "The file as written, with secrets redacted. Edits are checked, not applied."
+        }
+      />
       {files.length > 1 ? (
         <Tabs
           label="Files"
@@ -60,7 +68,17 @@ function Files() {
 }
 
 function Editing({ file }: { file: ConfigFile }) {
-  const [text, setText] = useState(file.text);
+  const draft = draftOf(file.file);
+  // Edits of another version of the file are offered, not put over what was written since.
+  const isOwnDraft = draft?.base === file.base;
+  const [text, setShown] = useState(draft && isOwnDraft ? draft.text : file.text);
+  const [olderDraft, setOlderDraft] = useState(isOwnDraft ? undefined : draft?.text);
+  const setText = (next: string): void => {
+    setShown(next);
+    setOlderDraft(undefined);
+    if (next === file.text) dropDraft(file.file);
+    else keepDraft(file.file, { base: file.base, text: next });
+  };
   const [judged, setJudged] = useState<Judgement | undefined>(undefined);
   const [field, setField] = useState<{ path: string[]; doc: FieldDoc | undefined } | undefined>(undefined);
   const [saving, setSaving] = useState<string | undefined>(undefined);
@@ -88,6 +106,7 @@ function Editing({ file }: { file: ConfigFile }) {
     try {
       await postJson("save", { file: file.file, base: file.base, text });
       setSaving(undefined);
+      dropDraft(file.file);
       await configText.refresh();
       await dump.refresh();
     } catch (error) {
@@ -140,6 +159,19 @@ function Editing({ file }: { file: ConfigFile }) {
         />
       </Panel>
       <div class="stack">
+        {olderDraft === undefined ? null : (
+          <div class="note warn">
+            <p>The file changed while you had unsaved edits. They are kept.</p>
+            <div class="row">
+              <button type="button" class="button" onClick={() => setText(olderDraft)}>
+                Show my edits
+              </button>
+              <button type="button" class="button" onClick={() => setText(file.text)}>
+                Discard my edits
+              </button>
+            </div>
+          </div>
+        )}
         {saving === undefined || saving === "saving" ? null : <p class="note bad wrap">{visible(saving)}</p>}
         {running?.refused && !isEdited ? (
           <JudgementView

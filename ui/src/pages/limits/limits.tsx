@@ -121,11 +121,17 @@ function BucketRow({ bucket }: { bucket: Bucket }) {
       <span class="mono ellipsis" title={name}>
         {name}
       </span>
-      <span class={`gauge ${level}`} aria-hidden="true">
+      <span class={`gauge ${level}${bucket.remaining <= 0 ? " empty" : ""}`} aria-hidden="true">
         <span style={{ width: `${share * 100}%` }} />
       </span>
       <span class="number">
-        {wholeText(bucket.remaining)} <span class="muted">of {wholeText(bucket.limit)}</span>
+        {bucket.remaining <= 0 ? (
+          <Status level="bad">used up</Status>
+        ) : (
+          <>
+            {wholeText(bucket.remaining)} <span class="muted">of {wholeText(bucket.limit)}</span>
+          </>
+        )}
       </span>
       <span class="number muted">
         {level === "bad" ? `available in ${bucket.resetSeconds} s` : `resets in ${bucket.resetSeconds} s`}

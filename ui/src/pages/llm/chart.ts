@@ -2,11 +2,11 @@
  * A chart of several series over time. The library is loaded only when there is something to draw.
  */
 import UPlot from "uplot";
+import { COLOURS } from "./chart-colors.ts";
 
 export type DrawChart = (times: readonly number[], series: ReadonlyMap<string, readonly number[]>) => void;
 
 const HEIGHT = 140;
-const COLOURS = ["--accent", "--ok", "--code-number", "--warn", "--bad", "--muted"];
 
 export function createChart(place: HTMLElement): DrawChart {
   const style = getComputedStyle(document.documentElement);

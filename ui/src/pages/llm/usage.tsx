@@ -12,6 +12,7 @@ import { Panel } from "../../parts/panel.tsx";
 import { ScrollX } from "../../parts/scroll-x.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
 import type { DrawChart } from "./chart.ts";
+import { COLOURS } from "./chart-colors.ts";
 
 type By = "model" | "subject" | "route";
 
@@ -103,8 +104,23 @@ function TokenChart() {
     },
     [chosen],
   );
+  const isShown = times.length >= 2 && total > 0;
   return (
-    <div class="chart" ref={place} role="img" aria-label={`Tokens over the last five minutes: ${wholeText(total)}`} />
+    <figure class="chart-figure">
+      {isShown ? <figcaption>Tokens by model, per 2 s, while this page was open (up to 5 minutes)</figcaption> : null}
+      <div class="chart" ref={place} role="img" aria-label={`Tokens over the last five minutes: ${wholeText(total)}`} />
+      {isShown ? (
+        <ul class="legend">
+          {[...series].map(([name, values], i) => (
+            <li key={name}>
+              <span class="swatch" style={{ background: `var(${COLOURS[i % COLOURS.length]})` }} aria-hidden="true" />
+              <span class="mono">{name === "" ? "unknown model" : visible(name)}</span>
+              <span class="muted">{wholeText(values.reduce((sum, value) => sum + value, 0))} tokens</span>
+            </li>
+          ))}
+        </ul>
+      ) : null}
+    </figure>
   );
 }
 

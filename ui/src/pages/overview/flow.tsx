@@ -9,7 +9,7 @@ import { livingOf } from "../../data/mcp-targets.ts";
 import { withParams } from "../../frame/router.ts";
 import { durationText, percentText, rateText, visible } from "../../parts/format.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
-import { levelOfRate, Status } from "../../parts/status.tsx";
+import { type Level, levelOfRate, Status } from "../../parts/status.tsx";
 import {
   type Box,
   curveOf,
@@ -106,7 +106,7 @@ function Leaves({ backend }: { backend: DumpBackend | undefined }) {
     <span class="leaves">
       {leaves.slice(0, MAX_LEAVES).map((leaf) => (
         <span class="leaf" key={leaf.name}>
-          <Status level={isFailing(backend?.name ?? "", leaf) ? "bad" : leaf.state}>
+          <Status level={levelOf(backend?.name ?? "", leaf)}>
             <span class="mono">{visible(leaf.name)}</span>
           </Status>
           <span class="muted ellipsis">{visible(leaf.detail)}</span>
@@ -117,8 +117,12 @@ function Leaves({ backend }: { backend: DumpBackend | undefined }) {
   );
 }
 
-function isFailing(backend: string, leaf: Leaf): boolean {
-  return leaf.kind === "target" && livingOf(backend, leaf.name).isFailing;
+/** A server that no session reached yet is neither well nor ill. */
+function levelOf(backend: string, { kind, name, state }: Leaf): Level {
+  if (kind !== "target") return state;
+  const { isFailing, up } = livingOf(backend, name);
+  if (isFailing) return "bad";
+  return state === "idle" && up > 0 ? "ok" : state;
 }
 
 function subtitleOf(kind: NodeKind, name: string, dump: Dump): string {

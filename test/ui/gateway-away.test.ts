@@ -1,0 +1,80 @@
+/**
+ * A gateway that goes away while a page is open is shown, and the page is right again when it is back, without being
+ * loaded anew; what somebody typed outlives a look at another page.
+ */
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import type { Browser } from "playwright-core";
+import { startGateway, type TestGateway } from "../support/gateway.ts";
+import { openBrowser, openPage, skip } from "./browser.ts";
+
+let browser: Browser;
+let gateway: TestGateway;
+
+const start = (adminPort: string): Promise<TestGateway> =>
+  startGateway(`
+config: { adminAddr: "127.0.0.1:${adminPort}" }
+gateways: { default: { port: 0, address: 127.0.0.1 } }
+routes:
+  - name: only
+    policies:
+      directResponse: { status: 200, body: ok }
+      rateLimit: { local: [{ requests: 1, unit: Hours }] }
+`);
+
+before(async () => {
+  if (skip !== false) return;
+  gateway = await start("0");
+  browser = await openBrowser();
+});
+after(async () => {
+  await browser?.close();
+  await gateway?.close();
+});
+
+async function restart(whileAway: () => Promise<void>): Promise<void> {
+  const { port } = new URL(gateway.adminUrl);
+  await gateway.close();
+  await whileAway();
+  gateway = await start(port);
+}
+
+test("pages say that the gateway went away, and are right again when it is back", { skip }, async () => {
+  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/requests`);
+  await fetch(`${gateway.url()}/before`);
+  await page.getByText("/before").first().waitFor();
+  // The page, as long as it is not loaded anew.
+  await page.evaluate("window.isSame = true");
+  const banner = page.getByRole("alert");
+  await restart(async () => {
+    await banner.waitFor();
+    // A page that was never opened: its files cannot be had now.
+    await page.getByRole("link", { name: "Limits" }).click();
+  });
+  await banner.waitFor({ state: "detached" });
+  for (let i = 0; i < 2; i++) await fetch(`${gateway.url()}/after`);
+  await page.getByText("used up").waitFor();
+  await page.getByRole("link", { name: "Requests" }).click();
+  await page.getByText("/after").first().waitFor();
+  assert.equal(await page.getByText("/before").count(), 0);
+  assert.equal(await page.evaluate("window.isSame"), true);
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+test("edits of the configuration that were not saved are still there after another page", { skip }, async () => {
+  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/config`);
+  const editor = page.getByLabel("Configuration");
+  await editor.waitFor();
+  const edited = `${await editor.inputValue()}# my note\n`;
+  await editor.fill(edited);
+  await page.getByRole("link", { name: "CEL", exact: false }).first().click();
+  await page.getByText("Attributes").first().waitFor();
+  await page.getByRole("link", { name: "Config" }).click();
+  await editor.waitFor();
+  assert.equal(await editor.inputValue(), edited);
+  await page.getByRole("button", { name: "Reset" }).click();
+  assert.doesNotMatch(await editor.inputValue(), /my note/);
+  assert.deepEqual(errors, []);
+  await page.close();
+});

@@ -1,0 +1,27 @@
+/**
+ * Says that the gateway went away, and that what the page shows is from before.
+ */
+import { useEffect, useState } from "preact/hooks";
+import { awaySince } from "../data/connection.ts";
+import { ageText } from "../parts/format.ts";
+
+const SECOND_MS = 1_000;
+
+export function AwayBanner() {
+  const since = awaySince.value;
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    if (since === undefined) return undefined;
+    setNow(Date.now());
+    const timer = setInterval(() => setNow(Date.now()), SECOND_MS);
+    return () => clearInterval(timer);
+  }, [since]);
+  if (since === undefined) return null;
+  return (
+    <div class="away" role="alert">
+      <strong>The gateway does not respond.</strong>{" "}
+      <span>This page shows what was known before and reconnects by itself.</span>{" "}
+      <span aria-hidden="true">Tried for {ageText(Math.max(0, now - since))}.</span>
+    </div>
+  );
+}
