@@ -10,11 +10,13 @@ import type { Tasks } from "../lib/process/tasks.ts";
 import type { DryReport } from "../pipeline/dry-run/dry-run.ts";
 import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
+import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import type { TraceHub } from "../trace/hub.ts";
 import type { KeptTraces } from "../trace/kept-traces.ts";
 import { celEndpoint } from "./endpoints/cel.ts";
 import { configDumpEndpoint } from "./endpoints/config-dump.ts";
 import type { HeapSampling } from "./endpoints/heap-sampling.ts";
+import { historyEndpoint } from "./endpoints/history.ts";
 import { indexEndpoint } from "./endpoints/index-page.ts";
 import { limitsEndpoint } from "./endpoints/limits.ts";
 import { loggingEndpoint } from "./endpoints/logging.ts";
@@ -37,6 +39,7 @@ export interface AdminParts {
   readonly logging: Logging;
   readonly hub: TraceHub<Exchange>;
   readonly recent: RecentRequests;
+  readonly history: TrafficHistory;
   readonly kept: KeptTraces | undefined;
   readonly limits: LimitRegistry;
   readonly tasks: Tasks;
@@ -64,6 +67,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     ...parts.statistics,
     traceEndpoint(parts.hub, clock),
     requestsEndpoint(recent, clock),
+    historyEndpoint(parts.history),
     limitsEndpoint(limits),
     tasksEndpoint(tasks, recent, parts.upMs),
     memoryEndpoint({

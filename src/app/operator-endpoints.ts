@@ -59,6 +59,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     logging,
     hub: records.hub,
     recent: records.recent,
+    history: records.history,
     kept: records.kept,
     limits,
     tasks,

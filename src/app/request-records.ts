@@ -11,6 +11,7 @@ import type { Audit } from "../pipeline/records/audit.ts";
 import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
 import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
 import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
+import { createTrafficHistory, type TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 import { createTraceHub, type TraceHub } from "../trace/hub.ts";
 import { createKeptTraces, type KeptTraces } from "../trace/kept-traces.ts";
@@ -21,6 +22,7 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
   readonly hub: TraceHub<Exchange>;
   readonly recent: RecentRequests;
   readonly shadow: ShadowRecords;
+  readonly history: TrafficHistory;
   /** Undefined unless `config.tracing.keepFailed` asks for it. */
   readonly kept: KeptTraces | undefined;
 }
@@ -47,11 +49,13 @@ export function createRequestRecords(
     own: process.logging?.access && compileAccessFields(process.logging.access, redaction),
   });
   const shadow = createShadowRecords(metrics, clock.now());
+  const history = createTrafficHistory(clock);
   const countRequest = createRequestMetrics(metrics);
   return {
     hub,
     recent,
     shadow,
+    history,
     kept,
     trace:
       telemetry === undefined && audit === undefined
@@ -65,6 +69,7 @@ export function createRequestRecords(
       const durationMs = clock.monotonicMs() - exchange.startedMs;
       if (!exchange.isQuiet) {
         countRequest(exchange, outcome, durationMs);
+        history.count(exchange, outcome, durationMs);
         accessLog(exchange, outcome, durationMs);
       }
       if (exchange.spans !== undefined) telemetry?.settled(exchange, outcome);

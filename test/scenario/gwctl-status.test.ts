@@ -15,7 +15,7 @@ gateways: { default: { port: 0, address: 127.0.0.1 } }
 routes:
   - name: tools
     matches: [{ path: { pathPrefix: /mcp } }]
-    backends: [{ mcp: { targets: [{ name: gone, mcp: { host: "http://127.0.0.1:1/mcp" } }] } }]
+    backends: [{ mcp: { targets: [{ name: gone, mcp: { url: "http://127.0.0.1:1/mcp" } }] } }]
   - name: limited
     matches: [{ path: { pathPrefix: /limited } }]
     policies:
@@ -44,23 +44,23 @@ test("status shows the gateway on one screen, with its problems in words", async
   const { stdout } = await gwctl(["status", "-p", port]);
   assert.match(stdout, /^Errors +1 failed \(25\.0 %\), 1 rejected of 4 requests$/m);
   assert.match(stdout, /^ {2}✗ 1 request failed in the last [^\n]*: gwctl requests --failed$/m);
-  assert.match(stdout, /^ {2}! Limit of route limited is used up for alice; it resets in \d+ s$/m);
-  assert.match(stdout, /^ {2}route limited +alice +0 of 2 left +resets in \d+ s$/m);
+  assert.match(stdout, /^ {2}! Limit of route limited is used up for #\w+; it resets in \d+ s$/m);
+  assert.match(stdout, /^ {2}route limited +#\w+ +0 of 2 left +resets in \d+ s$/m);
   const { problems, version } = JSON.parse((await gwctl(["status", "-p", port, "-o", "json"])).stdout);
   assert.equal(problems.length, 2);
   assert.equal(typeof version, "string");
 });
 
+// The value of a header may be a secret: its bucket is shown by a digest, and found by the value.
 test("limits are a table, the emptiest bucket first; --key finds one", async () => {
   for (let i = 0; i < 3; i++) await call("/limited", { "x-user": "carol" });
   await call("/limited", { "x-user": "dave" });
   const { stdout } = await gwctl(["proxy", "limits", "-p", port]);
   assert.match(stdout, /^APPLIES TO +LIMIT +KEY +LEFT +RESETS IN +REJECTED$/m);
   assert.match(stdout, /^route limited +2 requests per minute by request\.headers\["x-user"\] +\S+ +░{10} +0\/2 /m);
-  assert.match(stdout, /^ +dave +█{5}░{5} +1\/2 +\d+ s$/m);
+  assert.match(stdout, /^ +#\w+ +█{5}░{5} +1\/2 +\d+ s$/m);
   const found = await gwctl(["proxy", "limits", "--key", "dave", "-p", port]);
-  assert.match(found.stdout, /dave/);
-  assert.doesNotMatch(found.stdout, /carol/);
+  assert.match(found.stdout, /^[^\n]*\nroute limited [^\n]* 1\/2 [^\n]*\n +… 2 more keys\n$/);
 });
 
 test("requests --follow prints each request once, as it ends, and says when the gateway ends", async (t) => {
@@ -115,7 +115,7 @@ test("the help of every command has an example", async () => {
     const commands = /\nCommands:\n([\s\S]*?)(?:\n\n|$)/.exec(stdout)?.[1];
     if (commands === undefined) assert.match(stdout, /\nExamples:\n {2}(?:gwctl|source) /, path.join(" "));
     else
-      for (const [, name = ""] of commands.matchAll(/^ {2}([a-z]+)/gm))
+      for (const [, name = ""] of commands.matchAll(/^ {2}([a-z-]+)/gm))
         if (name !== "help") await visit([...path, name]);
   };
   await visit([]);

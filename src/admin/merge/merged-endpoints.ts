@@ -3,6 +3,7 @@
  * list the main thread answers alone, from what it knows itself: the configuration, and the limits, which lie in memory
  * that all threads share.
  */
+import type { HistoryReport } from "../../trace/traffic-report.ts";
 import {
   type AdminAnswer,
   type AdminEndpoint,
@@ -13,6 +14,7 @@ import {
   textAnswer,
 } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+import { mergeHistories } from "./merge-history.ts";
 import { mergeMetrics } from "./merge-metrics.ts";
 import { mergeProfiles } from "./merge-profiles.ts";
 import { mergeDumps, mergeMemory, mergeRequests, mergeTasks } from "./merge-reports.ts";
@@ -42,6 +44,12 @@ const MERGES: Readonly<Record<string, Merge>> = {
   [ADMIN_PATHS.configDump]: reports((own, others) => mergeDumps(own, others)),
   [ADMIN_PATHS.tasks]: reports(mergeTasks),
   [ADMIN_PATHS.memory]: reports(mergeMemory),
+  [ADMIN_PATHS.history]: async (request, own, ask) => {
+    const mine = await own(request);
+    if (mine.status !== 200) return mine;
+    const others = (await ask(request)).filter(({ status }) => status === 200);
+    return jsonAnswer(mergeHistories([mine, ...others].map((answer) => jsonOf(answer) as unknown as HistoryReport)));
+  },
   [ADMIN_PATHS.requests]: async (request, _own, ask) => {
     const answers = await ask(request);
     if (request.query.get("follow") === "true" && !request.query.has("id")) return mergeStreams(answers);

@@ -10,6 +10,7 @@ export const ADMIN_PATHS = {
   memory: "/memory",
   trace: "/debug/trace",
   requests: "/debug/requests",
+  history: "/debug/history",
   limits: "/debug/limits",
   tasks: "/debug/tasks",
   mcpTools: "/debug/mcp/tools",

@@ -28,6 +28,7 @@ const READABLE: readonly string[] = [
   ADMIN_PATHS.metrics,
   ADMIN_PATHS.ready,
   ADMIN_PATHS.requests,
+  ADMIN_PATHS.history,
   ADMIN_PATHS.limits,
   ADMIN_PATHS.memory,
   ADMIN_PATHS.tasks,

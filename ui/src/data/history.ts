@@ -132,8 +132,10 @@ export function growthBy(
       sums.set(key, (sums.get(key) ?? 0) + sign * sample.value);
     }
   };
+  // One look says nothing about what happened since.
+  if (first === last) return sums;
   addAll(last, 1);
-  if (first !== last) addAll(first, -1);
+  addAll(first, -1);
   return sums;
 }
 

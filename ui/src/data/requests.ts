@@ -27,6 +27,11 @@ interface Answer {
 }
 
 let rows: readonly RequestRow[] = [];
+/** A gateway that was away has usually started anew, and counts from the beginning. */
+let wasAway = false;
+onReturn(() => {
+  wasAway = true;
+});
 
 export const inFlight = signal(0);
 /** New requests wait while somebody reads; nothing moves under the pointer. */
@@ -35,12 +40,18 @@ export const isPaused = signal(false);
 export const requestList = createPoll(
   async () => {
     if (isPaused.value && rows.length > 0) return rows;
-    const newest = rows[0]?.seq;
+    // As it is now: the answer to this very question may say that the gateway is back.
+    const isAnew = wasAway;
+    const newest = isAnew ? undefined : rows[0]?.seq;
     const since = newest === undefined ? "" : `&since=${newest}`;
     const answer = await getJson<Answer>(
       `debug/requests?limit=${newest === undefined ? MAX_ROWS : pace().rows}${since}`,
     );
     inFlight.value = answer.inFlight;
+    if (isAnew) {
+      rows = [];
+      wasAway = false;
+    }
     if (answer.requests.length === 0) {
       // A restarted gateway counts from the beginning.
       if (newest !== undefined && (await restarted(newest))) rows = [];
@@ -58,17 +69,10 @@ function pace(): typeof TABLE {
 
 let looks = 0;
 
-const LOOKS_BETWEEN = 5;
-
-// A gateway that was away has usually started anew.
-onReturn(() => {
-  looks = LOOKS_BETWEEN - 1;
-});
-
 /** Looked at now and then only: it costs a request. */
 async function restarted(newest: number): Promise<boolean> {
   looks += 1;
-  if (looks % LOOKS_BETWEEN !== 0) return false;
+  if (looks % 5 !== 0) return false;
   const answer = await getJson<Answer>("debug/requests?limit=1");
   return (answer.requests[0]?.seq ?? -1) < newest;
 }

@@ -54,7 +54,8 @@ export function layoutOf(dump: Dump, width: number): Layout {
   const heights = columns.map(({ items }) => items.reduce((sum, { height }) => sum + height + GAP, -GAP));
   const height = Math.max(...heights, NODE_HEIGHT);
   const boxes = columns.flatMap(({ kind, items }, i) => {
-    let y = (height - (heights[i] ?? 0)) / 2;
+    // From the top, so that the first screen is never empty.
+    let y = 0;
     return items.map((item) => {
       const box = {
         id: idOf(kind, item.name),

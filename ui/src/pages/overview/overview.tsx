@@ -12,6 +12,7 @@ import { Empty, PageHead, Skeleton } from "../../parts/panel.tsx";
 import { Flow } from "./flow.tsx";
 import { NodePanel } from "./node-panel.tsx";
 import { Now } from "./now.tsx";
+import { Numbers, RangeChoice } from "./numbers.tsx";
 import { Recent } from "./recent.tsx";
 
 export function Overview() {
@@ -26,7 +27,9 @@ export function Overview() {
       <PageHead
         title="Overview"
         doc="Listeners → routes → backends. Lines show the last 10 seconds, charts the last 5 minutes."
-      />
+      >
+        <RangeChoice />
+      </PageHead>
       {loaded === undefined ? (
         <Skeleton lines={6} />
       ) : loaded.listeners.length === 0 ? (
@@ -35,6 +38,7 @@ export function Overview() {
         </Empty>
       ) : (
         <>
+          <Numbers />
           <Flow dump={loaded} selected={selected} />
           {selected === "" ? null : <NodePanel dump={loaded} id={selected} />}
           <Now dump={loaded} />

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { anExchange } from "../../../test/support/exchange.ts";
+import { createTrafficHistory, HISTORY_SECONDS } from "./traffic-history.ts";
+
+function start() {
+  let ms = 1_000_000;
+  const history = createTrafficHistory({ now: () => 1_700_000_000_000 + ms });
+  const count = (status: number | undefined, durationMs = 10): void =>
+    history.count(anExchange({}), { status, end: "complete", responseBytes: 0 } as never, durationMs);
+  return { history, count, pass: (seconds: number) => (ms += seconds * 1000) };
+}
+
+test("requests, failures and rejections are counted by slot, with gaps as zeros", () => {
+  const { history, count, pass } = start();
+  for (const status of [200, 404, 502, undefined]) count(status);
+  pass(30);
+  count(200);
+  const { points, total, slotSeconds } = history.report(300);
+  assert.equal(slotSeconds, 10);
+  assert.deepEqual(
+    points.map(({ requests }) => requests),
+    [4, 0, 0, 1],
+  );
+  assert.deepEqual([total.requests, total.failed, total.rejected], [5, 2, 1]);
+  assert.equal((points[1]?.at ?? 0) - (points[0]?.at ?? 0), 10_000);
+  assert.equal(points[1]?.p95Ms, null);
+});
+
+test("the 95th percentile is never better than the truth, and close to it", () => {
+  const { history, count } = start();
+  for (let i = 1; i <= 100; i++) count(200, i * 10);
+  const { p95Ms } = history.report(300).total;
+  assert.ok(p95Ms !== null && p95Ms >= 950 && p95Ms < 950 * 1.6, String(p95Ms));
+  count(200, 10 ** 9);
+  assert.ok((history.report(300).total.p95Ms ?? 0) < 10 ** 6);
+});
+
+test("a longer range is coarser, a day is the most, and old slots are not taken for new ones", () => {
+  const { history, count, pass } = start();
+  count(200);
+  pass(HISTORY_SECONDS * 2);
+  count(500);
+  const day = history.report(HISTORY_SECONDS * 10);
+  assert.equal(day.slotSeconds, 300);
+  assert.equal(day.points.length, 288);
+  assert.deepEqual([day.total.requests, day.total.failed], [1, 1]);
+  assert.equal(history.report(60).total.requests, 1);
+});

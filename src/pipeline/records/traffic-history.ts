@@ -1,0 +1,119 @@
+/**
+ * A day of traffic in a few numbers, kept in memory: how many requests, how many failed, how long they took, tokens and
+ * cost. Two rings of slots, fine for half an hour and coarse for a day; a slot is made anew when its time comes, so an
+ * idle gateway does nothing and a busy one adds a few numbers per request.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { HistoryPoint, HistoryReport } from "../../trace/traffic-report.ts";
+
+const FINE = { slotMs: 10_000, slots: 180 };
+const COARSE = { slotMs: 300_000, slots: 288 };
+export const HISTORY_SECONDS = (COARSE.slotMs * COARSE.slots) / 1000;
+
+/** Upper bounds of durations: each a fifth of a decade wide, from 1 ms to about 100 s. */
+const BOUNDS_MS: readonly number[] = Array.from({ length: 26 }, (_unused, i) => 10 ** (i / 5));
+const P95 = 0.95;
+
+export interface TrafficHistory {
+  count(exchange: Exchange, outcome: Outcome, durationMs: number): void;
+  report(rangeSeconds: number): HistoryReport;
+}
+
+interface Slot {
+  number: number;
+  requests: number;
+  failed: number;
+  rejected: number;
+  tokens: number;
+  cost: number;
+  readonly durations: Uint32Array;
+}
+
+export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory {
+  const rings = [FINE, COARSE].map(({ slotMs, slots }) => ({
+    slotMs,
+    slots: Array.from({ length: slots }, () => emptySlot()),
+  }));
+  // The wall clock, so that the slots of several threads are the same.
+  const startedMs = clock.now();
+
+  return {
+    count({ facts }, { status, end }, durationMs) {
+      const nowMs = clock.now();
+      const bin = binOf(durationMs);
+      const { llm } = facts;
+      for (const { slotMs, slots } of rings) {
+        const slot = slotAt(slots, Math.floor(nowMs / slotMs));
+        slot.requests += 1;
+        if (status === undefined || status >= 500 || end === "failed") slot.failed += 1;
+        else if (status >= 400) slot.rejected += 1;
+        slot.durations[bin] = (slot.durations[bin] ?? 0) + 1;
+        if (llm !== undefined) {
+          slot.tokens += (llm.inputTokens ?? 0) + (llm.outputTokens ?? 0);
+          slot.cost += llm.cost ?? 0;
+        }
+      }
+    },
+
+    report(rangeSeconds) {
+      const isFine = rangeSeconds * 1000 <= FINE.slotMs * FINE.slots;
+      const { slotMs, slots } = rings[isFine ? 0 : 1] as (typeof rings)[number];
+      const nowMs = clock.now();
+      const last = Math.floor(nowMs / slotMs);
+      const wanted = Math.min(slots.length, Math.max(1, Math.ceil((rangeSeconds * 1000) / slotMs)));
+      const first = Math.max(last - wanted + 1, Math.floor(startedMs / slotMs));
+      const shown: Slot[] = [];
+      for (let number = first; number <= last; number++) {
+        const slot = slots[number % slots.length];
+        shown.push(slot?.number === number ? slot : emptySlot(number));
+      }
+      return {
+        slotSeconds: slotMs / 1000,
+        points: shown.map((slot) => ({ at: slot.number * slotMs, ...numbersOf(slot) })),
+        total: numbersOf(shown.reduce(sumOf, emptySlot())),
+      };
+    },
+  };
+}
+
+function slotAt(slots: Slot[], number: number): Slot {
+  const slot = slots[number % slots.length] as Slot;
+  if (slot.number !== number) {
+    slot.number = number;
+    slot.requests = slot.failed = slot.rejected = slot.tokens = slot.cost = 0;
+    slot.durations.fill(0);
+  }
+  return slot;
+}
+
+function emptySlot(number = -1): Slot {
+  const durations = new Uint32Array(BOUNDS_MS.length + 1);
+  return { number, requests: 0, failed: 0, rejected: 0, tokens: 0, cost: 0, durations };
+}
+
+function sumOf(sum: Slot, slot: Slot): Slot {
+  for (const name of ["requests", "failed", "rejected", "tokens", "cost"] as const) sum[name] += slot[name];
+  for (let i = 0; i < sum.durations.length; i++) sum.durations[i] = (sum.durations[i] ?? 0) + (slot.durations[i] ?? 0);
+  return sum;
+}
+
+function numbersOf({ requests, failed, rejected, tokens, cost, durations }: Slot): Omit<HistoryPoint, "at"> {
+  return { requests, failed, rejected, tokens, cost, p95Ms: requests === 0 ? null : p95Of(durations, requests) };
+}
+
+function binOf(durationMs: number): number {
+  const bin = durationMs <= 1 ? 0 : Math.ceil(Math.log10(durationMs) * 5);
+  return Math.min(bin, BOUNDS_MS.length);
+}
+
+/** The upper bound of the slot that the 95th of a hundred falls into: never better than the truth. */
+function p95Of(durations: Uint32Array, requests: number): number {
+  let seen = 0;
+  for (let i = 0; i < durations.length; i++) {
+    seen += durations[i] ?? 0;
+    if (seen >= requests * P95) return Math.round((BOUNDS_MS[Math.min(i, BOUNDS_MS.length - 1)] ?? 0) * 10) / 10;
+  }
+  return 0;
+}
