@@ -143,10 +143,10 @@ function drawn(asked: string, report: Report): string {
     ]),
     ...(reason ? [["reason", `${reason.code}: ${reason.detail ?? reason.message}`]] : []),
   ];
-  lines.push(table(facts, MAX_REASON_CHARS));
+  lines.push(table(facts, { maxLastChars: MAX_REASON_CHARS }));
   if (report.policies.length > 0) {
     const rows = report.policies.map(({ phase, policy, verdict, reason: why = "" }) => [phase, policy, verdict, why]);
-    lines.push("\n", table([["PHASE", "POLICY", "VERDICT", "REASON"], ...rows], MAX_REASON_CHARS));
+    lines.push("\n", table([["PHASE", "POLICY", "VERDICT", "REASON"], ...rows], { maxLastChars: MAX_REASON_CHARS }));
   }
   return lines.join("");
 }
