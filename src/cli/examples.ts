@@ -25,6 +25,8 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   cel: `
   gwctl cel '"admin" in ["admin", "dev"]'
   gwctl cel 'request.path.startsWith("/mcp")' --request 7f1c20b6a94e3d58`,
+  "gateway list": `
+  gwctl gateway list -A                              of all namespaces`,
   "what-if": `
   gwctl what-if GET http://localhost:3000/hello
   gwctl what-if POST http://localhost:3000/mcp --tool echo --claims '{"sub":"alice"}'`,
