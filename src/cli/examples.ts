@@ -27,6 +27,8 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   gwctl cel 'request.path.startsWith("/mcp")' --request 7f1c20b6a94e3d58`,
   "gateway list": `
   gwctl gateway list -A                              of all namespaces`,
+  "shadow report": `
+  gwctl shadow report                                whom policies in shadow mode would deny`,
   "what-if": `
   gwctl what-if GET http://localhost:3000/hello
   gwctl what-if POST http://localhost:3000/mcp --tool echo --claims '{"sub":"alice"}'`,

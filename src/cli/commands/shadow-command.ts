@@ -38,7 +38,9 @@ export async function shadowReport(
     else if (report.rules.length === 0) terminal.err(`no request would have been denied since ${report.since}\n`);
     else
       terminal.out(
-        table([["ROUTE", "POLICY", "DENIED", "SUBJECTS", "EXAMPLE", "RULE"], ...report.rules.map(row)], MAX_RULE_CHARS),
+        table([["ROUTE", "POLICY", "DENIED", "SUBJECTS", "EXAMPLE", "RULE"], ...report.rules.map(row)], {
+          maxLastChars: MAX_RULE_CHARS,
+        }),
       );
   } finally {
     admin.close();
