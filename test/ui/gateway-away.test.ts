@@ -56,6 +56,7 @@ test("pages say that the gateway went away, and are right again when it is back"
   await page.getByText("used up").waitFor();
   await page.getByRole("link", { name: "Requests" }).click();
   await page.getByText("/after").first().waitFor();
+  assert.equal(await page.getByText("/before").count(), 0);
   assert.equal(await page.evaluate("window.isSame"), true);
   assert.deepEqual(errors, []);
   await page.close();

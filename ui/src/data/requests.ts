@@ -38,30 +38,30 @@ export const inFlight = signal(0);
 export const isPaused = signal(false);
 
 export const requestList = createPoll(
-  async () => {
-    if (isPaused.value && rows.length > 0) return rows;
-    // As it is now: the answer to this very question may say that the gateway is back.
-    const isAnew = wasAway;
-    const newest = isAnew ? undefined : rows[0]?.seq;
-    const since = newest === undefined ? "" : `&since=${newest}`;
-    const answer = await getJson<Answer>(
-      `debug/requests?limit=${newest === undefined ? MAX_ROWS : pace().rows}${since}`,
-    );
-    inFlight.value = answer.inFlight;
-    if (isAnew) {
-      rows = [];
-      wasAway = false;
-    }
-    if (answer.requests.length === 0) {
-      // A restarted gateway counts from the beginning.
-      if (newest !== undefined && (await restarted(newest))) rows = [];
-      return rows;
-    }
-    rows = [...answer.requests.map(rowOf), ...rows].slice(0, MAX_ROWS);
-    return rows;
-  },
+  () => (isPaused.value && rows.length > 0 ? Promise.resolve(rows) : newestRows()),
   () => pace().intervalMs,
 );
+
+async function newestRows(): Promise<readonly RequestRow[]> {
+  const isAnew = wasAway;
+  const newest = isAnew ? undefined : rows[0]?.seq;
+  const since = newest === undefined ? "" : `&since=${newest}`;
+  const answer = await getJson<Answer>(`debug/requests?limit=${newest === undefined ? MAX_ROWS : pace().rows}${since}`);
+  // It was asked of the gateway that went and answered by the one that came: their numbers have nothing in common.
+  if (wasAway && !isAnew) return newestRows();
+  inFlight.value = answer.inFlight;
+  if (isAnew) {
+    rows = [];
+    wasAway = false;
+  }
+  if (answer.requests.length === 0) {
+    // A restarted gateway counts from the beginning.
+    if (newest !== undefined && (await restarted(newest))) rows = [];
+    return rows;
+  }
+  rows = [...answer.requests.map(rowOf), ...rows].slice(0, MAX_ROWS);
+  return rows;
+}
 
 function pace(): typeof TABLE {
   return page.peek() === "requests" ? TABLE : ELSEWHERE;
