@@ -38,6 +38,7 @@ test("every field of the reference can be read", () => {
   const exchange = anAnsweredExchange({ headers: { "<name>": "x" }, responseHeaders: { "<name>": "x" }, body: "b" });
   const call = { name: "n", target: "t", arguments: { "<name>": 1 } };
   Object.assign(exchange.facts, FACTS, { mcp: { ...FACTS.mcp, tool: call } });
+  Object.assign(exchange.source, { identity: "CN=client" });
   exchange.route = "r";
   if (exchange.response) exchange.response.body = Buffer.from("b");
   for (const { path } of ATTRIBUTES.flatMap(({ fields }) => fields)) {

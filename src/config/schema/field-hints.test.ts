@@ -77,10 +77,10 @@ const hints: [name: string, text: string, field: string, message: string][] = [
     "unknown field: move it below `matches`",
   ],
   [
-    "what two fields know",
+    "what several fields know",
     `mcp: { targets: [{ name: a, url: "http://h/mcp" }] }`,
     "mcp.targets[0].url",
-    "unknown field: move it below `mcp` or `sse`",
+    "unknown field: move it below `mcp` or `sse` or `openapi`",
   ],
   [
     "a port in quotes",

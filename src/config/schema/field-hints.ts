@@ -20,7 +20,7 @@ const FOREIGN_NAMES = lookupTable<string>({
   remoteRateLimit: "rateLimit.global",
 });
 
-const MAX_PLACES = 2;
+const MAX_PLACES = 3;
 
 /** The tail of the message: a word of another program, a typo, or a field at the wrong level. */
 export function unknownFieldHint(key: string, schemas: readonly z.ZodType[]): string {

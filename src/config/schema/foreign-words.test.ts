@@ -51,7 +51,6 @@ const files: [text: string, field: string, said: RegExp][] = [
   [inTarget('stdio: "npx -y x"'), "stdio", /expected an object, found a string: write `cmd` and `args`/],
   ["tcpRoutes: []", "tcpRoutes", /^unknown field: not supported here$/],
   ["routeGroups: []", "routeGroups", /^unknown field: not supported here$/],
-  [inPolicies("requestMirror: {}"), "requestMirror", /^unknown field: not supported here$/],
   ["llm: { models: [], providers: [] }", "providers", /not supported here; write `provider` and `params` in each/],
   [
     inModel("params: { azureProjectName: x }"),

@@ -47,7 +47,7 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...write(["targets", "prefixMode"], ["statefulMode", "sessionTtl"], "`sessionIdleTtl`; sessions are always kept"),
   ...unsupported(["providers"], "write `provider` and `params` in each entry of `models`"),
   ...unsupported(["azureProjectName"], "Azure is reached by `azureResourceName`"),
-  ...unsupported(["requestMirror", "tcpRoutes", "tlsRoutes", "routeGroups", "workloads", "frontendPolicies"]),
+  ...unsupported(["tcpRoutes", "tlsRoutes", "routeGroups", "workloads", "frontendPolicies"]),
   ...unsupported(["extAuthz", "extProc", "csrf", "oidc", "a2a", "networkAuthorization", "jwtSign", "tokenExchange"]),
   ...unsupported([
     "openapi",
