@@ -25,6 +25,13 @@ const NO_SECRET: Readonly<Record<string, string>> = {
   "src/config/watch.ts: found.digest === inUse": "digests of configuration files, for the watcher only",
   "src/trace/redact.ts: value === secret": "a request's own values, to hide copies where it is shown",
   "src/config/watch.ts: one.digest === other.digest": "digests of configuration files, for the watcher only",
+  "src/kubernetes/control/deployer.ts: applied.get(key) === hash":
+    "digests of documents that the controller wrote itself",
+  'src/lib/store/signing-key.ts: shown.toString("base64url") !== signature': "both sides are what the client sent",
+  "src/mcp/logins/server-login.ts: tokens.accessToken !== refused": "two tokens of the gateway's own vault",
+  "src/mcp/logins/server-login.ts: now.tokens.accessToken !== tokens.accessToken":
+    "two tokens of the gateway's own vault",
+  "src/policies/rate-limit/shared-buckets.ts: this.#hashes[slot] === hash": "where a bucket lies in a table",
 };
 
 function comparisonsIn(file: string, text: string): string[] {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { anAnsweredExchange } from "../../test/support/exchange.ts";
 import { compileExpression } from "../cel/expression.ts";
 import { ATTRIBUTES } from "../cel/values/attributes.ts";
-import type { Facts } from "../core/exchange.ts";
+import type { Facts } from "../core/facts.ts";
 
 /** Everything that policies and backends can find out; its type names what exists. */
 const FACTS: Required<Facts> = {

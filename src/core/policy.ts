@@ -15,7 +15,8 @@ import type { Tasks } from "../lib/process/tasks.ts";
 import type { SigningKey } from "../lib/store/signing-key.ts";
 import type { Store } from "../lib/store/store.ts";
 import type { CredentialPlaces } from "../trace/redact.ts";
-import type { Claims, Exchange } from "./exchange.ts";
+import type { Exchange } from "./exchange.ts";
+import type { Claims } from "./facts.ts";
 import type { Reply } from "./reply.ts";
 
 /** Where a policy stands: on a listener, on a route, or on one backend of a route. */

@@ -5,7 +5,7 @@
  * have an "alice". What stands behind a NUL distinguishes and is not shown.
  */
 import { createHash } from "node:crypto";
-import type { Claims } from "./exchange.ts";
+import type { Claims } from "./facts.ts";
 
 /** A refreshed token of the same subject is the same principal; without a subject, only the same token is. */
 export function tokenPrincipal({ iss, sub }: Claims, token: string): string {

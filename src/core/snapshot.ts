@@ -7,7 +7,8 @@ import { writtenHeaders } from "../lib/http1/request-head.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
 import { REDACTED, type Redaction } from "../trace/redact.ts";
-import type { Exchange, Facts, GatewayRequest, Source } from "./exchange.ts";
+import type { Exchange, GatewayRequest, Source } from "./exchange.ts";
+import type { Facts } from "./facts.ts";
 import type { Sent } from "./wire.ts";
 
 /** What a snapshot of the request is made of; an Exchange has it, and so has a recent request. */

@@ -27,7 +27,8 @@ import {
   ATTR_MCP_RESOURCE_URI,
   ATTR_MCP_SESSION_ID,
 } from "@opentelemetry/semantic-conventions/incubating";
-import type { Exchange, LlmFacts, McpFacts } from "../core/exchange.ts";
+import type { Exchange } from "../core/exchange.ts";
+import type { LlmFacts, McpFacts } from "../core/facts.ts";
 import type { Outcome } from "../core/policy.ts";
 import { type Redaction, shownUrl } from "../trace/redact.ts";
 import type { Attributes } from "./signals.ts";

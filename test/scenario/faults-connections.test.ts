@@ -87,8 +87,8 @@ test("one connection too many is closed unread, the others go on, and one line s
     assert.equal((await tooMany.ended()).text, "");
   }
   assert.equal(backend.received.length, 20);
-  assert.match(await gateway.logged("connections refused"), /limit=20 refused=1/);
-  assert.equal(gateway.log().filter((line) => line.includes("connections refused")).length, 1);
+  assert.match(await gateway.logged("connections rejected"), /limit=20 refused=1/);
+  assert.equal(gateway.log().filter((line) => line.includes("connections rejected")).length, 1);
 
   const [first, second] = clients;
   first?.write(request);

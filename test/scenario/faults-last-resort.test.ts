@@ -86,7 +86,7 @@ test("an exception in any place ends no process and holds no connection", async 
   await gateway.logged("started");
   for (const [i, stage] of Object.keys(STAGES).entries()) {
     const before = await countOf(adminUrl);
-    gateway.child.kill("SIGUSR2");
+    gateway.child.kill("SIGWINCH");
     await gateway.logged(`armed: ${stage}`);
     await Promise.all(requests(i).map((bytes) => send(port, bytes))).catch((error) => {
       throw new Error(`${stage}: ${(error as Error).message}`);

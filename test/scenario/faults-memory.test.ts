@@ -73,7 +73,7 @@ test("a process whose heap really fills up refuses instead of dying, and serves 
       kept.push(new Array(131_072).fill(1.5));
       if (used() < 0.955 * 256 * 1024 * 1024) setImmediate(fill);
     };
-    process.on("SIGUSR2", () => {
+    process.on("SIGWINCH", () => {
       if (kept.length === 0) fill();
       else kept = [];
     });`)}`;
@@ -87,11 +87,11 @@ test("a process whose heap really fills up refuses instead of dying, and serves 
     Promise.all(Array.from({ length: 50 }, async () => (await fetch(url)).status));
   assert.deepEqual(new Set(await statuses()), new Set([200]));
 
-  gateway.child.kill("SIGUSR2");
+  gateway.child.kill("SIGWINCH");
   await gateway.logged("new requests are rejected");
   for (let i = 0; i < 20; i++) assert.deepEqual(new Set(await statuses()), new Set([503]));
 
-  gateway.child.kill("SIGUSR2");
+  gateway.child.kill("SIGWINCH");
   await gateway.logged("memory is available again");
   assert.deepEqual(new Set(await statuses()), new Set([200]));
 });

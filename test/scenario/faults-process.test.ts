@@ -33,7 +33,7 @@ for (const [name, code, logged] of defects) {
       req.url === "/held" ? void held.push(res) : void res.end("new"),
     );
     const yaml = `config: { adminAddr: "127.0.0.1:0" }\ngateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: [{ backends: [{ host: "${backend.host}" }] }]\n`;
-    const defect = `data:text/javascript,${encodeURIComponent(`process.on("SIGUSR2", () => { ${code}; });`)}`;
+    const defect = `data:text/javascript,${encodeURIComponent(`process.on("SIGWINCH", () => { ${code}; });`)}`;
     const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], {
       compiled: true,
       nodeFlags: [`--import=${defect}`],
@@ -43,7 +43,7 @@ for (const [name, code, logged] of defects) {
     await gateway.logged("started");
     const answer = ask(port, "/held");
     await eventually("the request is at the backend", () => held.length === 1);
-    gateway.child.kill("SIGUSR2");
+    gateway.child.kill("SIGWINCH");
     assert.match(await gateway.logged("unexpected error"), logged);
     assert.equal(await textOf(await ask(port, "/new")), "new");
     held[0]?.end("whole");

@@ -127,7 +127,11 @@ test("the short layout serves the same at its own port [S2.1-7]", async () => {
 });
 
 const wrong = [
-  { name: "a target without a kind", targets: [{ name: "a" }], message: /one of `stdio`, `mcp`, `sse` is required/ },
+  {
+    name: "a target without a kind",
+    targets: [{ name: "a" }],
+    message: /one of `stdio`, `mcp`, `sse`, `openapi` is required/,
+  },
   { name: "an unknown field", targets: [{ name: "a", stdio: { cmd: "x", shell: true } }], message: /shell/ },
   { name: "two targets of one name", targets: [oddTarget("a"), oddTarget("a")], message: /used twice/ },
 ];

@@ -122,7 +122,7 @@ test("a token that expires during a session is refused at the next request, and 
   assert.equal(opened.status, 200);
   await opened.text();
   const session = opened.headers.get("mcp-session-id") ?? "";
-  assert.match(session, /^[!-~]{22,128}$/, "at least 128 bits in printable characters");
+  assert.match(session, /^[0-9a-f]{32}\.[!-~]{22,}$/, "128 random bits and a signature, in printable characters");
   const ping = async (token: string): Promise<number> => {
     const response = await request("/mcp", {
       method: "POST",
@@ -154,8 +154,11 @@ test("session ids share nothing that helps to guess one [A10]", async (t) => {
     ids.add(opened.headers.get("mcp-session-id") ?? "");
   }
   assert.equal(ids.size, 8);
-  // No place of the ids has the same character in all: neither a counter's beginning nor a time stands there.
-  const [first = ""] = ids;
-  const fixed = [...first].filter((character, at) => [...ids].every((id) => id[at] === character));
-  assert.ok(fixed.length < 4, `${fixed.length} characters are the same in all ids`);
+  // No place of what is random, or of the signature over it, has the same character in all: neither a counter's beginning
+  // nor a time stands there. What stands between them is the client's own `initialize`.
+  for (const part of [0, -1]) {
+    const parts = [...ids].map((id) => id.split(".").at(part) ?? "");
+    const fixed = [...(parts[0] ?? "")].filter((character, at) => parts.every((one) => one[at] === character));
+    assert.ok((parts[0] ?? "").length >= 22 && fixed.length < 4, `${fixed.length} characters are the same in all ids`);
+  }
 });

@@ -68,7 +68,7 @@ const refused: {
     bytes: `GET /like HTTP/1.1\r\n${HEAD}x_api_key: ${SECRET}\r\n\r\n`,
     status: 400,
     path: "/like",
-    reason: /could be taken for/,
+    reason: /could be mistaken for/,
   },
   {
     name: "a fragment",

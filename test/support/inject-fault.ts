@@ -1,5 +1,5 @@
 /**
- * Loaded into a gateway process before the gateway (`node --import`): with each SIGUSR2 the next of its stages throws
+ * Loaded into a gateway process before the gateway (`node --import`): with each SIGWINCH the next of its stages throws
  * once, when it is reached. For tests of the last resort.
  */
 
@@ -92,7 +92,7 @@ if (process.env.INJECT_FAULTS === "yes") {
     STAGES[name]?.();
   }
   let next = 0;
-  process.on("SIGUSR2", () => {
+  process.on("SIGWINCH", () => {
     const stage = names[next++] ?? "";
     armed = stage;
     if (stage === "nobody's callback") setImmediate(boom, stage);

@@ -88,7 +88,7 @@ test("keys open pages, and the palette finds a route by its name", { skip }, asy
 test("the copy on a gateway shows the same and offers nothing that acts [S2.1-14]", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.url("default")}/ui/`);
   await page.getByText("read-only").waitFor();
-  await page.getByText("Problems").waitFor();
+  await page.getByRole("heading", { name: "Problems" }).waitFor();
   for (const { name, text } of PAGES.filter((one) => one.name !== "cel" && one.name !== "config")) {
     await page.goto(`${gateway.url("default")}/ui/${name}`);
     await page.getByText("read-only").waitFor();

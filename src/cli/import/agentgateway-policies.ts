@@ -23,6 +23,7 @@ const SAME_NAME: Readonly<Record<string, Convert>> = {
   urlRewrite: (value) => withAuthority(value),
   requestRedirect: (value) => withAuthority(value),
   backendAuth: (value) => withLocation(value),
+  requestMirror: (value) => withShare(value),
 };
 
 export function convertPolicies(policies: Values, at: string, conversion: Conversion): Values {
@@ -67,6 +68,13 @@ function withAuthority(value: unknown): unknown {
   return authority === undefined
     ? value
     : { ...others, authority: isObject(authority) ? (full ?? authority) : authority };
+}
+
+/** One mirror with a share from 0 to 1 there, a list with percents here. */
+function withShare(value: unknown): unknown {
+  const { backend, percentage } = asObject(value);
+  const share = percentage === undefined ? {} : { percent: Number(percentage) * 100 };
+  return isObject(backend) ? [{ ...backend, ...share }] : value;
 }
 
 function withLocation(value: unknown): unknown {

@@ -9,7 +9,6 @@ import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { CompileEnv, EndpointDirectory, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
-import { rememberReplaced } from "../../core/replaced-headers.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../../core/traced-expression.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
@@ -33,6 +32,7 @@ import { claimExtraMatches } from "./extra-matches.ts";
 import { readListenerTls } from "./listener-tls.ts";
 import type { Generation } from "./living.ts";
 import { definitionOf } from "./policy-definition.ts";
+import { rememberReplaced } from "./replaced-headers.ts";
 import { shownPolicies } from "./shown-policies.ts";
 
 export interface CompileContext {

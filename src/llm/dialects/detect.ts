@@ -2,7 +2,7 @@
  * Recognises an LLM request on its way to a plain HTTP backend, so that token limits work there too: a JSON
  * object with a `model`, or a path that names one (decisions, LLM).
  */
-import type { LlmFacts } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
 import { readRequest } from "./read-request.ts";
 

@@ -2,7 +2,8 @@
  * The facts of one LLM request, one object of one shape for every request. The estimate is made when a limit asks
  * for it, and only once: most requests are under no token limit. What only backend and policies may see is private.
  */
-import type { Exchange, LlmFacts } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import { estimateRequestTokens } from "../usage/estimate-request.ts";
 import { outputMaximum } from "../usage/output-maximum.ts";
 import type { LlmCall } from "./llm-call.ts";

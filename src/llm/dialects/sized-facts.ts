@@ -3,7 +3,8 @@
  * encoded or ambiguous bodies. It is charged by its size: what it announces, then what of it went through. Nothing
  * is held for it.
  */
-import type { Exchange, GatewayRequest, LlmFacts } from "../../core/exchange.ts";
+import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import { observeChunks } from "../../lib/http/body.ts";
 import { bytesPerToken } from "../usage/estimate-size.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";

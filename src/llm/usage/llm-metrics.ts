@@ -3,7 +3,7 @@
  * writes them. The model is a label only as the provider or the configuration named it; a client that invents
  * names fills one series, not the memory.
  */
-import type { LlmFacts } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import type { Histogram, Metrics } from "../../lib/log/metrics.ts";
 
 export interface LlmTimes {

@@ -3,7 +3,7 @@
  * is unknown, not zero.
  */
 import { z } from "zod";
-import type { LlmFacts } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 
 /** Decimal texts keep what a file says; plain numbers are accepted too. */
 const rate = z.union([

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { encodeEventStreamMessage } from "../../../test/support/llm/event-stream.ts";
-import type { LlmFacts } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import { createUsageTap, settleUsage } from "./usage-tap.ts";
 
 const SSE = "text/event-stream; charset=utf-8";

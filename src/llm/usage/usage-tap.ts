@@ -3,7 +3,7 @@
  * server-sent events and AWS event streams, encoded or not. It changes nothing, holds one event at a time, and
  * counts what was delivered, so that an answer that breaks off can be settled too (spec 3, 8).
  */
-import type { LlmFacts } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import { createAnswerReader } from "./answer-reader.ts";
 import type { AnswerReport } from "./event-meter.ts";
 import { writeUsage } from "./usage.ts";

@@ -4,7 +4,7 @@
  * Bedrock) are corrected. Numbers that are not plain counts are treated as absent, so that a lying upstream can
  * neither raise a budget nor poison a metric. Zero is a count; absent is not.
  */
-import type { LlmFacts } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { isMembers, type Members } from "../wire/json.ts";
 

@@ -2,7 +2,7 @@
  * What CEL, the access log and the trace may read of a message: its method, its session, and the tool, prompt or
  * resource it is about, under the target's own name.
  */
-import type { McpFacts } from "../../core/exchange.ts";
+import type { McpFacts } from "../../core/facts.ts";
 import { withArguments } from "../../core/mcp-arguments.ts";
 import type { Names } from "../many/names.ts";
 import { namedIn } from "../wire/access.ts";

@@ -3,7 +3,7 @@
  * connected. A token is found only by the principal that connected it and only for the server it was made for. Several
  * replicas share the vault: what one renewed or took back, the others see.
  */
-import { createHash, randomBytes } from "node:crypto";
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Fetch } from "../../lib/http/fetch.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
@@ -136,7 +136,7 @@ export class ServerLogin {
   /** The browser came back. Throws an Error that the user may read. */
   async finish(flow: Flow, answer: { code: string; issuer: string | undefined; browser: string }): Promise<void> {
     const server = await this.#discovered();
-    if (flow.browser !== digest(answer.browser)) throw new Error("The login was begun in another browser.");
+    if (!isSame(flow.browser, digest(answer.browser))) throw new Error("The login was begun in another browser.");
     if (server.issuer !== flow.issuer || (answer.issuer ?? (server.sendsIssuer ? "" : flow.issuer)) !== flow.issuer)
       throw new Error("The answer comes from another authorization server.");
     const { code } = answer;
@@ -270,4 +270,8 @@ export type { Flow };
 
 function digest(text: string): string {
   return createHash("sha256").update(text).digest("hex");
+}
+
+function isSame(one: string, other: string): boolean {
+  return one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
 }

@@ -2,7 +2,7 @@
  * One page of a list from several targets: each is asked with a cursor of its own, what they answer is merged under
  * the names that clients see, and what may not be used is left out. A target that just failed is not waited for.
  */
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import type { Upstream } from "../servers/upstream.ts";
 import { LISTS } from "../wire/access.ts";
 import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";

@@ -3,7 +3,7 @@
  * what concerns all goes to all. One that fails is left out and named (`failOpen`), or fails the whole
  * (`failClosed`).
  */
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { asModernResult } from "../eras/modern-text.ts";

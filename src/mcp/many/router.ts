@@ -3,7 +3,7 @@
  * fan-out makes them look like one server.
  */
 import type { BackendCall } from "../../core/backend.ts";
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { permittedSubscription } from "../eras/subscription-filter.ts";

@@ -2,7 +2,7 @@
  * A router whose clients search for tools instead of reading all of them (`toolMode: search`). What can be found is
  * what the list would show this very request: the same targets, names and rules, read anew for each question.
  */
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { asModernResult, envelopeOf } from "../eras/modern-text.ts";
 import type { Upstream } from "../servers/upstream.ts";

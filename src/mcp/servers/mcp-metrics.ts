@@ -2,7 +2,7 @@
  * What is counted of MCP: requests by method, and how many sessions and children there are. All backends show in
  * the same families, so they register in one set that outlives reloads.
  */
-import type { McpOutcome } from "../../core/exchange.ts";
+import type { McpOutcome } from "../../core/facts.ts";
 import type { Counter, Metrics } from "../../lib/log/metrics.ts";
 import { KnownTools } from "./known-tools.ts";
 

@@ -5,7 +5,7 @@
  */
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendProblem } from "../../core/backend.ts";
-import type { McpOutcome } from "../../core/exchange.ts";
+import type { McpOutcome } from "../../core/facts.ts";
 import type { Failure, RoutedTarget } from "../wire/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../wire/json-rpc.ts";
 import { elements, find, member, type Span, slice } from "../wire/json-text.ts";

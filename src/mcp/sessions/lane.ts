@@ -2,7 +2,7 @@
  * The servers of modern clients. That era has no sessions, but a process must be somebody's: clients that show
  * the same identity share one, and nobody else does. It is brought up by the first request and ends when idle.
  */
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Router } from "../many/router.ts";
 import type { Tenant } from "../servers/tenant.ts";

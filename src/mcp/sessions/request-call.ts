@@ -3,7 +3,7 @@
  * came with, under the client's own id.
  */
 import type { AttributeSource } from "../../cel/expression.ts";
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";

@@ -2,7 +2,7 @@
  * The servers of one session, from its side: brought up once, changed by a reload, paused while its client is slow,
  * parked while it is away. Until they are brought up there is none.
  */
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Names } from "../many/names.ts";
 import type { Router, RouterOutcome } from "../many/router.ts";

@@ -4,7 +4,7 @@
  * when its server cannot be brought back; then every request is answered with 404 and the client starts anew.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Names } from "../many/names.ts";

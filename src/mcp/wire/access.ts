@@ -3,7 +3,7 @@
  * answered as if it did not exist, so that nobody learns the names of what he may not see.
  */
 
-import type { McpAccess } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
 import type { Call, Failure } from "./call.ts";
 import { type ClientRequest, edited, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";

@@ -3,7 +3,8 @@
  * from a socket, so that what the edge rejects is rejected here too.
  */
 import { GatewayError } from "../../core/errors.ts";
-import { Exchange, type LlmFacts, type McpFacts, NO_BODY, type RequestBody } from "../../core/exchange.ts";
+import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
+import type { LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { GivenToken } from "../../core/policy.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { Clock } from "../../lib/process/clock.ts";

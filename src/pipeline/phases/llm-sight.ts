@@ -6,7 +6,8 @@
  * in two ways is refused. Only what begins like a JSON object is held; uploads stream.
  */
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange, GatewayResponse, LlmFacts } from "../../core/exchange.ts";
+import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/topology.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
 import { beginsObject, detectLlmRequest, isUnclear, mayNameModel } from "../../llm/dialects/detect.ts";

@@ -2,7 +2,8 @@
  * A request that has ended, as it is remembered: references to what the exchange already had, without its bodies. What
  * is shown of it is built when somebody asks.
  */
-import type { Exchange, Facts } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Facts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { SnapshotSource } from "../../core/snapshot.ts";
 import { HeaderList } from "../../lib/http/headers.ts";

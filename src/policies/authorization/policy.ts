@@ -7,7 +7,8 @@
 import { z } from "zod";
 import { Attributes } from "../../core/attributes.ts";
 import { GatewayError } from "../../core/errors.ts";
-import { type Exchange, type Facts, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
+import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
+import type { Facts } from "../../core/facts.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import {
   type AccessRules,

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { anExchange, testEnv } from "../../../test/support/exchange.ts";
-import type { Exchange, McpAccess } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { McpAccess } from "../../core/facts.ts";
 import { mcpAuthorization } from "./policy.ts";
 
 type Item = Parameters<McpAccess["allows"]>;

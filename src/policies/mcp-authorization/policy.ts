@@ -5,7 +5,8 @@
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
-import type { Exchange, McpAccess, McpFacts } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { McpAccess, McpFacts } from "../../core/facts.ts";
 import { withArguments } from "../../core/mcp-arguments.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import {

@@ -10,7 +10,8 @@ import {
   startRateLimitService,
 } from "../../../test/support/rate-limit-service/service.ts";
 import type { GatewayError } from "../../core/errors.ts";
-import type { Exchange, Facts } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Facts } from "../../core/facts.ts";
 import type { Hooks } from "../../core/policy.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { rateLimit } from "./policy.ts";

@@ -9,7 +9,8 @@ import {
   settleAll,
 } from "../../../test/support/rate-limit-service/limit-env.ts";
 import type { GatewayError } from "../../core/errors.ts";
-import type { Exchange, Facts } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Facts } from "../../core/facts.ts";
 import type { Hooks, Outcome } from "../../core/policy.ts";
 import { rateLimit } from "./policy.ts";
 

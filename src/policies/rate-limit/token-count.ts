@@ -2,7 +2,7 @@
  * What an LLM call is charged with: an estimate at admission, the counts of its usage afterwards (spec 3 and 8).
  * Counts come from backends, so they are held within sane bounds, and what is missing is not zero.
  */
-import type { LlmFacts } from "../../core/exchange.ts";
+import type { LlmFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { countOf } from "./bucket.ts";
 

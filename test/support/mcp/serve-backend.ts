@@ -6,7 +6,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { mcp } from "../../../src/backends/mcp/backend.ts";
 import type { Backend, BackendCall, BackendEnv, BackendRun } from "../../../src/core/backend.ts";
-import { Exchange, type Facts, type McpAccess, NO_BODY } from "../../../src/core/exchange.ts";
+import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
+import type { Facts, McpAccess } from "../../../src/core/facts.ts";
 import { tokenPrincipal } from "../../../src/core/principal.ts";
 import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
 import { HeaderList } from "../../../src/lib/http/headers.ts";

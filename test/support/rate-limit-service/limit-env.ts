@@ -4,7 +4,8 @@
  */
 
 import { compileExpression } from "../../../src/cel/expression.ts";
-import { Exchange, type Facts, NO_BODY } from "../../../src/core/exchange.ts";
+import { Exchange, NO_BODY } from "../../../src/core/exchange.ts";
+import type { Facts } from "../../../src/core/facts.ts";
 import type { CompileEnv, Hooks, LimitView, Outcome } from "../../../src/core/policy.ts";
 import { HeaderList } from "../../../src/lib/http/headers.ts";
 import { silentLogger } from "../../../src/lib/log/logger.ts";

@@ -3,7 +3,7 @@
  * or nothing at all if the provider refused. Goes into the exchange's facts, where limits, log and CEL find it, and
  * into metrics.
  */
-import type { LlmFacts } from "../../../core/exchange.ts";
+import type { LlmFacts } from "../../../core/facts.ts";
 import type { Clock } from "../../../lib/process/clock.ts";
 import type { Dialect, Format } from "../../../llm/dialects/dialect.ts";
 import type { LlmMetrics } from "../../../llm/usage/llm-metrics.ts";

@@ -3,8 +3,9 @@
  * where the request is shown afterwards (decisions: copies of secrets). So whoever replaces a sensitive header leaves
  * its value with the exchange. Policies that replace none are returned as they are.
  */
-import type { Redaction } from "../trace/redact.ts";
-import type { Hooks } from "./policy.ts";
+
+import type { Hooks } from "../../core/policy.ts";
+import type { Redaction } from "../../trace/redact.ts";
 
 export function rememberReplaced(hooks: Hooks, redaction: Redaction): Hooks {
   const names = hooks.replaces?.filter((name) => redaction.isSensitive(name)) ?? [];
