@@ -48,6 +48,7 @@ routes:
         global:
           host: "${service.host}"
           domain: test
+          timeout: 10s
           descriptors: [{ entries: [{ key: user, value: '"ann"' }], type: requests }]
       directResponse: { body: ok }
 `,
