@@ -74,7 +74,7 @@ export function createRequestRecords(
       }
       if (exchange.spans !== undefined) telemetry?.settled(exchange, outcome);
       audit?.settled(exchange, outcome, durationMs);
-      if (exchange.shadowDenials !== undefined) shadow.note(exchange);
+      if (exchange.shadowDenials !== undefined || exchange.awaitsShadow) shadow.note(exchange);
       recent.settled(exchange, outcome, durationMs);
     },
     defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),

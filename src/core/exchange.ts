@@ -102,6 +102,14 @@ export interface Failure {
 export interface ShadowDenial {
   readonly policy: string;
   readonly detail: string;
+  /** What the same denials have in common, where the detail does not say it. */
+  readonly rule?: string;
+}
+
+export interface ShadowDenialOptions {
+  readonly rule?: string;
+  /** The enforced policy would let limits count the request all the same. */
+  readonly isCounted?: boolean;
 }
 
 export interface ExchangeStart {
@@ -174,6 +182,14 @@ export class Exchange implements Linked<Exchange> {
   watchesMcp = false;
   /** What policies in shadow mode would have denied. */
   shadowDenials: ShadowDenial[] | undefined = undefined;
+  /** One of them refuses the request before it costs anything: limits in shadow mode do not count it either. */
+  isFreeInShadow = false;
+  /** What limits in shadow mode took: given back if a policy in shadow mode refuses the request. */
+  shadowCharges: ChargeTaken[] | undefined = undefined;
+  /** Somebody still decides for the report when the request may have ended. */
+  awaitsShadow = false;
+  /** Hears of a denial that comes after the request ended. */
+  onLateShadow: ((denial: ShadowDenial) => void) | undefined = undefined;
   /** What is known of each message of an MCP batch, where a rule reads it. */
   mcpBatch: readonly McpFacts[] | undefined = undefined;
   upstreamStartedMs: number | undefined = undefined;
@@ -205,11 +221,21 @@ export class Exchange implements Linked<Exchange> {
   }
 
   /** A policy in shadow mode would have denied the request. Once per reason: attempts ask again. */
-  deniedInShadow(policy: string, detail: string): void {
+  deniedInShadow(policy: string, detail: string, { rule, isCounted = false }: ShadowDenialOptions = {}): void {
+    if (!isCounted) this.#freeInShadow();
     this.shadowDenials ??= [];
     if (this.shadowDenials.some((one) => one.policy === policy && one.detail === detail)) return;
-    this.shadowDenials.push({ policy, detail });
+    const denial: ShadowDenial = { policy, detail, ...(rule === undefined ? {} : { rule }) };
+    this.shadowDenials.push(denial);
     this.trace?.point({ type: "policyEvent", kind: "shadowDenied", details: { policy, reason: detail } }, "warn");
+    this.onLateShadow?.(denial);
+  }
+
+  #freeInShadow(): void {
+    this.isFreeInShadow = true;
+    const charges = this.shadowCharges;
+    this.shadowCharges = undefined;
+    if (charges) for (const charge of charges) charge.giveBack();
   }
 
   /** An authentication policy knows the client. Where several do, only all of them together are the same client. */

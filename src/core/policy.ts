@@ -79,6 +79,8 @@ export interface Hooks {
 export interface LlmSight {
   /** It counts tokens: of every request with a body on its own route, of LLM requests elsewhere. */
   readonly tokens?: boolean;
+  /** The same for limits in shadow mode: nothing is rejected for it. */
+  readonly watchedTokens?: boolean;
   /** A rule or a key reads `llm.*`: what could be read in two ways must not pass. */
   readonly model?: boolean;
 }

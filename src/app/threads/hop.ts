@@ -140,7 +140,7 @@ function emptyScope(phase: CompiledScope["phase"]): CompiledScope {
     parsed: [],
     admitParsed: [],
     llmRequest: [],
-    sight: { tokens: false, model: false },
+    sight: { tokens: false, watchedTokens: false, model: false },
     response: [],
     settle: [],
     settings: {},

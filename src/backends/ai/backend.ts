@@ -16,11 +16,13 @@ import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { readRequest } from "../../llm/dialects/read-request.ts";
 import { scanForm } from "../../llm/dialects/scan-form.ts";
 import { noteFreeRequest, noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
+import { createGuardWatch } from "../../llm/guards/guard-watch.ts";
 import { bytesPerToken } from "../../llm/usage/estimate-size.ts";
 import { createLlmMetrics } from "../../llm/usage/llm-metrics.ts";
 import { parsePriceCatalogue } from "../../llm/usage/prices.ts";
 import { GuardedCall } from "./answers/guarded-call.ts";
 import { Settlement } from "./answers/settlement.ts";
+import { watchedCall } from "./answers/watched-call.ts";
 import { forwardPlain, isWebsocket, UPLOAD } from "./forward-plain.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
@@ -82,25 +84,24 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
         return NOTHING_RUNS;
       };
       try {
-        const policed = applyPolicies(llm, running);
+        const policed = applyPolicies(llm, running, createGuardWatch(exchange, "request"));
         if (policed.model === undefined && llm.dialect.format !== "opaque" && !table.hasFixedModels)
           return refuse(MISSING_MODEL);
         const candidates = table.candidates(policed.model);
         if (candidates === undefined) return refuse(modelNotFound(policed.model));
         const guards = policed.rules.responseGuards;
-        if (
-          guards &&
-          (llm.dialect.format === "converse" || llm.dialect.format === "invoke") &&
-          llm.dialect.pathStream === true
-        ) {
+        const { format, pathStream } = llm.dialect;
+        const isForeignStream = (format === "converse" || format === "invoke") && pathStream === true;
+        if (guards && isForeignStream) {
           return refuse({
             status: 400,
             message: "response guards cannot read this kind of stream; ask without streaming",
             code: "unsupported_format",
           });
         }
-        const guarded = guards ? new GuardedCall(call, guards, llm.dialect.format) : undefined;
-        const run = new AiRun(running, exchange, guarded ?? call, policed.llm, candidates, settlement);
+        const watched = watchedCall(call, exchange, policed.rules.watchedResponses, isForeignStream);
+        const guarded = guards ? new GuardedCall(watched, guards, format) : undefined;
+        const run = new AiRun(running, exchange, guarded ?? watched, policed.llm, candidates, settlement);
         // A provider whose answer was refused must not go on writing it.
         guarded?.onRefusal(() => run.abort());
         run.start();

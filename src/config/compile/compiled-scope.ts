@@ -36,6 +36,7 @@ export function scopeOf(
     llmRequest: all.filter(({ hooks }) => hooks.llmRequest),
     sight: {
       tokens: all.some(({ hooks }) => hooks.sight?.tokens === true),
+      watchedTokens: all.some(({ hooks }) => hooks.sight?.watchedTokens === true),
       model: all.some(({ hooks }) => hooks.sight?.model === true),
     },
     response: all.filter(({ hooks }) => hooks.response).reverse(),

@@ -23,11 +23,13 @@ import { type CredentialLocation, readCredential, withhold } from "./credential-
 export const authenticationMode = z
   .enum(["strict", "optional", "permissive"])
   .describe(
-    "`strict`: a valid credential is required. `optional`: a request without a credential passes, one with an invalid credential does not. `permissive`: every request passes; an invalid credential is neither readable nor forwarded.",
+    "`strict`: a valid credential is required. `optional`: a request without a credential passes, one with an invalid credential does not. `permissive`: every request passes; an invalid credential is neither readable nor forwarded. What `strict` would deny is in `gwctl shadow report`.",
   );
 export type AuthenticationMode = z.output<typeof authenticationMode>;
 
 export interface BearerOptions {
+  /** The policy, for the report of what a permissive one lets pass. */
+  readonly kind: string;
   readonly mode: AuthenticationMode;
   readonly location: CredentialLocation;
   readonly verifier: TokenVerifier;
@@ -37,14 +39,24 @@ export interface BearerOptions {
   mend?(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
 }
 
+const KEYS_MISSING = "the identity provider's keys are not available yet";
+
 export interface BearerAuthentication {
   request(exchange: Exchange): undefined | Promise<undefined>;
   /** The same with a token or claims that are given, for a dry run: everything but the signature is checked. */
   assume(exchange: Exchange, given: GivenToken): undefined;
 }
 
+/**
+ * A permissive policy passes what a strict one would deny: the report names it. Limits count it, because permissive is
+ * also what many stay with.
+ */
+export function toleratedInShadow(exchange: Exchange, kind: string, rule: string, detail = rule): void {
+  exchange.deniedInShadow(kind, detail, { rule, isCounted: true });
+}
+
 export function createBearerAuthentication(options: BearerOptions): BearerAuthentication {
-  const { mode, location, verifier, rules, challenge } = options;
+  const { kind, mode, location, verifier, rules, challenge } = options;
   const missing = { "www-authenticate": challenge === "" ? "Bearer" : `Bearer ${challenge}` };
 
   function decide(exchange: Exchange, token: string, verdict: Verdict): undefined {
@@ -57,11 +69,12 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     if (mode === "permissive") {
       withhold(exchange, location, false);
       const detail = verdict.kind === "unavailable" ? verdict.detail : verdict.problem.detail;
+      toleratedInShadow(exchange, kind, verdict.kind === "unavailable" ? KEYS_MISSING : verdict.problem.reason, detail);
       return exchange.skip(`the token is ignored: ${detail}`);
     }
     if (verdict.kind === "unavailable") {
       throw new GatewayError("not_ready", {
-        message: "the identity provider's keys are not available yet",
+        message: KEYS_MISSING,
         detail: verdict.detail,
         headers: { "retry-after": String(verdict.retryAfterSeconds) },
       });
@@ -84,6 +97,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   function request(exchange: Exchange): undefined | Promise<undefined> {
     const found = readCredential(exchange.request, location);
     if (found.kind === "none") {
+      if (mode === "permissive") toleratedInShadow(exchange, kind, "no bearer token was sent");
       if (mode !== "strict") return exchange.skip("no token was sent; none is required");
       throw new GatewayError("unauthorized", { headers: missing, detail: "no bearer token was sent" });
     }

@@ -24,6 +24,9 @@ export interface PromptRules {
   readonly aliases?: ((model: string) => string | undefined) | undefined;
   readonly requestGuards?: readonly TextGuard[] | undefined;
   readonly responseGuards?: readonly TextGuard[] | undefined;
+  /** Guards in shadow mode: they change and reject nothing. */
+  readonly watchedRequests?: readonly TextGuard[] | undefined;
+  readonly watchedResponses?: readonly TextGuard[] | undefined;
 }
 
 export interface PromptMessage {
@@ -33,6 +36,8 @@ export interface PromptMessage {
 
 /** Looks at one text: undefined means that nothing was found. */
 export interface TextGuard {
+  /** Its patterns, for reports. */
+  readonly name: string;
   readonly action: "mask" | "reject";
   readonly rejection: { readonly status: number; readonly message: string };
   matches(text: string): boolean;

@@ -54,6 +54,22 @@ export function guardText(text: string, guards: readonly TextGuard[]): string {
   return seen;
 }
 
+/** What guards in shadow mode would make of a text; each that finds something is told. */
+export function watchText(text: string, guards: readonly TextGuard[], found: (guard: TextGuard) => void): string {
+  let seen = text;
+  for (const guard of guards) {
+    if (guard.action === "mask") {
+      const masked = guard.mask(seen);
+      if (masked !== seen) found(guard);
+      seen = masked;
+    } else if (guard.matches(seen)) {
+      found(guard);
+      return seen;
+    }
+  }
+  return seen;
+}
+
 function addMessages(
   body: Members,
   format: Format,

@@ -27,19 +27,27 @@ interface Slot {
   put(text: string): Members;
 }
 
+type Guarding = (text: string) => string;
+
+const enforced =
+  (guards: readonly TextGuard[]): Guarding =>
+  (text) =>
+    guardText(text, guards);
+
 interface Channel {
   held: string;
   /** The last event of this text: what is held goes out in its likeness. */
   last: { event: SseEvent; slot: Slot };
 }
 
-export function createStreamGuard(guards: readonly TextGuard[]): StreamGuard {
+/** `guard` is what becomes of each text; it may throw GuardRejection. */
+export function createStreamGuard(guards: readonly TextGuard[], guard: Guarding = enforced(guards)): StreamGuard {
   const channels = new Map<string, Channel>();
 
   const flush = (): SseEvent[] => {
     const out: SseEvent[] = [];
     for (const { held, last } of channels.values()) {
-      if (held !== "") out.push({ ...last.event, data: JSON.stringify(last.slot.put(guardText(held, guards))) });
+      if (held !== "") out.push({ ...last.event, data: JSON.stringify(last.slot.put(guard(held))) });
     }
     channels.clear();
     return out;
@@ -52,13 +60,13 @@ export function createStreamGuard(guards: readonly TextGuard[]): StreamGuard {
       if (!body || !slot) {
         // Something else than text: what was said before it goes first, and full texts that repeat deltas are guarded too.
         const before = flush();
-        return [...before, body ? { ...event, data: JSON.stringify(guardRepeats(body, guards)) } : event];
+        return [...before, body ? { ...event, data: JSON.stringify(guardRepeats(body, guard)) } : event];
       }
       const before = channels.has(slot.key) ? [] : flush();
       const channel = channels.get(slot.key) ?? { held: "", last: { event, slot } };
       channel.last = { event, slot };
       channels.set(slot.key, channel);
-      const text = guardText(channel.held + slot.text, guards);
+      const text = guard(channel.held + slot.text);
       const cut = slot.final === true ? text.length : Math.max(0, text.length - HELD_CHARACTERS);
       channel.held = text.slice(cut);
       return [...before, { ...event, data: JSON.stringify(slot.put(text.slice(0, cut))) }];
@@ -123,8 +131,8 @@ function onlyItem(value: unknown): Members | undefined {
 }
 
 /** Events that carry text outside a plain delta: whole texts (`…done`, `…completed`), last chunks, several choices. */
-function guardRepeats(body: Members, guards: readonly TextGuard[]): Members {
-  return mapAll(body, guards) as Members;
+function guardRepeats(body: Members, guard: Guarding): Members {
+  return mapAll(body, guard) as Members;
 }
 
 const TEXT_MEMBERS = new Set([
@@ -139,9 +147,9 @@ const TEXT_MEMBERS = new Set([
   "input",
 ]);
 
-function mapAll(value: unknown, guards: readonly TextGuard[], key = ""): unknown {
-  if (typeof value === "string") return TEXT_MEMBERS.has(key) ? guardText(value, guards) : value;
-  if (Array.isArray(value)) return value.map((item) => mapAll(item, guards, key));
+function mapAll(value: unknown, guard: Guarding, key = ""): unknown {
+  if (typeof value === "string") return TEXT_MEMBERS.has(key) ? guard(value) : value;
+  if (Array.isArray(value)) return value.map((item) => mapAll(item, guard, key));
   if (!isMembers(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, mapAll(member, guards, name)]));
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, mapAll(member, guard, name)]));
 }

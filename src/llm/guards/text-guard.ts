@@ -70,6 +70,7 @@ export function compileTextGuard(
     return result;
   };
   return {
+    name: rules.map(({ builtin, pattern }) => builtin ?? pattern).join(", "),
     action,
     rejection,
     matches: (text) =>

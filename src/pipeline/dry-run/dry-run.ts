@@ -60,6 +60,8 @@ export interface DryItem {
 export interface DryOptions {
   /** How often the same request comes; the last is reported. Default: once, with full limits. */
   readonly repeat?: number;
+  /** What limits took stays taken, as with real requests that come one after another. */
+  readonly keep?: boolean;
 }
 
 export interface DryRunner {
@@ -109,18 +111,18 @@ export function createDryRunner(topology: Topology, redaction: Redaction, clock:
   }
 
   return {
-    async run(request, { repeat = 1 } = {}) {
+    async run(request, { repeat = 1, keep = false } = {}) {
       const listener = listenerOf(listeners, request);
       const taken: Walk[] = [];
       try {
         for (let i = 1; ; i++) {
-          const walk: Walk = { request, charges: [] };
+          const walk: Walk = { request, charges: [], keep };
           taken.push(walk);
           const report = await walkOnce(request, listener, walk);
           if (i >= repeat) return report;
         }
       } finally {
-        for (const { charges } of taken) for (const charge of charges) charge.giveBack();
+        if (!keep) for (const { charges } of taken) for (const charge of charges) charge.giveBack();
       }
     },
   };

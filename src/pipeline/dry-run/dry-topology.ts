@@ -5,7 +5,7 @@
  */
 import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Charge, Hooks } from "../../core/policy.ts";
+import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology } from "../../core/topology.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { DryRequest } from "./dry-request.ts";
@@ -18,6 +18,8 @@ export interface Walk {
   /** The request as the backend would get it. */
   called?: Exchange["request"];
   readonly charges: Charge[];
+  /** Limits are settled too, with what the recorded facts say. */
+  readonly keep: boolean;
 }
 
 export type Walks = WeakMap<Exchange, Walk>;
@@ -42,7 +44,7 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
       admitParsed: all(scope.admitParsed),
       llmRequest: all(scope.llmRequest),
       response: all(scope.response),
-      settle: [],
+      settle: all(scope.settle),
       ...(scope.preface ? { preface: dryScope(scope.preface) } : {}),
     };
   };
@@ -65,7 +67,7 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
 }
 
 function dryHooks(hooks: Hooks, walks: Walks): Hooks {
-  const { request, assume, admit, admitParsed, llmRequest } = hooks;
+  const { request, assume, admit, admitParsed, llmRequest, settle } = hooks;
   const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange, walks);
   return {
     ...hooks,
@@ -75,6 +77,13 @@ function dryHooks(hooks: Hooks, walks: Walks): Hooks {
           request(exchange: Exchange) {
             const given = walks.get(exchange)?.request.given;
             return given ? assume(exchange, given) : request(exchange);
+          },
+        }
+      : {}),
+    ...(settle
+      ? {
+          settle(exchange: Exchange, outcome: Outcome) {
+            if (walks.get(exchange)?.keep) settle(exchange, outcome);
           },
         }
       : {}),

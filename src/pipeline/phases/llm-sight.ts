@@ -6,7 +6,7 @@
  * in two ways is refused. Only what begins like a JSON object is held; uploads stream.
  */
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
+import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/topology.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
@@ -38,7 +38,7 @@ export function lookAtBody(
   const wants = sightOf(scopes);
   const isPlain = facts.backend?.type === "static" && request.body.kind !== "none";
   // A second attempt: the first has looked.
-  if (!isPlain || facts.llm !== undefined || !(wants.tokens || wants.model)) {
+  if (!isPlain || facts.llm !== undefined || !(wants.counts || wants.model)) {
     next(scopes);
     return;
   }
@@ -51,6 +51,10 @@ export function lookAtBody(
   run.peekBody((first) => {
     if (first === undefined || !beginsObject(first)) {
       next(first === undefined ? scopes : chargeBySize(exchange, scopes, false));
+      return;
+    }
+    if (!wants.enforces && mayBeTooLarge(request.body)) {
+      next(chargeBySize(exchange, scopes, true));
       return;
     }
     run.holdBody(MAX_LLM_BODY_BYTES, () => next(readCall(exchange, scopes, wants.model)));
@@ -82,7 +86,7 @@ function chargeBySize(
   mayBeCall: boolean,
 ): readonly CompiledScope[] {
   const charged = mayBeCall ? scopes : scopes.filter(({ phase }) => phase !== "gateway");
-  if (!sightOf(charged).tokens) return [];
+  if (!sightOf(charged).counts) return [];
   readAnswer(exchange, noteSizedRequest(exchange));
   return charged;
 }
@@ -104,8 +108,22 @@ function readAnswer(exchange: Exchange, facts: LlmFacts): void {
   };
 }
 
-function sightOf(scopes: readonly CompiledScope[]): { readonly tokens: boolean; readonly model: boolean } {
-  return { tokens: scopes.some(({ sight }) => sight.tokens), model: scopes.some(({ sight }) => sight.model) };
+interface Wanted {
+  /** Tokens are counted, enforced or not. */
+  readonly counts: boolean;
+  readonly model: boolean;
+  /** Not only for limits in shadow mode, for which nothing is rejected. */
+  readonly enforces: boolean;
+}
+
+function sightOf(scopes: readonly CompiledScope[]): Wanted {
+  const tokens = scopes.some(({ sight }) => sight.tokens);
+  const model = scopes.some(({ sight }) => sight.model);
+  return { counts: tokens || scopes.some(({ sight }) => sight.watchedTokens), model, enforces: tokens || model };
+}
+
+function mayBeTooLarge(body: RequestBody): boolean {
+  return body.kind === "stream" && (body.length === undefined || body.length > MAX_LLM_BODY_BYTES);
 }
 
 /** Why the body cannot be read as it is, if so. */

@@ -2,7 +2,7 @@
  * What policies in `mode: shadow` would have denied since the start: by route, policy and rule, with whom it concerns, how
  * often, and some examples. Bounded in every direction; what does not fit is only counted.
  */
-import type { Exchange } from "../../core/exchange.ts";
+import type { Exchange, ShadowDenial } from "../../core/exchange.ts";
 import type { Metrics } from "../../lib/log/metrics.ts";
 import { subjectOf } from "./finished-request.ts";
 
@@ -12,6 +12,7 @@ const MAX_SHADOW_RULES = 200;
 const MAX_SHADOW_SUBJECTS = 100;
 const MAX_SHADOW_EXAMPLES = 3;
 const MAX_RULE_CHARS = 300;
+const SHOWN_CHARS = 600;
 
 export interface ShadowEntry {
   readonly route: string | null;
@@ -39,7 +40,7 @@ export interface ShadowReport {
 }
 
 export interface ShadowRecords {
-  /** A request ended that would have been denied. */
+  /** A request ended that would have been denied, or of which that is not known yet. */
   note(exchange: Exchange): void;
   report(): ShadowReport;
 }
@@ -84,30 +85,33 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
     return entry;
   }
 
+  function noteOne({ route, startedAt, facts, id, request, originalPath }: Exchange, denial: ShadowDenial): void {
+    const { policy, detail, rule } = denial;
+    counter.labels(route ?? "", policy).add();
+    const entry = entryOf(route, policy, rule ?? ruleIn(detail), startedAt);
+    if (entry === undefined) {
+      others += 1;
+      return;
+    }
+    entry.denied += 1;
+    entry.lastAt = startedAt;
+    const subject = subjectOf(facts) ?? "(anonymous)";
+    const before = entry.subjects.get(subject);
+    if (before === undefined && entry.subjects.size >= MAX_SHADOW_SUBJECTS) entry.others += 1;
+    else entry.subjects.set(subject, (before ?? 0) + 1);
+    if (entry.examples.length < MAX_SHADOW_EXAMPLES)
+      entry.examples.push({
+        id,
+        time: new Date(startedAt).toISOString(),
+        request: `${request.method} ${originalPath}`.slice(0, SHOWN_CHARS),
+        reason: detail.slice(0, SHOWN_CHARS),
+      });
+  }
+
   return {
     note(exchange) {
-      const { route, startedAt, facts } = exchange;
-      for (const { policy, detail } of exchange.shadowDenials ?? []) {
-        counter.labels(route ?? "", policy).add();
-        const entry = entryOf(route, policy, ruleIn(detail), startedAt);
-        if (entry === undefined) {
-          others += 1;
-          continue;
-        }
-        entry.denied += 1;
-        entry.lastAt = startedAt;
-        const subject = subjectOf(facts) ?? "(anonymous)";
-        const before = entry.subjects.get(subject);
-        if (before === undefined && entry.subjects.size >= MAX_SHADOW_SUBJECTS) entry.others += 1;
-        else entry.subjects.set(subject, (before ?? 0) + 1);
-        if (entry.examples.length < MAX_SHADOW_EXAMPLES)
-          entry.examples.push({
-            id: exchange.id,
-            time: new Date(startedAt).toISOString(),
-            request: `${exchange.request.method} ${exchange.originalPath}`,
-            reason: detail,
-          });
-      }
+      for (const denial of exchange.shadowDenials ?? []) noteOne(exchange, denial);
+      if (exchange.awaitsShadow) exchange.onLateShadow = (denial) => noteOne(exchange, denial);
     },
     report: () => ({
       since: new Date(nowMs).toISOString(),

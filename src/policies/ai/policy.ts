@@ -24,6 +24,12 @@ const rule = exactlyOneOf(
 );
 
 const guard = z.strictObject({
+  mode: z
+    .enum(["enforce", "shadow"])
+    .optional()
+    .describe(
+      "`shadow`: what the guard would mask or reject is recorded (`gwctl shadow report`), but nothing is changed or rejected. Default: enforce.",
+    ),
   regex: z
     .strictObject({
       action: z
@@ -88,8 +94,10 @@ export const ai = definePolicy({
       prepend: config.prompts?.prepend,
       append: config.prompts?.append,
       aliases: config.modelAliases && compileAliases(config.modelAliases),
-      requestGuards: config.promptGuard?.request?.map(compileGuard),
-      responseGuards: config.promptGuard?.response?.map(compileGuard),
+      requestGuards: compileGuards(config.promptGuard?.request, "enforce"),
+      responseGuards: compileGuards(config.promptGuard?.response, "enforce"),
+      watchedRequests: compileGuards(config.promptGuard?.request, "shadow"),
+      watchedResponses: compileGuards(config.promptGuard?.response, "shadow"),
     };
     return {
       llmRequest(exchange) {
@@ -100,7 +108,18 @@ export const ai = definePolicy({
   },
 });
 
-function compileGuard(config: z.output<typeof guard>): TextGuard {
+type GuardConfig = z.output<typeof guard>;
+
+/** Undefined if none has the mode: a field that is set replaces that of an outer scope. */
+function compileGuards(
+  configs: readonly GuardConfig[] | undefined,
+  mode: "enforce" | "shadow",
+): readonly TextGuard[] | undefined {
+  const guards = configs?.filter((config) => (config.mode ?? "enforce") === mode).map(compileGuard);
+  return guards?.length === 0 ? undefined : guards;
+}
+
+function compileGuard(config: GuardConfig): TextGuard {
   const { status, body } = config.rejection ?? DEFAULT_REJECTION;
   return compileTextGuard(config.regex.action, config.regex.rules, { status, message: body });
 }

@@ -5,10 +5,11 @@
  */
 import { z } from "zod";
 import { ConfigError, GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { keyPrincipal } from "../../core/principal.ts";
 import { exactlyOneOf, secret } from "../../core/schema.ts";
-import { authenticationMode } from "../../identity/access/bearer-authentication.ts";
+import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
 import {
   BEARER_LOCATION,
   type CredentialLocation,
@@ -74,8 +75,11 @@ export const apiKey = definePolicy({
     });
     const keys = createApiKeys(entries);
 
-    function refuse(detail: string): undefined {
-      if (mode === "permissive") return undefined;
+    function refuse(exchange: Exchange, detail: string): undefined {
+      if (mode === "permissive") {
+        toleratedInShadow(exchange, "apiKey", detail);
+        return undefined;
+      }
       const headers = { "www-authenticate": 'Bearer realm="gateway"' };
       throw new GatewayError("authentication_failed", { message: "API key authentication failed", detail, headers });
     }
@@ -93,7 +97,7 @@ export const apiKey = definePolicy({
           // A key of ours in a second place is not for the backend either; two users in one request are none.
           else if (entry !== undefined) withhold(exchange, place, false);
           if (known !== undefined && entry !== undefined && entry !== known)
-            return refuse("the request has two API keys of different users");
+            return refuse(exchange, "the request has two API keys of different users");
           known ??= entry;
           if (known === undefined)
             bad.push(found.kind === "bad" ? found.detail : "the API key is not one of the configured keys");
@@ -103,8 +107,8 @@ export const apiKey = definePolicy({
           exchange.authenticated(known.principal);
           return undefined;
         }
-        if (bad.length > 0) return refuse(bad.join("; "));
-        if (mode === "strict") return refuse("no API key was sent");
+        if (bad.length > 0) return refuse(exchange, bad.join("; "));
+        if (mode !== "optional") refuse(exchange, "no API key was sent");
         return exchange.skip("no API key was sent; none is required");
       },
     };

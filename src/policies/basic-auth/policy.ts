@@ -9,7 +9,7 @@ import { definePolicy } from "../../core/policy.ts";
 import { userPrincipal } from "../../core/principal.ts";
 import { secret } from "../../core/schema.ts";
 import { filePath } from "../../core/schema-marks.ts";
-import { authenticationMode } from "../../identity/access/bearer-authentication.ts";
+import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
 import { type CredentialLocation, readCredential, withhold } from "../../identity/access/credential-location.ts";
 import { createHtpasswd, type Htpasswd } from "../../identity/passwords/htpasswd.ts";
 
@@ -45,8 +45,11 @@ export const basicAuth = definePolicy({
       throw new ConfigError(undefined, "htpasswd", (error as Error).message);
     }
 
-    function refuse(detail: string): undefined {
-      if (mode === "permissive") return undefined;
+    function refuse(exchange: Exchange, detail: string): undefined {
+      if (mode === "permissive") {
+        toleratedInShadow(exchange, "basicAuth", detail);
+        return undefined;
+      }
       throw new GatewayError("authentication_failed", {
         message: "basic authentication failed",
         detail,
@@ -56,7 +59,7 @@ export const basicAuth = definePolicy({
 
     function decide(exchange: Exchange, username: string, isRight: boolean): undefined {
       withhold(exchange, LOCATION, isRight);
-      if (!isRight) return refuse("the user name or the password is wrong");
+      if (!isRight) return refuse(exchange, "the user name or the password is wrong");
       exchange.facts.basicAuth = { username };
       exchange.authenticated(userPrincipal(username, passwords.entryOf(username) ?? ""));
       return undefined;
@@ -65,12 +68,15 @@ export const basicAuth = definePolicy({
     return {
       request(exchange) {
         const found = readCredential(exchange.request, LOCATION);
-        if (found.kind === "none" && mode === "strict") return refuse("no user name and password were sent");
+        if (found.kind === "none" && mode !== "optional") refuse(exchange, "no user name and password were sent");
         if (found.kind === "none") return exchange.skip("no user name and password were sent; none are required");
         const pair = found.kind === "found" ? parsePair(found.value) : undefined;
         if (!pair) {
           withhold(exchange, LOCATION, false);
-          return refuse(found.kind === "bad" ? found.detail : "the credential is not base64 of user:password");
+          return refuse(
+            exchange,
+            found.kind === "bad" ? found.detail : "the credential is not base64 of user:password",
+          );
         }
         const right = passwords.check(pair.username, pair.password);
         if (typeof right === "boolean") return decide(exchange, pair.username, right);

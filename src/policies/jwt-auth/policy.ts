@@ -36,6 +36,7 @@ export const jwtAuth = definePolicy({
     const provider = plain({ issuer: config.issuer });
     const verifier = keepVerifier(keySourceOf(config.jwks, provider), keepDiscovery(provider, env), env);
     const authenticate = createBearerAuthentication({
+      kind: "jwtAuth",
       mode: config.mode ?? "strict",
       location: config.location ?? BEARER_LOCATION,
       verifier,

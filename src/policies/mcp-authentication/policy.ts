@@ -128,6 +128,7 @@ export const mcpAuthentication = definePolicy({
       logger: env.logger.for("identity"),
     });
     const authenticate = createBearerAuthentication({
+      kind: "mcpAuthentication",
       mode: config.mode ?? "strict",
       location: BEARER_LOCATION,
       verifier,

@@ -69,7 +69,9 @@ function shadowHooks(byKind: Record<ItemKind, AccessRules>): Hooks {
       const name = "uri" in item ? item.uri : item.name;
       const reason = denialOf(exchange, byKind[kind], { target: item.target, [kind]: item });
       if (reason !== undefined)
-        exchange.deniedInShadow("mcpAuthorization", `the ${kind} ${JSON.stringify(name)} is hidden: ${reason}`);
+        exchange.deniedInShadow("mcpAuthorization", `the ${kind} ${JSON.stringify(name)} is hidden: ${reason}`, {
+          isCounted: true,
+        });
     }
   };
   return {

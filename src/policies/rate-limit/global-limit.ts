@@ -1,7 +1,7 @@
 /**
  * Limits that an external service counts for all replicas (spec 8). Requests are one call each; tokens are two: the
  * estimate at admission, and afterwards what the call used beyond it. When the service does not answer, `failureMode`
- * decides: the request is refused with 500, or passes.
+ * decides: the request is refused with 500, or passes. In shadow mode no request waits for the service.
  */
 import type { Expression } from "../../cel/expression.ts";
 import { GatewayError } from "../../core/errors.ts";
@@ -27,7 +27,8 @@ export interface GlobalLimit {
   /** A value that is sent for requests reads what the body says. */
   readonly needsBody: boolean;
   readonly readsModel: boolean;
-  /** Throws the refusal, or `rate_limit_unavailable`. */
+  readonly isShadow: boolean;
+  /** Throws the refusal, or `rate_limit_unavailable`. In shadow mode both are noted when the service has answered. */
   admitRequest(exchange: Exchange): Promise<void>;
   admitTokens(exchange: Exchange, estimate: number): Promise<void>;
   settleTokens(exchange: Exchange, used: number): void;
@@ -45,6 +46,7 @@ interface CompiledDescriptor {
 }
 
 export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): GlobalLimit {
+  const isShadow = config.mode === "shadow";
   const requests = compileDescriptors(config, "requests", env);
   const tokens = compileDescriptors(config, "tokens", env);
   const client = env.keep(
@@ -71,7 +73,16 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   const estimates = new WeakMap<Exchange, { descriptors: readonly RlsDescriptor[]; estimate: number }>();
   const headers = new WeakMap<Exchange, Record<string, string>>();
 
-  async function admit(exchange: Exchange, descriptors: readonly RlsDescriptor[], hitsAddend: number): Promise<void> {
+  function admit(exchange: Exchange, descriptors: readonly RlsDescriptor[], hitsAddend: number): Promise<void> {
+    if (!isShadow) return judge(exchange, descriptors, hitsAddend);
+    exchange.awaitsShadow = true;
+    judge(exchange, descriptors, hitsAddend).catch((error: GatewayError) =>
+      exchange.deniedInShadow("rateLimit", error.detail ?? error.message, { rule: `global, domain ${config.domain}` }),
+    );
+    return Promise.resolve();
+  }
+
+  async function judge(exchange: Exchange, descriptors: readonly RlsDescriptor[], hitsAddend: number): Promise<void> {
     const request: RlsRequest = { domain: config.domain, descriptors, hitsAddend };
     let response: RlsResponse;
     try {
@@ -87,6 +98,11 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
       });
     }
     const answer = answerOf(response);
+    if (isShadow) {
+      if (response.overallCode === CODE_OVER_LIMIT)
+        throw new GatewayError("rate_limited", { detail: rejected(config) });
+      return;
+    }
     if (response.overallCode === CODE_OVER_LIMIT) {
       living.refusalCount += 1;
       refusals.add();
@@ -98,6 +114,7 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   }
 
   return {
+    isShadow,
     counts: { requests: requests.length > 0, tokens: tokens.length > 0 },
     needsBody: readsAttribute(requests, "mcp"),
     readsModel: readsAttribute(tokens, "llm"),
@@ -157,10 +174,14 @@ function valuesOf({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescr
 
 function refuse(exchange: Exchange, config: GlobalLimitConfig, answer: ServiceAnswer): GatewayError {
   return refusal(exchange, answer.reading, {
-    detail: `the rate limit service ${config.host} rejected the request (domain ${config.domain})`,
+    detail: rejected(config),
     headers: answer.responseHeaders,
     ...(answer.body === undefined ? {} : { message: answer.body }),
   });
+}
+
+function rejected({ host, domain }: GlobalLimitConfig): string {
+  return `the rate limit service ${host} rejected the request (domain ${domain})`;
 }
 
 function failureReport(config: GlobalLimitConfig, env: CompileEnv, failures: Counter): (error: Error) => void {

@@ -17,6 +17,8 @@ test("a settlement for a bucket that was evicted meanwhile charges its successor
     store,
     needsBody: false,
     readsModel: false,
+    isShadow: false,
+    rule: "",
     reservesOutput: false,
     text: "",
     keyOf: () => "a",

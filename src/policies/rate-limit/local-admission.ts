@@ -2,7 +2,6 @@
  * Admission by local limits: all entries are asked, and only when all limits of all scopes agreed is anything taken,
  * in the same turn of the loop. If something refuses the request later, what was taken is given back.
  */
-import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
 import type { Charge } from "../../core/policy.ts";
 import { type LocalLimit, readingOf } from "./local-limit.ts";
@@ -31,23 +30,37 @@ export interface Amount {
 
 export const ONE: Amount = { charged: 1, reserved: 0 };
 
-/** Throws the refusal of the first entry that has nothing left, or not enough for what it must hold whole. */
+/** Why a limit refuses, and how it stands. */
+interface Refused {
+  readonly limit: LocalLimit;
+  readonly reading: LimitReading;
+  readonly detail: string;
+}
+
+/**
+ * False if an entry in shadow mode has nothing left, or not enough for what it must hold whole; throws the refusal of the
+ * first that is enforced. The entries given are all of one mode.
+ */
 export function ask(
   limits: readonly LocalLimit[],
   keys: Keys,
   amount: Amount,
   exchange: Exchange,
   nowMs: number,
-): void {
+): boolean {
   for (let i = 0; i < limits.length; i++) {
     const limit = limits[i] as LocalLimit;
     const { store } = limit;
     store.lock();
     const slot = store.find(keys[i], nowMs);
     const left = slot === NO_SLOT ? store.rule.capacity : store.remaining(slot);
-    if (left < neededBy(limit, amount)) throw refuse(limit, slot, exchange, keys[i], amount, left, nowMs);
+    if (left < neededBy(limit, amount)) {
+      tell(exchange, refused(limit, slot, keys[i], amount, left, nowMs));
+      return false;
+    }
     store.unlock();
   }
+  return true;
 }
 
 /** What must be left for the request to be admitted. */
@@ -89,9 +102,13 @@ export class LocalCharge implements Charge {
 
   /**
    * Takes the amount from every bucket, or what is left of it, and notes the tightest for the response's headers. Throws the
-   * refusal of a limit of which another thread took the last since it was asked; then nothing is taken.
+   * refusal of a limit of which another thread took the last since it was asked; then nothing is taken. In shadow mode
+   * nothing is thrown or noted for the client.
    */
   take(): void {
+    const isShadow = this.#limits[0]?.isShadow === true;
+    // Another scope refuses it in shadow mode: a refused request costs nothing.
+    if (isShadow && this.#exchange.isFreeInShadow) return;
     const nowMs = this.#nowMs();
     const debits: Debit[] = [];
     let tightest: LimitReading | undefined;
@@ -103,9 +120,10 @@ export class LocalCharge implements Charge {
       const slot = store.open(key, nowMs);
       const left = store.remaining(slot);
       if (left < neededBy(limit, this.#amount)) {
-        const error = refuse(limit, slot, this.#exchange, key, this.#amount, left, nowMs);
+        const why = refused(limit, slot, key, this.#amount, left, nowMs);
         for (const debit of debits) settle(debit, 0, nowMs);
-        throw error;
+        tell(this.#exchange, why);
+        return;
       }
       const taken = store.take(slot, takenBy(limit, this.#amount));
       debits.push({ limit, key, generation: store.generation(slot), taken });
@@ -114,6 +132,11 @@ export class LocalCharge implements Charge {
       if (tightest === undefined || reading.share < tightest.share) tightest = reading;
     }
     this.#debits = debits;
+    if (isShadow) {
+      this.#exchange.shadowCharges ??= [];
+      this.#exchange.shadowCharges.push(this);
+      return;
+    }
     this.#reading = tightest;
     if (tightest !== undefined) addReading(this.#exchange, tightest);
   }
@@ -121,6 +144,7 @@ export class LocalCharge implements Charge {
   giveBack(): void {
     this.settle(0);
     this.#debits = [];
+    if (this.#reading === undefined) return;
     const { limits } = this.#exchange;
     // The headers must not speak of a charge that there is not; a refusal's own reading stays.
     const others = limits?.filter((reading) => reading !== this.#reading);
@@ -151,17 +175,22 @@ function settle(debit: Debit, amount: number, nowMs: number): void {
 }
 
 /** Counts the refusal and unlocks the store. */
-function refuse(
+function refused(
   limit: LocalLimit,
   slot: number,
-  exchange: Exchange,
   key: string | undefined,
   amount: Amount,
   left: number,
   nowMs: number,
-): GatewayError {
+): Refused {
   limit.refused();
   const reading = readingOf(limit, slot, nowMs);
   limit.store.unlock();
-  return refusal(exchange, reading, { detail: reasonOf(limit, key, amount, left) });
+  return { limit, reading, detail: reasonOf(limit, key, amount, left) };
+}
+
+/** Throws the refusal, or notes what it would be. */
+function tell(exchange: Exchange, { limit, reading, detail }: Refused): void {
+  if (!limit.isShadow) throw refusal(exchange, reading, { detail });
+  exchange.deniedInShadow("rateLimit", detail, { rule: limit.rule });
 }

@@ -20,6 +20,8 @@ const MAX_FOUND = 100;
 
 export interface LocalLimit {
   readonly type: "requests" | "tokens";
+  /** It counts and refuses nothing. */
+  readonly isShadow: boolean;
   readonly store: BucketStore;
   /** Its key reads what the body says: it is asked when the body was read. */
   readonly needsBody: boolean;
@@ -29,6 +31,8 @@ export interface LocalLimit {
   readonly reservesOutput: boolean;
   /** `3 requests per second`, for refusals. */
   readonly text: string;
+  /** The same with its key, for the shadow report. */
+  readonly rule: string;
   keyOf(exchange: Exchange): string | undefined;
   show(key: string | undefined): string;
   refused(): void;
@@ -51,16 +55,22 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
     () => open(config, type, key, `${keepKey} ${JSON.stringify(config)}`, env),
     (closing) => closing.unregister(),
   );
+  const burst = config.burst ? ` (burst ${config.burst})` : "";
+  const text = `${config.requests ?? config.tokens} ${type} per ${config.unit.toLowerCase().slice(0, -1)}${burst}`;
   return {
     type,
+    isShadow: config.mode === "shadow",
     store: living.store,
     needsBody: type === "requests" && key?.attributes.has("mcp") === true,
     readsModel: key?.attributes.has("llm") === true,
     reservesOutput: config.reserveOutput === true,
-    text: `${config.requests ?? config.tokens} ${type} per ${config.unit.toLowerCase().slice(0, -1)}${config.burst ? ` (burst ${config.burst})` : ""}`,
+    text,
+    rule: config.key === undefined ? text : `${text} for each ${config.key}`,
     keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange),
     show: living.show,
     refused() {
+      // Counted in the shadow report instead.
+      if (config.mode === "shadow") return;
       living.store.refused();
       living.refusals.add();
     },

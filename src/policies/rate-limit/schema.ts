@@ -14,6 +14,12 @@ const DEFAULT_SERVICE_TIMEOUT_MS = 100;
 
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
 
+const mode = z
+  .enum(["enforce", "shadow"])
+  .describe(
+    "`shadow`: the limit counts and what it would refuse is recorded (`gwctl shadow report`), but nothing is refused and no header is added. Default: enforce.",
+  );
+
 export const UNIT_MS = { Seconds: 1_000, Minutes: 60_000, Hours: 3_600_000 } as const;
 
 export const localLimitSchema = exactlyOneOf(
@@ -42,6 +48,7 @@ export const localLimitSchema = exactlyOneOf(
       .describe(
         "CEL: each distinct value gets a bucket of its own, for example `jwt.sub`, `apiKey.user_id`, `mcp.tool.name`, or `llm.requestModel` (token limits only).",
       ),
+    mode: mode.optional(),
     reserveOutput: z
       .boolean()
       .optional()
@@ -92,6 +99,7 @@ export const globalLimitSchema = z.strictObject({
     .enum(["closed", "open"])
     .default("closed")
     .describe("What happens when the service does not answer: `closed` answers 500, `open` lets the request pass."),
+  mode: mode.optional(),
   timeout: duration()
     .default(DEFAULT_SERVICE_TIMEOUT_MS)
     .describe("How long a request waits for the service. Default: 100ms."),

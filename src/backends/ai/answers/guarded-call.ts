@@ -19,8 +19,8 @@ import { isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { parseMembers } from "../../../llm/wire/json.ts";
 import { failAfter, isEventStream } from "./native-answer.ts";
 
-const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
-const MAX_EVENT_BYTES = 2 * 1024 * 1024;
+export const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 
 export class GuardedCall implements BackendCall {
   readonly #call: BackendCall;

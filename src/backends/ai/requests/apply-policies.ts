@@ -3,9 +3,11 @@
  * with other bytes.
  */
 import { GatewayError } from "../../../core/errors.ts";
-import type { LlmCall, PromptRules } from "../../../llm/dialects/llm-call.ts";
+import type { LlmCall, PromptRules, TextGuard } from "../../../llm/dialects/llm-call.ts";
 import { scanRequest } from "../../../llm/dialects/scan-request.ts";
-import { applyRules, editsRequest, GuardRejection, mergeRules } from "../../../llm/guards/prompt-rules.ts";
+import type { GuardWatch } from "../../../llm/guards/guard-watch.ts";
+import { mapPromptTexts } from "../../../llm/guards/map-texts.ts";
+import { applyRules, editsRequest, GuardRejection, mergeRules, watchText } from "../../../llm/guards/prompt-rules.ts";
 import { readSkeleton } from "../../../llm/wire/skeleton.ts";
 import { type PlanEnv, PlanError } from "./upstream-request.ts";
 
@@ -16,13 +18,14 @@ export interface PolicedCall {
   readonly rules: PromptRules;
 }
 
-/** Throws PlanError with what the client is to be told. */
-export function applyPolicies(llm: LlmCall, env: PlanEnv): PolicedCall {
+/** Throws PlanError with what the client is to be told. `watch` hears what guards in shadow mode find. */
+export function applyPolicies(llm: LlmCall, env: PlanEnv, watch: GuardWatch): PolicedCall {
   const rules = mergeRules(llm.rules);
   // What is passed on unread (images, speech, older completions) has no place for messages, but its texts are guarded.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
   // Nothing but the model is read of a form with files.
   const edited = editsRequest(applicable) && !llm.scan.isForm ? edit(llm, applicable, env) : llm;
+  if (rules.watchedRequests && !edited.scan.isForm) watchRequest(edited, rules.watchedRequests, env, watch);
   const model = edited.dialect.pathModel ?? edited.scan.model;
   return { llm: edited, model: (model !== undefined && rules.aliases?.(model)) || model, rules };
 }
@@ -47,4 +50,12 @@ function edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): LlmCall {
     if (!(error instanceof GuardRejection)) throw error;
     throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
   }
+}
+
+/** The same texts as an enforced guard reads; what it could not read it would reject. */
+function watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanEnv, watch: GuardWatch): void {
+  const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  if (skeleton === "not JSON") watch.unread(guards, "the body is not valid JSON");
+  else if ("tooLarge" in skeleton) watch.unread(guards, `a request ${skeleton.tooLarge} cannot be read`);
+  else mapPromptTexts(skeleton.value, (text) => watchText(text, guards, (guard) => watch.found(guard)));
 }
