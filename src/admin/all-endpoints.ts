@@ -13,6 +13,7 @@ import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import type { TraceHub } from "../trace/hub.ts";
 import type { KeptTraces } from "../trace/kept-traces.ts";
+import { budgetsEndpoint } from "./endpoints/budgets.ts";
 import { celEndpoint } from "./endpoints/cel.ts";
 import { configDumpEndpoint } from "./endpoints/config-dump.ts";
 import type { HeapSampling } from "./endpoints/heap-sampling.ts";
@@ -69,6 +70,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     requestsEndpoint(recent, clock),
     historyEndpoint(parts.history),
     limitsEndpoint(limits),
+    budgetsEndpoint(limits),
     tasksEndpoint(tasks, recent, parts.upMs),
     memoryEndpoint({
       requests: () => recent.counts,

@@ -25,6 +25,9 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   cel: `
   gwctl cel '"admin" in ["admin", "dev"]'
   gwctl cel 'request.path.startsWith("/mcp")' --request 7f1c20b6a94e3d58`,
+  budgets: `
+  gwctl budgets                                      what was spent, the most first
+  gwctl budgets --key alice                          of one user`,
   "gateway list": `
   gwctl gateway list -A                              of all namespaces`,
   "shadow report": `

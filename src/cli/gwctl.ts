@@ -82,6 +82,14 @@ Common commands:
     .option("-o, --output <format>", "short, yaml or json", "short")
     .action(async (name, flags) => (await import("./commands/policies-command.ts")).policies(name, flags, terminal));
 
+  withTarget(program.command("budgets [instance]"))
+    .description("show budgets and what was spent of them")
+    .option("--key <text>", "only keys with this text")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) =>
+      (await import("./commands/inspect-command.ts")).inspect("budgets", name, flags, terminal),
+    );
+
   const gateway = program.command("gateway").description("Gateways of a Kubernetes cluster");
   gateway
     .command("list")

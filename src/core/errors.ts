@@ -111,6 +111,20 @@ export const ERRORS = {
     "client",
     "A request or token budget is used up; `x-ratelimit-reset` and `retry-after` say when it is restored.",
   ),
+  budget_exceeded: entry(
+    429,
+    "text",
+    "a budget is used up",
+    "client",
+    "A budget of dollars or tokens is used up; `x-budget-reset` and `retry-after` say when its next period begins.",
+  ),
+  unpriced_model: entry(
+    403,
+    "text",
+    "the model has no price, and a budget in dollars applies",
+    "client",
+    "Add the model's price to `modelCatalog`, or set `budgets.unpriced: allow`.",
+  ),
   too_many_headers: entry(
     431,
     "text",
@@ -138,6 +152,13 @@ export const ERRORS = {
     "rate limit service unavailable",
     "gateway",
     "The external rate limit service did not respond and `failureMode` is `closed`.",
+  ),
+  budget_unavailable: entry(
+    503,
+    "text",
+    "the budget cannot be checked",
+    "gateway",
+    "The store did not respond and `budgets.failureMode` is `closed`.",
   ),
   no_backend: entry(
     500,

@@ -192,7 +192,25 @@ export interface HandedLimit {
   add(buckets: readonly UsedBucket[]): void;
 }
 
+/** One budget with what was spent of it in this period, the most first. */
+export interface BudgetView {
+  readonly name: string;
+  readonly owner: string;
+  readonly unit: "usd" | "tokens";
+  readonly limit: number;
+  readonly per: string;
+  readonly hard: boolean;
+  readonly period: string;
+  readonly resetSeconds: number;
+  /** How many keys have spent something. */
+  readonly keysInUse: number;
+  readonly keys: readonly { readonly key: string; readonly spent: number; readonly remaining: number }[];
+}
+
 export interface LimitRegistry {
+  /** The same for budgets, which are in the store. */
+  registerBudgets(view: (key: string | undefined) => Promise<readonly BudgetView[]>): () => void;
+  budgets(key?: string): Promise<readonly BudgetView[]>;
   /** `key`: the buckets that are wanted, by a part of their key as it is shown or by the whole key. */
   register(view: (key: string | undefined) => readonly LimitView[], handed?: HandedLimit): () => void;
   handed(): readonly HandedLimit[];

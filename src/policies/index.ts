@@ -9,6 +9,7 @@ import { authorization } from "./authorization/policy.ts";
 import { backendAuth } from "./backend-auth/policy.ts";
 import { backendTls } from "./backend-tls/policy.ts";
 import { basicAuth } from "./basic-auth/policy.ts";
+import { budgets } from "./budgets/policy.ts";
 import { cors } from "./cors/policy.ts";
 import { directResponse } from "./direct-response/policy.ts";
 import { jwtAuth } from "./jwt-auth/policy.ts";
@@ -33,6 +34,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
   apiKey, // as above
   authorization, // reads what all of the above found, so that `jwt.*` is verified or absent
   mcpAuthorization, // says what of the MCP servers may be used; the backend applies it to each name
+  budgets, // at admission too; before a rate limit service, which cannot give back
   rateLimit, // its hooks run at admission: a refused request has cost nothing by then
 ];
 

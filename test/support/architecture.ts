@@ -33,7 +33,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   lib: ["text", "process", "log", "store", "http", "http1", "http2", "client", "kubeconfig"],
   cel: ["syntax", "values", "functions", "analysis"],
   identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
-  llm: ["wire", "usage", "dialects", "form", "clients", "upstreams", "translate", "providers", "guards"],
+  llm: ["wire", "usage", "dialects", "budgets", "form", "clients", "upstreams", "translate", "providers", "guards"],
   mcp: ["wire", "transports", "openapi", "servers", "eras", "tools", "many", "logins", "sessions", "clients"],
   "backends/ai": ["credentials", "models", "requests", "answers"],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],

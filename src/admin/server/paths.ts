@@ -12,6 +12,7 @@ export const ADMIN_PATHS = {
   requests: "/debug/requests",
   history: "/debug/history",
   limits: "/debug/limits",
+  budgets: "/debug/budgets",
   tasks: "/debug/tasks",
   mcpTools: "/debug/mcp/tools",
   cel: "/debug/cel",

@@ -14,6 +14,8 @@ import type { Logger } from "../../lib/log/logger.ts";
 import { childRegistryBytes, endListedChildren } from "../../lib/process/child-registry.ts";
 import { type Clock, wait } from "../../lib/process/clock.ts";
 import type { OwnedSharedMemory } from "../../lib/process/shared-memory.ts";
+import { answerStore } from "../../lib/store/remote-store.ts";
+import type { Store } from "../../lib/store/store.ts";
 import { bindError, type Listeners } from "../../pipeline/listen/listeners.ts";
 import type { Order, Report, Snapshot, ThreadData } from "./messages.ts";
 import { probePort } from "./port-probe.ts";
@@ -32,6 +34,7 @@ export interface CrewParts {
   readonly logger: Logger;
   readonly output: LogOutput;
   readonly memory: OwnedSharedMemory;
+  readonly store: Store;
   readonly data: Pick<ThreadData, "environment" | "color" | "version" | "clockStartMs" | "sources">;
   /** The texts of the configuration that was compiled last. */
   texts(): readonly SourceText[];
@@ -83,6 +86,7 @@ export function openCrew(parts: CrewParts): Crew {
     const thread = openThread(parts.start(data), {
       log: (text) => parts.output.write(text),
       admin: (request, port) => void answerRemote(request, parts.endpoints(), port),
+      store: (question) => answerStore(parts.store, question),
       ended(reason) {
         memory.died(number);
         endListedChildren(children);

@@ -58,7 +58,7 @@ export function loadForThreads(
   single.discard();
   const shared = createSharedMemory(MAIN_THREAD);
   memory = shared;
-  const { clock, logger, logging, environment } = doors;
+  const { clock, logger, logging, environment, store } = doors;
   return {
     first: loader.first(),
     loader,
@@ -69,6 +69,7 @@ export function loadForThreads(
         logger: logger.for("threads"),
         output: options.output,
         memory: shared,
+        store,
         data: {
           environment,
           color: options.color === true,

@@ -6,6 +6,7 @@ import type { MessagePort } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import type { Environment } from "../../config/text/env.ts";
+import type { StoreAnswer, StoreQuestion } from "../../lib/store/remote-store.ts";
 
 /** What a thread is started with. */
 export interface ThreadData {
@@ -49,7 +50,8 @@ export type Order =
 
 export type ToThread =
   | { readonly kind: "order"; readonly id: number; readonly order: Order }
-  | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort };
+  | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort }
+  | { readonly kind: "store"; readonly answer: StoreAnswer };
 
 export interface Report {
   /** Why the order was not carried out. */
@@ -60,4 +62,6 @@ export interface Report {
 export type FromThread =
   | { readonly kind: "report"; readonly id: number; readonly report: Report }
   | { readonly kind: "log"; readonly text: string }
+  /** A store in memory is that of the main thread, so that all threads have the same. */
+  | { readonly kind: "store"; readonly question: StoreQuestion }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort };

@@ -12,6 +12,7 @@ import { silentLogger } from "../../lib/log/logger.ts";
 import { listChildrenIn } from "../../lib/process/child-registry.ts";
 import { clockSince } from "../../lib/process/clock.ts";
 import { givenSharedMemory } from "../../lib/process/shared-memory.ts";
+import { createRemoteStore } from "../../lib/store/remote-store.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
@@ -44,6 +45,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const output = createThreadOutput(clock, (text) => send({ kind: "log", text }));
   const doors = openDoors({ clock, environment, output, color });
   const { logging, logger, unexpected, tasks, living } = doors;
+  const mainStore = createRemoteStore("memory", clock, (question) => send({ kind: "store", question }));
   const startedMs = clock.monotonicMs();
   const ending = createEnding(clock, logger);
   ending.at("outgoing", () => doors.fetcher.close());
@@ -119,7 +121,10 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
 
   /** What sessions are kept in and signed with. */
   async function openState(config: Loaded): Promise<void> {
-    await openConfiguredStore(doors.store, config);
+    const { store } = config.process;
+    // What is in memory must be the same for all threads.
+    if (store === undefined || store === "memory") doors.store.turnTo(mainStore);
+    else await openConfiguredStore(doors.store, config);
     ending.at("store", doors.store.close);
     await doors.signingKey.open(config.process.sessionKey ?? []);
     ending.at("store", doors.signingKey.close);
@@ -198,6 +203,10 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   port.on("message", (message: ToThread) => {
     if (message.kind === "admin") {
       void answerRemote(message.request, ownEndpoints, message.port);
+      return;
+    }
+    if (message.kind === "store") {
+      mainStore.answered(message.answer);
       return;
     }
     const { id, order } = message;

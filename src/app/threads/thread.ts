@@ -4,12 +4,14 @@
  */
 import type { MessagePort, Worker } from "node:worker_threads";
 import type { RemoteRequest } from "../../admin/merge/remote-call.ts";
+import type { StoreAnswer, StoreQuestion } from "../../lib/store/remote-store.ts";
 import type { FromThread, Order, Report, ToThread } from "./messages.ts";
 
 export interface ThreadHandlers {
   log(text: string): void;
   /** The thread asks the main thread. */
   admin(request: RemoteRequest, port: MessagePort): void;
+  store(question: StoreQuestion): Promise<StoreAnswer>;
   /** Once. */
   ended(reason: string): void;
 }
@@ -29,6 +31,10 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
   worker.on("message", (message: FromThread) => {
     if (message.kind === "log") handlers.log(message.text);
     else if (message.kind === "admin") handlers.admin(message.request, message.port);
+    else if (message.kind === "store")
+      void handlers
+        .store(message.question)
+        .then((answer) => worker.postMessage({ kind: "store", answer } satisfies ToThread));
     else {
       waiting.get(message.id)?.resolve(message.report);
       waiting.delete(message.id);

@@ -28,6 +28,7 @@ import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import type { ModelTable } from "./models/model-table.ts";
 import { modelsReply } from "./models/models-list.ts";
+import { createQuotes, type Quotes } from "./models/quotes.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
 import { applyPolicies } from "./requests/apply-policies.ts";
 import { PlanError } from "./requests/upstream-request.ts";
@@ -53,6 +54,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     metrics,
     prices: config.modelCatalog === undefined ? undefined : parsePriceCatalogue(env.readFile(config.modelCatalog)),
   };
+  const quotes = createQuotes(table, settling.prices);
   const ids = createIdSource();
   const running = {
     logger: env.logger.for("llm"),
@@ -68,7 +70,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     facts: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
     errorReply: shapeError,
-    prepare: (exchange) => prepare(exchange, table, config.maxBodyBytes),
+    prepare: (exchange) => prepare(exchange, table, config.maxBodyBytes, quotes),
     call(exchange, call) {
       const llm = LlmRequestFacts.callOf(exchange);
       if (llm === undefined) {
@@ -124,7 +126,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
 }
 
 /** Reads and checks the body; what is wrong with it is said in the client's dialect. */
-function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): HookResult {
+function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number, quotes: Quotes | undefined): HookResult {
   const { request } = exchange;
   if (request.method !== "POST") {
     const models =
@@ -172,9 +174,9 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number): H
     noteUnread(exchange, dialect);
     return undefined;
   }
-  if (body.kind === "bytes") return understand(exchange, body.bytes);
-  if (body.kind === "none") return understand(exchange, Buffer.alloc(0));
-  return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes));
+  if (body.kind === "bytes") return understand(exchange, body.bytes, quotes);
+  if (body.kind === "none") return understand(exchange, Buffer.alloc(0), quotes);
+  return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes, quotes));
 }
 
 /** Clients that try a WebSocket first (Codex) must hear at once that there is none. */
@@ -231,15 +233,16 @@ function noteUnread(exchange: Exchange, { free }: Dialect): void {
   else noteSizedRequest(exchange);
 }
 
-function understand(exchange: Exchange, bytes: Buffer): Reply | undefined {
+function understand(exchange: Exchange, bytes: Buffer, quotes: Quotes | undefined): Reply | undefined {
   const reading = readRequest(exchange.request.path, bytes, "exact");
   const { dialect } = reading;
   exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
   if (!reading.ok)
     return refusal(exchange, dialect.format, { status: 400, message: reading.reason, code: "invalid_request_body" });
   const { model, streaming, scan } = reading;
-  const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan, rules: [] });
-  if (dialect.free) facts.estimatedTokens = 0;
+  const quote = quotes?.(model);
+  const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan, rules: [], quote });
+  if (dialect.free) facts.makeFree();
   exchange.facts.llm = facts;
   return undefined;
 }
@@ -247,7 +250,7 @@ function understand(exchange: Exchange, bytes: Buffer): Reply | undefined {
 /** The SDKs of providers read no other shape. A stream that is limited reads the literal text (spec 7). */
 function shapeError(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;
-  if (status === 429 && exchange.facts.llm?.streaming !== false) return undefined;
+  if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
   const { format } = dialectOf(exchange.request.path);
   const headers = { "x-gateway-error": code, ...errorHeaders(format, status), ...error.headers };
   return jsonReply(status, errorBody(format, { status, message, code }), headers);

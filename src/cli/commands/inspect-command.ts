@@ -1,11 +1,12 @@
 /**
- * `gwctl proxy memory|tasks|limits` and `gwctl cel`: what the admin interface says, as a table or as JSON.
+ * `gwctl proxy memory|tasks|limits`, `gwctl budgets` and `gwctl cel`: what the admin interface says, as a table or as JSON.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
 import { paintOf } from "../terminal/paint.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
+import { budgetsText } from "../views/budgets-view.ts";
 import { listOf } from "../views/fields.ts";
 import { limitsText } from "../views/limits-view.ts";
 import { memoryText } from "../views/memory-view.ts";
@@ -13,11 +14,11 @@ import { tasksText } from "../views/tasks-view.ts";
 import { openTarget } from "./open-target.ts";
 
 /** A field that each answer has. */
-const FIELDS = { memory: "process", tasks: "tasks", limits: "rules" } as const;
+const FIELDS = { memory: "process", tasks: "tasks", limits: "rules", budgets: "budgets" } as const;
 
 export interface InspectFlags extends TargetFlags {
   readonly output?: string;
-  /** Of `limits`: only buckets with this in their key. */
+  /** Of `limits` and `budgets`: only those with this in their key. */
   readonly key?: string;
 }
 
@@ -37,6 +38,8 @@ export async function inspect(
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(answer, null, 2)}\n`));
     else if (what === "memory") terminal.out(memoryText(answer, paint));
     else if (what === "tasks") terminal.out(tasksText(answer, paint));
+    else if (what === "budgets" && listOf(answer.budgets).length === 0) terminal.err("no budgets\n");
+    else if (what === "budgets") terminal.out(budgetsText(listOf(answer.budgets), paint));
     else if (listOf(answer.rules).length === 0) terminal.err("no rate limits\n");
     else terminal.out(limitsText(listOf(answer.rules), paint));
   } finally {

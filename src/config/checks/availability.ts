@@ -75,7 +75,7 @@ function excludes({ neverAt, scopes, setBy, backends }: Availability, moment: Mo
   if (backends === undefined || site.routes.length === 0) return false;
   if (site.backends.some(({ key }) => backends.includes(key))) return false;
   // A token limit makes LLM calls of what goes to a plain backend.
-  const reads = site.all.has("rateLimit") || moment === "access";
+  const reads = site.all.has("rateLimit") || site.all.has("budgets") || moment === "access";
   return !(backends.includes("ai") && reads && site.backends.some(({ key }) => key === "host"));
 }
 

@@ -35,6 +35,12 @@ const IDLE: readonly Idle[] = [
     message: "a token limit counts LLM calls, and no backend here takes any: use `requests`",
   },
   {
+    policy: "budgets",
+    backends: ["ai", "host"],
+    places: () => [[]],
+    message: "budgets count LLM calls, and no backend here takes any",
+  },
+  {
     policy: "mcpAuthorization",
     backends: ["mcp"],
     places: () => [[]],

@@ -36,6 +36,7 @@ export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
     moment: ({ type }) => (type === "tokens" ? "tokenLimit" : "requestLimit"),
     decidedBy: 3,
   },
+  { policy: "budgets", at: ["limits", "*", "key"], moment: "tokenLimit" },
   { policy: "transformations", at: ["request", "set", "*"], moment: "request" },
   { policy: "transformations", at: ["request", "add", "*"], moment: "request" },
   { policy: "transformations", at: ["request", "body"], moment: "request" },

@@ -2,11 +2,12 @@
  * Where limiters show themselves: the admin interface asks here for all living rules and their buckets, and an upgrade for
  * what the process that follows must know of them.
  */
-import type { HandedLimit, LimitRegistry, LimitView } from "../../core/policy.ts";
+import type { BudgetView, HandedLimit, LimitRegistry, LimitView } from "../../core/policy.ts";
 
 export function createLimitRegistry(): LimitRegistry {
   const sources = new Set<(key: string | undefined) => readonly LimitView[]>();
   const handed = new Set<HandedLimit>();
+  const budgets = new Set<(key: string | undefined) => Promise<readonly BudgetView[]>>();
   return {
     register(view, limit) {
       sources.add(view);
@@ -18,5 +19,10 @@ export function createLimitRegistry(): LimitRegistry {
     },
     views: (key) => [...sources].flatMap((view) => view(key)),
     handed: () => [...handed],
+    registerBudgets(view) {
+      budgets.add(view);
+      return () => budgets.delete(view);
+    },
+    budgets: async (key) => (await Promise.all([...budgets].map((view) => view(key)))).flat(),
   };
 }

@@ -117,6 +117,7 @@ function createParts(policies: readonly PolicyDefinition[]): Part[] {
 /** Policies of one kind that may stand on one target side by side; of the others only one can. */
 export const STACKING_KINDS: ReadonlySet<string> = new Set([
   "rateLimit", // each has its own buckets
+  "budgets", // each is asked
   "authorization", // all must admit
   "requestHeaderModifier",
   "responseHeaderModifier",

@@ -136,7 +136,8 @@ export async function openFolderStore(folder: string, { clock, logger }: FolderS
   async function written<Result>(change: () => Result): Promise<Result> {
     const result = change();
     if (waiting.length > 0) await write();
-    if (waiting.length > 0) throw new StoreUnavailable(problem ?? "it could not be written");
+    // It holds in memory, and is written when the disk takes it.
+    if (waiting.length > 0) throw new StoreUnavailable(problem ?? "it could not be written", { isUncertain: true });
     return result;
   }
 

@@ -71,7 +71,8 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger): P
       const { message } = error as Error;
       if (message.includes("NOTCOUNTER")) throw new TypeError("the value of this key is not a counter");
       if (message.includes("TOOLARGE")) throw new RangeError("the counter would become too large");
-      throw new StoreUnavailable(message, { cause: error });
+      // A server that is slow does later what it was asked; one whose connection broke most likely did not.
+      throw new StoreUnavailable(message, { cause: error, isUncertain: /timed out/i.test(message) });
     }
   }
 

@@ -21,7 +21,7 @@ export interface StoreAnswer {
   readonly id: number;
   readonly value?: unknown;
   /** Name and message of what was thrown. */
-  readonly error?: readonly [name: string, message: string];
+  readonly error?: readonly [name: string, message: string, isUncertain?: boolean];
 }
 
 export interface RemoteStore extends Store {
@@ -41,7 +41,7 @@ export function createRemoteStore(kind: StoreKind, clock: Clock, send: (question
       const id = nextId++;
       const timer = clock.after(TIMEOUT_MS, () => {
         waiting.delete(id);
-        reject(new StoreUnavailable("the new process did not answer in time"));
+        reject(new StoreUnavailable("the store did not answer in time", { isUncertain: true }));
       });
       waiting.set(id, { resolve, reject, timer });
       send({ type: "store operation", id, operation, args });
@@ -88,12 +88,13 @@ export async function answerStore(store: Store, { id, operation, args }: StoreQu
     return { type: "store result", id, value };
   } catch (error) {
     const { name, message } = error as Error;
-    return { type: "store result", id, error: [name, message] };
+    const isUncertain = error instanceof StoreUnavailable && error.isUncertain;
+    return { type: "store result", id, error: [name, message, isUncertain] };
   }
 }
 
-function errorOf(name: string, message: string): Error {
+function errorOf(name: string, message: string, isUncertain = false): Error {
   if (name === "RangeError") return new RangeError(message);
   if (name === "TypeError") return new TypeError(message);
-  return new StoreUnavailable(message.replace(/^store unavailable: /, ""));
+  return new StoreUnavailable(message.replace(/^store unavailable: /, ""), { isUncertain });
 }

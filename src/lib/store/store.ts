@@ -64,9 +64,13 @@ export interface StoreHealth {
 
 /** The store cannot be asked now, or did not answer in time. */
 export class StoreUnavailable extends Error {
-  constructor(reason: string, options?: ErrorOptions) {
+  /** The operation may have been done, or will be: repeating an addition could count it twice. */
+  readonly isUncertain: boolean;
+
+  constructor(reason: string, options: ErrorOptions & { readonly isUncertain?: boolean } = {}) {
     super(`store unavailable: ${reason}`, options);
     this.name = "StoreUnavailable";
+    this.isUncertain = options.isUncertain ?? false;
   }
 }
 

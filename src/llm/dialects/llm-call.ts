@@ -13,7 +13,11 @@ export interface LlmCall {
   readonly scan: RequestScan;
   /** The rules of the `ai` policies on the way, outermost scope first. */
   readonly rules: PromptRules[];
+  /** What so many tokens of its model cost in US dollars, at the dearest of its targets; undefined if there is no price. */
+  readonly quote?: Quote | undefined;
 }
+
+export type Quote = (inputTokens: number, outputTokens: number) => number | undefined;
 
 /** What an `ai` policy asks for; each field of an inner scope replaces that of an outer one. */
 export interface PromptRules {

@@ -26,6 +26,7 @@ export class LlmRequestFacts implements LlmFacts {
   #maximum: number | undefined;
   #estimate = 0;
   #call: LlmCall | undefined;
+  #isFree = false;
 
   constructor(requestModel: string | undefined, streaming: boolean, bytes: Buffer, call?: LlmCall) {
     if (requestModel !== undefined) this.requestModel = requestModel;
@@ -54,6 +55,16 @@ export class LlmRequestFacts implements LlmFacts {
       this.#asked = undefined;
     }
     return this.#maximum;
+  }
+
+  /** It counts tokens, lists or stores something: no model works for it. */
+  makeFree(): void {
+    this.#isFree = true;
+    this.estimatedTokens = 0;
+  }
+
+  static isFree(llm: LlmFacts | undefined): boolean {
+    return llm instanceof LlmRequestFacts && llm.#isFree;
   }
 
   /** The request as the `ai` backend holds it, where that backend answers. */

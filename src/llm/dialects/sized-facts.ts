@@ -22,7 +22,7 @@ export function noteSizedRequest(exchange: Exchange): LlmFacts {
 export function noteFreeRequest(exchange: Exchange): void {
   if (exchange.facts.llm !== undefined) return;
   const facts = new LlmRequestFacts(undefined, false, NO_BYTES);
-  facts.estimatedTokens = 0;
+  facts.makeFree();
   exchange.facts.llm = facts;
 }
 

@@ -68,6 +68,18 @@ export function parsePriceCatalogue(text: string): PriceCatalogue {
   return { rates: (provider, model) => byName.get(`${provider} ${model}`) };
 }
 
+/** What so many tokens cost in US dollars, none of them cached; undefined if the model has no price. */
+export function priceOf(
+  catalogue: PriceCatalogue,
+  provider: string,
+  model: string,
+  inputTokens: number,
+  outputTokens: number,
+): number | undefined {
+  const rates = catalogue.rates(provider, model);
+  return rates && (inputTokens * rates.input + outputTokens * rates.output) / 1_000_000;
+}
+
 /** In US dollars; undefined if the model has no price. `asked`: the model's name as the provider was asked for it. */
 export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, asked?: string): number | undefined {
   const { provider = "", inputTokens, outputTokens } = facts;

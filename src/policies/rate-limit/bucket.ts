@@ -17,9 +17,6 @@ export interface Bucket {
   readonly windowStartMs: number;
 }
 
-/** Usage comes from outside: a count beyond this is a lie or a defect, and must not make the arithmetic inexact. */
-const MAX_AMOUNT = 1_000_000_000;
-
 /** How many windows ended since the given one began. A clock that went back ends none. */
 export function windowsEnded(rule: BucketRule, windowStartMs: number, nowMs: number): number {
   return nowMs < windowStartMs + rule.windowMs ? 0 : Math.floor((nowMs - windowStartMs) / rule.windowMs);
@@ -47,10 +44,4 @@ export function debited(rule: BucketRule, remaining: number, amount: number): nu
 /** Seconds until the window ends, rounded up: whoever waits that long finds at least one more unit. */
 export function resetSeconds(rule: BucketRule, windowStartMs: number, nowMs: number): number {
   return Math.max(1, Math.ceil((windowStartMs + rule.windowMs - nowMs) / 1000));
-}
-
-/** A count as it may enter a bucket: a whole number, 0 … 1e9; anything else counts as nothing known. */
-export function countOf(value: unknown): number | undefined {
-  if (typeof value !== "number" || Number.isNaN(value)) return undefined;
-  return Math.trunc(Math.max(0, Math.min(MAX_AMOUNT, value)));
 }

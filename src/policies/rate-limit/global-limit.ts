@@ -4,11 +4,11 @@
  * decides: the request is refused with 500, or passes. In shadow mode no request waits for the service.
  */
 import type { Expression } from "../../cel/expression.ts";
+import { keyOf } from "../../cel/limit-key.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import type { Counter } from "../../lib/log/metrics.ts";
-import { keyOf } from "./limit-key.ts";
 import { addReading, refusal } from "./readings.ts";
 import { openRlsClient, type RlsClient } from "./rls-client.ts";
 import { CODE_OK, CODE_OVER_LIMIT, type RlsDescriptor, type RlsRequest, type RlsResponse } from "./rls-protocol.ts";
@@ -169,7 +169,7 @@ function readsAttribute(descriptors: readonly CompiledDescriptor[], attribute: s
 }
 
 function valuesOf({ entries }: CompiledDescriptor, exchange: Exchange): RlsDescriptor {
-  return { entries: entries.map(({ key, value }) => ({ key, value: keyOf(value, exchange) ?? NO_VALUE })) };
+  return { entries: entries.map(({ key, value }) => ({ key, value: keyOf(value, exchange.attributes) ?? NO_VALUE })) };
 }
 
 function refuse(exchange: Exchange, config: GlobalLimitConfig, answer: ServiceAnswer): GatewayError {

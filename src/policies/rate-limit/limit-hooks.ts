@@ -6,11 +6,11 @@
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/token-count.ts";
 import type { GlobalLimit } from "./global-limit.ts";
 import { ask, keysOf, LocalCharge, ONE } from "./local-admission.ts";
 import type { LocalLimit } from "./local-limit.ts";
 import { writeLimitHeaders } from "./readings.ts";
-import { estimatedTokens, outputTokens, usedTokens } from "./token-count.ts";
 
 export function limitHooks(
   limits: readonly LocalLimit[],

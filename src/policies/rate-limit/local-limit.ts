@@ -3,13 +3,13 @@
  * compiled key does not. The view for the admin interface belongs to the buckets.
  */
 import type { Expression } from "../../cel/expression.ts";
+import { boundedKey, keyDisplay, keyOf } from "../../cel/limit-key.ts";
 import type { Exchange, LimitReading } from "../../core/exchange.ts";
 import type { CompileEnv, LimitView } from "../../core/policy.ts";
 import type { Counter } from "../../lib/log/metrics.ts";
 import type { BucketRule } from "./bucket.ts";
 import { BucketStore, type BucketView, MAX_BUCKETS, SHARED_SLOT } from "./bucket-store.ts";
 import { createHandedBuckets } from "./handed-buckets.ts";
-import { boundedKey, keyDisplay, keyOf } from "./limit-key.ts";
 import { type LocalLimitConfig, UNIT_MS } from "./schema.ts";
 import { NO_SLOT } from "./slot-lists.ts";
 
@@ -66,7 +66,7 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
     reservesOutput: config.reserveOutput === true,
     text,
     rule: config.key === undefined ? text : `${text} for each ${config.key}`,
-    keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange),
+    keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange.attributes),
     show: living.show,
     refused() {
       // Counted in the shadow report instead.

@@ -4,9 +4,9 @@
  * never waits for anything. A thread that dies may hold it: the main thread then puts the lists in order and opens it.
  */
 import { randomFillSync } from "node:crypto";
+import { MAX_KEY_LENGTH } from "../../cel/limit-key.ts";
 import type { BucketKeys } from "./bucket-keys.ts";
 import { keyHash } from "./key-hash.ts";
-import { MAX_KEY_LENGTH } from "./limit-key.ts";
 import { NO_SLOT } from "./slot-lists.ts";
 
 /** 8 bytes each: hand, slots in use, refusals. */

@@ -2,11 +2,12 @@
  * Budgets: whatever numbers an answer claims, a bucket holds between nothing and its capacity, and it holds what a plain
  * map of buckets would hold. A flood of keys never gives an exhausted bucket back while another can go.
  */
+
+import { usedTokens } from "../../../src/llm/usage/token-count.ts";
 import { readUsage } from "../../../src/llm/usage/usage.ts";
 import { advanced, type Bucket, debited } from "../../../src/policies/rate-limit/bucket.ts";
 import { BucketStore } from "../../../src/policies/rate-limit/bucket-store.ts";
 import { NO_SLOT } from "../../../src/policies/rate-limit/slot-lists.ts";
-import { usedTokens } from "../../../src/policies/rate-limit/token-count.ts";
 import { isRecord, parsed } from "../json.ts";
 import type { Random } from "../random.ts";
 import { type Case, defineTarget, expect, expectSame } from "../target.ts";

@@ -65,6 +65,8 @@ export function limitEnv(owner = "route test"): LimitEnv {
       },
       views: (key) => [...views].flatMap((view) => view(key)),
       handed: () => [],
+      registerBudgets: () => () => undefined,
+      budgets: async () => [],
     },
     store: createMemoryStore(clock),
     signingKey: noSigningKey,

@@ -31,6 +31,8 @@ export interface Candidate {
 export interface ModelTable {
   /** The targets for a model in the order in which to try them; undefined if nothing matches. */
   candidates(model: string | undefined): readonly Candidate[] | undefined;
+  /** The same in no particular order, without taking anybody's turn. */
+  possible(model: string | undefined): readonly Candidate[];
   /** The public names, without patterns. */
   readonly names: readonly string[];
   /** Whether it knows every name by itself: then it answers `/v1/models`. */
@@ -45,7 +47,10 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
   const patterns: { readonly pattern: string; readonly entry: CompiledEntry }[] = [];
   for (const entry of entries) {
     if (!entry.isPublic) continue;
-    const compiled = { rotations: entry.groups.map((group) => createRotation(group)) };
+    const compiled = {
+      rotations: entry.groups.map((group) => createRotation(group)),
+      members: entry.groups.flatMap((group) => group.targets),
+    };
     for (const name of [entry.name, ...entry.aliases]) {
       if (name.includes("*")) patterns.push({ pattern: name, entry: compiled });
       else if (!exact.has(name)) exact.set(name, compiled);
@@ -59,17 +64,25 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
     hasFixedModels: !isClosed && targets.every(({ model }) => model !== undefined),
     names: [...exact.keys()],
     targets,
-    candidates(model) {
-      const name = model ?? "";
-      const known = exact.get(name);
-      if (known) return order(known, name, "");
-      for (const { pattern, entry } of patterns) {
-        const starred = matchPattern(pattern, name);
-        if (starred !== undefined) return order(entry, name, starred);
-      }
-      return undefined;
+    candidates(model = "") {
+      const found = find(model);
+      return found && order(found.entry, model, found.starred);
+    },
+    possible(model = "") {
+      const found = find(model);
+      return found?.entry.members.map((member) => candidateOf(member, model, found.starred)) ?? [];
     },
   };
+
+  function find(name: string): { readonly entry: CompiledEntry; readonly starred: string } | undefined {
+    const known = exact.get(name);
+    if (known) return { entry: known, starred: "" };
+    for (const { pattern, entry } of patterns) {
+      const starred = matchPattern(pattern, name);
+      if (starred !== undefined) return { entry, starred };
+    }
+    return undefined;
+  }
 }
 
 /** What the `*` of a pattern stands for in a name; undefined if it does not match. */
@@ -82,8 +95,16 @@ export function matchPattern(pattern: string, name: string): string | undefined 
   return matches ? name.slice(prefix.length, name.length - suffix.length) : undefined;
 }
 
+type Member = TargetGroup["targets"][number];
+
 interface CompiledEntry {
   readonly rotations: readonly Rotation[];
+  readonly members: readonly Member[];
+}
+
+function candidateOf({ target, model }: Member, requested: string, starred: string): Candidate {
+  const fixed = model ?? target.model;
+  return { target, model: fixed === undefined ? requested : fixed.replace("*", starred) };
 }
 
 /** Healthy targets in order of priority, then those that rest, in the same order. */
@@ -91,10 +112,9 @@ function order(entry: CompiledEntry, requested: string, starred: string): Candid
   const ready: Candidate[] = [];
   const resting: Candidate[] = [];
   for (const rotation of entry.rotations) {
-    for (const { target, model } of rotation.next()) {
-      const fixed = model ?? target.model;
-      const candidate = { target, model: fixed === undefined ? requested : fixed.replace("*", starred) };
-      (target.health.isResting ? resting : ready).push(candidate);
+    for (const member of rotation.next()) {
+      const candidate = candidateOf(member, requested, starred);
+      (member.target.health.isResting ? resting : ready).push(candidate);
     }
   }
   return resting.length === 0 ? ready : [...ready, ...resting];
@@ -102,7 +122,7 @@ function order(entry: CompiledEntry, requested: string, starred: string): Candid
 
 interface Rotation {
   /** All targets of the group, the one whose turn it is first. */
-  next(): readonly TargetGroup["targets"][number][];
+  next(): readonly Member[];
 }
 
 /** Smooth weighted round robin: over any run of calls each target gets its share, evenly spread, without chance. */

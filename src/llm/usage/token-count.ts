@@ -4,7 +4,15 @@
  */
 import type { LlmFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
-import { countOf } from "./bucket.ts";
+
+/** Usage comes from outside: a count beyond this is a lie or a defect, and must not make the arithmetic inexact. */
+const MAX_AMOUNT = 1_000_000_000;
+
+/** A count as it may be charged: a whole number, 0 … 1e9; anything else counts as nothing known. */
+export function countOf(value: unknown): number | undefined {
+  if (typeof value !== "number" || Number.isNaN(value)) return undefined;
+  return Math.trunc(Math.max(0, Math.min(MAX_AMOUNT, value)));
+}
 
 /** At least one: concurrent calls whose size nobody could estimate must not all pass on the last token. */
 export function estimatedTokens(llm: LlmFacts | undefined): number {

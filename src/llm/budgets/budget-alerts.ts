@@ -1,0 +1,121 @@
+/**
+ * Soft alerts: a log line, a metric and a call of a webhook when the spending of a key reaches a percentage of its budget.
+ * Once per key, percentage and period, whichever replica sees it first: the store says who tells it.
+ */
+import type { Fetch } from "../../lib/http/fetch.ts";
+import type { Logger } from "../../lib/log/logger.ts";
+import type { Counter, Family, Metrics } from "../../lib/log/metrics.ts";
+import { type Clock, wait } from "../../lib/process/clock.ts";
+import type { Store } from "../../lib/store/store.ts";
+import type { Account } from "./budget.ts";
+import { fromCounted, shownAmount, shownUnit } from "./money.ts";
+
+export interface Webhook {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface AlertDoors {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly fetch: Fetch;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+}
+
+const TIMEOUT_MS = 5_000;
+const MAX_ANSWER_BYTES = 64 * 1024;
+/** Before each further attempt. */
+const PAUSES_MS = [1_000, 5_000];
+/** Alerts that this process knows to be told; beyond it the store is asked again. */
+const MAX_REMEMBERED = 10_000;
+
+export class BudgetAlerts {
+  readonly #doors: AlertDoors;
+  readonly #told = new Set<string>();
+  readonly #count: Family<Counter>;
+
+  constructor(doors: AlertDoors) {
+    this.#doors = doors;
+    const { metrics } = doors;
+    this.#count = metrics.counter("gateway_budget_alerts_total", "Alerts of budgets by percentage.", [
+      "budget",
+      "percent",
+    ]);
+  }
+
+  /** The account's total is this now. */
+  check(account: Account, total: number, webhook: Webhook | undefined): void {
+    const { budget, key } = account;
+    for (const percent of budget.alertAt) {
+      if (total * 100 < budget.limit * percent) return;
+      const name = `alerts/${percent}/${budget.limit}/${key}`;
+      if (this.#told.has(name)) continue;
+      this.#tellOnce(name, account, total, percent, webhook).catch((error) =>
+        this.#doors.logger.warn("a budget alert could not be sent", { budget: budget.name, reason: String(error) }),
+      );
+    }
+  }
+
+  async #tellOnce(
+    name: string,
+    account: Account,
+    total: number,
+    percent: number,
+    webhook: Webhook | undefined,
+  ): Promise<void> {
+    if (this.#told.size >= MAX_REMEMBERED) this.#told.clear();
+    this.#told.add(name);
+    try {
+      const { expiresAtMs } = account;
+      if (!(await this.#doors.store.replace(name, undefined, "1", { expiresAtMs }))) return;
+    } catch (error) {
+      // The next call of the same key tries again.
+      this.#told.delete(name);
+      throw error;
+    }
+    const { budget, owner } = account;
+    const spent = `${shownAmount(budget.unit, total)} of ${shownAmount(budget.unit, budget.limit)}`;
+    const unit = shownUnit(budget.unit);
+    this.#count.labels(budget.name, String(percent)).add();
+    this.#doors.logger.warn("budget alert", { budget: budget.name, key: owner, percent, spent, unit, per: budget.per });
+    if (webhook !== undefined) await this.#post(webhook, alertOf(account, total, percent));
+  }
+
+  async #post({ url, headers }: Webhook, alert: object): Promise<void> {
+    const { fetch, clock } = this.#doors;
+    const body = Buffer.from(JSON.stringify(alert));
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const { status } = await fetch({
+          url,
+          method: "POST",
+          headers: { "content-type": "application/json", ...headers },
+          body,
+          timeoutMs: TIMEOUT_MS,
+          maxBytes: MAX_ANSWER_BYTES,
+        });
+        if (status >= 200 && status < 300) return;
+        throw new Error(`the webhook answered ${status}`);
+      } catch (error) {
+        const pauseMs = PAUSES_MS[attempt];
+        if (pauseMs === undefined) throw error;
+        await wait(clock, pauseMs);
+      }
+    }
+  }
+}
+
+function alertOf({ budget, period, owner }: Account, total: number, percent: number): object {
+  return {
+    budget: budget.name,
+    key: owner,
+    unit: shownUnit(budget.unit),
+    limit: fromCounted(budget.unit, budget.limit),
+    spent: fromCounted(budget.unit, total),
+    percent,
+    per: budget.per,
+    period: period.name,
+    resetAt: new Date(period.endMs).toISOString(),
+  };
+}

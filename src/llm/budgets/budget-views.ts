@@ -1,0 +1,58 @@
+/**
+ * What was spent of a budget in this period, for the admin interface, read from the store page by page. A budget shows a
+ * list that a person can read; a search goes through all keys.
+ */
+import type { BudgetView } from "../../core/policy.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { counterOf, type Store } from "../../lib/store/store.ts";
+import { accountsPrefix, type Budget, ownerOf } from "./budget.ts";
+import { fromCounted, shownUnit } from "./money.ts";
+import { periodOf, secondsLeft } from "./period.ts";
+
+const MAX_SHOWN = 20;
+/** Of those that a search found. */
+const MAX_FOUND = 100;
+/** A Redis that others use too is looked through for so long. */
+const MAX_LOOK_MS = 5_000;
+
+export async function budgetView(
+  budget: Budget,
+  owner: string,
+  store: Store,
+  clock: Clock,
+  wanted: string | undefined,
+): Promise<BudgetView> {
+  const nowMs = clock.now();
+  const period = periodOf(budget.per, nowMs);
+  const prefix = accountsPrefix(budget, period);
+  const untilMs = clock.monotonicMs() + MAX_LOOK_MS;
+  const spent = new Map<string, number>();
+  let cursor: string | undefined;
+  do {
+    const page = await store.list(prefix, cursor);
+    for (const { key, value } of page.entries) {
+      const counted = counterOf(value);
+      if (counted > 0) spent.set(ownerOf(key.slice(prefix.length)), counted);
+    }
+    cursor = page.cursor;
+  } while (cursor !== undefined && clock.monotonicMs() < untilMs);
+  const found = [...spent].filter(([key]) => wanted === undefined || key.includes(wanted));
+  found.sort(([, one], [, other]) => other - one);
+  const { unit, limit } = budget;
+  return {
+    name: budget.name,
+    owner,
+    unit: shownUnit(unit),
+    limit: fromCounted(unit, limit),
+    per: budget.per,
+    hard: budget.isHard,
+    period: period.name,
+    resetSeconds: secondsLeft(period, nowMs),
+    keysInUse: spent.size,
+    keys: found.slice(0, wanted === undefined ? MAX_SHOWN : MAX_FOUND).map(([key, counted]) => ({
+      key,
+      spent: fromCounted(unit, counted),
+      remaining: fromCounted(unit, Math.max(0, limit - counted)),
+    })),
+  };
+}

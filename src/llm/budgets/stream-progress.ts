@@ -1,0 +1,90 @@
+/**
+ * What streams in flight have written so far, charged once per second: a process that is killed in the middle of a long
+ * answer loses a second of spending, not the answer. Bytes are counted as they pass; how many tokens they are is
+ * estimated from the last chunk of each second, so that a stream costs one look per second.
+ */
+import type { BodyObserver } from "../../core/exchange.ts";
+import { createSseParser } from "../../lib/http/sse.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import { estimateTextTokens } from "../usage/estimate.ts";
+import { textOf } from "../usage/stream-event.ts";
+import { parseMembers } from "../wire/json.ts";
+
+const TICK_MS = 1_000;
+/** More than a chunk of a model's words; larger ones are read up to here. */
+const MAX_LOOK_BYTES = 64 * 1024;
+
+/** Gets the tokens that were written since the last time. */
+export type Progressed = (tokens: number) => void;
+
+export class StreamProgress {
+  readonly #clock: Clock;
+  readonly #streams = new Set<StreamMeter>();
+  #ticking: Timer | undefined = undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  watch(progressed: Progressed): BodyObserver {
+    const meter = new StreamMeter(progressed);
+    this.#streams.add(meter);
+    this.#ticking ??= this.#clock.every(TICK_MS, () => this.#tick());
+    return {
+      data: (chunk) => meter.data(chunk),
+      end: () => {
+        this.#streams.delete(meter);
+        if (this.#streams.size === 0) this.close();
+      },
+    };
+  }
+
+  close(): void {
+    this.#ticking?.cancel();
+    this.#ticking = undefined;
+  }
+
+  #tick(): void {
+    for (const meter of this.#streams) meter.tell();
+  }
+}
+
+class StreamMeter {
+  readonly #progressed: Progressed;
+  #bytes = 0;
+  #last: Buffer | undefined = undefined;
+
+  constructor(progressed: Progressed) {
+    this.#progressed = progressed;
+  }
+
+  data(chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    this.#last = chunk;
+  }
+
+  tell(): void {
+    const last = this.#last;
+    if (last === undefined) return;
+    const looked = last.subarray(0, MAX_LOOK_BYTES);
+    const tokens = Math.ceil((tokensIn(looked) * this.#bytes) / looked.length);
+    this.#bytes = 0;
+    this.#last = undefined;
+    if (tokens > 0) this.#progressed(tokens);
+  }
+}
+
+function tokensIn(chunk: Buffer): number {
+  let tokens = 0;
+  const parser = createSseParser(({ data }) => {
+    const event = parseMembers(data);
+    const text = event === undefined ? "" : textOf(event);
+    if (text !== "") tokens += estimateTextTokens(Buffer.from(text));
+  }, MAX_LOOK_BYTES);
+  try {
+    parser.push(chunk);
+  } catch {
+    // An event beyond all measure: the answer's end settles it.
+  }
+  return tokens;
+}
