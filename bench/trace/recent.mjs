@@ -16,11 +16,12 @@ import { Exchange } from "./src/core/exchange.ts";
 import { compileExpression } from "./src/cel/expression.ts";
 import { HeaderList } from "./src/lib/http/headers.ts";
 import { systemClock } from "./src/lib/process/clock.ts";
+import { createFactRing } from "./src/pipeline/records/fact-ring.ts";
 import { createRecentRequests } from "./src/pipeline/records/recent-requests.ts";
 import { createTraceHub } from "./src/trace/hub.ts";
 import { createRedaction } from "./src/trace/redact.ts";
 
-const headers = new HeaderList(["host", "a", "accept", "*/*", "authorization", "Bearer x", "user-agent", "bench"]);
+const headers = new HeaderList(["host", "a", "accept", "*/*", "authorization", "Bearer " + "b".repeat(600), "user-agent", "bench"]);
 const exchangeOf = () =>
   new Exchange({
     id: "id",
@@ -55,6 +56,13 @@ function remembered(watcher: (exchange: Exchange) => undefined) {
 console.log("\\nwhat a request pays (an exchange alone is subtracted by the reader)");
 measure("an exchange alone", () => void exchangeOf());
 measure("with being remembered, nobody waits", remembered(() => undefined));
+const facts = createFactRing(createRedaction());
+const claims = { iss: "https://id.example.com", sub: "alice", aud: "gateway", roles: ["admin", "user"], exp: 1 };
+measure("with its facts recorded for rehearsals", () => {
+  const exchange = exchangeOf();
+  exchange.facts.jwt = claims;
+  facts.note(exchange, outcome, 1);
+});
 const hub = createTraceHub<Exchange>();
 const expression = compileExpression('request.path == "/never"');
 hub.wait({

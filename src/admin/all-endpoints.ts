@@ -8,6 +8,7 @@ import type { Logger, Logging } from "../lib/log/logger.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
 import type { DryReport } from "../pipeline/dry-run/dry-run.ts";
+import type { FactRing } from "../pipeline/records/fact-ring.ts";
 import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
@@ -25,6 +26,8 @@ import { mcpToolsEndpoint } from "./endpoints/mcp-tools.ts";
 import { memoryEndpoint } from "./endpoints/memory.ts";
 import { profileEndpoints } from "./endpoints/profile.ts";
 import { quitEndpoint } from "./endpoints/quit.ts";
+import { recordingEndpoint } from "./endpoints/recording.ts";
+import { type RehearseParts, rehearseEndpoint } from "./endpoints/rehearse.ts";
 import { requestsEndpoint } from "./endpoints/requests.ts";
 import { shadowEndpoint } from "./endpoints/shadow.ts";
 import { countTasks, tasksEndpoint } from "./endpoints/tasks.ts";
@@ -52,6 +55,8 @@ export interface AdminParts {
   dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
   shadow(): ShadowReport;
+  readonly facts: FactRing;
+  readonly rehearsals: RehearseParts;
   whatIf(question: WhatIf): Promise<DryReport>;
   active(): { connections: number; requests: number };
   shutDown(): void;
@@ -84,6 +89,8 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     celEndpoint(recent),
     whatIfEndpoint(parts.whatIf),
     shadowEndpoint(parts.shadow),
+    recordingEndpoint(parts.facts),
+    rehearseEndpoint(parts.rehearsals),
     ...profileEndpoints({ clock, logger: parts.logger, heap, platform: process.platform }),
     parts.ui,
   ];

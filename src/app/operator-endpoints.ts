@@ -12,6 +12,7 @@ import type { Sources } from "../config/load/sources.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
 import type { HeapPressure } from "../lib/process/heap-pressure.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
+import { createRehearsals, RehearsalBusy } from "./change/rehearsals.ts";
 import { whatIf } from "./change/what-if.ts";
 import type { Doors } from "./doors.ts";
 import type { Ending } from "./ending.ts";
@@ -47,6 +48,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
   const sampling = process.platform === "linux" && settings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
   ending.at("measuring", sampling.stop);
 
+  const rehearsals = createRehearsals(clock);
   const notReady = (): string[] => {
     if (ending.hasBegun) return ["draining"];
     return heap.level === "full" ? ["memory"] : listeners.notServing();
@@ -83,6 +85,15 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     },
     topology: () => reloads.running().topology,
     shadow: records.shadow.report,
+    facts: records.facts,
+    rehearsals: {
+      isBusy: (error) => error instanceof RehearsalBusy,
+      rehearse: (after, facts) =>
+        rehearsals.run({
+          input: { before: reloads.running().sources, after, environment },
+          segments: facts ?? records.facts.segments(),
+        }),
+    },
     whatIf: (question) => whatIf(question, reloads.running().sources, { clock, environment }),
     active: listeners.active,
     shutDown: () => void parts.stop(),

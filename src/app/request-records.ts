@@ -8,6 +8,7 @@ import type { ListenersEnv } from "../pipeline/listen/listeners.ts";
 import { compileAccessFields } from "../pipeline/records/access-fields.ts";
 import { type AccessLogCopy, createAccessLog } from "../pipeline/records/access-log.ts";
 import type { Audit } from "../pipeline/records/audit.ts";
+import { createFactRing, type FactRing } from "../pipeline/records/fact-ring.ts";
 import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
 import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
 import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
@@ -22,6 +23,7 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
   readonly hub: TraceHub<Exchange>;
   readonly recent: RecentRequests;
   readonly shadow: ShadowRecords;
+  readonly facts: FactRing;
   readonly history: TrafficHistory;
   /** Undefined unless `config.tracing.keepFailed` asks for it. */
   readonly kept: KeptTraces | undefined;
@@ -48,6 +50,7 @@ export function createRequestRecords(
     copy: logCopy(clock, telemetry),
     own: process.logging?.access && compileAccessFields(process.logging.access, redaction),
   });
+  const facts = createFactRing(redaction);
   const shadow = createShadowRecords(metrics, clock.now());
   const history = createTrafficHistory(clock);
   const countRequest = createRequestMetrics(metrics);
@@ -55,6 +58,7 @@ export function createRequestRecords(
     hub,
     recent,
     shadow,
+    facts,
     history,
     kept,
     trace:
@@ -71,6 +75,7 @@ export function createRequestRecords(
         countRequest(exchange, outcome, durationMs);
         history.count(exchange, outcome, durationMs);
         accessLog(exchange, outcome, durationMs);
+        facts.note(exchange, outcome, durationMs);
       }
       if (exchange.spans !== undefined) telemetry?.settled(exchange, outcome);
       audit?.settled(exchange, outcome, durationMs);

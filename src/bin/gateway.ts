@@ -20,6 +20,11 @@ const HELP = `Usage: gateway [-f <path>]... [options]
         --allow-missing-env       Checks the rest if environment variables are not set.
       --test          Runs the \`tests\` of the configuration without sending anything, and exits with 0 or 1;
                       with --format and --allow-missing-env as above.
+      --rehearse <path>           What a new configuration would change for requests that were seen; exits with 0, or with
+                                  1 if somebody is newly denied, admitted or limited; repeatable. Nothing is sent.
+        --admin <addr>            The last requests of the gateway with this admin address (default localhost:15000), or
+        --recording <file>        those of a recording (gwctl record), compared with the configuration of -f, if given;
+                                  with --strict (also routes, answers and headers), --format text|json, --allow-missing-env.
       --health [addr] Asks a running gateway whether it is ready, at its admin or stats address (by default
                       localhost:15000), and exits with 0 or 1.
       --gateway <namespace/name>  Serves a Gateway of a Kubernetes cluster:
@@ -69,6 +74,12 @@ async function main(): Promise<void> {
     writeSync(1, `gateway ${VERSION}\n`);
     return;
   }
+  if (flags.rehearse !== undefined) {
+    const rehearsal = rehearseFlags(flags, flags.rehearse);
+    const { runRehearsal } = await import("./rehearse.ts");
+    process.exitCode = await runRehearsal(rehearsal);
+    return;
+  }
   // V8 would put what per-request code allocates straight among the old objects once some of it lived long; dead ones
   // there keep whole requests alive until the next full collection (ADR 11).
   setFlagsFromString("--no-allocation-site-pretenuring");
@@ -89,6 +100,9 @@ function readFlags() {
         file: { type: "string", short: "f", multiple: true },
         "validate-only": { type: "boolean" },
         test: { type: "boolean" },
+        rehearse: { type: "string", multiple: true },
+        admin: { type: "string" },
+        recording: { type: "string" },
         strict: { type: "boolean" },
         format: { type: "string" },
         "allow-missing-env": { type: "boolean" },
@@ -115,6 +129,8 @@ function wrongUse(message: string): never {
 
 /** Undefined unless the configuration is only to be checked or tested. */
 function validateFlags(flags: ReturnType<typeof readFlags>) {
+  const lone = (["admin", "recording"] as const).find((name) => name in flags);
+  if (lone !== undefined) return wrongUse(`--${lone} can only be used with --rehearse`);
   const { strict = false, format = "text", "allow-missing-env": allowMissingEnv = false } = flags;
   if (flags.test === true && (flags["validate-only"] === true || strict))
     return wrongUse(`--test cannot be used with ${strict ? "--strict" : "--validate-only"}`);
@@ -125,6 +141,21 @@ function validateFlags(flags: ReturnType<typeof readFlags>) {
   if (format !== "text" && format !== "json" && format !== "github")
     return wrongUse(`--format is text, json or github, not ${JSON.stringify(format)}`);
   return { strict, format, allowMissingEnv } as const;
+}
+
+function rehearseFlags(flags: ReturnType<typeof readFlags>, after: readonly string[]) {
+  const { admin, recording, strict = false, format = "text", "allow-missing-env": allowMissingEnv = false } = flags;
+  if (flags.test === true || flags["validate-only"] === true || flags.gateway !== undefined)
+    return wrongUse("--rehearse cannot be used with --test, --validate-only or --gateway");
+  if (admin !== undefined && recording !== undefined) return wrongUse("give --admin or --recording, not both");
+  if (recording === undefined && flags.file !== undefined)
+    return wrongUse("-f is for --recording: a running gateway is compared with what it serves");
+  if (recording === undefined && allowMissingEnv)
+    return wrongUse("--allow-missing-env is for --recording: a running gateway has its own environment");
+  if (format !== "text" && format !== "json")
+    return wrongUse(`--format is text or json with --rehearse, not ${JSON.stringify(format)}`);
+  const readStdin = (): string => readFileSync(0, "utf8");
+  return { after, before: flags.file, admin, recording, strict, format, allowMissingEnv, readStdin } as const;
 }
 
 /** Undefined unless a Gateway of a cluster is to be served. */

@@ -38,7 +38,7 @@ export function askHealth(address: string | undefined): Promise<Health> {
   });
 }
 
-function connectionTo(address: Exclude<AdminAddress, { kind: "off" }>): object {
+export function connectionTo(address: Exclude<AdminAddress, { kind: "off" }>): object {
   if (address.kind === "unix") return { socketPath: address.path };
   const [host = ""] = address.hosts;
   // What listens on every interface is reached over loopback.

@@ -36,6 +36,13 @@ export interface Outcome {
 /** Who a dry run says is asking: the claims of a token that counts as verified, or a token of which all but the signature is checked. */
 export type GivenToken = { readonly claims: Claims } | { readonly token: string };
 
+/** Whom authentication let in when the request was recorded: neither token nor key was kept. */
+export interface RecordedIdentity {
+  readonly claims?: Claims | undefined;
+  /** Keys and users, as principals are shown. */
+  readonly principals: readonly string[];
+}
+
 /** The moments of a request. All are optional; all but `settle` may answer synchronously or wait. */
 export interface Hooks {
   /** The request head is known. */
@@ -60,6 +67,8 @@ export interface Hooks {
   settle?(exchange: Exchange, outcome: Outcome): void;
   /** Of a policy that verifies tokens, for a dry run: what `request` does once the token's signature holds. */
   assume?(exchange: Exchange, given: GivenToken): undefined;
+  /** Of a policy that authenticates, for a rehearsal: what `request` does with a client that was identified before. */
+  recall?(exchange: Exchange, identity: RecordedIdentity): HookResult;
   /** Its request hook sends something of its own: a dry run leaves the hook out. */
   readonly sends?: true;
   /** Bodies that must be whole in memory before the hook runs, because an expression reads them. */

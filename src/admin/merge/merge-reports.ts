@@ -48,6 +48,38 @@ export function mergeMemory(own: Json, reports: readonly Json[]): Json {
   };
 }
 
+/** Rules of the same name with the counts of all threads; the subjects with most denials first. */
+export function mergeShadow(reports: readonly Json[]): Json {
+  const rules = new Map<string, Json>();
+  for (const rule of reports.flatMap((report) => listOf(report.rules))) {
+    const key = JSON.stringify([rule.route, rule.policy, rule.rule]);
+    const known = rules.get(key);
+    rules.set(key, known ? mergeRule(known, rule) : rule);
+  }
+  return {
+    ...reports[0],
+    rules: [...rules.values()].sort((one, other) => Number(other.denied) - Number(one.denied)),
+    others: sum(reports, "others"),
+  };
+}
+
+function mergeRule(one: Json, other: Json): Json {
+  const subjects = new Map<unknown, number>();
+  for (const { subject, denied } of [...listOf(one.subjects), ...listOf(other.subjects)])
+    subjects.set(subject, (subjects.get(subject) ?? 0) + Number(denied));
+  return {
+    ...one,
+    denied: Number(one.denied) + Number(other.denied),
+    others: Number(one.others) + Number(other.others),
+    subjects: [...subjects]
+      .map(([subject, denied]) => ({ subject, denied }))
+      .sort((first, second) => second.denied - first.denied),
+    first: String(one.first) < String(other.first) ? one.first : other.first,
+    last: String(one.last) > String(other.last) ? one.last : other.last,
+    examples: [...listOf(one.examples), ...listOf(other.examples)].slice(0, Math.max(1, listOf(one.examples).length)),
+  };
+}
+
 const LIVING = ["connections", "sessions", "children"];
 
 /** The configuration is that of the main thread; what lives of it, in the other threads. */

@@ -17,7 +17,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 import { mergeHistories } from "./merge-history.ts";
 import { mergeMetrics } from "./merge-metrics.ts";
 import { mergeProfiles } from "./merge-profiles.ts";
-import { mergeDumps, mergeMemory, mergeRequests, mergeTasks } from "./merge-reports.ts";
+import { mergeDumps, mergeMemory, mergeRequests, mergeShadow, mergeTasks } from "./merge-reports.ts";
 import { mergeStreams } from "./merge-streams.ts";
 
 /** Asks every thread that runs. */
@@ -77,6 +77,19 @@ const MERGES: Readonly<Record<string, Merge>> = {
     if (mine.status !== 404) return mine;
     return (await ask(again)).find(({ status }) => status !== 404) ?? mine;
   },
+  [ADMIN_PATHS.shadow]: reports((own, others) => mergeShadow([own, ...others])),
+  [ADMIN_PATHS.recording]: async (request, _own, ask) => {
+    const answers = await ask(request);
+    if (request.query.get("follow") === "true") return mergeStreams(answers);
+    const { status, type } = answers.find((answer) => answer.status !== 200) ?? answers[0] ?? noThread();
+    return { status, type, stream: (sink) => oneAfterAnother(answers, sink) };
+  },
+  [ADMIN_PATHS.rehearse]: async (request, own, ask) => {
+    const query = new URLSearchParams({ form: "segments" });
+    const asked = { ...request, method: "GET", path: ADMIN_PATHS.recording, query };
+    const facts = (await ask(asked)).filter(({ status }) => status === 200).map(bytesOf);
+    return own({ ...request, facts });
+  },
   [ADMIN_PATHS.cpuProfile]: profiles,
   [ADMIN_PATHS.heapProfile]: profiles,
 };
@@ -127,6 +140,17 @@ async function profiles(request: AdminRequest, _own: AdminHandler, ask: AskThrea
       );
     },
   };
+}
+
+function oneAfterAnother(answers: readonly AdminAnswer[], sink: AdminSink): void {
+  const streams = answers.flatMap((answer) => ("stream" in answer ? [collected(answer.stream, sink)] : []));
+  Promise.all(streams).then(
+    (all) => {
+      for (const bytes of all) sink.write(bytes);
+      sink.end();
+    },
+    () => sink.end(),
+  );
 }
 
 /** The whole of a stream; a reader that leaves ends it. */

@@ -13,6 +13,8 @@ export interface AdminRequest {
   body(): Promise<Buffer>;
   /** Several threads are asked at once and share this: how many requests may still be traced, and how many have to end. */
   readonly quota?: SharedArrayBuffer | undefined;
+  /** Where several threads serve: the facts of the requests of all of them. */
+  readonly facts?: readonly Uint8Array[] | undefined;
 }
 
 export type AdminAnswer =

@@ -17,6 +17,8 @@ export const ADMIN_PATHS = {
   mcpTools: "/debug/mcp/tools",
   cel: "/debug/cel",
   shadow: "/debug/shadow",
+  recording: "/debug/recording",
+  rehearse: "/debug/rehearse",
   whatIf: "/debug/what-if",
   cpuProfile: "/debug/pprof/profile",
   heapProfile: "/debug/pprof/heap",

@@ -6,7 +6,7 @@
 import { z } from "zod";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { GivenToken } from "../../core/policy.ts";
+import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
 import type { TokenVerifier, Verdict } from "../keys/token-verifier.ts";
 import { type ClaimRules, claimProblem } from "../tokens/claims.ts";
@@ -45,6 +45,8 @@ export interface BearerAuthentication {
   request(exchange: Exchange): undefined | Promise<undefined>;
   /** The same with a token or claims that are given, for a dry run: everything but the signature is checked. */
   assume(exchange: Exchange, given: GivenToken): undefined;
+  /** The same with the claims that were recorded: issuer, audience and times are checked. */
+  recall(exchange: Exchange, identity: RecordedIdentity): undefined | Promise<undefined>;
 }
 
 /**
@@ -124,5 +126,13 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     return decide(exchange, token, { kind: "valid", claims, principal: tokenPrincipal(claims, token) });
   }
 
-  return { request, assume };
+  function recall(exchange: Exchange, { claims }: RecordedIdentity): undefined | Promise<undefined> {
+    if (claims === undefined) return request(exchange);
+    const problem = claimProblem(claims, rules, exchange.startedAt);
+    if (problem) return decide(exchange, "", { kind: "invalid", problem });
+    const principal = tokenPrincipal(claims, JSON.stringify(claims));
+    return decide(exchange, "", { kind: "valid", claims: freezeClaims({ ...claims }), principal });
+  }
+
+  return { request, assume, recall };
 }

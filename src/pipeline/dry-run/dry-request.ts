@@ -5,7 +5,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import type { LlmFacts, McpFacts } from "../../core/facts.ts";
-import type { GivenToken } from "../../core/policy.ts";
+import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { readHead } from "../listen/edge.ts";
@@ -20,12 +20,16 @@ export interface DryRequest {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** The client's address. Default: 127.0.0.1. */
   readonly source?: string | undefined;
+  /** The subject of the certificate that the client showed. */
+  readonly identity?: string | undefined;
   readonly given?: GivenToken | undefined;
   readonly body?: string | undefined;
   /** An MCP message: its method, and what it is about under the name that clients use. */
   readonly mcp?: DryMessage | undefined;
   /** The model of an LLM call. */
   readonly model?: string | undefined;
+  /** Who a recorded request came from. */
+  readonly recorded?: RecordedIdentity | undefined;
   /** Facts of a recorded request: they stand for the body, which was not recorded. */
   readonly facts?: { readonly mcp?: McpFacts; readonly llm?: LlmFacts } | undefined;
 }
@@ -64,16 +68,17 @@ export function dryExchange(request: DryRequest, listener: Listener, clock: Cloc
       method: request.method,
       target,
       version: "1.1",
-      pairs: Object.entries(headers).flat(),
+      pairs: pairsOf(headers),
       fault: undefined,
     },
     true,
     false,
   );
-  return new Exchange({
+  const { identity } = request;
+  const exchange = new Exchange({
     id: "dry-run",
     listener: listener.name,
-    source: { address: request.source ?? DEFAULT_SOURCE, port: 0 },
+    source: { address: request.source ?? DEFAULT_SOURCE, port: 0, ...(identity === undefined ? {} : { identity }) },
     request: {
       method: request.method,
       scheme: listener.tls ? "https" : "http",
@@ -87,6 +92,15 @@ export function dryExchange(request: DryRequest, listener: Listener, clock: Cloc
     startedAt: clock.now(),
     startedMs: clock.monotonicMs(),
   });
+  // A backend that reads no bodies would find none here.
+  if (request.facts?.llm) exchange.facts.llm = { ...request.facts.llm };
+  return exchange;
+}
+
+function pairsOf(headers: Readonly<Record<string, string>>): string[] {
+  const pairs: string[] = [];
+  for (const name in headers) pairs.push(name, headers[name] as string);
+  return pairs;
 }
 
 function bodyOf(text: string | undefined): RequestBody {

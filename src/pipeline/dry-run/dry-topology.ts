@@ -67,16 +67,17 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
 }
 
 function dryHooks(hooks: Hooks, walks: Walks): Hooks {
-  const { request, assume, admit, admitParsed, llmRequest, settle } = hooks;
+  const { request, assume, recall, admit, admitParsed, llmRequest, settle } = hooks;
   const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange, walks);
   return {
     ...hooks,
     ...(hooks.sends ? { request: () => undefined } : {}),
-    ...(request && assume
+    ...(request && (assume || recall)
       ? {
           request(exchange: Exchange) {
-            const given = walks.get(exchange)?.request.given;
-            return given ? assume(exchange, given) : request(exchange);
+            const { given, recorded } = walks.get(exchange)?.request ?? {};
+            if (recorded && recall) return recall(exchange, recorded);
+            return given && assume ? assume(exchange, given) : request(exchange);
           },
         }
       : {}),

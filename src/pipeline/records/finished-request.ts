@@ -117,16 +117,24 @@ export function recordOf(one: FinishedRequest): RequestRecord {
 
 /** The same order as MCP sessions use to bind to somebody (decisions). */
 export function subjectOf({ jwt, apiKey, basicAuth }: Exchange["facts"]): string | null {
-  const names = [
-    jwt?.sub,
-    jwt?.azp,
-    jwt?.client_id,
-    jwt?.appid,
-    apiKey?.user_id,
-    apiKey?.name,
-    basicAuth?.username,
-  ].filter((name) => typeof name === "string");
-  return names[0] ?? null;
+  const { sub, azp, client_id, appid } = jwt ?? NOTHING;
+  const { user_id, name } = apiKey ?? NOTHING;
+  return (
+    textOf(sub) ??
+    textOf(azp) ??
+    textOf(client_id) ??
+    textOf(appid) ??
+    textOf(user_id) ??
+    textOf(name) ??
+    basicAuth?.username ??
+    null
+  );
+}
+
+const NOTHING: Readonly<Record<string, unknown>> = {};
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
 }
 
 function mcpOf(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestRecord["mcp"]> {

@@ -122,7 +122,7 @@ export function createShadowRecords(metrics: Metrics, nowMs: number): ShadowReco
 }
 
 /** The rule itself: the values that it saw differ from request to request. */
-function ruleIn(detail: string): string {
+export function ruleIn(detail: string): string {
   return (/`([\s\S]*?)` (?:is|cannot)/.exec(detail)?.[1] ?? detail).slice(0, MAX_RULE_CHARS);
 }
 

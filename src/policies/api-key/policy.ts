@@ -7,7 +7,7 @@ import { z } from "zod";
 import { ConfigError, GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
-import { keyPrincipal } from "../../core/principal.ts";
+import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";
 import { exactlyOneOf, secret } from "../../core/schema.ts";
 import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
 import {
@@ -84,6 +84,12 @@ export const apiKey = definePolicy({
       throw new GatewayError("authentication_failed", { message: "API key authentication failed", detail, headers });
     }
 
+    const byShownPrincipal = new Map(entries.map((entry) => [shownPrincipal(entry.principal), entry]));
+    const admit = (exchange: Exchange, { metadata, principal }: ApiKeyEntry): undefined => {
+      exchange.facts.apiKey = metadata;
+      exchange.authenticated(principal);
+    };
+
     return {
       ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
       request(exchange) {
@@ -102,14 +108,17 @@ export const apiKey = definePolicy({
           if (known === undefined)
             bad.push(found.kind === "bad" ? found.detail : "the API key is not one of the configured keys");
         }
-        if (known !== undefined) {
-          exchange.facts.apiKey = known.metadata;
-          exchange.authenticated(known.principal);
-          return undefined;
-        }
+        if (known !== undefined) return admit(exchange, known);
         if (bad.length > 0) return refuse(exchange, bad.join("; "));
         if (mode !== "optional") refuse(exchange, "no API key was sent");
         return exchange.skip("no API key was sent; none is required");
+      },
+      recall(exchange, { principals }) {
+        const key = principals.find((principal) => principal.startsWith("key:"));
+        const known = key === undefined ? undefined : byShownPrincipal.get(key);
+        if (known !== undefined) return admit(exchange, known);
+        if (key !== undefined) return refuse(exchange, "the API key is not one of the configured keys");
+        return mode === "strict" ? refuse(exchange, "no API key was sent") : undefined;
       },
     };
   },

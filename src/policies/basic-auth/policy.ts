@@ -82,9 +82,19 @@ export const basicAuth = definePolicy({
         if (typeof right === "boolean") return decide(exchange, pair.username, right);
         return right.then((late) => decide(exchange, pair.username, late));
       },
+      // The password was right then; it may have been changed since.
+      recall(exchange, { principals }) {
+        const user = principals.find((principal) => principal.startsWith(BASIC));
+        if (user === undefined)
+          return mode === "strict" ? refuse(exchange, "no user name and password were sent") : undefined;
+        const username = String(JSON.parse(user.slice(BASIC.length)));
+        return decide(exchange, username, passwords.entryOf(username) !== undefined);
+      },
     };
   },
 });
+
+const BASIC = "basic:";
 
 function parsePair(value: string): { username: string; password: string } | undefined {
   if (!/^[A-Za-z0-9+/]+={0,2}$/.test(value)) return undefined;

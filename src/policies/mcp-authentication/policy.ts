@@ -152,6 +152,10 @@ export const mcpAuthentication = definePolicy({
         return endpoint ? login.answer(endpoint, exchange) : authenticate.request(exchange);
       },
       assume: authenticate.assume,
+      recall(exchange, identity) {
+        const endpoint = endpoints.get(exchange.request.path);
+        return endpoint ? login.answer(endpoint, exchange) : authenticate.recall(exchange, identity);
+      },
     };
   },
 });

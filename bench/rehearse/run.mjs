@@ -1,0 +1,127 @@
+/**
+ * `npm run bench -- rehearse`: how long a rehearsal of 10,000 requests takes, and what it does to the latency of the traffic
+ * beside it: windows of the same paced load take turns, without and with a rehearsal. Exits with 1 if the median rehearsal takes
+ * 2 s or more, or if the p99 with rehearsals is more than 1.5 times that without.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { Agent, request as httpRequestOf } from "node:http";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { httpRequest, sendLoad } from "../support/load.mjs";
+import { freePort, start } from "../support/process.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = join(here, "../..");
+const REQUESTS = 10_000;
+const PER_SECOND = 200;
+const WINDOW_MS = 3_000;
+const MAX_REHEARSAL_MS = 2_000;
+const MAX_RATIO = 1.5;
+
+export async function benchRehearse({ quick = false } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
+  const running = [];
+  try {
+    const [backendPort, port, adminPort] = [await freePort(), await freePort(), await freePort()];
+    running.push(await start(process.execPath, [join(here, "../http/backend.mjs"), String(backendPort)], backendPort));
+    const file = join(folder, "old.yaml");
+    writeFileSync(file, configOf(port, adminPort, backendPort, "admin"));
+    running.push(await start(process.execPath, [join(root, "dist/gateway.js"), "-f", file], port));
+    const request = httpRequest({ headers: { "x-api-key": "key-of-alice-12345", "user-agent": "bench", "x-a": "1" } });
+    await sendLoad({ port, request, count: REQUESTS + 2_000, connections: 16 });
+    const changed = configOf(port, adminPort, backendPort, "admn");
+    const agent = new Agent({ keepAlive: true });
+    const latencies = { without: [], with: [] };
+    const durations = [];
+    for (let round = 0; round < (quick ? 3 : 8); round++) {
+      await pacedLoad(port, agent, latencies.without);
+      const [rehearsal] = await Promise.all([rehearse(adminPort, changed), pacedLoad(port, agent, latencies.with)]);
+      if (rehearsal.requests !== REQUESTS || rehearsal.denied[0]?.requests !== REQUESTS)
+        throw new Error(`the rehearsal is wrong: ${JSON.stringify(rehearsal).slice(0, 300)}`);
+      durations.push(rehearsal.wallMs);
+    }
+    agent.destroy();
+    const [p50, before, during] = [
+      percentile(latencies.without, 0.5),
+      percentile(latencies.without, 0.99),
+      percentile(latencies.with, 0.99),
+    ];
+    const rehearsalMs = percentile(durations, 0.5);
+    console.log(`\nrehearsal of ${REQUESTS} requests, old and new configuration, over the admin interface`);
+    console.log(
+      `  median ${rehearsalMs.toFixed(0)} ms, from ${Math.min(...durations).toFixed(0)} to ${Math.max(...durations).toFixed(0)} ms`,
+    );
+    console.log(
+      `  traffic, ${PER_SECOND} requests per second: p50 ${p50.toFixed(2)} ms, p99 without ${before.toFixed(2)} ms, with ${during.toFixed(2)} ms (${(during / before).toFixed(2)} times)`,
+    );
+    const isGood = rehearsalMs < MAX_REHEARSAL_MS && during <= MAX_RATIO * before;
+    if (!isGood) process.exitCode = 1;
+    return { rehearsalMs, before, during };
+  } finally {
+    for (const one of running) await one.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function configOf(port, adminPort, backendPort, role) {
+  return `
+config: { adminAddr: "127.0.0.1:${adminPort}", logging: { level: "info,access=off" } }
+gateways: { default: { port: ${port}, address: 127.0.0.1 } }
+routes:
+  - name: api
+    backends: [{ host: "127.0.0.1:${backendPort}" }]
+    policies:
+      apiKey: { keys: [{ key: key-of-alice-12345, metadata: { user_id: alice, role: admin } }] }
+      authorization: { rules: ['apiKey.role == "${role}"', 'request.headers["x-a"] == "1"'] }
+      rateLimit: { local: [{ requests: 1000000, unit: Seconds, key: apiKey.user_id }] }
+      requestHeaderModifier: { set: { x-b: "2" } }
+`;
+}
+
+/** So many requests per second, each sent at its time whatever became of the others. */
+function pacedLoad(port, agent, latencies) {
+  return new Promise((resolve) => {
+    const startedMs = performance.now();
+    let sent = 0;
+    let open = 0;
+    const timer = setInterval(() => {
+      const dueMs = performance.now() - startedMs;
+      for (; sent < Math.min(dueMs, WINDOW_MS) * (PER_SECOND / 1000); sent++) {
+        open += 1;
+        const at = performance.now();
+        const headers = { "x-api-key": "key-of-alice-12345", "x-a": "1" };
+        const asked = httpRequestOf({ port, host: "127.0.0.1", agent, headers }, (answer) => {
+          answer.resume();
+          answer.on("end", () => {
+            latencies.push(performance.now() - at);
+            done();
+          });
+        });
+        asked.on("error", done);
+        asked.end();
+      }
+      if (dueMs >= WINDOW_MS) {
+        clearInterval(timer);
+        if (open === 0) resolve();
+      }
+    }, 5);
+    function done() {
+      open -= 1;
+      if (open === 0 && performance.now() - startedMs >= WINDOW_MS) resolve();
+    }
+  });
+}
+
+async function rehearse(adminPort, text) {
+  const startedMs = performance.now();
+  const answer = await fetch(`http://127.0.0.1:${adminPort}/debug/rehearse`, { method: "POST", body: text });
+  if (answer.status !== 200) throw new Error(await answer.text());
+  const report = await answer.json();
+  return { ...report, wallMs: performance.now() - startedMs };
+}
+
+function percentile(values, share) {
+  const sorted = [...values].sort((one, other) => one - other);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+}

@@ -1,0 +1,66 @@
+/**
+ * A recording: one JSON object per line, as `gwctl record` writes it. Somebody may have edited it: a line that is no
+ * recorded request is an error that names it.
+ */
+import { z } from "zod";
+import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
+
+/** The last so many of a longer file. */
+const MAX_REHEARSED_LINES = 100_000;
+
+const text = z.string();
+const item = z.object({ name: text, target: text }).optional();
+const line = z.object({
+  id: text,
+  at: z.number(),
+  durationMs: z.number(),
+  listener: text,
+  method: text.min(1),
+  scheme: z.enum(["http", "https"]),
+  host: text,
+  path: text.startsWith("/"),
+  query: text,
+  source: text,
+  identity: text.optional(),
+  route: text.nullable(),
+  status: z.number().nullable(),
+  code: text.nullable(),
+  subject: text.nullable(),
+  policies: z.array(text),
+  principals: z.array(text),
+  claims: z.record(text, z.unknown()).optional(),
+  apiKey: z.record(text, z.unknown()).optional(),
+  mcp: z
+    .object({
+      methodName: text.optional(),
+      target: text.optional(),
+      tool: item,
+      prompt: item,
+      resource: z.object({ uri: text, target: text }).optional(),
+    })
+    .optional(),
+  llm: z.record(text, z.unknown()).optional(),
+  headers: z.array(text),
+});
+
+/** Throws an Error that names the line. */
+export function parseRecording(content: string): RecordedRequest[] {
+  const lines = content.split("\n");
+  const records: RecordedRequest[] = [];
+  for (const [index, written] of lines.entries()) {
+    if (written.trim() === "") continue;
+    let value: unknown;
+    try {
+      value = JSON.parse(written);
+    } catch {
+      throw new Error(`line ${index + 1}: not JSON`);
+    }
+    const parsed = line.safeParse(value);
+    if (!parsed.success) {
+      const [issue] = parsed.error.issues;
+      throw new Error(`line ${index + 1}: ${issue?.path.join(".") ?? ""}: ${issue?.message ?? "no recorded request"}`);
+    }
+    records.push(parsed.data as RecordedRequest);
+  }
+  return records.slice(-MAX_REHEARSED_LINES);
+}

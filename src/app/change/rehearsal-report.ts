@@ -1,0 +1,217 @@
+/**
+ * What a rehearsal found: who would be denied or admitted that was not before, which limits would refuse, which routes and
+ * headers change. By name and number, bounded in every direction.
+ */
+import type { Verdict } from "../../pipeline/dry-run/recorded-walk.ts";
+import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
+import { ruleIn } from "../../pipeline/records/shadow-report.ts";
+
+/** Subjects, reasons, routes and headers that are listed; what is beyond is only counted. */
+const MAX_REHEARSED_ROWS = 500;
+const EXAMPLES = 3;
+const REASON_CHARS = 400;
+/** Differ with each request or with the time. */
+const VOLATILE = new Set([
+  "x-request-id",
+  "x-ratelimit-limit",
+  "x-ratelimit-remaining",
+  "x-ratelimit-reset",
+  "retry-after",
+  "date",
+  "traceparent",
+]);
+
+export interface SubjectChange {
+  readonly subject: string;
+  /** What a person may know them by, where the claims say it. */
+  readonly name?: string;
+  requests: number;
+  readonly reasons: {
+    readonly route: string | null;
+    readonly code: string;
+    readonly reason: string;
+    requests: number;
+  }[];
+  readonly examples: string[];
+}
+
+export interface Change {
+  readonly from: string | null;
+  readonly to: string | null;
+  requests: number;
+  readonly example: string;
+}
+
+export interface LimitChange {
+  readonly route: string | null;
+  readonly limit: string;
+  refused: number;
+  readonly subjects: { readonly subject: string; requests: number }[];
+}
+
+export interface HeaderChange {
+  readonly side: "request" | "response";
+  readonly name: string;
+  readonly change: "added" | "removed" | "changed";
+  readonly route: string | null;
+  requests: number;
+}
+
+export interface RehearsalReport {
+  readonly requests: number;
+  readonly unchanged: number;
+  readonly first: string | null;
+  readonly last: string | null;
+  readonly durationMs: number;
+  readonly denied: readonly SubjectChange[];
+  readonly admitted: readonly SubjectChange[];
+  readonly limits: readonly LimitChange[];
+  readonly routes: readonly Change[];
+  /** Forwarded, answered by the gateway, or refused for another reason. */
+  readonly answers: readonly Change[];
+  readonly headers: readonly HeaderChange[];
+  /** Changes that are not listed above, because there are too many different ones. */
+  readonly unlisted: number;
+  readonly notes: readonly string[];
+}
+
+export interface RehearsalCount {
+  add(recorded: RecordedRequest, before: Verdict, after: Verdict): void;
+  report(durationMs: number, notes: readonly string[]): RehearsalReport;
+}
+
+export function createRehearsalCount(): RehearsalCount {
+  const denied = new Map<string, SubjectChange>();
+  const admitted = new Map<string, SubjectChange>();
+  const limits = new Map<string, LimitChange>();
+  const routes = new Map<string, Change>();
+  const answers = new Map<string, Change>();
+  const headers = new Map<string, HeaderChange>();
+  let requests = 0;
+  let unchanged = 0;
+  let unlisted = 0;
+  let firstAt: number | undefined;
+  let lastAt: number | undefined;
+
+  /** The row of that key, a new one while there is room. */
+  function rowOf<Row>(rows: Map<string, Row>, key: string, make: () => Row): Row | undefined {
+    const known = rows.get(key);
+    if (known !== undefined) return known;
+    if (rows.size >= MAX_REHEARSED_ROWS) {
+      unlisted += 1;
+      return undefined;
+    }
+    const row = make();
+    rows.set(key, row);
+    return row;
+  }
+
+  function noteSubject(rows: Map<string, SubjectChange>, recorded: RecordedRequest, refused: Verdict): void {
+    const subject = recorded.subject ?? "(anonymous)";
+    const name = nameOf(recorded, subject);
+    const row = rowOf(rows, subject, () => ({
+      subject,
+      ...(name === undefined ? {} : { name }),
+      requests: 0,
+      reasons: [],
+      examples: [],
+    }));
+    if (row === undefined) return;
+    row.requests += 1;
+    if (row.examples.length < EXAMPLES) row.examples.push(recorded.id);
+    const code = refused.code ?? "refused";
+    const reason = ruleIn(refused.reason ?? code).slice(0, REASON_CHARS);
+    const known = row.reasons.find((one) => one.code === code && one.reason === reason && one.route === refused.route);
+    if (known) known.requests += 1;
+    else if (row.reasons.length < EXAMPLES) row.reasons.push({ route: refused.route, code, reason, requests: 1 });
+  }
+
+  function noteLimit(recorded: RecordedRequest, { route, reason }: Verdict): void {
+    const limit = /the limit of (.+?) (?:is used up|has \d)/.exec(reason ?? "")?.[1] ?? reason ?? "";
+    const row = rowOf(limits, JSON.stringify([route, limit]), () => ({ route, limit, refused: 0, subjects: [] }));
+    if (row === undefined) return;
+    row.refused += 1;
+    const subject = recorded.subject ?? "(anonymous)";
+    const known = row.subjects.find((one) => one.subject === subject);
+    if (known) known.requests += 1;
+    else if (row.subjects.length < MAX_REHEARSED_ROWS) row.subjects.push({ subject, requests: 1 });
+  }
+
+  function noteChange(rows: Map<string, Change>, from: string | null, to: string | null, example: string): void {
+    const row = rowOf(rows, JSON.stringify([from, to]), () => ({ from, to, requests: 0, example }));
+    if (row) row.requests += 1;
+  }
+
+  function noteHeaders(side: HeaderChange["side"], before: Verdict, after: Verdict): boolean {
+    const one = side === "request" ? before.requestHeaders : before.responseHeaders;
+    const other = side === "request" ? after.requestHeaders : after.responseHeaders;
+    if (one === undefined || other === undefined) return false;
+    let differs = false;
+    const note = (name: string, change: HeaderChange["change"]): void => {
+      differs = true;
+      const { route } = after;
+      const key = JSON.stringify([side, name, change, route]);
+      const row = rowOf(headers, key, () => ({ side, name, change, route, requests: 0 }));
+      if (row) row.requests += 1;
+    };
+    for (const name in one) {
+      if (VOLATILE.has(name) || String(one[name]) === String(other[name])) continue;
+      note(name, other[name] === undefined ? "removed" : "changed");
+    }
+    for (const name in other) if (one[name] === undefined && !VOLATILE.has(name)) note(name, "added");
+    return differs;
+  }
+
+  return {
+    add(recorded, before, after) {
+      requests += 1;
+      firstAt = Math.min(firstAt ?? recorded.at, recorded.at);
+      lastAt = Math.max(lastAt ?? recorded.at, recorded.at);
+      let isChanged = false;
+      if (before.route !== after.route) {
+        isChanged = true;
+        noteChange(routes, before.route, after.route, recorded.id);
+      }
+      const [was, is] = [before.outcome === "refused", after.outcome === "refused"];
+      if (!was && is && after.code === "rate_limited") noteLimit(recorded, after);
+      else if (!was && is) noteSubject(denied, recorded, after);
+      else if (was && !is && before.code !== "rate_limited") noteSubject(admitted, recorded, before);
+      const [from, to] = [answerOf(before), answerOf(after)];
+      if (from !== to) {
+        isChanged = true;
+        noteChange(answers, from, to, recorded.id);
+      } else if (noteHeaders("request", before, after) || noteHeaders("response", before, after)) isChanged = true;
+      if (!isChanged) unchanged += 1;
+    },
+    report: (durationMs, notes) => ({
+      requests,
+      unchanged,
+      first: firstAt === undefined ? null : new Date(firstAt).toISOString(),
+      last: lastAt === undefined ? null : new Date(lastAt).toISOString(),
+      durationMs: Math.round(durationMs),
+      denied: sorted(denied, ({ requests: count }) => count),
+      admitted: sorted(admitted, ({ requests: count }) => count),
+      limits: sorted(limits, ({ refused }) => refused),
+      routes: sorted(routes, ({ requests: count }) => count),
+      answers: sorted(answers, ({ requests: count }) => count),
+      headers: sorted(headers, ({ requests: count }) => count),
+      unlisted,
+      notes,
+    }),
+  };
+}
+
+function answerOf({ outcome, status, code }: Verdict): string {
+  if (outcome === "forwarded") return "forwarded";
+  return outcome === "answered" ? `answered ${status}` : `refused ${status} ${code ?? ""}`.trimEnd();
+}
+
+/** Subjects are often numbers; these are what people write. */
+function nameOf({ claims }: RecordedRequest, subject: string): string | undefined {
+  const names = [claims?.preferred_username, claims?.email, claims?.upn, claims?.name];
+  return names.find((name): name is string => typeof name === "string" && name !== "" && name !== subject);
+}
+
+function sorted<Row>(rows: Map<string, Row>, count: (row: Row) => number): Row[] {
+  return [...rows.values()].sort((one, other) => count(other) - count(one));
+}

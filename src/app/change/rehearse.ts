@@ -1,0 +1,94 @@
+/**
+ * A rehearsal: a new configuration is compiled beside the old one, both with doors that lead nowhere, and both judge the
+ * same recorded requests in the order in which they came, at the times at which they came. Nothing is sent.
+ */
+import type { SourceText } from "../../config/load/load.ts";
+import type { Environment } from "../../config/text/env.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { createDryRunner, type DryRunner } from "../../pipeline/dry-run/dry-run.ts";
+import { recordedVerdict, walkRecorded } from "../../pipeline/dry-run/recorded-walk.ts";
+import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
+import { type DryConfig, openDryConfig } from "./dry-config.ts";
+import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
+
+export interface RehearsalInput {
+  /** Undefined: what was recorded is compared with. */
+  readonly before: readonly SourceText[] | undefined;
+  readonly after: readonly SourceText[];
+  readonly environment: Environment;
+  readonly allowMissingEnv?: boolean;
+}
+
+export type Rehearsal =
+  | { readonly ok: true; readonly report: RehearsalReport }
+  | { readonly ok: false; readonly problems: readonly string[] };
+
+/** `breathe` is awaited now and then, where others use the same thread. */
+export async function rehearse(
+  input: RehearsalInput,
+  requests: readonly RecordedRequest[],
+  clock: Clock,
+  breathe?: () => Promise<void>,
+): Promise<Rehearsal> {
+  const startedMs = clock.monotonicMs();
+  const inOrder = [...requests].sort((one, other) => one.at - other.at);
+  const moving = movingClock(clock, inOrder[0]?.at ?? clock.now());
+  const { environment, allowMissingEnv = false } = input;
+  const open: DryConfig[] = [];
+  const runnerOf = (sources: readonly SourceText[]): DryRunner | readonly string[] => {
+    const dry = openDryConfig(sources, { environment, clock: moving.clock, allowMissingEnv });
+    open.push(dry);
+    const { prepared } = dry;
+    return prepared.ok ? createDryRunner(prepared.topology, prepared.redaction, moving.clock) : prepared.problems;
+  };
+  try {
+    const after = runnerOf(input.after);
+    if (!("run" in after)) return { ok: false, problems: after };
+    const before = input.before && runnerOf(input.before);
+    if (before && !("run" in before))
+      return { ok: false, problems: before.map((problem) => `the configuration to compare with: ${problem}`) };
+    const count = createRehearsalCount();
+    for (const [i, recorded] of inOrder.entries()) {
+      moving.moveTo(recorded.at);
+      const old = before ? await walkRecorded(recorded, before) : recordedVerdict(recorded);
+      count.add(recorded, old, await walkRecorded(recorded, after));
+      if (breathe && i % BATCH === BATCH - 1) await breathe();
+    }
+    return { ok: true, report: count.report(clock.monotonicMs() - startedMs, notesOn(input)) };
+  } finally {
+    for (const { close } of open) close();
+  }
+}
+
+/** A request takes some tens of microseconds: so many may hold up others. */
+const BATCH = 16;
+
+/** What cannot be judged without bodies. */
+function notesOn({ after, before }: RehearsalInput): string[] {
+  const texts = [...after, ...(before ?? [])].map(({ text }) => text).join("\n");
+  const notes: string[] = [];
+  if (/mcp\.tool\.arguments|request\.body|llm\.prompt/.test(texts))
+    notes.push(
+      "rules that read arguments or bodies cannot be judged, because bodies are not recorded: they count as not satisfied",
+    );
+  if (before === undefined)
+    notes.push("compared with what was recorded: headers and answers of the gateway are not compared");
+  if (/\bglobal:/.test(texts)) notes.push("a rate limit service is not asked and counts as agreeing");
+  return notes;
+}
+
+/** The time of the requests; timers, which only bound a walk, are those of now. */
+function movingClock(clock: Clock, firstMs: number): { readonly clock: Clock; moveTo(ms: number): void } {
+  let nowMs = firstMs;
+  return {
+    clock: {
+      now: () => nowMs,
+      monotonicMs: () => nowMs - firstMs,
+      after: (delayMs, callback) => clock.after(delayMs, callback),
+      every: (intervalMs, callback) => clock.every(intervalMs, callback),
+    },
+    moveTo(ms) {
+      nowMs = ms;
+    },
+  };
+}

@@ -1,0 +1,97 @@
+/**
+ * `gateway --rehearse new.yaml`: what the configuration would change, judged by the requests that a running gateway
+ * remembers (`--admin`) or that were recorded (`--recording`). Nothing is sent but the question to the admin interface.
+ */
+import { readFileSync, writeSync } from "node:fs";
+import { request } from "node:http";
+import { resolve } from "node:path";
+import { parseAdminAddress } from "../admin/server/address.ts";
+import { ADMIN_PATHS } from "../admin/server/paths.ts";
+import { parseRecording } from "../app/change/recording-file.ts";
+import type { RehearsalReport } from "../app/change/rehearsal-report.ts";
+import { rehearsalCode, rehearsalText } from "../app/change/rehearsal-text.ts";
+import { rehearse } from "../app/change/rehearse.ts";
+import { type SourceText, STDIN } from "../config/load/load.ts";
+import { openSources } from "../config/load/sources.ts";
+import { processEnvironment } from "../config/text/env.ts";
+import { ConfigError } from "../core/errors.ts";
+import { systemClock } from "../lib/process/clock.ts";
+import { connectionTo } from "./health.ts";
+
+/** A rehearsal has a minute; the answer may take its time on a busy machine. */
+const TIMEOUT_MS = 90_000;
+
+export interface RehearseFlags {
+  /** The new configuration. */
+  readonly after: readonly string[];
+  /** The one to compare with, for a recording. */
+  readonly before: readonly string[] | undefined;
+  readonly admin: string | undefined;
+  readonly recording: string | undefined;
+  readonly strict: boolean;
+  readonly format: "text" | "json";
+  readonly allowMissingEnv: boolean;
+  readStdin(): string;
+}
+
+export async function runRehearsal(flags: RehearseFlags): Promise<number> {
+  try {
+    const report = flags.recording === undefined ? await asked(flags) : await recorded(flags, flags.recording);
+    writeSync(1, flags.format === "json" ? `${JSON.stringify(report, null, 2)}\n` : rehearsalText(report));
+    return rehearsalCode(report, flags.strict);
+  } catch (error) {
+    writeSync(2, `${error instanceof ConfigError ? error.toLine() : (error as Error).message}\n`);
+    return 2;
+  }
+}
+
+async function recorded(flags: RehearseFlags, file: string): Promise<RehearsalReport> {
+  const { after, before, allowMissingEnv } = flags;
+  let requests: ReturnType<typeof parseRecording>;
+  try {
+    requests = parseRecording(readFileSync(file, "utf8"));
+  } catch (error) {
+    throw new Error(`${file}: ${(error as Error).message}`);
+  }
+  const read = (paths: readonly string[]): readonly SourceText[] => openSources(paths, flags.readStdin).read();
+  const input = {
+    before: before && read(before),
+    after: read(after),
+    environment: processEnvironment(),
+    allowMissingEnv,
+  };
+  const found = await rehearse(input, requests, systemClock);
+  if (!found.ok) throw new Error(found.problems.join("\n"));
+  return found.report;
+}
+
+async function asked({ after, admin, readStdin }: RehearseFlags): Promise<RehearsalReport> {
+  const sources = openSources(after, readStdin)
+    .read()
+    .map(({ file, text }) => ({ file: after.includes(STDIN) && file.startsWith("<") ? file : resolve(file), text }));
+  const { status, body } = await post(admin, JSON.stringify({ sources }));
+  if (status !== 200) throw new Error(body.trim() === "" ? `the gateway answered ${status}` : body.trim());
+  return JSON.parse(body) as RehearsalReport;
+}
+
+function post(address: string | undefined, body: string): Promise<{ status: number; body: string }> {
+  const target = parseAdminAddress(address);
+  if (target.kind === "off") throw new Error(`${address} is no address: use ip:port or unix:/path`);
+  return new Promise((done, failed) => {
+    const why = (error: Error): void =>
+      failed(new Error(`no gateway answers at ${address ?? "its default admin address"}: ${error.message}`));
+    const options = { ...connectionTo(target), path: ADMIN_PATHS.rehearse, method: "POST", timeout: TIMEOUT_MS };
+    const sent = request(options, (answer) => {
+      let text = "";
+      answer.setEncoding("utf8");
+      answer.on("data", (chunk: string) => {
+        text += chunk;
+      });
+      answer.on("end", () => done({ status: answer.statusCode ?? 0, body: text }));
+      answer.on("error", why);
+    });
+    sent.on("timeout", () => sent.destroy(new Error(`nothing within ${TIMEOUT_MS / 1_000} s`)));
+    sent.on("error", why);
+    sent.end(body);
+  });
+}

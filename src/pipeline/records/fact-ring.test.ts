@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Exchange, NO_BODY } from "../../core/exchange.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import { createRedaction } from "../../trace/redact.ts";
+import { createFactRing, RECORDED_REQUESTS, readSegments } from "./fact-ring.ts";
+
+const outcome = { status: 200, end: "complete", responseBytes: 2 } as const;
+
+function exchangeOf(id: string, headers: string[], query = ""): Exchange {
+  return new Exchange({
+    id,
+    listener: "default",
+    source: { address: "192.0.2.1", port: 7, identity: "CN=a\nO=b" },
+    request: {
+      method: "GET",
+      scheme: "http",
+      host: "a.test",
+      path: "/x",
+      query,
+      version: "1.1",
+      headers: new HeaderList(headers),
+      body: NO_BODY,
+    },
+    startedAt: 1000,
+    startedMs: 0,
+  });
+}
+
+test("a record says again what it was made of", () => {
+  const ring = createFactRing(createRedaction());
+  const exchange = exchangeOf("one", ["accept", "*/*", "x-empty", "", "x-utf8", "\u00e9"], "a=1");
+  exchange.route = "api";
+  exchange.facts.jwt = { sub: "alice", name: "Älice\n2", roles: ["a"] };
+  exchange.facts.apiKey = { user_id: "k" };
+  exchange.authenticated('jwt:["i","alice"]');
+  exchange.authenticated("key:12345678\0abcdef");
+  exchange.facts.mcp = {
+    methodName: "tools/call",
+    sessionId: "secret-session",
+    tool: { name: "read", target: "files" },
+  };
+  exchange.facts.llm = { requestModel: "m", inputTokens: 3 };
+  exchange.steps.push(
+    { phase: "route", policy: "jwtAuth", verdict: "passed", micros: 1 },
+    { phase: "route", policy: "authorization", verdict: "refused", micros: 1 },
+  );
+  ring.note(exchange, outcome, 1.5);
+  const [record] = readSegments(ring.segments());
+  assert.deepEqual(record, {
+    at: 1000,
+    id: "one",
+    durationMs: 1.5,
+    listener: "default",
+    method: "GET",
+    scheme: "http",
+    host: "a.test",
+    path: "/x",
+    query: "a=1",
+    source: "192.0.2.1",
+    identity: "CN=a O=b",
+    route: "api",
+    status: 200,
+    code: null,
+    subject: "alice",
+    policies: ["jwtAuth", "authorization=refused"],
+    principals: ['jwt:["i","alice"]', "key:12345678"],
+    claims: { sub: "alice", name: "Älice\n2", roles: ["a"] },
+    apiKey: { user_id: "k" },
+    mcp: { methodName: "tools/call", tool: { name: "read", target: "files" } },
+    llm: { requestModel: "m", inputTokens: 3 },
+    headers: ["accept", "*/*", "x-empty", "", "x-utf8", "é"],
+  });
+});
+
+test("credentials are not recorded, nor copies of them anywhere", () => {
+  const redaction = createRedaction(["x-own-secret"]);
+  redaction.hideAlso({ headers: ["x-place"], parameters: ["token_of"] });
+  const ring = createFactRing(redaction);
+  const planted = "planted-secret-0123456789";
+  const exchange = exchangeOf(
+    "one",
+    [
+      ...["authorization", `Bearer ${planted}`, "cookie", `a=1; sid=${planted}2`, "x-copy", `got ${planted}`],
+      ...["x-own-secret", `${planted}3`, "x-place", "short", "x-short", "short", "x_api_key", `${planted}4`],
+    ],
+    `api_key=${planted}5&token_of=${planted}6&q=${planted}`,
+  );
+  exchange.secrets = [`${planted}7`];
+  ring.note(exchange, outcome, 1);
+  const text = JSON.stringify(readSegments(ring.segments()));
+  assert.doesNotMatch(text, /planted|"short"/);
+  assert.match(text, /"x-copy","got <redacted>"/);
+});
+
+test("the ring keeps the last ones, in bounded memory, and leaves out what is too long", () => {
+  const ring = createFactRing(createRedaction());
+  for (let i = 0; i < 2 * RECORDED_REQUESTS + 5; i++)
+    ring.note(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1);
+  const records = readSegments(ring.segments());
+  assert.equal(records.length, RECORDED_REQUESTS);
+  assert.deepEqual(
+    [records[0]?.id, records.at(-1)?.id],
+    [`r${RECORDED_REQUESTS + 5}`, `r${2 * RECORDED_REQUESTS + 4}`],
+  );
+  ring.note(exchangeOf("long", ["x-a", "b".repeat(40_000)]), outcome, 1);
+  assert.deepEqual([ring.counts.requests, ring.counts.leftOut], [RECORDED_REQUESTS, 1]);
+  for (let i = 0; i < 1000; i++) ring.note(exchangeOf(`l${i}`, ["x-a", "b".repeat(30_000)]), outcome, 1);
+  assert.ok(ring.counts.bytes <= 16 * 1024 * 1024, String(ring.counts.bytes));
+  assert.equal(readSegments(ring.segments()).at(-1)?.id, "l999");
+});
+
+test("who follows hears each record until withdrawn", () => {
+  const ring = createFactRing(createRedaction());
+  const heard: string[] = [];
+  const withdraw = ring.follow((text) => heard.push(text.split("\n")[1] as string));
+  ring.note(exchangeOf("one", []), outcome, 1);
+  withdraw();
+  ring.note(exchangeOf("two", []), outcome, 1);
+  assert.deepEqual(heard, ["one"]);
+});

@@ -1,0 +1,97 @@
+/**
+ * The facts of the last requests, for rehearsals and recordings: texts in buffers of their own, which the collector does
+ * not walk through. Memory is taken as requests come and bounded; the oldest go first.
+ */
+import { Buffer } from "node:buffer";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Outcome } from "../../core/policy.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import { type RecordedRequest, readRecord, recordText } from "./recorded-request.ts";
+
+export const RECORDED_REQUESTS = 10_000;
+/** A request with more (long claims, many headers) is left out. */
+const MAX_RECORD_BYTES = 32 * 1024;
+const SEGMENT_BYTES = 128 * 1024;
+/** 16 MiB: 1.6 KB for each of the requests. With longer ones fewer are kept. */
+const MAX_SEGMENTS = 128;
+/** Ends a record; it cannot stand in one. */
+const END = "\0";
+
+interface Segment {
+  readonly bytes: Buffer;
+  used: number;
+  count: number;
+}
+
+export interface FactRing {
+  note(exchange: Exchange, outcome: Outcome, durationMs: number): void;
+  /** Copies of the buffers, oldest first; see `readSegments`. */
+  segments(): Uint8Array[];
+  /** Hears each record as it comes; the returned function withdraws. */
+  follow(listener: (text: string) => void): () => void;
+  readonly counts: { readonly requests: number; readonly leftOut: number; readonly bytes: number };
+}
+
+export function createFactRing(redaction: Redaction): FactRing {
+  const segments: Segment[] = [];
+  const followers = new Set<(text: string) => void>();
+  let count = 0;
+  let leftOut = 0;
+
+  /** One that has room for so many bytes. */
+  function roomFor(bytes: number): Segment {
+    const last = segments[segments.length - 1];
+    if (last !== undefined && last.used + bytes <= SEGMENT_BYTES) return last;
+    const first = segments[0];
+    const isFull = segments.length >= MAX_SEGMENTS || (first !== undefined && count - first.count >= RECORDED_REQUESTS);
+    let next: Segment;
+    if (isFull && first !== undefined) {
+      segments.shift();
+      count -= first.count;
+      next = { bytes: first.bytes, used: 0, count: 0 };
+    } else next = { bytes: Buffer.allocUnsafeSlow(SEGMENT_BYTES), used: 0, count: 0 };
+    segments.push(next);
+    return next;
+  }
+
+  return {
+    note(exchange, outcome, durationMs) {
+      const text = recordText(exchange, outcome, durationMs, redaction);
+      const worst = text.length * 3 + 1;
+      const bytes = worst <= MAX_RECORD_BYTES ? worst : Buffer.byteLength(text) + 1;
+      if (bytes > MAX_RECORD_BYTES) {
+        leftOut += 1;
+        return;
+      }
+      const segment = roomFor(bytes);
+      segment.used += segment.bytes.write(text, segment.used, "utf8");
+      segment.bytes[segment.used] = 0;
+      segment.used += 1;
+      segment.count += 1;
+      count += 1;
+      if (followers.size > 0) for (const follower of followers) follower(text);
+    },
+    segments: () =>
+      segments.map(({ bytes, used }) => {
+        // Another thread may read it without a second copy.
+        const copy = new Uint8Array(new SharedArrayBuffer(used));
+        copy.set(bytes.subarray(0, used));
+        return copy;
+      }),
+    follow(listener) {
+      followers.add(listener);
+      return () => void followers.delete(listener);
+    },
+    get counts() {
+      return { requests: Math.min(count, RECORDED_REQUESTS), leftOut, bytes: segments.length * SEGMENT_BYTES };
+    },
+  };
+}
+
+/** The records in copies of the buffers, oldest first. */
+export function readSegments(segments: readonly Uint8Array[]): RecordedRequest[] {
+  const texts = segments.flatMap((bytes) =>
+    Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8").split(END).slice(0, -1),
+  );
+  return texts.slice(-RECORDED_REQUESTS).flatMap((text) => readRecord(text) ?? []);
+}

@@ -1,0 +1,180 @@
+/**
+ * What is recorded of a request so that it can be judged again: its head without credentials, who asked, what its MCP or
+ * LLM message was about, and how it ended. Never a body, a token or a key. Kept as lines of text, because ten thousand
+ * objects would burden the collector and ten thousand texts in buffers do not.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import type { Claims, LlmFacts, McpFacts } from "../../core/facts.ts";
+import type { Outcome } from "../../core/policy.ts";
+import { shownPrincipal } from "../../core/principal.ts";
+import { REDACTED, type Redaction } from "../../trace/redact.ts";
+import { subjectOf } from "./finished-request.ts";
+
+export interface RecordedRequest {
+  readonly id: string;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly durationMs: number;
+  readonly listener: string;
+  readonly method: string;
+  readonly scheme: "http" | "https";
+  readonly host: string;
+  readonly path: string;
+  readonly query: string;
+  readonly source: string;
+  readonly identity?: string;
+  readonly route: string | null;
+  readonly status: number | null;
+  /** The error code, if the gateway refused it or failed. */
+  readonly code: string | null;
+  readonly subject: string | null;
+  /** Policies that ran, each with its verdict if it is not `passed`. */
+  readonly policies: readonly string[];
+  /** As they are shown: `key:1f0a…`, `basic:"alice"`. */
+  readonly principals: readonly string[];
+  readonly claims?: Claims;
+  readonly apiKey?: Readonly<Record<string, unknown>>;
+  readonly mcp?: McpFacts;
+  readonly llm?: LlmFacts;
+  /** name, value, name, value, … */
+  readonly headers: readonly string[];
+}
+
+/** Neither can stand in a head or in JSON. */
+const FIELD = "\n";
+const FIXED_FIELDS = 21;
+/** As in redaction: a shorter value is a word rather than a secret. */
+const MIN_SECRET_CHARS = 12;
+
+/** Claims and keys are the same objects for many requests: each is written once. */
+const written = new WeakMap<object, string>();
+
+export function recordText(exchange: Exchange, outcome: Outcome, durationMs: number, redaction: Redaction): string {
+  const { arrived, facts, source, failure, principal, credentialQuery } = exchange;
+  const { pairs } = arrived.headers;
+  const query = exchange.originalQuery === "" ? "" : redaction.query(exchange.originalQuery, credentialQuery);
+  const identity = source.identity === undefined ? "" : oneLine(source.identity);
+  const principals = facts.apiKey === undefined && facts.basicAuth === undefined ? "" : shownPrincipals(principal);
+  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${exchange.originalPath}\n${query}\n${source.address}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(facts)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(facts.jwt)}\n${jsonOnce(facts.apiKey)}\n${mcpText(facts.mcp)}\n${llmText(facts.llm)}`;
+  let secrets = exchange.secrets;
+  for (let i = 0; i < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    const value = pairs[i + 1] as string;
+    if (redaction.isSensitive(name)) secrets = [...(secrets ?? []), ...secretsIn(name, value)];
+    else text += `\n${name}\n${value}`;
+  }
+  return secrets === undefined ? text : withoutSecrets(text, secrets);
+}
+
+/** A text that somebody else wrote may hold anything: undefined if it is no record. */
+export function readRecord(text: string): RecordedRequest | undefined {
+  const fields = text.split(FIELD);
+  const at = Number(fields[0]);
+  if (fields.length < FIXED_FIELDS || !Number.isFinite(at)) return undefined;
+  const field = (index: number): string => fields[index] as string;
+  const status = field(12);
+  return {
+    at,
+    id: field(1),
+    durationMs: Number(field(2)) / 1000,
+    listener: field(3),
+    method: field(4),
+    scheme: field(5) === "https" ? "https" : "http",
+    host: field(6),
+    path: field(7),
+    query: field(8),
+    source: field(9),
+    ...(field(10) === "" ? {} : { identity: field(10) }),
+    route: field(11) || null,
+    status: status === "" ? null : Number(status),
+    code: field(13) || null,
+    subject: field(14) || null,
+    policies: field(15) === "" ? [] : field(15).split(","),
+    principals: field(16) === "" ? [] : field(16).split("\t"),
+    ...jsonField("claims", field(17)),
+    ...jsonField("apiKey", field(18)),
+    ...jsonField("mcp", field(19)),
+    ...jsonField("llm", field(20)),
+    headers: fields.slice(FIXED_FIELDS),
+  };
+}
+
+function policiesText({ steps }: Exchange): string {
+  let text = "";
+  for (const { policy, verdict } of steps)
+    text += `${text === "" ? "" : ","}${policy}${verdict === "passed" ? "" : `=${verdict}`}`;
+  return text;
+}
+
+function shownPrincipals(principal: string | undefined): string {
+  return principal === undefined ? "" : shownPrincipal(principal).replaceAll("\n", "\t");
+}
+
+function jsonOnce(value: object | undefined): string {
+  if (value === undefined) return "";
+  const known = written.get(value);
+  if (known !== undefined) return known;
+  let text = "";
+  try {
+    text = JSON.stringify(value) ?? "";
+  } catch {
+    // Nothing that JSON cannot say comes from a token.
+  }
+  written.set(value, text);
+  return text;
+}
+
+/** Without the session, which is a credential where there is no other. */
+function mcpText(mcp: McpFacts | undefined): string {
+  if (mcp === undefined) return "";
+  const { methodName, target, tool, prompt, resource } = mcp;
+  return JSON.stringify({ methodName, target, tool, prompt, resource });
+}
+
+function llmText(llm: LlmFacts | undefined): string {
+  if (llm === undefined) return "";
+  const { requestModel, responseModel, provider, streaming, inputTokens, outputTokens, totalTokens } = llm;
+  const { estimatedTokens, maxOutputTokens } = llm;
+  const counts = { inputTokens, outputTokens, totalTokens, estimatedTokens, maxOutputTokens };
+  return JSON.stringify({ requestModel, responseModel, provider, streaming, ...counts });
+}
+
+/** What of a header that is left out may be repeated elsewhere: the credential behind its scheme, the value of a cookie. */
+function secretsIn(name: string, value: string): string[] {
+  if (name === "cookie") return value.split(";").map((part) => part.slice(part.indexOf("=") + 1).trim());
+  return [value.slice(value.indexOf(" ") + 1)];
+}
+
+function withoutSecrets(text: string, secrets: readonly string[]): string {
+  let shown = text;
+  for (const secret of secrets) {
+    if (secret === "" || !shown.includes(secret)) continue;
+    if (secret.length >= MIN_SECRET_CHARS) shown = shown.replaceAll(secret, REDACTED);
+    // A shorter one is hidden where it is a whole value.
+    else
+      shown = shown
+        .split(FIELD)
+        .map((field, i) => (i > FIXED_FIELDS && field === secret ? REDACTED : field))
+        .join(FIELD);
+  }
+  return shown;
+}
+
+function subjectText(facts: Exchange["facts"]): string {
+  return facts.jwt === undefined && facts.apiKey === undefined && facts.basicAuth === undefined
+    ? ""
+    : oneLine(subjectOf(facts) ?? "");
+}
+
+function oneLine(text: string): string {
+  return text.includes("\n") || text.includes("\0") ? text.replace(/[\n\0]+/g, " ") : text;
+}
+
+function jsonField(name: string, text: string): object {
+  if (text === "") return {};
+  try {
+    return { [name]: JSON.parse(text) };
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * Rehearsals: what a new configuration would do to requests that were seen, with names and numbers, and nothing is sent.
+ */
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { parseRecording } from "../../src/app/change/recording-file.ts";
+import type { RehearsalReport } from "../../src/app/change/rehearsal-report.ts";
+import { rehearsalCode, rehearsalText } from "../../src/app/change/rehearsal-text.ts";
+import { rehearse } from "../../src/app/change/rehearse.ts";
+import { systemClock } from "../../src/lib/process/clock.ts";
+import type { TestGateway } from "../support/gateway.ts";
+import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
+
+const ISSUER = "https://id.example.com";
+const key = createSigningKey("ES256", "one");
+
+interface Parts {
+  readonly rules?: readonly string[];
+  readonly audiences?: readonly string[];
+  readonly keys?: readonly object[];
+  readonly limit?: object;
+  readonly prefix?: string;
+  readonly header?: string;
+}
+
+const ALICE = { key: "key-of-alice-12345", metadata: { user_id: "alice-key" } };
+const BOB = { key: "key-of-bob-12345678", metadata: { user_id: "bob-key" } };
+
+function configOf(host: string, parts: Parts = {}): string {
+  const {
+    rules = ['"admin" in jwt.roles || "user" in jwt.roles'],
+    audiences = ["gateway"],
+    keys = [ALICE, BOB],
+  } = parts;
+  const { limit, prefix = "/people", header } = parts;
+  return JSON.stringify({
+    gateways: { default: { port: 0, address: "127.0.0.1" } },
+    routes: [
+      {
+        name: "people",
+        matches: [{ path: { pathPrefix: prefix } }],
+        backends: [{ host }],
+        policies: {
+          jwtAuth: { issuer: ISSUER, audiences, jwks: keySetOf(key) },
+          authorization: { rules },
+          ...(limit ? { rateLimit: { local: [limit] } } : {}),
+          ...(header === undefined ? {} : { requestHeaderModifier: { set: { [header]: "1" } } }),
+        },
+      },
+      {
+        name: "keys",
+        matches: [{ path: { pathPrefix: "/keys" } }],
+        backends: [{ host }],
+        policies: { apiKey: { keys } },
+      },
+    ],
+  });
+}
+
+function tokenOf(sub: string, roles: readonly string[]): string {
+  const exp = Math.floor(Date.now() / 1000) + 600;
+  const claims = { iss: ISSUER, aud: "gateway", exp, sub, roles, preferred_username: `${sub}@example.com` };
+  return `Bearer ${signToken({ key, claims })}`;
+}
+
+async function seen(t: TestContext): Promise<{ gateway: TestGateway; host: string; calls(): number }> {
+  let calls = 0;
+  const backend = await backendFor(t, (_, response) => {
+    calls += 1;
+    response.end("ok");
+  });
+  const gateway = await gatewayFor(t, configOf(backend.host));
+  const ask = async (path: string, headers: Record<string, string>, status: number): Promise<void> => {
+    const response = await fetch(gateway.url() + path, { headers });
+    await response.arrayBuffer();
+    assert.equal(response.status, status);
+  };
+  for (let i = 0; i < 3; i++) await ask("/people/1", { authorization: tokenOf("bob", ["user"]) }, 200);
+  await ask("/people/1", { authorization: tokenOf("alice", ["admin"]) }, 200);
+  await ask("/people/1", { authorization: tokenOf("eve", ["guest"]) }, 403);
+  await ask("/people/1", {}, 401);
+  await ask("/keys/1", { "x-api-key": ALICE.key }, 200);
+  await ask("/keys/1", { "x-api-key": BOB.key }, 200);
+  return { gateway, host: backend.host, calls: () => calls };
+}
+
+async function ask(gateway: TestGateway, text: string): Promise<RehearsalReport> {
+  const answer = await fetch(`${gateway.adminUrl}/debug/rehearse`, { method: "POST", body: text });
+  assert.equal(answer.status, 200, await answer.clone().text());
+  return (await answer.json()) as RehearsalReport;
+}
+
+test("a lock-out by a typo is shown with the names of those it denies, and nothing is sent", async (t) => {
+  const { gateway, host, calls } = await seen(t);
+  const before = calls();
+  const same = await ask(gateway, configOf(host));
+  assert.deepEqual([same.requests, same.unchanged, rehearsalCode(same, true)], [8, 8, 0], JSON.stringify(same));
+
+  const typo = '"admin" in jwt.roles || "usr" in jwt.roles';
+  const report = await ask(gateway, configOf(host, { rules: [typo] }));
+  assert.deepEqual(
+    report.denied.map(({ subject, name, requests, reasons }) => [subject, name, requests, reasons[0]?.reason]),
+    [["bob", "bob@example.com", 3, typo]],
+  );
+  assert.deepEqual([report.requests, report.unchanged, report.admitted.length], [8, 5, 0]);
+  assert.equal(rehearsalCode(report, false), 1);
+  assert.match(
+    rehearsalText(report),
+    /newly denied: 1 subject, 3 requests\n {2}bob@example.com \(bob\): 3 requests: auth/,
+  );
+  assert.equal(calls(), before);
+});
+
+test("what else changes: audience, keys, admitted, limits, routes, headers", async (t) => {
+  const { gateway, host } = await seen(t);
+  const audience = await ask(gateway, configOf(host, { audiences: ["other"] }));
+  // Eve was refused before, for another reason.
+  assert.deepEqual(audience.denied.map(({ subject, requests }) => [subject, requests]).sort(), [
+    ["alice", 1],
+    ["bob", 3],
+  ]);
+  assert.equal(audience.denied[0]?.reasons[0]?.code, "invalid_token");
+
+  const keys = await ask(gateway, configOf(host, { keys: [ALICE] }));
+  assert.deepEqual(
+    keys.denied.map(({ subject, reasons }) => [subject, reasons[0]?.reason]),
+    [["bob-key", "the API key is not one of the configured keys"]],
+  );
+
+  const open = await ask(gateway, configOf(host, { rules: ["true"] }));
+  assert.deepEqual(
+    open.admitted.map(({ subject }) => subject),
+    ["eve"],
+  );
+  assert.equal(rehearsalCode(open, false), 1);
+
+  const limited = await ask(gateway, configOf(host, { limit: { requests: 1, unit: "Hours", key: "jwt.sub" } }));
+  assert.deepEqual(limited.limits, [
+    { route: "people", limit: "1 requests per hour", refused: 2, subjects: [{ subject: "bob", requests: 2 }] },
+  ]);
+  assert.deepEqual([limited.denied.length, rehearsalCode(limited, false)], [0, 1]);
+
+  const moved = await ask(gateway, configOf(host, { prefix: "/persons" }));
+  assert.deepEqual(
+    moved.routes.map(({ from, to, requests }) => [from, to, requests]),
+    [["people", null, 6]],
+  );
+
+  const header = await ask(gateway, configOf(host, { header: "x-new" }));
+  assert.deepEqual(header.headers, [{ side: "request", name: "x-new", change: "added", route: "people", requests: 4 }]);
+  assert.deepEqual([rehearsalCode(header, false), rehearsalCode(header, true)], [0, 1]);
+});
+
+test("an invalid configuration is rejected with its problems", async (t) => {
+  const { gateway } = await seen(t);
+  for (const [body, status, said] of [
+    ["routes: [{ nam: x }]", 422, /nam/],
+    ["", 400, /send the text/],
+  ] as const) {
+    const answer = await fetch(`${gateway.adminUrl}/debug/rehearse`, { method: "POST", body });
+    assert.equal(answer.status, status);
+    assert.match(await answer.text(), said);
+  }
+});
+
+test("a recording is rehearsed without a gateway, against a configuration or what was recorded", async (t) => {
+  const { gateway, host } = await seen(t);
+  const folder = mkdtempSync(join(tmpdir(), "rehearsal-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const file = join(folder, "traffic.jsonl");
+  writeFileSync(file, await (await fetch(`${gateway.adminUrl}/debug/recording`)).text());
+  const text = readFileSync(file, "utf8");
+  assert.doesNotMatch(text, /Bearer|key-of-|eyJ/);
+  const requests = parseRecording(text);
+  const sources = (parts: Parts) => [{ file: "c.yaml", text: configOf(host, parts) }];
+  const typo = { rules: ['"admin" in jwt.roles'] };
+  for (const before of [sources({}), undefined]) {
+    const found = await rehearse({ before, after: sources(typo), environment: {} }, requests, systemClock);
+    assert.ok(found.ok, JSON.stringify(found));
+    assert.deepEqual(
+      found.report.denied.map(({ subject, requests: of }) => [subject, of]),
+      [["bob", 3]],
+      JSON.stringify(found.report),
+    );
+  }
+  assert.throws(() => parseRecording('{"id": 1}\n'), /line 1: /);
+  assert.throws(() => parseRecording("{}\nno\n"), /line 1: /);
+});
