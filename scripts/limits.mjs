@@ -101,7 +101,7 @@ const LIMITS = {
     ["MAX_RULE_CHARS", "pipeline/records/shadow-report.ts", "a rule in the shadow report", "cut"],
     ["MAX_RECORD_BYTES", "pipeline/records/fact-ring.ts", "a recorded request (head, claims)", "not recorded"],
     ["MAX_SEGMENTS", "pipeline/records/fact-ring.ts", "buffers of 128 KiB for recorded requests", "the oldest go"],
-    ["MAX_UNREAD_BYTES", "admin/endpoints/recording.ts", "unread lines of a recording", "lines are left out"],
+    ["MAX_UNREAD_BYTES", "admin/change/recording.ts", "unread lines of a recording", "lines are left out"],
     ["MAX_REHEARSAL_MS", "app/change/rehearsals.ts", "time for a rehearsal", "500"],
     ["MAX_REHEARSED_ROWS", "app/change/rehearsal-report.ts", "rows of each list of a rehearsal", "only counted"],
     [
@@ -111,7 +111,7 @@ const LIMITS = {
       "the last ones count",
     ],
     ["MAX_WALK_MS", "pipeline/dry-run/dry-run.ts", "time for the policies of a dry run", "an error"],
-    ["MAX_REPEATS", "admin/endpoints/what-if.ts", "`repeat` of `/debug/what-if`", "400"],
+    ["MAX_REPEATS", "admin/change/what-if.ts", "`repeat` of `/debug/what-if`", "400"],
     ["MAX_REPEATS", "config/schema/tests-schema.ts", "`repeat` of a test", "the configuration is rejected"],
     ["MAX_TARGET_CHARS", "pipeline/listen/edge.ts", "path and query", "400 `bad_request`"],
     [

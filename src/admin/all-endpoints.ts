@@ -14,6 +14,10 @@ import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import type { TraceHub } from "../trace/hub.ts";
 import type { KeptTraces } from "../trace/kept-traces.ts";
+import { recordingEndpoint } from "./change/recording.ts";
+import { type RehearseParts, rehearseEndpoint } from "./change/rehearse.ts";
+import { shadowEndpoint } from "./change/shadow.ts";
+import { type WhatIf, whatIfEndpoint } from "./change/what-if.ts";
 import { budgetsEndpoint } from "./endpoints/budgets.ts";
 import { celEndpoint } from "./endpoints/cel.ts";
 import { configDumpEndpoint } from "./endpoints/config-dump.ts";
@@ -26,14 +30,10 @@ import { mcpToolsEndpoint } from "./endpoints/mcp-tools.ts";
 import { memoryEndpoint } from "./endpoints/memory.ts";
 import { profileEndpoints } from "./endpoints/profile.ts";
 import { quitEndpoint } from "./endpoints/quit.ts";
-import { recordingEndpoint } from "./endpoints/recording.ts";
-import { type RehearseParts, rehearseEndpoint } from "./endpoints/rehearse.ts";
 import { requestsEndpoint } from "./endpoints/requests.ts";
-import { shadowEndpoint } from "./endpoints/shadow.ts";
 import { countTasks, tasksEndpoint } from "./endpoints/tasks.ts";
 import { traceEndpoint } from "./endpoints/trace.ts";
 import { type UpgradeAnswer, upgradeEndpoint } from "./endpoints/upgrade.ts";
-import { type WhatIf, whatIfEndpoint } from "./endpoints/what-if.ts";
 import type { AdminEndpoint } from "./server/endpoint.ts";
 
 export interface AdminParts {

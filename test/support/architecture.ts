@@ -38,7 +38,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   "backends/ai": ["credentials", "models", "requests", "answers"],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
-  admin: ["server", "endpoints", "merge", "ui"],
+  admin: ["server", "endpoints", "change", "merge", "ui"],
   kubernetes: ["client", "cache", "status", "serve", "control", "follow"],
   cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands"],
 };

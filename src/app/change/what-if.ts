@@ -2,7 +2,7 @@
  * What would become of a request under the configuration that serves: it is compiled once more with shut doors, from the
  * texts that it was loaded from, and walked.
  */
-import type { WhatIf } from "../../admin/endpoints/what-if.ts";
+import type { WhatIf } from "../../admin/change/what-if.ts";
 import type { SourceText } from "../../config/load/load.ts";
 import { createDryRunner, type DryReport } from "../../pipeline/dry-run/dry-run.ts";
 import { dryRequestOf } from "./config-tests.ts";
