@@ -284,6 +284,21 @@ const LIMITS = {
     ["MAX_INSTRUCTIONS_CHARS", "mcp/openapi/openapi-channel.ts", "the API's description as instructions", "cut"],
     ["MAX_API_CALLS", "mcp/openapi/openapi-channel.ts", "calls under way at one API in one session", "calls fail"],
     ["MAX_METADATA_BYTES", "mcp/logins/oauth-server.ts", "metadata of an authorization server", "the login fails"],
+    [
+      "MAX_CHALLENGE_CHARS",
+      "mcp/transports/remote-server.ts",
+      "a server's challenge that clients get",
+      "not passed on",
+    ],
+    ["MAX_RELAYED_FORM_BYTES", "backends/mcp/login-relay.ts", "a token request that is passed on", "413"],
+    ["MAX_RELAYED_ANSWER_BYTES", "backends/mcp/login-relay.ts", "the answer to it", "503"],
+    [
+      "MAX_EXCHANGED_TOKENS",
+      "mcp/logins/token-exchange.ts",
+      "exchanged tokens kept for a server",
+      "the oldest is forgotten",
+    ],
+    ["MAX_TEST_BYTES", "mcp/logins/accounts.ts", "a response to `gwctl mcp connections --test`", "the test fails"],
     ["MAX_TOKEN_BYTES", "mcp/logins/oauth-client.ts", "a response of a token endpoint", "the login fails"],
     [
       "MAX_CACHED_LOGINS",

@@ -26,6 +26,7 @@ import { historyEndpoint } from "./endpoints/history.ts";
 import { indexEndpoint } from "./endpoints/index-page.ts";
 import { limitsEndpoint } from "./endpoints/limits.ts";
 import { loggingEndpoint } from "./endpoints/logging.ts";
+import { mcpConnectionsEndpoint } from "./endpoints/mcp-connections.ts";
 import { mcpToolsEndpoint } from "./endpoints/mcp-tools.ts";
 import { memoryEndpoint } from "./endpoints/memory.ts";
 import { profileEndpoints } from "./endpoints/profile.ts";
@@ -86,6 +87,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
       pools: () => poolsOf(parts.topology()),
     }),
     mcpToolsEndpoint(parts.topology),
+    mcpConnectionsEndpoint(parts.topology),
     celEndpoint(recent),
     whatIfEndpoint(parts.whatIf),
     shadowEndpoint(parts.shadow),

@@ -35,6 +35,10 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   "what-if": `
   gwctl what-if GET http://localhost:3000/hello
   gwctl what-if POST http://localhost:3000/mcp --tool echo --claims '{"sub":"alice"}'`,
+  "mcp connections": `
+  gwctl mcp connections                              who connected an account where
+  gwctl mcp connections --test 3f9c2b1a7d5e8046      does the server still accept its token
+  gwctl mcp connections --revoke 3f9c2b1a7d5e8046    forget it, here and at the server`,
   "mcp lock": `
   gwctl mcp lock                                     pin the tools of all servers in tools.lock
   gwctl mcp lock --check                             for a pipeline: exit code 1 if anything differs

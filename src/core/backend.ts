@@ -9,7 +9,7 @@ import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 import type { BackendFacts } from "./facts.ts";
-import type { CompileEnv, HookResult, PathMatch } from "./policy.ts";
+import type { CompileEnv, ExtraMatch, HookResult, PathMatch } from "./policy.ts";
 import type { Reply } from "./reply.ts";
 import type { WireTap } from "./wire.ts";
 
@@ -62,8 +62,19 @@ export interface Backend {
   drain?(): void;
   /** What the servers behind it offer now, for the admin interface: opens connections and starts processes. */
   inspect?(): Promise<readonly object[]>;
+  /** Accounts that users connected at the servers behind it, for the admin interface. */
+  readonly accounts?: ConnectedAccounts;
   /** For `/config_dump`; without secrets. */
   describe(): Record<string, unknown>;
+}
+
+/** Without any token. `id` names one in the other two, which answer undefined if there is none. */
+export interface ConnectedAccounts {
+  list(): Promise<readonly ({ readonly id: string } & object)[]>;
+  /** Asks the server whether it takes the account's token, which is renewed if need be. */
+  test(id: string): Promise<{ readonly ok: boolean; readonly reason: string } | undefined>;
+  /** Forgets the tokens and asks the server to do the same. */
+  revoke(id: string): Promise<{ readonly ok: boolean; readonly reason: string } | undefined>;
 }
 
 export interface BackendDefinition<Key extends string = string, Schema extends z.ZodType = z.ZodType> {
@@ -75,6 +86,8 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
   readonly defaultPaths?: readonly PathMatch[];
   /** A top-level section with a port of its own: a gateway with one route to one such backend. */
   readonly section?: { readonly name: string; readonly defaultPort: number; readonly paths?: readonly PathMatch[] };
+  /** Paths that it answers besides those of its route, on a route of its own without authentication. */
+  extraMatches?(config: z.output<Schema>, paths: readonly string[]): readonly ExtraMatch[];
   compile(config: z.output<Schema>, env: BackendEnv): Backend;
 }
 
@@ -88,6 +101,8 @@ export interface BackendEnv extends CompileEnv {
   readonly trustedHosts: readonly string[];
   /** Every request on the route carried a credential that was checked: pages of other sites cannot send one. */
   readonly requiresCredential: boolean;
+  /** A policy of the route reads credentials, also where they are optional. */
+  readonly readsCredential?: boolean;
   /** The variables of the gateway's own process, for children that may inherit some. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** How the backend's TLS is set up, if a `backendTLS` policy says so. */

@@ -19,6 +19,8 @@ import type { Environment } from "./transports/child-environment.ts";
 export interface HubParts {
   readonly products: ToolProducts;
   readonly logins: ReadonlyMap<string, ServerLogin>;
+  /** The only server's wish for a login reaches its clients, who log in themselves. */
+  readonly relaysLogin: boolean;
 }
 
 export interface HubEnv {

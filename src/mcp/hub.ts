@@ -54,9 +54,11 @@ export class Hub {
   #settings: McpConfig;
   readonly #tools: ToolsOfTargets;
   #logins: HubParts["logins"];
+  #relaysLogin: boolean;
 
-  constructor(config: McpConfig, { products, logins }: HubParts, env: HubEnv) {
+  constructor(config: McpConfig, { products, logins, relaysLogin }: HubParts, env: HubEnv) {
     this.#env = env;
+    this.#relaysLogin = relaysLogin;
     this.#tools = new ToolsOfTargets(products, env.logger);
     this.#logins = logins;
     this.name = env.name;
@@ -115,7 +117,8 @@ export class Hub {
   }
 
   /** Another configuration serves: sessions and children whose definition is the same go on, calls are finished. */
-  configure(config: McpConfig, { products, logins }: HubParts, tls: TlsOptions | undefined): void {
+  configure(config: McpConfig, { products, logins, relaysLogin }: HubParts, tls: TlsOptions | undefined): void {
+    this.#relaysLogin = relaysLogin;
     this.#settings = config;
     this.#logins = logins;
     const hasSameTools = this.#tools.configure(products);
@@ -232,6 +235,7 @@ export class Hub {
       tls,
       gate: this.#gate,
       sizes: () => this.#settings,
+      relaysLogin: () => this.#relaysLogin,
     });
   }
 

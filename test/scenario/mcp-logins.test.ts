@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import type { TestGateway } from "../support/gateway.ts";
 import { startGateway } from "../support/gateway.ts";
+import { gwctl } from "../support/gwctl.ts";
 import { type Json, type RawClient, rawClient } from "../support/mcp/client.ts";
 import { modernPost } from "../support/mcp/modern-client.ts";
 import { type OauthFixture, startOauthFixture } from "../support/mcp/oauth-fixture.ts";
@@ -190,6 +191,34 @@ test("24 users: none can use another's account by session ids or keys, also afte
   const second = await startGateway(config(server, users, {}, folder));
   t.after(() => second.close());
   await checkAll(second);
+});
+
+test("operators list, test and revoke connections, and see no token", async (t) => {
+  const { server, gateway } = await setUp(t);
+  const port = new URL(gateway.adminUrl).port;
+  const run = (...args: string[]) => gwctl(["mcp", "connections", "-p", port, ...args]);
+  assert.match((await run()).stderr, /no user has connected an account/);
+  const [alice, bob] = [await opened(gateway, "alice"), await opened(gateway, "bob")];
+  await connect(gateway, server, await invited(alice), "alice@cal");
+  await connect(gateway, server, await invited(bob), "bob@cal");
+  const listed = await run("-o", "json");
+  const connections = JSON.parse(listed.stdout);
+  assert.equal(connections.length, 2);
+  assert.ok(!/at-|rt-/.test(listed.stdout), "a token is shown");
+  assert.match((await run()).stdout, /cal +127\.0\.0\.1:\d+ .*renewed in time/);
+  const users = await Promise.all(
+    connections.map(async ({ id }: Json) => [(await run("--test", id)).stdout, id] as const),
+  );
+  for (const [said, id] of users) assert.equal(said, `${id}: the server accepts the token\n`);
+  const [{ id }] = connections;
+  const revoked = await run("--revoke", id);
+  assert.match(revoked.stdout, /revoked: the server took the token back/);
+  assert.equal((await run("--revoke", id)).code, 1);
+  // At once, in sessions that are open too: one of the two must connect again, the other goes on.
+  const answers = await Promise.all([alice.call("whoami"), bob.call("whoami")]);
+  assert.equal(answers.filter(({ error }) => error?.code === -32042).length, 1);
+  assert.equal(answers.filter(({ result }) => result !== undefined).length, 1);
+  assert.equal((await fetch(`${gateway.adminUrl}/debug/mcp/connections`, { method: "POST", body: "{}" })).status, 400);
 });
 
 test("records that change places cannot be opened", async () => {

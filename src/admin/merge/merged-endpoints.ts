@@ -70,6 +70,15 @@ const MERGES: Readonly<Record<string, Merge>> = {
     if (request.method === "POST" && mine.status === 200) await ask(request);
     return mine;
   },
+  [ADMIN_PATHS.mcpConnections]: async (request, own, ask) => {
+    if (request.method !== "POST") return own(request);
+    const body = await request.body();
+    const again = { ...request, body: () => Promise.resolve(body) };
+    const mine = await own(again);
+    // Each thread remembers tokens for some seconds: they forget what was revoked.
+    if (mine.status === 200) await ask(again);
+    return mine;
+  },
   [ADMIN_PATHS.cel]: async (request, own, ask) => {
     const body = await request.body();
     const again = { ...request, body: () => Promise.resolve(body) };

@@ -15,6 +15,7 @@ export const ADMIN_PATHS = {
   budgets: "/debug/budgets",
   tasks: "/debug/tasks",
   mcpTools: "/debug/mcp/tools",
+  mcpConnections: "/debug/mcp/connections",
   cel: "/debug/cel",
   shadow: "/debug/shadow",
   recording: "/debug/recording",

@@ -3,9 +3,7 @@
  * request, finds or opens the session it belongs to, and answers with the streams that the session feeds.
  */
 import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
-import type { ErrorCode } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { foldRepeats } from "../../lib/log/fold-repeats.ts";
 import {
@@ -24,17 +22,24 @@ import { isOldTransport, requireStream, singleMessage } from "../../mcp/clients/
 import { ANY_HOST, guardOrigin, trustedHosts } from "../../mcp/clients/origin-guard.ts";
 import { readBody } from "../../mcp/clients/read-body.ts";
 import { Hub } from "../../mcp/hub.ts";
+import type { HubParts } from "../../mcp/hub-settings.ts";
+import { accountsOf } from "../../mcp/logins/accounts.ts";
 import { unwrapped } from "../../mcp/many/search-tools.ts";
 import { serverUrl } from "../../mcp/openapi/api.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../mcp/servers/mcp-metrics.ts";
 import { type McpConfig, mcpSchema } from "../../mcp/servers/target-config.ts";
+import { KEEP_ALIVE_MS } from "../../mcp/sessions/event-stream.ts";
 import type { Session } from "../../mcp/sessions/session.ts";
 import { ownerOf } from "../../mcp/sessions/session-owner.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
 import { shownUrl } from "../../trace/redact.ts";
+import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
 import { Demands } from "./demands.ts";
 import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
+import { type LoginRelay, loginRelay, relayPaths } from "./login-relay.ts";
 import { readMessages } from "./read-messages.ts";
+import { asReply } from "./refusal-reply.ts";
+import { RelayedCall } from "./relayed-call.ts";
 import { type ReportEnv, reportTo } from "./report.ts";
 import { withResolvedPath } from "./resolve-target.ts";
 import { serverLogins } from "./server-logins.ts";
@@ -46,7 +51,7 @@ const DEFAULT_TIMEOUT_MS = 0;
 /** Where clients look: the endpoint, and the event stream of the old transport. */
 const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
-/** Answered by the session itself: no server is asked. */
+/** No server is asked. */
 const OURS: ReadonlySet<Demand["kind"]> = new Set(["listen", "delete", "openStream", "dropped", "endedElsewhere"]);
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
@@ -57,10 +62,17 @@ export const mcp = defineBackend({
   schema: mcpSchema,
   defaultPaths: MCP_PATHS,
   section: { name: "mcp", defaultPort: 3000, paths: MCP_PATHS },
+  extraMatches: relayPaths,
 
   compile(config, env) {
     const resolved: McpConfig = { ...config, targets: config.targets.map((target) => withResolvedPath(target, env)) };
-    const parts = { products: toolProducts(resolved, env), logins: serverLogins(resolved, env) };
+    const relay = loginRelay(resolved, env);
+    const identity = callerIdentity(resolved, env);
+    const parts = {
+      products: toolProducts(resolved, env),
+      logins: serverLogins(resolved, env),
+      relaysLogin: relay !== undefined,
+    };
     const hub = env.keep(
       `mcp ${env.name}`,
       "hub",
@@ -83,11 +95,27 @@ export const mcp = defineBackend({
     const counted = env.keep("mcp backends", "all", (): CountedBackends => new Set());
     counted.add(hub);
     hub.closed = () => counted.delete(hub);
-    return createBackend(resolved, hub, createMcpMetrics(env.metrics, env.name, counted), env);
+    return createBackend(resolved, hub, createMcpMetrics(env.metrics, env.name, counted), env, {
+      ...parts,
+      relay,
+      identity,
+    });
   },
 });
 
-function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: BackendEnv): Backend {
+interface BackendParts {
+  readonly relay: LoginRelay | undefined;
+  readonly identity: CallerIdentity | undefined;
+  readonly logins: HubParts["logins"];
+}
+
+function createBackend(
+  config: McpConfig,
+  hub: Hub,
+  metrics: McpMetrics,
+  env: BackendEnv,
+  { relay, identity, logins }: BackendParts,
+): Backend {
   const trusted = env.requiresCredential ? ANY_HOST : trustedHosts([...config.allowedHosts, ...env.trustedHosts]);
   const demands = new Demands();
   const reports: ReportEnv = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
@@ -167,14 +195,17 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
     defaultTimeoutMs: DEFAULT_TIMEOUT_MS,
 
     prepare(exchange) {
+      const login = relay?.answer(exchange);
+      if (login) return login;
       guardOrigin(exchange, trusted);
       try {
-        return prepare(exchange)?.then(
+        const prepared = identity ? identity.tell(exchange).then(() => prepare(exchange)) : prepare(exchange);
+        return prepared?.then(
           () => undefined,
-          (error: unknown) => asReply(exchange, error),
+          (error: unknown) => asReply(exchange, error, relay),
         );
       } catch (error) {
-        return asReply(exchange, error);
+        return asReply(exchange, error, relay);
       }
     },
 
@@ -183,14 +214,15 @@ function createBackend(config: McpConfig, hub: Hub, metrics: McpMetrics, env: Ba
       if (demand === undefined) throw new Error("the request was not prepared");
       const method = exchange.facts.mcp?.methodName;
       if (method !== undefined) metrics.request(method);
-      // Every other one is told by the connection to the server that it goes to, as it goes.
       if (OURS.has(demand.kind)) call.attempt(`internal:${env.name}`);
-      return serve(hub, demand, exchange, call, reports);
+      if (relay === undefined) return serve(hub, demand, exchange, call, reports);
+      return serve(hub, demand, exchange, new RelayedCall(call, (text) => relay.challenge(text, exchange)), reports);
     },
 
     drain: () => hub.sessions.drain(),
 
     inspect: () => hub.inspect(),
+    ...(logins.size === 0 ? {} : { accounts: accountsOf([...logins.values()], env) }),
 
     describe: () => ({
       targets: config.targets.map(({ name, stdio, mcp: http, sse, openapi, shared }) => ({
@@ -218,7 +250,9 @@ function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall, 
   const forwarded = hub.wantsHeaders ? headers : undefined;
   const wire = exchange.isWatched ? call : undefined;
   const report = reportTo(reports, exchange, call, demand.kind === "streamMessage");
-  const context = { access: exchange.mcpAccess, headers: forwarded, report, wire };
+  // A challenge needs the head of the answer.
+  const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
+  const context = { access: exchange.mcpAccess, headers: forwarded, report, wire, primeAfterMs };
   switch (demand.kind) {
     case "initialize":
       return hub.initialize(demand.request, exchange, call, report);
@@ -263,25 +297,4 @@ function empty(call: BackendCall, status: number): BackendRun {
   call.head(status, new HeaderList());
   call.end();
   return NO_RUN;
-}
-
-const REFUSALS: Readonly<Record<number, ErrorCode>> = {
-  404: "not_found",
-  405: "method_not_allowed",
-  413: "body_too_large",
-  415: "unsupported_media_type",
-};
-
-/** Refusals of the protocol are answers of its own form; the log and `explain` say why all the same. */
-function asReply(exchange: Exchange, error: unknown): Reply {
-  if (!(error instanceof Refused)) throw error;
-  const code = error.failure ?? REFUSALS[error.reply.status] ?? "bad_request";
-  exchange.failure ??= {
-    code,
-    source: error.failure ? "upstream" : "client",
-    message: error.message,
-    detail: undefined,
-  };
-  error.reply.headers.set("x-gateway-error", code);
-  return error.reply;
 }

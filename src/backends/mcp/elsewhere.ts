@@ -6,6 +6,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { type Demand, isBatch, Refused } from "../../mcp/clients/downstream.ts";
 import type { Hub } from "../../mcp/hub.ts";
 import { ownerOf } from "../../mcp/sessions/session-owner.ts";
+import { failureHeaders } from "../../mcp/wire/call.ts";
 import type { ClientMessage } from "../../mcp/wire/json-rpc.ts";
 
 type Parsed = ClientMessage | readonly ClientMessage[] | undefined;
@@ -35,7 +36,7 @@ export async function fromElsewhere(
   if (typeof outcome === "string") return undefined;
   throw new Refused(outcome.status, outcome.code, outcome.message, {
     id: requests[0]?.id,
-    headers: outcome.status === 503 ? ["retry-after", "5"] : [],
+    headers: failureHeaders(outcome),
     failure: outcome.error === "overloaded" ? "overloaded" : "backend_unavailable",
   });
 }

@@ -28,7 +28,7 @@ import type { Environment } from "../text/env.ts";
 import { pathText } from "../text/value-path.ts";
 import { scopeOf } from "./compiled-scope.ts";
 import { readConfigFile } from "./config-file.ts";
-import { claimExtraMatches } from "./extra-matches.ts";
+import { claimExtraMatches, readsCredential } from "./extra-matches.ts";
 import { readListenerTls } from "./listener-tls.ts";
 import type { Generation } from "./living.ts";
 import { definitionOf } from "./policy-definition.ts";
@@ -122,6 +122,7 @@ function createCompiler(context: CompileContext) {
       requiresCredential: [...placed, ...gatewayPolicies].some(
         ({ kind, config }) => definitionOf(kind).requiresCredential?.(config) === true,
       ),
+      readsCredential: [...placed, ...gatewayPolicies].some(readsCredential),
     };
     const list = route.backends
       .map((backend) => compileBackend(backend, guards, whole.settings, prefixes))
@@ -143,7 +144,7 @@ function createCompiler(context: CompileContext) {
 
   function compileBackend(
     backend: NormalBackend,
-    guards: Pick<BackendEnv, "trustedHosts" | "requiresCredential">,
+    guards: Pick<BackendEnv, "trustedHosts" | "requiresCredential" | "readsCredential">,
     routeSettings: Settings,
     prefixes: readonly string[],
   ): WeightedBackend | undefined {

@@ -1,7 +1,9 @@
 /**
- * Paths that belong to a route besides its own, because a policy of it answers there.
+ * Paths that belong to a route besides its own, because a policy or the backend of it answers there.
  */
-import type { NormalConfig, NormalRoute } from "../load/normal-config.ts";
+import { backends } from "../../backends/index.ts";
+import type { ExtraMatch } from "../../core/policy.ts";
+import type { NormalConfig, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
 import { pathMatch } from "../load/normal-route.ts";
 import { definitionOf } from "./policy-definition.ts";
 
@@ -13,15 +15,32 @@ import { definitionOf } from "./policy-definition.ts";
 export function claimExtraMatches(config: NormalConfig): void {
   const claimed = new Set<string>();
   const inTurn = [...config.routes.filter(isAtMcp), ...config.routes.filter((route) => !isAtMcp(route))];
+  // Before any is claimed: the paths of a route are those that the file names.
+  const extra = new Map(config.routes.map((route) => [route, extraMatches(route, config)]));
   for (const isShared of [false, true]) {
     for (const route of inTurn) {
-      for (const policy of route.policies) {
-        for (const match of definitionOf(policy.kind).extraMatches?.(policy.config) ?? []) {
-          if ((match.isShared ?? false) === isShared) claim(route, match.exact, claimed);
-        }
-      }
+      for (const match of extra.get(route) ?? [])
+        if ((match.isShared ?? false) === isShared) claim(route, match.exact, claimed);
     }
   }
+}
+
+/** Whether requests show a credential to it. */
+export function readsCredential({ kind }: Pick<PlacedPolicy, "kind">): boolean {
+  return definitionOf(kind).requiresCredential !== undefined;
+}
+
+function extraMatches(route: NormalRoute, { gateways }: NormalConfig): readonly ExtraMatch[] {
+  const ofPolicies = route.policies.flatMap((policy) => definitionOf(policy.kind).extraMatches?.(policy.config) ?? []);
+  const [backend] = route.backends;
+  const outer = gateways.filter(({ name }) => route.gateways.includes(name)).flatMap(({ policies }) => policies);
+  if (backend === undefined || route.backends.length > 1 || [...outer, ...route.policies].some(readsCredential))
+    return ofPolicies;
+  const definition = backends.find(({ key }) => key === backend.key);
+  const paths = route.matches.flatMap(({ path }) =>
+    "pathPrefix" in path ? [path.pathPrefix] : "exact" in path ? [path.exact] : [],
+  );
+  return [...ofPolicies, ...(definition?.extraMatches?.(backend.config, paths) ?? [])];
 }
 
 function claim(route: NormalRoute, path: string, claimed: Set<string>): void {

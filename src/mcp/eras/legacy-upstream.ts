@@ -165,11 +165,11 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     });
     const modern = this.#modern;
     io.speak("modern", LATEST_MODERN);
-    io.request("server/discover", `{"_meta":{${modern.envelope()}}}`, (answer, reason) => {
+    io.request("server/discover", `{"_meta":{${modern.envelope()}}}`, (answer, reason, error) => {
       const about = answer && readDiscovered(answer);
       if (!answer || !about) {
         this.#modern = undefined;
-        this.#refuse(io, refusal ?? answer, reason);
+        this.#refuse(io, refusal ?? answer, reason, error);
         return;
       }
       this.target.speaksLegacy = false;

@@ -158,7 +158,7 @@ export class ModernUpstream implements Upstream, LinkOwner {
 
   lost(loss: Loss): void {
     // A legacy server may even end over a request that it does not know: it gets another chance without.
-    const isRefused = loss.error === "overloaded" || loss.error === "login_required";
+    const isRefused = loss.error === "overloaded" || typeof loss.error === "object";
     if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && !isRefused) {
       this.#skipProbe = true;
       this.#link.connect();

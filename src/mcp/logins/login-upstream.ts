@@ -11,7 +11,15 @@ import type { Loss } from "../servers/link-contract.ts";
 import type { Target } from "../servers/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
 import { LISTS, withAnswer } from "../wire/access.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running, serverFailure } from "../wire/call.ts";
+import {
+  type Call,
+  isLoginRequired,
+  LOGIN_REQUIRED,
+  NOTHING_RUNS,
+  type Question,
+  type Running,
+  serverFailure,
+} from "../wire/call.ts";
 import { type Era, MODERN_VERSIONS } from "../wire/era.ts";
 import {
   asServerMessage,
@@ -81,7 +89,7 @@ export class LoginUpstream implements Upstream, UpstreamUser {
 
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
     void this.#ready(undefined, wire).then(
-      (outcome) => done(outcome === undefined || isLoginRequired(outcome) ? this.#offered() : outcome),
+      (outcome) => done(outcome === undefined || lacksLogin(outcome) ? this.#offered() : outcome),
       (error: unknown) => done({ ok: false, reason: reasonOf(error), error: "backend_unavailable" }),
     );
   }
@@ -91,7 +99,7 @@ export class LoginUpstream implements Upstream, UpstreamUser {
     const attempt = async (refused: string | undefined): Promise<void> => {
       const outcome = await this.#ready(refused, call.wire);
       if (running.isCancelled) return;
-      if (outcome === undefined || isLoginRequired(outcome)) {
+      if (outcome === undefined || lacksLogin(outcome)) {
         await this.#invite(call);
         return;
       }
@@ -107,7 +115,7 @@ export class LoginUpstream implements Upstream, UpstreamUser {
         ...withAnswer(call, (message) => message),
         failed: (failure) => {
           // The server did not look at it: with a new token it may be sent again, once.
-          if (failure.error !== "login_required") call.failed(failure);
+          if (!isLoginRequired(failure.error)) call.failed(failure);
           else if (refused === undefined && token !== undefined) retry(token);
           else void this.#invite(call).catch(fail);
         },
@@ -169,7 +177,7 @@ export class LoginUpstream implements Upstream, UpstreamUser {
   }
 
   lost(_inner: Upstream, loss: Loss): void {
-    if (loss.error !== "login_required") this.#user.lost(this, loss);
+    if (!isLoginRequired(loss.error)) this.#user.lost(this, loss);
   }
 
   /** Opens the server with the user's token. Undefined if there is none. */
@@ -181,7 +189,7 @@ export class LoginUpstream implements Upstream, UpstreamUser {
     const outcome = await this.#opening;
     // The next call tries again.
     if (!outcome.ok) this.#opening = undefined;
-    if (outcome.ok || refused !== undefined || !isLoginRequired(outcome)) return outcome;
+    if (outcome.ok || refused !== undefined || !lacksLogin(outcome)) return outcome;
     return this.#ready(token, wire);
   }
 
@@ -227,7 +235,7 @@ export class LoginUpstream implements Upstream, UpstreamUser {
       status: 200,
       message,
       data: { elicitations: [{ mode: "url", elicitationId, url, message: `Connect your ${name} account.` }] },
-      error: "login_required",
+      error: LOGIN_REQUIRED,
       detail: `target "${name}": the user has not connected an account`,
     });
   }
@@ -247,8 +255,8 @@ function connectTool(target: string): object {
   };
 }
 
-function isLoginRequired(outcome: OpenOutcome): boolean {
-  return !outcome.ok && outcome.answer === undefined && outcome.error === "login_required";
+function lacksLogin(outcome: OpenOutcome): boolean {
+  return !outcome.ok && outcome.answer === undefined && isLoginRequired(outcome.error);
 }
 
 function reasonOf(error: unknown): string {

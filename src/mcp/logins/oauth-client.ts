@@ -120,15 +120,25 @@ export async function revokeTokens(
 
 const FORM = "application/x-www-form-urlencoded";
 
-async function tokens(
+function tokens(
   server: OauthServer,
   client: OauthClient,
   grant: Readonly<Record<string, string>>,
   fetch: Fetch,
   nowMs: number,
 ): Promise<Tokens> {
-  const form = { ...grant, resource: server.resource };
-  const answer = await post(server.tokenEndpoint, encoded(client, form), FORM, fetch, basic(client));
+  return requestTokens(server.tokenEndpoint, client, { ...grant, resource: server.resource }, fetch, nowMs);
+}
+
+/** Throws GrantRefused where the server says no, another Error where it could not be asked. */
+export async function requestTokens(
+  endpoint: string,
+  client: OauthClient,
+  form: Readonly<Record<string, string>>,
+  fetch: Fetch,
+  nowMs: number,
+): Promise<Tokens> {
+  const answer = await post(endpoint, encoded(client, form), FORM, fetch, basic(client));
   const {
     access_token: accessToken,
     refresh_token: refreshToken,

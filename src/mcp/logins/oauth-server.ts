@@ -29,22 +29,46 @@ export async function discoverOauthServer(
   issuer: string | undefined,
   fetch: Fetch,
 ): Promise<OauthServer> {
+  return (await discoverLogin(serverUrl, issuer, fetch)).server;
+}
+
+/** What a remote server and its authorization server publish about logins, and what follows from it. */
+export interface LoginDocuments {
+  readonly server: OauthServer;
+  /** RFC 9728; undefined if it has none. */
+  readonly resourceMetadata: Document | undefined;
+  /** RFC 8414 or OpenID Connect. */
+  readonly serverMetadata: Document;
+}
+
+/** Throws as `discoverOauthServer`. */
+export async function discoverLogin(
+  serverUrl: string,
+  issuer: string | undefined,
+  fetch: Fetch,
+): Promise<LoginDocuments> {
+  const mayLocal = isLocal(new URL(serverUrl));
   const mayHttp = new URL(serverUrl).protocol === "http:";
-  const resource = await resourceMetadata(serverUrl, fetch, mayHttp);
+  const checked = (url: string, what: string): string => checkedUrl(url, { mayHttp, mayLocal }, what);
+  const resource = await resourceMetadata(serverUrl, fetch, checked);
   const named = Array.isArray(resource?.authorization_servers) ? resource.authorization_servers[0] : undefined;
-  const chosen = issuer ?? (typeof named === "string" ? named : new URL(serverUrl).origin);
-  const metadata = await serverMetadata(checked(chosen, mayHttp, "its issuer"), fetch);
+  // What the configuration names may be anywhere.
+  const chosen = issuer ?? checked(typeof named === "string" ? named : new URL(serverUrl).origin, "its issuer");
+  const metadata = await serverMetadata(chosen, fetch);
   const methods = metadata.code_challenge_methods_supported;
   if (Array.isArray(methods) && !methods.includes("S256")) throw new Error("has no PKCE (S256)");
   const endpoint = (name: string): string | undefined => {
     const value = metadata[name];
-    return typeof value === "string" ? checked(value, mayHttp, name) : undefined;
+    if (typeof value !== "string") return undefined;
+    // An authorization server that the configuration names may have its endpoints beside it.
+    if (issuer !== undefined && URL.canParse(value) && new URL(value).origin === new URL(issuer).origin) return value;
+    return checked(value, name);
   };
   const authorizationEndpoint = endpoint("authorization_endpoint");
   const tokenEndpoint = endpoint("token_endpoint");
   if (authorizationEndpoint === undefined || tokenEndpoint === undefined)
     throw new Error("names no authorization or token endpoint");
-  return {
+  const server = {
     issuer: typeof metadata.issuer === "string" ? metadata.issuer : chosen,
     authorizationEndpoint,
     tokenEndpoint,
@@ -54,9 +78,12 @@ export async function discoverOauthServer(
     scopes: texts(resource?.scopes_supported),
     sendsIssuer: metadata.authorization_response_iss_parameter_supported === true,
   };
+  return { server, resourceMetadata: resource, serverMetadata: metadata };
 }
 
-async function resourceMetadata(serverUrl: string, fetch: Fetch, mayHttp: boolean): Promise<Document | undefined> {
+type Check = (url: string, what: string) => string;
+
+async function resourceMetadata(serverUrl: string, fetch: Fetch, checked: Check): Promise<Document | undefined> {
   const { origin, pathname } = new URL(serverUrl);
   const places = [
     await challenged(serverUrl, fetch),
@@ -65,7 +92,7 @@ async function resourceMetadata(serverUrl: string, fetch: Fetch, mayHttp: boolea
   ];
   for (const place of places) {
     // What the challenge names must be the server's own: others could send us anywhere.
-    if (place === undefined || new URL(checked(place, mayHttp, "its metadata")).origin !== origin) continue;
+    if (place === undefined || new URL(checked(place, "its metadata")).origin !== origin) continue;
     const found = await document(place, fetch);
     if (found !== undefined) return found;
   }
@@ -126,10 +153,22 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
   }
 }
 
-function checked(url: string, mayHttp: boolean, what: string): string {
-  const { protocol } = URL.canParse(url) ? new URL(url) : { protocol: "" };
-  if (protocol === "https:" || (protocol === "http:" && mayHttp)) return url;
-  throw new Error(`names no https URL as ${what}`);
+/** What a server on the internet names must not lead into the network that the gateway stands in. */
+function checkedUrl(url: string, may: { mayHttp: boolean; mayLocal: boolean }, what: string): string {
+  const parsed = URL.canParse(url) ? new URL(url) : undefined;
+  const isAllowed = parsed?.protocol === "https:" || (parsed?.protocol === "http:" && may.mayHttp);
+  if (parsed === undefined || !isAllowed || parsed.username !== "" || parsed.password !== "")
+    throw new Error(`names no https URL as ${what}`);
+  if (!may.mayLocal && isLocal(parsed)) throw new Error(`names an address of this network as ${what}`);
+  return url;
+}
+
+const LOCAL_V4 = /^(?:0|10|127|169\.254|172\.(?:1[6-9]|2\d|3[01])|192\.168|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./;
+
+function isLocal({ hostname }: URL): boolean {
+  const host = hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "");
+  if (host.includes(":")) return !/^[23]/.test(host);
+  return host === "localhost" || /\.(?:localhost|internal|local)$/.test(host) || LOCAL_V4.test(host);
 }
 
 function texts(value: unknown): string[] {

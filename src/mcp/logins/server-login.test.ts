@@ -30,6 +30,7 @@ function authorizationServer(): Fetch {
         authorization_endpoint: "https://cal.example/authorize",
         token_endpoint: "https://cal.example/token",
         registration_endpoint: "https://cal.example/register",
+        revocation_endpoint: "https://cal.example/revoke",
       });
     if (pathname === "/register") return reply(201, { client_id: "c" });
     const form = new URLSearchParams(body?.toString());

@@ -154,19 +154,27 @@ export class ServerLogin {
     for (const tell of this.#watchers.get(flow.principal) ?? []) tell();
   }
 
-  /** Forgets the tokens and asks the server to do the same. Returns whether there were any. */
+  /** Forgets the tokens and asks the server to do the same. Returns whether it did. */
   async revoke(principal: string): Promise<boolean> {
     const connection = await this.#env.vault.get<Connection>(this.#place(principal));
+    // A renewal under way would write them again.
+    await this.#renewals.get(principal)?.catch(() => undefined);
+    const last = (await this.#env.vault.get<Connection>(this.#place(principal))) ?? connection;
+    await this.#env.vault.delete(this.#place(principal));
     this.#cache.delete(principal);
-    const existed = await this.#env.vault.delete(this.#place(principal));
-    if (connection === undefined) return existed;
+    if (last === undefined) return false;
     try {
       const server = await this.#discovered();
-      await revokeTokens(server, await this.#client(server), connection.tokens, this.#env.fetch);
+      return await revokeTokens(server, await this.#client(server), last.tokens, this.#env.fetch);
     } catch {
       // The gateway has forgotten it; the server's part ends by itself.
+      return false;
     }
-    return existed;
+  }
+
+  /** What other threads or replicas changed is seen at once. */
+  forgetCached(): void {
+    this.#cache.clear();
   }
 
   /** Called when the principal has connected, in this process. */

@@ -9,7 +9,14 @@ import type { Clock } from "../../lib/process/clock.ts";
 import { asModernResult } from "../eras/modern-text.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../servers/upstream.ts";
 import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "../wire/access.ts";
-import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";
+import {
+  type Call,
+  type Failure,
+  type LoginRequired,
+  NOTHING_RUNS,
+  type Running,
+  serverFailure,
+} from "../wire/call.ts";
 import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "../wire/era.ts";
 import {
   asServerMessage,
@@ -109,17 +116,21 @@ export class FanOut implements Router {
     const abouts: { target: string; about: ServerAbout }[] = [];
     const failed = new Map<string, string>();
     let isOverloaded = true;
+    let login: LoginRequired | undefined;
     for (const upstream of this.upstreams) {
       const outcome = outcomes.get(upstream) ?? { ok: false, reason: STILL_STARTING, error: "backend_unavailable" };
       if (outcome.ok) abouts.push({ target: upstream.target.name, about: outcome.about });
       else {
         failed.set(upstream.target.name, "reason" in outcome ? outcome.reason : "refused to initialize");
         isOverloaded &&= "reason" in outcome && outcome.error === "overloaded";
+        // With several servers the client could not tell which of them it is to log in to.
+        if ("reason" in outcome && typeof outcome.error === "object" && this.upstreams.length === 1)
+          login = outcome.error;
       }
     }
     if (abouts.length === 0 || (failed.size > 0 && this.#options.failureMode() === "failClosed")) {
       const reason = [...failed].map(([target, why]) => `target "${target}" ${why}`).join("; ");
-      return serverRefusal(serverFailure(reason, isOverloaded ? "overloaded" : "backend_unavailable"));
+      return serverRefusal(serverFailure(reason, login ?? (isOverloaded ? "overloaded" : "backend_unavailable")));
     }
     const version = lowestVersion(abouts.map(({ about }) => about.protocolVersion));
     const instructions = mergeInstructions(abouts, failed);

@@ -9,7 +9,7 @@ import { HeaderList } from "../../lib/http/headers.ts";
 import { permittedSubscription } from "../eras/subscription-filter.ts";
 import type { OpenOutcome, Upstream } from "../servers/upstream.ts";
 import { accessProblem, filteredCall, withAnswer } from "../wire/access.ts";
-import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";
+import { type Call, type Failure, failureHeaders, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";
 import { type ClientNotification, errorText, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { checkedList } from "../wire/list-check.ts";
 import { errorOf } from "./gather.ts";
@@ -117,7 +117,7 @@ function refusal(reason: string, failure: Failure, text: (id: string) => string)
     reason,
     failure,
     text,
-    refuse: (sink, id) => sendJson(sink, status, text(id), status === 503 ? ["retry-after", "5"] : []),
+    refuse: (sink, id) => sendJson(sink, status, text(id), failureHeaders(failure)),
   };
 }
 

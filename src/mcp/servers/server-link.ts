@@ -1,7 +1,6 @@
 /**
- * The gateway as a client of one server: a connection, and what is said over it. When the connection is lost,
- * every call in flight is answered with an error at once; the next call brings it up again, with growing pauses,
- * and the owner repeats its handshake, so that whoever stands before us keeps his session.
+ * The gateway as a client of one server: a connection, and what is said over it. When it is lost, calls in flight fail at
+ * once; the next call brings it up again, with growing pauses, and the owner repeats its handshake.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
@@ -21,7 +20,6 @@ import { type Handshaking, type LinkEnv, type LinkOwner, type Loss, withToken } 
 import { PendingCall, type PendingCallEnv } from "./pending-call.ts";
 import { ReconnectPauses } from "./reconnect-pauses.ts";
 
-/** Calls that wait for a connection. */
 const MAX_WAITING = 1_000;
 
 export class ServerLink {
@@ -44,7 +42,6 @@ export class ServerLink {
   /** Of the client's request that opens the connection: the handshake is what is sent for it. */
   #wire: WireTap | undefined = undefined;
 
-  /** `headers` are those of the client that opens it. */
   constructor(env: LinkEnv, owner: LinkOwner, headers?: HeaderList) {
     this.#env = env;
     this.#owner = owner;
@@ -95,6 +92,8 @@ export class ServerLink {
     else if (this.#waiting.length >= MAX_WAITING)
       pending.fail(this.#failure("is not ready and has too many waiting requests", "overloaded"));
     else {
+      // The handshake goes with what this client shows now: what it showed before may have expired.
+      if (call.headers) this.#headers = this.#env.forwarded(call.headers);
       this.#waiting.push(pending);
       this.connect();
     }
@@ -192,7 +191,7 @@ export class ServerLink {
           answered: (message) => done(message, ""),
           failed: ({ message, error }) => {
             const reason = message.startsWith(prefix) ? message.slice(prefix.length) : message;
-            done(undefined, reason, error === "login_required" ? error : undefined);
+            done(undefined, reason, typeof error === "object" ? error : undefined);
           },
         });
       },
@@ -268,12 +267,13 @@ export class ServerLink {
 
   #lost(reason: string, error: ServerError | LoginRequired = "backend_unavailable"): void {
     this.#pauses.lost(this.#env.clock.monotonicMs(), this.#state === "up");
-    this.#env.logger.warn("MCP server failed", { target: this.#env.targetName, reason });
+    // That a user is not logged in is no fault of the server.
+    const { logger, targetName: target } = this.#env;
+    logger[typeof error === "object" ? "info" : "warn"]("MCP server failed", { target, reason });
     const channel = this.#drop(this.#failure(reason, error));
     this.#state = "down";
-    const stderr = channel?.lastWords?.() ?? [];
+    this.#loss = { reason, error, failedStarts: this.#pauses.failedStarts, stderr: channel?.lastWords?.() ?? [] };
     void channel?.close();
-    this.#loss = { reason, error, failedStarts: this.#pauses.failedStarts, stderr };
     this.#owner.lost(this.#loss);
   }
 

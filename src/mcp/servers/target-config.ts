@@ -6,6 +6,7 @@ import { duration, exactlyOneOf, headerName, headerValue, httpUrl, secret } from
 import { filePath, markLocal } from "../../core/schema-marks.ts";
 import { type OpenApiConfig, openApiSchema } from "../openapi/openapi-config.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";
+import { identitySchema } from "./identity-config.ts";
 import { oauthSchema } from "./oauth-config.ts";
 import { toolsSchema } from "./tool-settings.ts";
 
@@ -56,6 +57,9 @@ export const targetSchema = exactlyOneOf(
           .describe(
             "The server wants a login of its own: each user connects an account, and the gateway holds the tokens.",
           ),
+        identity: identitySchema
+          .optional()
+          .describe("How the server learns who the caller is: a token, an exchanged token, or headers."),
       })
       .optional()
       .describe("A remote server that speaks streamable HTTP."),
@@ -98,6 +102,10 @@ export const targetsSchema = z
           message: "with `oauth` the gateway writes the authorization header itself",
         });
     });
+    targets.forEach(({ shared, mcp }, i) => {
+      const problem = identityProblem(shared, mcp);
+      if (problem !== undefined) context.addIssue({ code: "custom", path: [i, "mcp", "identity"], message: problem });
+    });
     targets.forEach(({ shared, mcp, sse, openapi }, i) => {
       // A shared connection has one identity: there is no client whose headers it could carry.
       if (!shared || ((mcp ?? sse ?? openapi)?.forwardHeaders.length ?? 0) === 0) return;
@@ -120,6 +128,17 @@ export const targetsSchema = z
     });
   })
   .describe("MCP servers. Several are offered to clients as one.");
+
+function identityProblem(shared: boolean, mcp: TargetConfig["mcp"]): string | undefined {
+  if (mcp?.identity === undefined) return undefined;
+  const { token, exchange, headers = {} } = mcp.identity;
+  if (shared) return "a shared target has no caller: it cannot be told who it is";
+  if (mcp.oauth !== undefined && (token ?? exchange) !== undefined)
+    return "`oauth` is another way to the server's token";
+  const own = [...Object.keys(headers), ...((token ?? exchange) === undefined ? [] : ["authorization"])];
+  const twice = own.find((name) => mcp.forwardHeaders.includes(name) || Object.hasOwn(mcp.headers, name));
+  return twice === undefined ? undefined : `the header "${twice}" is set in \`headers\` or \`forwardHeaders\` too`;
+}
 
 /** What stands beside `targets`, in `backends[].mcp` and in the `mcp` section. */
 export const mcpSettingsShape = {

@@ -19,6 +19,7 @@ import { openRemoteServer, type RemoteServer } from "../transports/remote-server
 import { openSseChannel } from "../transports/sse-channel.ts";
 import { openStdioChannel } from "../transports/stdio-channel.ts";
 import type { RoutedTarget, ServerError } from "../wire/call.ts";
+import { callerHeaders } from "./caller-headers.ts";
 import { ParamHeaders } from "./param-headers.ts";
 import type { StartGate } from "./start-gate.ts";
 import type { McpConfig, TargetConfig } from "./target-config.ts";
@@ -32,6 +33,8 @@ export interface TargetEnv {
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
   readonly fetch: Fetch;
+  /** Whether challenges of a remote server are for its clients. */
+  relaysLogin(): boolean;
   /** The limits of messages in both directions, as they are configured now. */
   sizes(): MessageSizes;
 }
@@ -90,6 +93,7 @@ export class Target implements RoutedTarget {
       const value = headers.get(name);
       return value === undefined ? [] : [name, value];
     });
+    if (this.config.mcp?.identity) passed.push(...callerHeaders(headers, this.name));
     // Parameters that a modern server wants mirrored in headers; whoever does not know them passes them on.
     if (!this.config.openapi)
       for (const name of headers.names())
@@ -165,7 +169,11 @@ export class Target implements RoutedTarget {
     const options = this.config.mcp ?? this.config.sse;
     if (!options) throw new Error(`target ${this.name} is not remote`);
     this.#server ??= openRemoteServer(
-      { ...options, maxMessageBytes: () => this.#env.sizes().maxMessageBytes },
+      {
+        ...options,
+        relaysLogin: () => this.#env.relaysLogin(),
+        maxMessageBytes: () => this.#env.sizes().maxMessageBytes,
+      },
       this.#env.tls,
     );
     return this.#server;

@@ -54,7 +54,7 @@ export function outcomeOfFailure(failure: Failure): CallOutcome {
   if (error === undefined) return rpcError(failure.code, message);
   const reason = detail ?? message;
   // The client must not learn that there is something it may not see.
-  if (error === "authorization_denied" || error === "login_required")
+  if (error === "authorization_denied" || typeof error === "object")
     return { kind: "denied", problem: { code: "authorization_denied", source: "client", reason } };
   const source = error === "overloaded" ? "gateway" : "upstream";
   return { kind: "failed", problem: { code: error, source, reason, said: error } };

@@ -5,8 +5,10 @@
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
+import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
 import { singleLine } from "../transports/stdio-channel.ts";
+import { type Failure, failureHeaders } from "../wire/call.ts";
 import { type EventLog, eventId } from "./event-log.ts";
 
 /** What a proxy in between may take for dead is kept alive (threats R17). */
@@ -136,6 +138,20 @@ export class EventStream implements BackendRun, Beating {
     sink.head(200, headers);
     sink.data(bytes);
     sink.end();
+  }
+
+  /** Ends with a status that says why there is no answer; inside the stream, if that has begun. */
+  refuse(failure: Failure, json: string): void {
+    if (this.#hasHead || this.#lastEvent > 0 || this.#sink === undefined) {
+      this.last(json);
+      return;
+    }
+    this.#isComplete = true;
+    const sink = this.#detach() as BackendCall;
+    this.#hasHead = true;
+    const { sessionHeader } = this.#owner;
+    const session = sessionHeader === undefined ? [] : ["mcp-session-id", sessionHeader];
+    sendJson(sink, failure.status, json, [...failureHeaders(failure), ...session]);
   }
 
   /** Nothing more will come. */

@@ -10,7 +10,14 @@ import type { HeaderList } from "../../lib/http/headers.ts";
 import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
 import { singleLine } from "../transports/stdio-channel.ts";
-import type { Call, Failure, Question, RoutedTarget, Running } from "../wire/call.ts";
+import {
+  type Call,
+  type Failure,
+  failureHeaders,
+  type Question,
+  type RoutedTarget,
+  type Running,
+} from "../wire/call.ts";
 import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../wire/era.ts";
 import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
@@ -92,7 +99,8 @@ export class ModernCall implements Call, BackendRun, Beating {
   failed(failure: Failure): void {
     if (this.#isOver) return;
     this.#report(outcomeOfFailure(failure));
-    this.#end(errorText(this.request.id, failure.code, failure.message, failure.data), failure.status);
+    const text = errorText(this.request.id, failure.code, failure.message, failure.data);
+    this.#end(text, failure.status, failureHeaders(failure));
   }
 
   abort(): void {
@@ -151,10 +159,10 @@ export class ModernCall implements Call, BackendRun, Beating {
     this.#env.report.ended(this.request, this.#target, outcome, answer);
   }
 
-  #end(text: string, status: number): void {
+  #end(text: string, status: number, headers: readonly string[] = []): void {
     this.#over();
     if (!this.#hasHead) {
-      sendJson(this.#sink, status, text);
+      sendJson(this.#sink, status, text, headers);
       return;
     }
     this.#event(text);

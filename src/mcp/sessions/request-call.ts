@@ -7,7 +7,7 @@ import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";
-import type { Call, Failure, Question, RoutedTarget, Running } from "../wire/call.ts";
+import { type Call, type Failure, isChallenge, type Question, type RoutedTarget, type Running } from "../wire/call.ts";
 import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
@@ -23,6 +23,8 @@ export const ENDLESS = { left: Number.POSITIVE_INFINITY };
 
 /** What the requests of one POST have in common. */
 export interface CallContext {
+  /** When an answer that takes long gets its head; default: soon. */
+  readonly primeAfterMs?: number | undefined;
   readonly access: McpAccess | undefined;
   readonly headers: HeaderList | undefined;
   readonly report: CallReport;
@@ -82,7 +84,8 @@ export class RequestCall implements Call, Linked<RequestCall> {
   }
 
   failed(failure: Failure): void {
-    this.#end(outcomeOfFailure(failure), errorText(this.request.id, failure.code, failure.message, failure.data));
+    const text = errorText(this.request.id, failure.code, failure.message, failure.data);
+    this.#end(outcomeOfFailure(failure), text, failure);
   }
 
   /** The client wants no answer any more, and gets none (2025-11-25, cancellation). */
@@ -97,7 +100,7 @@ export class RequestCall implements Call, Linked<RequestCall> {
     this.#end(CANCELLED, errorText(this.request.id, INTERNAL_ERROR, reason));
   }
 
-  #end(outcome: CallOutcome, text: string | undefined): void {
+  #end(outcome: CallOutcome, text: string | undefined, failure?: Failure): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#report.ended(this.request, this.#target, outcome, text);
@@ -105,7 +108,8 @@ export class RequestCall implements Call, Linked<RequestCall> {
     const isLast = this.#group.left === 0;
     if (text === undefined) {
       if (isLast) this.#stream.complete();
-    } else if (isLast) this.#stream.last(text);
+    } else if (isLast && failure !== undefined && isChallenge(failure)) this.#stream.refuse(failure, text);
+    else if (isLast) this.#stream.last(text);
     else this.#stream.event(text);
     // Only now: a session that waits for its last answer ends with it.
     this.#session.finished(this);

@@ -134,7 +134,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   /** Answers the requests of one POST on a stream of their own. */
   request(requests: readonly ClientRequest[], sink: BackendCall, context: CallContext): BackendRun {
     this.#used();
-    const stream = this.createStream();
+    const stream = this.createStream(context.primeAfterMs);
     stream.attach(sink);
     const group = { left: requests.length };
     for (const request of requests) this.#start(new RequestCall(request, this, stream, group, context), context.access);

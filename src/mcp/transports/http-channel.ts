@@ -130,9 +130,11 @@ export class HttpChannel implements Channel {
 
   #reader(exchange: HttpExchange, message: Outgoing) {
     let status = 0;
+    let login: LoginRequired | undefined;
     return {
       head: (code: number, headers: HeaderList) => {
         status = code;
+        login = this.#server.loginOf(code, headers);
         const session = headers.get("mcp-session-id");
         if (message.method === "initialize" && session !== undefined) this.#sessionId = session;
         if (message.method !== "notifications/initialized") return;
@@ -140,7 +142,7 @@ export class HttpChannel implements Channel {
         else this.#release();
       },
       event: (event: SseEvent) => this.#event(exchange, event),
-      body: (text: string) => this.#body(exchange, status, text),
+      body: (text: string) => this.#body(exchange, status, text, login),
       mayRead: () => !this.#isPaused,
       end: () => this.#ended(exchange),
       error: (reason: string) => {
@@ -184,22 +186,17 @@ export class HttpChannel implements Channel {
       reportBroken(message, this.#handlers, (answer) => this.send(answer));
   }
 
-  #body(exchange: HttpExchange, status: number, text: string): void {
+  #body(exchange: HttpExchange, status: number, text: string, login: LoginRequired | undefined): void {
     if (status === 404 && this.#era === "legacy" && this.#sessionId !== undefined) {
       this.#expired(exchange);
       return;
     }
     // Whatever the body says then: what helps is a login.
-    const isChallenge = status === 401 && !exchange.isAnswered;
-    const problem = isChallenge || text.trim() === "" ? undefined : this.#message(exchange, text);
+    const problem = login !== undefined || text.trim() === "" ? undefined : this.#message(exchange, text);
     if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
     const said = this.#server.shown(text.trim()).slice(0, 200);
     const reason = status < 300 ? (problem ?? "sent no response") : `answered with status ${status}`;
-    this.#fail(
-      exchange,
-      status < 300 || said === "" ? reason : `${reason}: ${said}`,
-      isChallenge ? "login_required" : undefined,
-    );
+    this.#fail(exchange, status < 300 || said === "" ? reason : `${reason}: ${said}`, login);
   }
 
   /** An answer may be cut off on purpose and asked for again (2025-11-25, transports). */

@@ -9,10 +9,13 @@ import { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpCall, HttpClientError, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../lib/http/sse.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
+import { LOGIN_REQUIRED, type LoginRequired } from "../wire/call.ts";
 
 export interface RemoteOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
+  /** Challenges of the server reach clients: they log in there themselves. */
+  relaysLogin?(): boolean;
   /** The largest event or body. */
   maxMessageBytes(): number;
 }
@@ -23,6 +26,8 @@ export interface RemoteServer {
   readonly address: string;
   /** A text of the server without the keys that it was sent, should it repeat them. */
   shown(text: string): string;
+  /** Whether an answer asks for a login, or for another one. */
+  loginOf(status: number, headers: HeaderList): LoginRequired | undefined;
   send(request: RemoteRequest, handler: RemoteHandler): HttpCall;
   close(): void;
 }
@@ -69,6 +74,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
     url,
     shown: (text) => withoutSecrets(text, secrets),
     address,
+    loginOf: (status, headers) => loginOf(status, headers, options.relaysLogin?.() === true),
     send(request, handler) {
       const headers = HeaderList.of({ host: url.host, "accept-encoding": "identity", ...options.headers });
       for (let i = 0; i + 1 < request.headers.length; i += 2)
@@ -83,6 +89,19 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
     },
     close: () => pool.close(),
   };
+}
+
+/** Longer ones are not passed on. */
+const MAX_CHALLENGE_CHARS = 4_096;
+
+function loginOf(status: number, headers: HeaderList, isRelayed: boolean): LoginRequired | undefined {
+  if (status !== 401 && status !== 403) return undefined;
+  const text = isRelayed ? headers.get("www-authenticate") : undefined;
+  const challenge =
+    text !== undefined && text.length <= MAX_CHALLENGE_CHARS && /^bearer\b/i.test(text) ? text : undefined;
+  // A token for less than is asked: the client may get another one (RFC 6750 section 3.1).
+  if (status === 403) return challenge?.includes("insufficient_scope") ? { status, challenge } : undefined;
+  return challenge === undefined ? LOGIN_REQUIRED : { status, challenge };
 }
 
 /** The same handler, and the trace hears of the head or that there is none. */

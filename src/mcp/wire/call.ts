@@ -11,7 +11,18 @@ import { type ClientRequest, INTERNAL_ERROR, type ServerMessage } from "./json-r
 export type ServerError = "backend_unavailable" | "backend_timeout" | "overloaded";
 
 /** The server wants a token that it was not sent, or another one. */
-export type LoginRequired = "login_required";
+export interface LoginRequired {
+  /** 403: the token is good, but not for this. */
+  readonly status: 401 | 403;
+  /** Its `www-authenticate`, where it is to reach the client. */
+  readonly challenge: string | undefined;
+}
+
+export const LOGIN_REQUIRED: LoginRequired = { status: 401, challenge: undefined };
+
+export function isLoginRequired(error: unknown): error is LoginRequired {
+  return typeof error === "object" && (error as LoginRequired | null)?.status === 401;
+}
 
 /** Why there is no answer from the server. */
 export interface Failure {
@@ -79,7 +90,23 @@ export function refuseQuestion(question: Question): void {
  * only a limit of ours is told by the status, because clients try again by it.
  */
 export function serverFailure(message: string, error: ServerError | LoginRequired = "backend_unavailable"): Failure {
-  return { code: INTERNAL_ERROR, status: error === "overloaded" ? 503 : 200, message, error };
+  return { code: INTERNAL_ERROR, status: statusOf(error), message, error };
+}
+
+function statusOf(error: ServerError | LoginRequired): number {
+  if (typeof error === "object") return error.challenge === undefined ? 200 : error.status;
+  return error === "overloaded" ? 503 : 200;
+}
+
+/** The server's wish for a login is to reach the client. */
+export function isChallenge({ error }: Failure): boolean {
+  return typeof error === "object" && error.challenge !== undefined;
+}
+
+/** Headers that go with the failure, where its status tells of it: name, value, … */
+export function failureHeaders({ status, error }: Failure): readonly string[] {
+  if (typeof error === "object" && error.challenge !== undefined) return ["www-authenticate", error.challenge];
+  return status === 503 ? ["retry-after", "5"] : [];
 }
 
 export const NOTHING_RUNS: Running = { cancel: () => undefined };

@@ -16,6 +16,8 @@ export interface OauthFixture {
   readonly refreshTokens: Map<string, string>;
   registrations: number;
   lifetimeSeconds: number;
+  /** Who logs in at `/authorize`. */
+  browserUser: string;
   /** As the browser of this user would: opens the address and comes back with where it was sent. */
   logIn(authorizationUrl: string, user: string): string;
   close(): Promise<void>;
@@ -71,13 +73,19 @@ export async function startOauthFixture(): Promise<OauthFixture> {
           token_endpoint: `${base}/token`,
           registration_endpoint: `${base}/register`,
           revocation_endpoint: `${base}/revoke`,
+          response_types_supported: ["code"],
+          token_endpoint_auth_methods_supported: ["none"],
           code_challenge_methods_supported: ["S256"],
         });
         return;
       }
       if (path === "/register") {
         fixture.registrations += 1;
-        json(201, { client_id: `client-${fixture.registrations}` });
+        json(201, { ...JSON.parse(body), client_id: `client-${fixture.registrations}` });
+        return;
+      }
+      if (path === "/authorize") {
+        res.writeHead(302, { location: fixture.logIn(`${base}${req.url}`, fixture.browserUser) }).end();
         return;
       }
       const form = new URLSearchParams(body);
@@ -118,8 +126,10 @@ export async function startOauthFixture(): Promise<OauthFixture> {
     refreshTokens: new Map(),
     registrations: 0,
     lifetimeSeconds: 3600,
+    browserUser: "somebody",
     logIn(authorizationUrl, user) {
       const asked = new URL(authorizationUrl).searchParams;
+      if (asked.get("resource") !== fixture.mcpUrl) throw new Error(`resource is ${asked.get("resource")}`);
       const code = randomBytes(9).toString("hex");
       codes.set(code, {
         user,
