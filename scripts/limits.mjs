@@ -554,6 +554,13 @@ const LIMITS = {
       "registration and token requests of a listener in a minute",
       "429 `rate_limited`",
     ],
+    [
+      "MAX_DOCUMENT_BYTES",
+      "identity/login/client-metadata.ts",
+      "a client id metadata document",
+      "400 `invalid_client`",
+    ],
+    ["MAX_KEPT_DOCUMENTS", "identity/login/client-metadata.ts", "such documents that are kept", "they are read again"],
     ["MAX_LOGIN_BODY_BYTES", "identity/login/login-endpoints.ts", "a registration or token request", "413"],
     ["MAX_ANSWER_BYTES", "identity/login/login-endpoints.ts", "the provider's answer to it", "502"],
     ["MAX_DEPTH", "identity/login/registration.ts", "nesting of a registration", "400 `invalid_client_metadata`"],

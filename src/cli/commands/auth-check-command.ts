@@ -28,14 +28,19 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
   );
   if (!loaded.ok) throw new CliError(loaded.problems.map((problem) => problem.toLine()).join("\n"));
   const { gateways, routes } = loaded.config;
-  const logins = [...gateways, ...routes].flatMap(({ policies }) => policies.filter(({ kind }) => kind === KIND));
+  const outer = gateways.flatMap(({ policies }) => policies);
+  const logins = [...gateways, ...routes].flatMap(({ policies }) =>
+    policies
+      .filter(({ kind }) => kind === KIND)
+      .map((login) => ({ ...login, hasCors: [...outer, ...policies].some(({ kind }) => kind === "cors") })),
+  );
   if (logins.length === 0)
     throw new CliError(`no ${KIND} policy in ${flags.file.join(", ")}: there is no login to check`);
 
   const fetcher = openFetcher(terminal.clock);
   let failures = 0;
   try {
-    for (const { owner, config, place } of logins) {
+    for (const { owner, config, place, hasCors } of logins) {
       terminal.out(`${printable(owner)}\n`);
       const folder = dirname(place.document.file);
       const legs = checkLogin({
@@ -43,6 +48,7 @@ export async function authCheck(flags: AuthCheckFlags, terminal: Terminal): Prom
         fetch: fetcher.fetch,
         clock: terminal.clock,
         readFile: (path) => readFileSync(resolve(folder, path), "utf8"),
+        gateway: { hasCors },
         token,
       });
       for await (const leg of legs) {

@@ -27,13 +27,19 @@ export const authenticationMode = z
   );
 export type AuthenticationMode = z.output<typeof authenticationMode>;
 
+/** An issuer with its own keys: what it signed is never checked with those of another. */
+export interface AcceptedIssuer {
+  readonly verifier: TokenVerifier;
+  readonly rules: ClaimRules;
+}
+
 export interface BearerOptions {
   /** The policy, for the report of what a permissive one lets pass. */
   readonly kind: string;
   readonly mode: AuthenticationMode;
   readonly location: CredentialLocation;
-  readonly verifier: TokenVerifier;
-  readonly rules: ClaimRules;
+  /** Whose tokens are accepted; the first is named where a token names none of them. */
+  readonly issuers: readonly [AcceptedIssuer, ...AcceptedIssuer[]];
   /** Attributes of `www-authenticate` after the scheme, for example `resource_metadata="…"`. */
   readonly challenge: string;
   mend?(problem: TokenProblem, claims: TokenClaims | undefined): string | undefined;
@@ -58,7 +64,7 @@ export function toleratedInShadow(exchange: Exchange, kind: string, rule: string
 }
 
 export function createBearerAuthentication(options: BearerOptions): BearerAuthentication {
-  const { kind, mode, location, verifier, rules, challenge } = options;
+  const { kind, mode, location, issuers, challenge } = options;
   const missing = { "www-authenticate": challenge === "" ? "Bearer" : `Bearer ${challenge}` };
 
   function decide(exchange: Exchange, token: string, verdict: Verdict): undefined {
@@ -107,9 +113,19 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
       const problem = failure("form", "the token is malformed", found.detail).problem;
       return decide(exchange, "", { kind: "invalid", problem });
     }
-    const verdict = verifier.verify(found.value, rules);
+    const verdict = verify(found.value);
     if (!(verdict instanceof Promise)) return decide(exchange, found.value, verdict);
     return verdict.then((late) => decide(exchange, found.value, late));
+  }
+
+  function verify(token: string): Verdict | Promise<Verdict> {
+    const { verifier, rules } = issuers.length === 1 ? issuers[0] : issuerOf(readUnverified(token)?.claims.iss);
+    return verifier.verify(token, rules);
+  }
+
+  /** By what the token says of itself: the issuer's own keys must then vouch for it. */
+  function issuerOf(iss: unknown): AcceptedIssuer {
+    return issuers.find(({ rules }) => rules.issuer === iss) ?? issuers[0];
   }
 
   function assume(exchange: Exchange, given: GivenToken): undefined {
@@ -121,7 +137,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
     const parsed = parseToken(token);
     if (!parsed.ok) return decide(exchange, token, { kind: "invalid", problem: parsed.problem });
     const { claims } = parsed.value;
-    const problem = claimProblem(claims, rules, exchange.startedAt);
+    const problem = claimProblem(claims, issuerOf(claims.iss).rules, exchange.startedAt);
     if (problem) return decide(exchange, token, { kind: "invalid", problem });
     return decide(exchange, token, { kind: "valid", claims, principal: tokenPrincipal(claims, token) });
   }

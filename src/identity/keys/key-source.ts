@@ -36,11 +36,15 @@ export type KeySource =
   /** At the `jwks_uri` of the provider's metadata. */
   | { readonly kind: "discovered"; readonly issuer: string };
 
-export function keySourceOf(jwks: z.output<typeof jwksSetting> | undefined, provider: IdentityProvider): KeySource {
-  if (jwks === undefined) {
-    if (provider.keySetUrl !== undefined) return { kind: "url", url: provider.keySetUrl };
-    return { kind: "discovered", issuer: provider.discoveredIssuer };
-  }
+export type JwksConfig = z.output<typeof jwksSetting>;
+
+export function keySourceOf(jwks: JwksConfig | undefined, provider: IdentityProvider): KeySource {
+  if (jwks !== undefined) return givenKeys(jwks);
+  if (provider.keySetUrl !== undefined) return { kind: "url", url: provider.keySetUrl };
+  return { kind: "discovered", issuer: provider.discoveredIssuer };
+}
+
+function givenKeys(jwks: JwksConfig): KeySource {
   if (typeof jwks === "string") return fromText(jwks);
   if ("url" in jwks) return { kind: "url", url: jwks.url as string };
   if ("file" in jwks) return { kind: "file", path: jwks.file as string };
@@ -62,7 +66,7 @@ function fromText(text: string): KeySource {
 }
 
 /** Throws a ConfigError when a file or inline set is unusable; a remote one may come up later. */
-export function keepVerifier(source: KeySource, discovery: Discovery, env: CompileEnv): TokenVerifier {
+export function keepVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): TokenVerifier {
   const definition = source.kind === "file" ? { kind: "file", path: env.resolvePath(source.path) } : source;
   try {
     return env.keep(
@@ -77,6 +81,11 @@ export function keepVerifier(source: KeySource, discovery: Discovery, env: Compi
   }
 }
 
+/** With the keys that the configuration gives: the issuer may be any name. */
+export function keepGivenVerifier(jwks: JwksConfig, env: CompileEnv): TokenVerifier {
+  return keepVerifier(givenKeys(jwks), undefined, env);
+}
+
 export function keepDiscovery(provider: IdentityProvider, env: CompileEnv): Discovery {
   const definition = { urls: provider.discoveryUrls, issuer: provider.discoveredIssuer };
   const logger = env.logger.for("identity");
@@ -89,7 +98,7 @@ interface LivingVerifier extends TokenVerifier {
   end(): void;
 }
 
-function openVerifier(source: KeySource, discovery: Discovery, env: CompileEnv): LivingVerifier {
+function openVerifier(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): LivingVerifier {
   const keySet = openKeySet(source, discovery, env);
   const task = env.tasks.start("key set", keySet.description, () => keySet.report());
   return { ...createTokenVerifier(keySet, env.clock), end: () => task.end() };
@@ -100,7 +109,7 @@ function close(verifier: LivingVerifier): void {
   verifier.end();
 }
 
-function openKeySet(source: KeySource, discovery: Discovery, env: CompileEnv): KeySet {
+function openKeySet(source: KeySource, discovery: Discovery | undefined, env: CompileEnv): KeySet {
   const { fetch, clock } = env;
   const logger = env.logger.for("identity");
   switch (source.kind) {
@@ -112,7 +121,7 @@ function openKeySet(source: KeySource, discovery: Discovery, env: CompileEnv): K
       return openRemoteKeySet({ description: source.url, locate: async () => source.url, fetch, clock, logger });
     case "discovered": {
       const locate = async (): Promise<string> => {
-        const { jwks_uri } = await discovery.get();
+        const { jwks_uri } = (await discovery?.get()) ?? {};
         if (typeof jwks_uri !== "string")
           throw invalidProviderAnswer(`the metadata of ${source.issuer} has no jwks_uri: set \`jwks\``);
         return jwks_uri;

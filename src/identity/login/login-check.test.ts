@@ -140,6 +140,31 @@ const faults: {
     mend: /Exclude Issuer/,
   },
   {
+    name: "a scope is not known",
+    policy: { ...realm, resourceMetadata: { ...realm.resourceMetadata, scopesSupported: ["nope"] } },
+    answers: { [AUTHORIZE]: { status: 302, headers: { location: `${CALLBACK}?error=invalid_scope` } } },
+    leg: "authorize",
+    mend: /scopesSupported/,
+  },
+  {
+    name: "the provider's clock is wrong",
+    policy: realm,
+    answers: {
+      [`${REALM}/.well-known/openid-configuration`]: {
+        headers: { date: new Date(START_MS + 3_600_000).toUTCString() },
+        body: { issuer: REALM },
+      },
+    },
+    leg: "clock",
+    mend: /NTP/,
+  },
+  {
+    name: "a tenant's issuer has a slash too many",
+    policy: { ...tenant, issuer: `${TENANT}/v2.0/` },
+    leg: "metadata",
+    mend: /exactly these slashes/,
+  },
+  {
     name: "there are no keys",
     policy: realm,
     answers: { [`${REALM}/protocol/openid-connect/certs`]: { body: { keys: [] } } },
@@ -199,6 +224,47 @@ test("a provider that cannot be reached fails its legs and does not throw", asyn
   const found = await legs(realm, fake);
   assert.match(found.get("metadata")?.mend ?? "", /can reach it/);
   assert.equal(found.get("keys")?.ok, false);
+});
+
+test("registers as each known client does, as the provider gets it", async () => {
+  const bodies = (fake: FakeFetch): Record<string, unknown>[] =>
+    fake.requests
+      .filter(({ url, method }) => url === REGISTRATION && method === "POST")
+      .map(({ body }) => JSON.parse(body?.toString() ?? ""));
+  const scopes = { ...realm.resourceMetadata, scopesSupported: ["tools"] };
+  const fitted = providers();
+  await legs({ ...realm, resourceMetadata: scopes }, fitted);
+  assert.equal(bodies(fitted).length, 1, "the gateway makes all of them the same");
+  const plain = providers();
+  const found = await legs({ ...plainPolicy, resourceMetadata: scopes }, plain);
+  assert.deepEqual(
+    bodies(plain).map(({ scope, client_uri: uri }) => [scope, uri !== undefined]),
+    [
+      [undefined, false],
+      ["tools", false],
+      ["tools", true],
+    ],
+  );
+  assert.equal(found.get("registration")?.ok, true);
+  assert.equal(plain.requests.filter(({ method }) => method === "DELETE").length, 3, "all are taken back");
+});
+
+test("the gateway's own document and cors are looked at where a gateway is meant", async () => {
+  const place = "http://localhost:3000/.well-known/oauth-protected-resource/mcp";
+  const ask = async (fake: FakeFetch, hasCors: boolean) => {
+    const found = new Map<string, LoginLeg>();
+    const options = { policy: realm, fetch: fake.fetch, clock: fakeClock(), readFile: () => "", gateway: { hasCors } };
+    for await (const leg of checkLogin(options)) found.set(leg.leg, leg);
+    return found;
+  };
+  const good = await ask(providers({ [place]: { body: { resource: "http://localhost:3000/mcp" } } }), true);
+  assert.deepEqual([good.get("resource")?.ok, good.get("cors")?.ok], [true, true]);
+  const elsewhere = await ask(providers({ [place]: { body: { resource: "http://other/mcp" } } }), false);
+  assert.deepEqual([elsewhere.get("resource")?.ok, elsewhere.get("cors")?.ok], [false, undefined]);
+  assert.equal((await ask(providers(), true)).get("resource")?.ok, false);
+  const down = providers();
+  down.down = true;
+  assert.equal((await ask(down, true)).get("resource")?.ok, undefined);
 });
 
 const plainPolicy: LoginPolicy = { ...realm, provider: undefined };

@@ -4,6 +4,7 @@
  * it back at once. What only a signed-in user can show (the audience) is checked on a token, if one is given.
  */
 
+import type { Fetch } from "../../lib/http/fetch.ts";
 import { createKeyTable, keysFor, requireKeys } from "../keys/key-set.ts";
 import { type KeySource, keySourceOf } from "../keys/key-source.ts";
 import { type ReadKeys, readKeySet, readKeySetObject, verifySignature } from "../keys/verification-key.ts";
@@ -12,19 +13,36 @@ import { fetchMetadata } from "../providers/discovery.ts";
 import type { Discovered, IdentityProvider } from "../providers/provider.ts";
 import { detailOf } from "../providers/provider-error.ts";
 import { providerFault } from "../providers/provider-faults.ts";
-import { claimProblem } from "../tokens/claims.ts";
+import { claimProblem, LEEWAY_SECONDS } from "../tokens/claims.ts";
 import { parseToken, type TokenProblem } from "../tokens/token.ts";
+import { gatewayLegs } from "./gateway-legs.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, textOf } from "./login-leg.ts";
-import { registrationLegs, tenantLegs } from "./trial-login.ts";
+import { ownClientLegs, registrationLegs } from "./trial-login.ts";
 
 export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<LoginLeg> {
   const { policy } = options;
   const provider = createProvider(policy);
   let discovered: Discovered | undefined;
+  let date: string | undefined;
+  const fetch: Fetch = async (request) => {
+    const response = await options.fetch(request);
+    date = response.headers.get("date");
+    return response;
+  };
   try {
-    const found = await fetchMetadata({ ...options, urls: provider.discoveryUrls, issuer: provider.discoveredIssuer });
+    const found = await fetchMetadata({
+      ...options,
+      fetch,
+      urls: provider.discoveryUrls,
+      issuer: provider.discoveredIssuer,
+    });
     discovered = found.document;
-    yield { leg: "metadata", ok: true, message: `${found.url} has the issuer ${provider.discoveredIssuer}` };
+    yield tenantIssuerLeg(policy.issuer, provider) ?? {
+      leg: "metadata",
+      ok: true,
+      message: `${found.url} has the issuer ${provider.discoveredIssuer}`,
+    };
+    yield* clockLeg(date, options.clock.now());
   } catch (error) {
     yield failed("metadata", detailOf(error), metadataMend(provider, detailOf(error)));
   }
@@ -46,10 +64,36 @@ export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<Lo
 
   if (discovered) {
     yield pkceLeg(provider, discovered);
-    if (provider.login) yield* tenantLegs(options, provider);
+    if (provider.register) yield* ownClientLegs(options, provider, discovered);
     else yield* registrationLegs(options, provider, discovered);
   }
   yield tokenLeg(options, provider, keys);
+  if (options.gateway) yield* gatewayLegs(options, options.gateway.hasCors);
+}
+
+/** Tokens of a tenant name one of two issuers, exactly; a document is found for others too. */
+function tenantIssuerLeg(issuer: string, provider: IdentityProvider): LoginLeg | undefined {
+  if (provider.name !== "idp_tenant" || issuer === provider.discoveredIssuer) return undefined;
+  const { pathname } = new URL(issuer);
+  if (/^\/[^/]+\/$/.test(pathname)) return undefined;
+  const v1 = `${new URL(issuer).origin}/${pathname.split("/")[1]}/`;
+  return failed(
+    "metadata",
+    `no token of the tenant has the issuer ${issuer}`,
+    `set \`issuer\` to ${provider.discoveredIssuer} (v2 tokens) or ${v1} (v1 tokens), with exactly these slashes`,
+  );
+}
+
+/** Clocks that differ refuse tokens that are new, or accept expired ones. */
+function* clockLeg(date: string | undefined, nowMs: number): Generator<LoginLeg> {
+  const aheadSeconds = date === undefined ? Number.NaN : Math.round((Date.parse(date) - nowMs) / 1000);
+  if (!(Math.abs(aheadSeconds) > LEEWAY_SECONDS)) return;
+  const how = aheadSeconds > 0 ? "ahead of" : "behind";
+  yield failed(
+    "clock",
+    `the provider's clock is ${Math.abs(aheadSeconds)} s ${how} this host's; ${LEEWAY_SECONDS} s are tolerated`,
+    "synchronise both clocks (NTP)",
+  );
 }
 
 async function readKeys(
@@ -72,7 +116,7 @@ async function readKeys(
 function pkceLeg(provider: IdentityProvider, discovered: Discovered): LoginLeg {
   const methods = discovered.code_challenge_methods_supported;
   // The tenant provider supports it without saying so; the gateway says it instead.
-  if (provider.login || (Array.isArray(methods) && methods.includes("S256")))
+  if (provider.name === "idp_tenant" || (Array.isArray(methods) && methods.includes("S256")))
     return { leg: "pkce", ok: true, message: "S256 is supported" };
   return failed(
     "pkce",

@@ -19,6 +19,7 @@ import {
   providerError,
 } from "../providers/provider-error.ts";
 import { providerFault } from "../providers/provider-faults.ts";
+import type { ClientMetadata } from "./client-metadata.ts";
 import type { LoginLimit } from "./login-limit.ts";
 import { parseRegistration } from "./registration.ts";
 import { gatewayEndpoints, type LoginEndpoint } from "./well-known.ts";
@@ -35,6 +36,8 @@ export interface LoginEndpointsOptions {
   readonly discovery: Discovery;
   readonly resourceDocument: Readonly<Record<string, unknown>>;
   readonly limit: LoginLimit;
+  /** Where clients may be known by a document about themselves. */
+  readonly clientMetadata?: ClientMetadata | undefined;
   readonly fetch: Fetch;
   readonly logger: Logger;
 }
@@ -69,7 +72,8 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
 
   async function serverMetadata(suffix: string): Promise<Reply> {
     const document = provider.metadata(await discovered(), gatewayEndpoints(options.base, suffix));
-    return jsonReply(200, document, ANY_ORIGIN);
+    const accepts = options.clientMetadata ? { client_id_metadata_document_supported: true } : {};
+    return jsonReply(200, { ...document, ...accepts }, ANY_ORIGIN);
   }
 
   async function register(exchange: Exchange): Promise<Reply> {
@@ -112,10 +116,19 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     }
   }
 
-  function authorize(login: ProxiedLogin, exchange: Exchange): Reply {
-    const query = login.rewriteAuthorizeQuery(exchange.request.query);
-    const location = query === "" ? login.authorizeUrl : `${login.authorizeUrl}?${query}`;
+  async function authorize(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
+    const sent = exchange.request.query;
+    const asked = (await options.clientMetadata?.authorize(sent, () => limit.take(exchange.listener))) ?? sent;
+    const query = login.rewriteAuthorizeQuery(asked);
+    const url = login.authorizeUrl ?? (await endpointOf("authorization_endpoint"));
+    const location = query === "" ? url : `${url}${url.includes("?") ? "&" : "?"}${query}`;
     return emptyReply(302, { location, "cache-control": "no-store" });
+  }
+
+  async function endpointOf(name: "authorization_endpoint" | "token_endpoint"): Promise<string> {
+    const url = (await discovered())[name];
+    if (typeof url !== "string") throw metadataUnavailable(invalidProviderAnswer(`the metadata has no ${name}`));
+    return url;
   }
 
   async function token(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
@@ -123,9 +136,10 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     // Bytes as characters: what is not changed is sent on exactly as it came.
     const form = bodyOf(exchange, type, "invalid_request").toString("latin1");
     const authorization = exchange.request.headers.get("authorization");
-    const body = Buffer.from(login.rewriteTokenRequest(form, authorization !== undefined), "latin1");
+    const asked = options.clientMetadata?.token(form) ?? form;
+    const body = Buffer.from(login.rewriteTokenRequest(asked, authorization !== undefined), "latin1");
     const headers = { "content-type": type, ...(authorization === undefined ? {} : { authorization }) };
-    const response = await send(login.tokenUrl, headers, body);
+    const response = await send(login.tokenUrl ?? (await endpointOf("token_endpoint")), headers, body);
     reportFault("token request", response);
     return passThrough(response);
   }

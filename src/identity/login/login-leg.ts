@@ -15,6 +15,7 @@ export interface LoginPolicy extends ProviderChoice {
   readonly resourceMetadata: {
     readonly resource: string;
     readonly authorizationServers?: readonly string[] | undefined;
+    readonly scopesSupported?: readonly string[] | undefined;
   };
 }
 
@@ -24,6 +25,8 @@ export interface LoginCheckOptions {
   readonly clock: Clock;
   /** The text of a key file that the policy names. */
   readFile(path: string): string;
+  /** What the route says beside the policy; undefined: only the provider is asked. */
+  readonly gateway?: { readonly hasCors: boolean } | undefined;
   /** An access token of a real login. */
   readonly token?: string | undefined;
 }
@@ -32,7 +35,9 @@ export interface LoginCheckOptions {
 export const LEG_LIMITS = { timeoutMs: 10_000, maxBytes: 1024 * 1024 };
 
 export interface LoginLeg {
-  readonly leg: "metadata" | "keys" | "pkce" | "registration" | "authorize" | "token endpoint" | "token";
+  readonly leg:
+    | ("metadata" | "clock" | "keys" | "pkce" | "registration" | "authorize" | "token endpoint" | "token")
+    | ("resource" | "cors");
   /** Undefined: it was not checked. */
   readonly ok: boolean | undefined;
   readonly message: string;

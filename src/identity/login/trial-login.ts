@@ -5,12 +5,22 @@
 import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
 import type { Discovered, IdentityProvider, RegisteredClient } from "../providers/provider.ts";
 import { detailOf } from "../providers/provider-error.ts";
+import { providerFault } from "../providers/provider-faults.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, refusedLeg } from "./login-leg.ts";
 
 /** Never opened: the provider only has to accept it. */
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 /** The example of RFC 7636, appendix B. */
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+/** What a provider answers that would show a page now (OpenID Connect core, section 3.1.2.6). */
+const ASKS_USER = new Set([
+  "login_required",
+  "interaction_required",
+  "consent_required",
+  "account_selection_required",
+  "access_denied",
+]);
 
 /** Registers as a client would, looks at the login page's answer, and takes the registration back. */
 export async function* registrationLegs(
@@ -27,25 +37,24 @@ export async function* registrationLegs(
     );
     return;
   }
-  const metadata = {
-    client_name: "gateway login check",
-    redirect_uris: [REDIRECT_URI],
-    grant_types: ["authorization_code"],
-    response_types: ["code"],
-    token_endpoint_auth_method: "none",
-  };
-  let client: RegisteredClient;
-  try {
-    const response = await sendJson(options.fetch, "POST", url, metadata);
-    if (response.status >= 300) {
-      yield refusedLeg("registration", response);
+  let client: RegisteredClient | undefined;
+  for (const { clients, registration } of trialRegistrations(options, provider, discovered)) {
+    try {
+      const response = await sendJson(options.fetch, "POST", url, registration);
+      if (response.status >= 300) {
+        const leg = refusedLeg("registration", response);
+        yield { ...leg, message: `as ${clients.join(", ")} register: ${leg.message}` };
+        continue;
+      }
+      const registered = JSON.parse(response.body.toString("utf8")) as RegisteredClient;
+      if (client === undefined) client = registered;
+      else await takeBack(options.fetch, registered);
+    } catch (error) {
+      yield failed("registration", `${url}: ${detailOf(error)}`, providerFault(detailOf(error))?.mend);
       return;
     }
-    client = JSON.parse(response.body.toString("utf8")) as RegisteredClient;
-  } catch (error) {
-    yield failed("registration", `${url}: ${detailOf(error)}`);
-    return;
   }
+  if (client === undefined) return;
   yield { leg: "registration", ok: true, message: `${url} registers clients (the test client was deleted)` };
 
   const completion = provider.completion?.request(discovered, client);
@@ -60,6 +69,42 @@ export async function* registrationLegs(
   await takeBack(options.fetch, client);
 }
 
+/**
+ * As the known clients register: bare, with all scopes that they find in the gateway's documents, or with a page of their
+ * vendor; each as the provider gets it from the gateway. Those that become the same are tried once.
+ */
+function trialRegistrations(
+  { policy }: LoginCheckOptions,
+  provider: IdentityProvider,
+  discovered: Discovered,
+): readonly { readonly clients: readonly string[]; readonly registration: object }[] {
+  const bare = {
+    client_name: "gateway login check",
+    redirect_uris: [REDIRECT_URI],
+    grant_types: ["authorization_code"],
+    response_types: ["code"],
+    token_endpoint_auth_method: "none",
+  };
+  const shown = provider.metadata(discovered, { issuer: "", register: "", authorize: "", token: "" }).scopes_supported;
+  const scopes = policy.resourceMetadata.scopesSupported ?? (Array.isArray(shown) ? shown : []);
+  const scope = scopes.length === 0 ? {} : { scope: scopes.join(" ") };
+  const page = { client_uri: "https://github.com/modelcontextprotocol/inspector" };
+  const all = [
+    { clients: ["Claude Code", "VS Code", "the TypeScript SDK"], registration: bare },
+    { clients: ["the Python SDK", "FastMCP", "Codex"], registration: { ...bare, ...scope } },
+    { clients: ["mcp-remote", "Inspector"], registration: { ...bare, ...scope, ...page } },
+  ];
+  const distinct = new Map<string, { clients: string[]; registration: object }>();
+  for (const { clients, registration } of all) {
+    const fitted = provider.fitRegistration?.(registration) ?? registration;
+    const key = JSON.stringify(fitted);
+    const same = distinct.get(key) ?? { clients: [], registration: fitted };
+    same.clients.push(...clients);
+    distinct.set(key, same);
+  }
+  return [...distinct.values()];
+}
+
 async function authorizeLeg(
   options: LoginCheckOptions,
   provider: IdentityProvider,
@@ -67,7 +112,10 @@ async function authorizeLeg(
   clientId: string,
 ): Promise<LoginLeg> {
   const endpoint = String(discovered.authorization_endpoint);
+  const scopes = options.policy.resourceMetadata.scopesSupported ?? [];
   const query = new URLSearchParams({
+    // Clients ask for what the document names.
+    ...(scopes.length === 0 ? {} : { scope: scopes.join(" ") }),
     response_type: "code",
     client_id: clientId,
     redirect_uri: REDIRECT_URI,
@@ -84,6 +132,14 @@ async function authorizeLeg(
   }
   const location = response.headers.get("location");
   if (location === undefined || !location.startsWith(REDIRECT_URI)) return refusedLeg("authorize", response);
+  const error = new URL(location).searchParams.get("error");
+  if (error === "invalid_scope")
+    return failed(
+      "authorize",
+      `the provider does not know all of the scopes ${scopes.join(" ")}`,
+      "correct `scopesSupported`, or add the scopes to the client's at the provider",
+    );
+  if (error !== null && !ASKS_USER.has(error)) return refusedLeg("authorize", response);
   const namesDirectly = options.policy.resourceMetadata.authorizationServers !== undefined;
   if (new URL(location).searchParams.has("iss") && !namesDirectly) {
     return failed(
@@ -95,15 +151,18 @@ async function authorizeLeg(
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
 }
 
-/** A code that cannot be valid: the error tells whether the app registration and the secret are. */
-export async function* tenantLegs(options: LoginCheckOptions, provider: IdentityProvider): AsyncGenerator<LoginLeg> {
+/** A code that cannot be valid: the error tells whether the operator's client and its secret are. */
+export async function* ownClientLegs(
+  options: LoginCheckOptions,
+  provider: IdentityProvider,
+  discovered: Discovered,
+): AsyncGenerator<LoginLeg> {
   yield {
     leg: "registration",
     ok: true,
     message: `the gateway answers it with the client id ${options.policy.clientId}`,
   };
-  if (!provider.login) return;
-  const { tokenUrl } = provider.login;
+  const tokenUrl = provider.login?.tokenUrl ?? String(discovered.token_endpoint);
   const asked = new URLSearchParams({
     grant_type: "authorization_code",
     client_id: options.policy.clientId ?? "",
@@ -112,11 +171,14 @@ export async function* tenantLegs(options: LoginCheckOptions, provider: Identity
     code_verifier: "a".repeat(43),
   });
   try {
-    const body = Buffer.from(provider.login.rewriteTokenRequest(asked.toString(), false));
+    const body = Buffer.from(provider.login?.rewriteTokenRequest(asked.toString(), false) ?? asked.toString());
     const headers = { "content-type": "application/x-www-form-urlencoded" };
     const response = await options.fetch({ url: tokenUrl, method: "POST", headers, body, ...LEG_LIMITS });
     const isCodeRefused = /"error"\s*:\s*"invalid_grant"/.test(response.body.toString("utf8"));
-    const message = `${tokenUrl} knows the app registration; a redirect URI on the single-page-application platform would appear only in a real login`;
+    const message =
+      provider.name === "idp_tenant"
+        ? `${tokenUrl} knows the app registration; a redirect URI on the single-page-application platform would appear only in a real login`
+        : `${tokenUrl} knows the client`;
     yield isCodeRefused ? { leg: "token endpoint", ok: true, message } : refusedLeg("token endpoint", response);
   } catch (error) {
     yield failed("token endpoint", `${tokenUrl}: ${detailOf(error)}`);

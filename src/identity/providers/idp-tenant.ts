@@ -6,14 +6,12 @@
  */
 import { ConfigError } from "../../core/errors.ts";
 import { type FormPair, parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
+import { registeredAs, withSecret } from "./own-client.ts";
 import { AUDIENCE_MEND, facadeMetadata, type IdentityProvider, type ProviderOptions } from "./provider.ts";
 
 /** Tokens of the first version name this host as their issuer; its login pages are on the other. */
 const V1_ISSUER_HOST = "sts.windows.net";
 const V1_LOGIN_HOST = "login.microsoftonline.com";
-
-/** Only these grants act for the operator's own app registration and may carry its secret. */
-const GRANTS_WITH_SECRET = new Set(["authorization_code", "refresh_token"]);
 
 export function idpTenant(options: ProviderOptions): IdentityProvider {
   const { clientId, clientSecret } = options;
@@ -39,12 +37,7 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
       code_challenge_methods_supported: ["S256"],
     }),
 
-    // Only the fields of a registration are echoed: anything else a client sends is not ours to vouch for.
-    register: ({ client_name, redirect_uris, grant_types, response_types }) => ({
-      client_id: clientId,
-      token_endpoint_auth_method: "none",
-      ...present({ client_name, redirect_uris, grant_types, response_types }),
-    }),
+    register: (registration) => registeredAs(clientId, registration),
 
     login: {
       authorizeUrl: `${tenant}/oauth2/v2.0/authorize`,
@@ -53,23 +46,7 @@ export function idpTenant(options: ProviderOptions): IdentityProvider {
       rewriteAuthorizeQuery: (query) => serialiseForm(withoutResource(parseForm(query))),
 
       rewriteTokenRequest(form, hasAuthorizationHeader) {
-        const pairs = withoutResource(parseForm(form));
-        // What is sent without a value counts as left out (RFC 6749 section 3.2).
-        const parameter = (name: string): string | undefined =>
-          pairs.find((pair) => pair.name === name && pair.value !== "")?.value;
-        // A client that authenticates by itself keeps its own credentials: ours would be a second, conflicting pair.
-        const authenticatesItself =
-          hasAuthorizationHeader ||
-          parameter("client_secret") !== undefined ||
-          parameter("client_assertion") !== undefined;
-        const isOurClient = parameter("client_id") === clientId;
-        const mayCarrySecret = GRANTS_WITH_SECRET.has(parameter("grant_type") ?? "");
-        if (!clientSecret || authenticatesItself || !isOurClient || !mayCarrySecret) return serialiseForm(pairs);
-        const others = pairs.filter(({ name }) => name !== "client_secret");
-        return serialiseForm([
-          ...others,
-          ...parseForm(new URLSearchParams({ client_secret: clientSecret }).toString()),
-        ]);
+        return withSecret(withoutResource(parseForm(form)), { clientId, clientSecret }, hasAuthorizationHeader);
       },
     },
 
@@ -86,10 +63,6 @@ function withoutResource(pairs: readonly FormPair[]): readonly FormPair[] {
   const kept = pairs.filter((pair) => pair.name.toLowerCase() !== "resource");
   requireUnique(kept);
   return kept;
-}
-
-function present(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
 function issuerMend(iss: unknown, expectsV1: boolean): string | undefined {

@@ -1,16 +1,27 @@
 /**
  * A provider that follows the standards: its own RFC 8414 or OpenID Connect metadata says where everything is.
- * The gateway presents it under its own URL, like the adapters do, so that clients meet one shape only.
+ * The gateway presents it under its own URL, like the adapters do, so that clients meet one shape only. With a client
+ * of the operator's own (`clientId`) the gateway answers registrations, for providers that take none.
  */
+import { parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
+import { registeredAs, withSecret } from "./own-client.ts";
 import {
   AUDIENCE_MEND,
   facadeMetadata,
   type IdentityProvider,
   type ProviderOptions,
+  type ProxiedLogin,
   withoutLastSlash,
 } from "./provider.ts";
 
-export function plain({ issuer }: ProviderOptions): IdentityProvider {
+/** Whether authorize and token requests pass through the gateway. */
+export function proxiesPlainLogin({ clientId, clientSecret, clientMetadataHosts }: ProviderOptions): boolean {
+  return clientId !== undefined && (clientSecret !== undefined || (clientMetadataHosts?.length ?? 0) > 0);
+}
+
+export function plain(options: ProviderOptions): IdentityProvider {
+  const { issuer, clientId } = options;
+  const isProxied = proxiesPlainLogin(options);
   const { origin, pathname } = new URL(issuer);
   const path = withoutLastSlash(pathname);
   const base = withoutLastSlash(issuer);
@@ -29,11 +40,38 @@ export function plain({ issuer }: ProviderOptions): IdentityProvider {
 
     metadata(discovered, gateway) {
       const { registration_endpoint, ...document } = facadeMetadata(discovered, gateway);
-      return discovered.registration_endpoint === undefined ? document : { ...document, registration_endpoint };
+      if (isProxied)
+        return {
+          ...document,
+          registration_endpoint,
+          authorization_endpoint: gateway.authorize,
+          token_endpoint: gateway.token,
+        };
+      const registers = clientId !== undefined || discovered.registration_endpoint !== undefined;
+      return registers ? { ...document, registration_endpoint } : document;
     },
+
+    ...(clientId === undefined ? {} : { register: (registration) => registeredAs(clientId, registration) }),
+    ...(clientId !== undefined && isProxied ? { login: proxied({ ...options, clientId }) } : {}),
 
     registrationUrl: (discovered) => discovered.registration_endpoint as string | undefined,
 
     mend: ({ check }) => (check === "audience" ? AUDIENCE_MEND : undefined),
+  };
+}
+
+/** Everything is passed on as it came; only what stands twice is refused: the provider might read the other one. */
+function proxied(client: { readonly clientId: string; readonly clientSecret?: string | undefined }): ProxiedLogin {
+  const unique = (text: string) => {
+    const pairs = parseForm(text);
+    // Several resources are allowed (RFC 8707 section 2).
+    requireUnique(pairs.filter(({ name }) => name !== "resource"));
+    return pairs;
+  };
+  return {
+    authorizeUrl: undefined,
+    tokenUrl: undefined,
+    rewriteAuthorizeQuery: (query) => serialiseForm(unique(query)),
+    rewriteTokenRequest: (form, hasAuthorizationHeader) => withSecret(unique(form), client, hasAuthorizationHeader),
   };
 }

@@ -9,7 +9,7 @@ import { FetchError } from "../../lib/http/fetch.ts";
 /** A failure is remembered about as long (discovery.ts). */
 const METADATA_RETRY_SECONDS = "2";
 
-export type OAuthError = "invalid_request" | "invalid_client_metadata" | "invalid_redirect_uri";
+export type OAuthError = "invalid_request" | "invalid_client" | "invalid_client_metadata" | "invalid_redirect_uri";
 
 export class OAuthRequestError extends Error {
   readonly error: OAuthError;

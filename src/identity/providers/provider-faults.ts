@@ -11,6 +11,26 @@ export interface ProviderFault {
 
 export const PROVIDER_FAULTS: readonly ProviderFault[] = [
   {
+    pattern: /self.signed certificate|unable to (?:verify|get)|SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET)/i,
+    cause: "the provider's certificate is from an unknown authority",
+    mend: "set NODE_EXTRA_CA_CERTS to the file with your authority's certificate, for the gateway and for gwctl",
+  },
+  {
+    pattern: /certificate has expired|CERT_HAS_EXPIRED/i,
+    cause: "the provider's certificate has expired",
+    mend: "renew the provider's certificate, or check the clock of this host",
+  },
+  {
+    pattern: /does not match certificate|ERR_TLS_CERT_ALTNAME/i,
+    cause: "the provider's certificate is for another host name",
+    mend: "use the host name of the certificate in `issuer`",
+  },
+  {
+    pattern: /wrong version number|packet length too long|EPROTO|ERR_SSL/i,
+    cause: "the provider does not speak TLS at this address",
+    mend: "use http:// and the right port in `issuer`, or enable TLS at the provider",
+  },
+  {
     pattern: /HTTPS required/i,
     cause: "the realm requires TLS and the request is not local",
     mend: "serve the realm over https, or set its `Require SSL` to `none` for development",

@@ -9,6 +9,8 @@ export interface ProviderOptions {
   /** Only for providers that have no registration of their own. */
   readonly clientId?: string | undefined;
   readonly clientSecret?: string | undefined;
+  /** Hosts of client id metadata documents that stand for the client. */
+  readonly clientMetadataHosts?: readonly string[] | undefined;
 }
 
 /** The provider's metadata: RFC 8414 or OpenID Connect discovery, checked in discovery.ts. */
@@ -70,8 +72,9 @@ export interface RegistrationCompletion {
 }
 
 export interface ProxiedLogin {
-  readonly authorizeUrl: string;
-  readonly tokenUrl: string;
+  /** Undefined: where the provider's metadata says. */
+  readonly authorizeUrl: string | undefined;
+  readonly tokenUrl: string | undefined;
   rewriteAuthorizeQuery(query: string): string;
   rewriteTokenRequest(form: string, hasAuthorizationHeader: boolean): string;
 }

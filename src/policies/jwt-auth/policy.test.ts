@@ -69,7 +69,49 @@ test("without jwks the keys come from the issuer's own metadata", async () => {
   assert.equal(exchange.facts.jwt?.sub, "alice");
 });
 
-for (const changes of [{ audiences: [] }, { issuer: "x" }, { mode: "none" }, { jwks: 1 }, { extra: 1 }]) {
+const otherKey = createSigningKey("ES256", "k1");
+const providers = [
+  { issuer: ISSUER, audiences: ["llm"], jwks: keySetOf(key) },
+  { issuer: "agents.internal", audiences: ["agents"], jwks: keySetOf(otherKey) },
+];
+const several = { issuer: undefined, audiences: undefined, jwks: undefined, providers };
+
+function tokenBy(signer: typeof key, claims: Record<string, unknown>): RequestWords {
+  const text = signToken({ key: signer, claims: { sub: "alice", exp: START_MS / 1000 + 60, ...claims } });
+  return { headers: { authorization: `Bearer ${text}` } };
+}
+
+test("tokens of several issuers, one of which is no URL, are accepted, and their users are never the same", () => {
+  const first = run(tokenBy(key, { iss: ISSUER, aud: "llm" }), several);
+  const second = run(tokenBy(otherKey, { iss: "agents.internal", aud: "agents" }), several);
+  assert.notEqual(first.principal, second.principal);
+});
+
+for (const [what, signer, claims] of [
+  ["signed by another accepted issuer", otherKey, { iss: ISSUER, aud: "llm" }],
+  ["with the audience of another accepted issuer", key, { iss: ISSUER, aud: "agents" }],
+  ["of no accepted issuer, signed by the first", key, { iss: "https://else.example.com", aud: "llm" }],
+  ["without an issuer", key, { aud: "llm" }],
+  ["with a list of issuers", key, { iss: [ISSUER], aud: "llm" }],
+] as const)
+  test(`several issuers: a token ${what} is refused`, () => {
+    assert.equal(refusal(tokenBy(signer, claims), several).code, "invalid_token");
+  });
+
+for (const changes of [
+  { ...several, issuer: ISSUER },
+  { ...several, providers: [] },
+  { ...several, providers: [...providers, ...providers] },
+  { ...several, providers: [{ issuer: "agents.internal", audiences: ["a"] }] },
+  { issuer: "agents.internal", jwks: undefined },
+  { issuer: undefined },
+  { audiences: undefined },
+])
+  test(`rejects the config with ${JSON.stringify(changes).slice(0, 90)}`, () => {
+    assert.equal(jwtAuth.schema.safeParse({ ...config, ...changes }).success, false);
+  });
+
+for (const changes of [{ audiences: [] }, { mode: "none" }, { jwks: 1 }, { extra: 1 }]) {
   test(`rejects the config with ${JSON.stringify(changes)}`, () => {
     assert.equal(jwtAuth.schema.safeParse({ ...config, ...changes }).success, false);
   });

@@ -1,52 +1,106 @@
 /**
- * `jwtAuth`: the same bearer tokens as `mcpAuthentication`, for any HTTP or LLM route, without documents and login.
- * Both its refusals carry `www-authenticate`, so that clients know whether to log in or to refresh (RFC 6750).
+ * `jwtAuth`: the same bearer tokens as `mcpAuthentication`, for any HTTP or LLM route, without documents and login; of one
+ * issuer or of several, each with its own keys. Both its refusals carry `www-authenticate`, so that clients know whether
+ * to log in or to refresh (RFC 6750).
  */
 import { z } from "zod";
-import { definePolicy } from "../../core/policy.ts";
-import { httpUrl } from "../../core/schema.ts";
-import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
+import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import {
+  type AcceptedIssuer,
+  authenticationMode,
+  createBearerAuthentication,
+} from "../../identity/access/bearer-authentication.ts";
 import { BEARER_LOCATION, credentialLocation, credentialPlaces } from "../../identity/access/credential-location.ts";
-import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/keys/key-source.ts";
+import {
+  jwksSetting,
+  keepDiscovery,
+  keepGivenVerifier,
+  keepVerifier,
+  keySourceOf,
+} from "../../identity/keys/key-source.ts";
 import { plain } from "../../identity/providers/plain.ts";
+import { AUDIENCE_MEND } from "../../identity/providers/provider.ts";
+import { parseHttpUrl } from "../../lib/http/fetch.ts";
+
+const audiences = z
+  .array(z.string().min(1))
+  .min(1)
+  .describe("Accepted values of the `aud` claim; one of them must be in it.");
+const validation = z.strictObject({
+  requiredClaims: z.array(z.string().min(1)).describe("Required claims besides `exp`."),
+});
+const issuer = z
+  .string()
+  .min(1)
+  .describe("The issuer of accepted tokens, exactly as in their `iss` claim: a URL, or any name if `jwks` is set.");
+
+const provider = z
+  .strictObject({
+    issuer,
+    audiences,
+    jwks: jwksSetting.optional(),
+    jwtValidationOptions: validation.optional(),
+  })
+  .superRefine(({ issuer: name, jwks }, context) => {
+    const problem = issuerProblem(name, jwks);
+    if (problem !== undefined) context.addIssue({ code: "custom", path: ["issuer"], message: problem });
+  });
+
+const schema = z
+  .strictObject({
+    mode: authenticationMode.optional(),
+    issuer: issuer.optional(),
+    audiences: audiences.optional(),
+    jwks: jwksSetting.optional(),
+    providers: z
+      .array(provider)
+      .min(1)
+      .optional()
+      .describe("Several issuers, each with its own audiences and keys, instead of `issuer`, `audiences` and `jwks`."),
+    location: credentialLocation.optional().describe("Where the token is. Default: `authorization: Bearer`."),
+    jwtValidationOptions: validation.optional(),
+  })
+  .superRefine((config, context) => {
+    const problem = (path: (string | number)[], message: string): void =>
+      context.addIssue({ code: "custom", path, message });
+    const { providers } = config;
+    if (providers === undefined) {
+      if (config.issuer === undefined) problem(["issuer"], "required field is missing");
+      else {
+        const wrong = issuerProblem(config.issuer, config.jwks);
+        if (wrong !== undefined) problem(["issuer"], wrong);
+      }
+      if (config.audiences === undefined) problem(["audiences"], "required field is missing");
+      return;
+    }
+    for (const name of ["issuer", "audiences", "jwks", "jwtValidationOptions"] as const)
+      if (config[name] !== undefined) problem([name], "with `providers` it stands in each of them");
+    providers.forEach(({ issuer: name }, i) => {
+      if (providers.findIndex((other) => other.issuer === name) !== i)
+        problem(["providers", i, "issuer"], `the issuer "${name}" is named twice`);
+    });
+  });
+
+type ProviderConfig = z.output<typeof provider>;
 
 export const jwtAuth = definePolicy({
   kind: "jwtAuth",
-  doc: "Requires a bearer token (JWT) from an identity provider.",
+  doc: "Requires a bearer token (JWT) from an identity provider, or from one of several.",
   scopes: ["gateway", "route"],
   role: "security",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
-  schema: z.strictObject({
-    mode: authenticationMode.optional(),
-    issuer: httpUrl().describe("The issuer of accepted tokens, exactly as in their `iss` claim."),
-    audiences: z
-      .array(z.string().min(1))
-      .min(1)
-      .describe("Accepted values of the `aud` claim; one of them must be in it."),
-    jwks: jwksSetting.optional(),
-    location: credentialLocation.optional().describe("Where the token is. Default: `authorization: Bearer`."),
-    jwtValidationOptions: z
-      .strictObject({
-        requiredClaims: z.array(z.string().min(1)).describe("Required claims besides `exp`."),
-      })
-      .optional(),
-  }),
+  schema,
 
   compile(config, env) {
-    const provider = plain({ issuer: config.issuer });
-    const verifier = keepVerifier(keySourceOf(config.jwks, provider), keepDiscovery(provider, env), env);
+    const [first, ...others] = config.providers ?? [config as ProviderConfig];
+    if (first === undefined) throw new Error("there is no issuer");
     const authenticate = createBearerAuthentication({
       kind: "jwtAuth",
       mode: config.mode ?? "strict",
       location: config.location ?? BEARER_LOCATION,
-      verifier,
-      rules: {
-        issuer: config.issuer,
-        audiences: config.audiences,
-        requiredClaims: config.jwtValidationOptions?.requiredClaims ?? [],
-      },
+      issuers: [accepted(first, env), ...others.map((one) => accepted(one, env))],
       challenge: "",
-      mend: provider.mend,
+      mend: ({ check }) => (check === "audience" ? AUDIENCE_MEND : undefined),
     });
     return {
       ...authenticate,
@@ -54,3 +108,19 @@ export const jwtAuth = definePolicy({
     };
   },
 });
+
+function accepted(config: ProviderConfig, env: CompileEnv): AcceptedIssuer {
+  const rules = {
+    issuer: config.issuer,
+    audiences: config.audiences,
+    requiredClaims: config.jwtValidationOptions?.requiredClaims ?? [],
+  };
+  if (config.jwks !== undefined) return { verifier: keepGivenVerifier(config.jwks, env), rules };
+  const standard = plain({ issuer: config.issuer });
+  return { verifier: keepVerifier(keySourceOf(undefined, standard), keepDiscovery(standard, env), env), rules };
+}
+
+function issuerProblem(name: string, jwks: unknown): string | undefined {
+  if (jwks !== undefined || parseHttpUrl(name)) return undefined;
+  return "expected an http or https URL without credentials; an issuer that is no URL needs `jwks`";
+}

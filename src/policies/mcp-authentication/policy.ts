@@ -4,16 +4,24 @@
  * lacks. The documents need no token; everything else on the route does, on every method.
  */
 import { z } from "zod";
-import { definePolicy } from "../../core/policy.ts";
+import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { httpUrl, secret } from "../../core/schema.ts";
 import { authenticationMode, createBearerAuthentication } from "../../identity/access/bearer-authentication.ts";
 import { BEARER_LOCATION } from "../../identity/access/credential-location.ts";
-import { jwksSetting, keepDiscovery, keepVerifier, keySourceOf } from "../../identity/keys/key-source.ts";
+import {
+  jwksSetting,
+  keepDiscovery,
+  keepGivenVerifier,
+  keepVerifier,
+  keySourceOf,
+} from "../../identity/keys/key-source.ts";
+import { createClientMetadata } from "../../identity/login/client-metadata.ts";
 import { createLoginEndpoints, MAX_LOGIN_BODY_BYTES } from "../../identity/login/login-endpoints.ts";
 import { createLoginLimit } from "../../identity/login/login-limit.ts";
 import { resourceDocument } from "../../identity/login/resource-metadata.ts";
 import { loginEndpoints, resourceMetadataUrl } from "../../identity/login/well-known.ts";
 import { createProvider } from "../../identity/providers/create-provider.ts";
+import { proxiesPlainLogin } from "../../identity/providers/plain.ts";
 
 const PRODUCTS: readonly (readonly [name: RegExp, key: string])[] = [
   [/realm|keycloak|rhbk|red ?hat/i, "idp_realm"],
@@ -68,8 +76,29 @@ const schema = z
         "The kind of provider. Default: any provider with RFC 8414 or OpenID Connect discovery, for example Auth0 or Okta.",
       ),
     jwks: jwksSetting.optional(),
-    clientId: z.string().min(1).optional().describe("With `idp_tenant`: the client id of the app registration."),
-    clientSecret: secret().optional().describe("With `idp_tenant`: the secret of a confidential app registration."),
+    issuers: z
+      .array(
+        z.strictObject({
+          issuer: z.string().min(1).describe("Exactly as in the `iss` claim of its tokens; it need not be a URL."),
+          jwks: jwksSetting,
+          audiences: z.array(z.string().min(1)).min(1).optional().describe("Default: those of the policy."),
+        }),
+      )
+      .optional()
+      .describe("Further issuers whose tokens are accepted, each with its own keys. Clients log in at `issuer` only."),
+    clientId: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        "A client that you made at the provider, for all MCP clients: the gateway answers registrations with it. Not with `idp_realm`.",
+      ),
+    clientSecret: secret().optional().describe("The client's secret, if it has one. The gateway adds it."),
+    clientMetadataHosts: z
+      .array(z.string().regex(/^(?:\*\.)?[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i, "expected a host name or `*.` and one"))
+      .min(1)
+      .optional()
+      .describe("Hosts of client id metadata documents that are accepted; such clients log in as `clientId`."),
     jwtValidationOptions: z
       .strictObject({
         requiredClaims: z.array(z.string().min(1)).describe("Required claims besides `exp`."),
@@ -86,11 +115,15 @@ const schema = z
       if (clientId === undefined) problem("clientId", "`idp_tenant` needs the `clientId` of an app registration");
       if (URL.canParse(issuer) && new URL(issuer).pathname.split("/")[1] === "")
         problem("issuer", "its path has no tenant id");
-    } else {
-      if (clientId !== undefined)
-        problem("clientId", "only `idp_tenant` uses it: with other providers, clients register themselves");
-      if (clientSecret !== undefined) problem("clientSecret", "only `idp_tenant` uses it");
-    }
+    } else if (provider?.idp_realm) {
+      if (clientId !== undefined) problem("clientId", "not with `idp_realm`: there, clients register themselves");
+      if (clientSecret !== undefined) problem("clientSecret", "not with `idp_realm`");
+    } else if (clientSecret !== undefined && clientId === undefined)
+      problem("clientSecret", "a secret needs a `clientId`");
+    if (config.clientMetadataHosts !== undefined && clientId === undefined)
+      problem("clientMetadataHosts", "needs a `clientId`: the client that they log in as at the provider");
+    const names = [issuer, ...(config.issuers ?? []).map((one) => one.issuer)];
+    if (new Set(names).size !== names.length) problem("issuers", "an issuer is named twice");
     const { resource } = config.resourceMetadata;
     if (URL.canParse(resource) && new URL(resource).hash !== "")
       problem("resourceMetadata", "`resource` has a fragment");
@@ -117,6 +150,7 @@ export const mcpAuthentication = definePolicy({
     const discovery = keepDiscovery(provider, env);
     const verifier = keepVerifier(keySourceOf(config.jwks, provider), discovery, env);
     const { resource } = config.resourceMetadata;
+    const requiredClaims = config.jwtValidationOptions?.requiredClaims ?? [];
     const endpoints = endpointsOf(config);
     const login = createLoginEndpoints({
       base: new URL(resource).origin,
@@ -124,6 +158,7 @@ export const mcpAuthentication = definePolicy({
       discovery,
       resourceDocument: resourceDocument(config.resourceMetadata),
       limit: env.keep("identity login limit", "per listener", () => createLoginLimit(env.clock)),
+      clientMetadata: clientMetadataOf(config, env),
       fetch: env.fetch,
       logger: env.logger.for("identity"),
     });
@@ -131,12 +166,13 @@ export const mcpAuthentication = definePolicy({
       kind: "mcpAuthentication",
       mode: config.mode ?? "strict",
       location: BEARER_LOCATION,
-      verifier,
-      rules: {
-        issuer: config.issuer,
-        audiences: config.audiences,
-        requiredClaims: config.jwtValidationOptions?.requiredClaims ?? [],
-      },
+      issuers: [
+        { verifier, rules: { issuer: config.issuer, audiences: config.audiences, requiredClaims } },
+        ...(config.issuers ?? []).map(({ issuer, jwks, audiences = config.audiences }) => ({
+          verifier: keepGivenVerifier(jwks, env),
+          rules: { issuer, audiences, requiredClaims },
+        })),
+      ],
       challenge: `resource_metadata="${resourceMetadataUrl(resource)}"`,
       mend: provider.mend,
     });
@@ -161,5 +197,12 @@ export const mcpAuthentication = definePolicy({
 });
 
 function endpointsOf(config: Config): ReturnType<typeof loginEndpoints> {
-  return loginEndpoints(config.resourceMetadata.resource, config.provider?.idp_tenant !== undefined);
+  const { provider } = config;
+  const isProxied = provider?.idp_tenant !== undefined || (!provider?.idp_realm && proxiesPlainLogin(config));
+  return loginEndpoints(config.resourceMetadata.resource, isProxied);
+}
+
+function clientMetadataOf({ clientId, clientMetadataHosts: hosts }: Config, env: CompileEnv) {
+  if (clientId === undefined || hosts === undefined) return undefined;
+  return createClientMetadata({ hosts, clientId, fetch: env.fetch, clock: env.clock });
 }

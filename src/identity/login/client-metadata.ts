@@ -1,0 +1,124 @@
+/**
+ * Client id metadata documents: a client whose id is the URL of a document about itself, and which needs no registration.
+ * The document must be at a host that the configuration names, so that nobody can send the gateway anywhere; it must
+ * speak of its own URL, and a login may only lead back to an address that it names. Towards the provider the client is
+ * the one that the operator made there.
+ */
+import type { Fetch } from "../../lib/http/fetch.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { type FormPair, parseForm, serialiseForm } from "../providers/oauth-form.ts";
+import { detailOf, OAuthRequestError } from "../providers/provider-error.ts";
+
+const FETCH_MS = 5_000;
+const MAX_DOCUMENT_BYTES = 64 * 1024;
+const MAX_KEPT_DOCUMENTS = 256;
+const KEPT_MS = 600_000;
+/** A document that could not be read is not asked for by everybody who comes. */
+const FAILED_MS = 10_000;
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
+
+export interface ClientMetadataOptions {
+  /** Host names, also `*.example.com`. */
+  readonly hosts: readonly string[];
+  /** The operator's client at the provider. */
+  readonly clientId: string;
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+}
+
+export interface ClientMetadata {
+  /** The query of an authorize request as the provider knows the client. `allow` is asked before anything is fetched. */
+  authorize(query: string, allow: () => void): Promise<string>;
+  /** The same for the form of a token request. */
+  token(form: string): string;
+}
+
+export function createClientMetadata({ hosts, clientId, fetch, clock }: ClientMetadataOptions): ClientMetadata {
+  const kept = new Map<string, { readonly uris: Promise<readonly string[]>; untilMs: number }>();
+
+  function redirectUris(url: string, allow: () => void): Promise<readonly string[]> {
+    const nowMs = clock.monotonicMs();
+    const known = kept.get(url);
+    if (known && known.untilMs > nowMs) return known.uris;
+    allow();
+    if (kept.size >= MAX_KEPT_DOCUMENTS) kept.clear();
+    const entry = { uris: readUris(url, fetch), untilMs: nowMs + KEPT_MS };
+    entry.uris.catch(() => {
+      entry.untilMs = clock.monotonicMs() + FAILED_MS;
+    });
+    kept.set(url, entry);
+    return entry.uris;
+  }
+
+  return {
+    async authorize(query, allow) {
+      const pairs = parseForm(query);
+      const url = documentUrl(pairs, hosts);
+      if (url === undefined) return query;
+      const uris = await redirectUris(url, allow);
+      const asked = pairs.filter(({ name }) => name.toLowerCase() === "redirect_uri");
+      const [only] = asked;
+      if (only === undefined || asked.length > 1 || !uris.some((uri) => isSameAddress(uri, only.value)))
+        throw new OAuthRequestError("invalid_request", "redirect_uri is not in the client's metadata document");
+      return replaced(pairs, clientId);
+    },
+    token(form) {
+      const pairs = parseForm(form);
+      return documentUrl(pairs, hosts) === undefined ? form : replaced(pairs, clientId);
+    },
+  };
+}
+
+/** The document that a `client_id` names; undefined for an ordinary id. */
+function documentUrl(pairs: readonly FormPair[], hosts: readonly string[]): string | undefined {
+  const ids = pairs.filter(({ name }) => name.toLowerCase() === "client_id");
+  const id = ids[0]?.value;
+  if (id === undefined || !/^https:/i.test(id)) return undefined;
+  if (ids.length > 1) throw new OAuthRequestError("invalid_request", "the parameter client_id is repeated");
+  const url = URL.canParse(id) ? new URL(id) : undefined;
+  const isPlain =
+    url?.href === id && url.pathname !== "/" && url.username === "" && url.password === "" && !/[?#]/.test(id);
+  if (!isPlain || url.port !== "" || !hosts.some((host) => fits(host.toLowerCase(), url.hostname)))
+    throw new OAuthRequestError("invalid_client", "the client's metadata document is not at an accepted host");
+  return id;
+}
+
+function fits(pattern: string, host: string): boolean {
+  return pattern.startsWith("*.") ? host.endsWith(pattern.slice(1)) && host !== pattern.slice(2) : host === pattern;
+}
+
+async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
+  let document: Readonly<Record<string, unknown>>;
+  try {
+    const answer = await fetch({ url, timeoutMs: FETCH_MS, maxBytes: MAX_DOCUMENT_BYTES });
+    if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+    document = JSON.parse(answer.body.toString("utf8")) as Readonly<Record<string, unknown>>;
+  } catch (error) {
+    throw new OAuthRequestError(
+      "invalid_client",
+      `the client's metadata document cannot be read: ${detailOf(error).slice(0, 100)}`,
+    );
+  }
+  if (document?.client_id !== url)
+    throw new OAuthRequestError("invalid_client", "the client's metadata document is about another client");
+  const { redirect_uris: uris } = document;
+  return Array.isArray(uris) ? uris.filter((uri) => typeof uri === "string") : [];
+}
+
+/** Exactly the same; on loopback any port, because clients take a free one (RFC 8252 section 7.3). */
+function isSameAddress(named: string, asked: string): boolean {
+  if (named === asked) return true;
+  if (!URL.canParse(named) || !URL.canParse(asked)) return false;
+  const [one, other] = [new URL(named), new URL(asked)];
+  if (one.protocol !== "http:" || !LOOPBACK.test(one.hostname) || other.username !== "") return false;
+  one.port = "";
+  other.port = "";
+  return one.href === other.href;
+}
+
+function replaced(pairs: readonly FormPair[], clientId: string): string {
+  const [own] = parseForm(new URLSearchParams({ client_id: clientId }).toString());
+  return serialiseForm(
+    pairs.map((pair) => (pair.name.toLowerCase() === "client_id" && own !== undefined ? own : pair)),
+  );
+}
