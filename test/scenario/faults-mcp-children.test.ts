@@ -17,7 +17,13 @@ import { gatewayFor } from "../support/scenario.ts";
 
 const MARK = "started-by-a-request";
 /** Admin endpoints that a POST is made for; they read nothing of the kind. */
-const TAKE_POSTS = [ADMIN_PATHS.logging, ADMIN_PATHS.trace, ADMIN_PATHS.cel, ADMIN_PATHS.mcpTools, ADMIN_PATHS.mcpConnections];
+const TAKE_POSTS = [
+  ADMIN_PATHS.logging,
+  ADMIN_PATHS.trace,
+  ADMIN_PATHS.cel,
+  ADMIN_PATHS.mcpTools,
+  ADMIN_PATHS.mcpConnections,
+];
 const paths = [
   "/",
   "/mcp",
