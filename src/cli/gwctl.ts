@@ -140,14 +140,14 @@ Common commands:
     .option("--only <target/tool...>", "accept only these tools")
     .option("--accept-suspicious", "also accept tools whose texts look like instructions to a model")
     .option("--backend <name>", "the MCP backend, if there are several")
-    .action(async (name, flags) => (await import("./commands/mcp-lock-command.ts")).mcpLock(name, flags, terminal));
+    .action(async (name, flags) => (await import("./mcp/mcp-lock-command.ts")).mcpLock(name, flags, terminal));
   withTarget(mcp.command("connections [instance]"))
     .description("list accounts that users connected at MCP servers; test or revoke one")
     .option("--test <id>", "ask the server whether it accepts the account's token")
     .option("--revoke <id>", "forget the account's tokens, here and at the server")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) =>
-      (await import("./commands/mcp-connections-command.ts")).mcpConnections(name, flags, terminal),
+      (await import("./mcp/mcp-connections-command.ts")).mcpConnections(name, flags, terminal),
     );
 
   program

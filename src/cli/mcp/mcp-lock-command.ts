@@ -4,10 +4,10 @@
  */
 import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { openTarget } from "../commands/open-target.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError } from "../terminal/cli-error.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
-import { openTarget } from "./open-target.ts";
 
 export interface McpLockFlags extends TargetFlags {
   readonly lockFile: string;
