@@ -144,7 +144,7 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
 
   function recall(exchange: Exchange, { claims }: RecordedIdentity): undefined | Promise<undefined> {
     if (claims === undefined) return request(exchange);
-    const problem = claimProblem(claims, rules, exchange.startedAt);
+    const problem = claimProblem(claims, issuerOf(claims.iss).rules, exchange.startedAt);
     if (problem) return decide(exchange, "", { kind: "invalid", problem });
     const principal = tokenPrincipal(claims, JSON.stringify(claims));
     return decide(exchange, "", { kind: "valid", claims: freezeClaims({ ...claims }), principal });
