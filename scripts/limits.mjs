@@ -487,6 +487,12 @@ const LIMITS = {
     ["MAX_KEY_LENGTH", "cel/limit-key.ts", "a key's characters", "its SHA-256 stands for it"],
     ["MAX_ENTRIES", "policies/rate-limit/schema.ts", "limits of one policy", "the configuration is rejected"],
     ["MAX_LIMIT", "policies/rate-limit/schema.ts", "the budget of a limit", "the configuration is rejected"],
+    [
+      "MAX_REMEMBERED_KEYS",
+      "identity/passwords/stored-keys.ts",
+      "API keys of the store that a process remembers for 2 s",
+      "the store is asked again",
+    ],
     ["MAX_BUDGETS", "policies/budgets/schema.ts", "entries of `budgets.limits`", "the configuration is rejected"],
     ["MAX_ALERTS", "policies/budgets/schema.ts", "percentages of `alertAt`", "the configuration is rejected"],
     ["MAX_COST", "llm/budgets/money.ts", "US dollars of a budget", "the configuration is rejected"],

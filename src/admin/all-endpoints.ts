@@ -24,6 +24,7 @@ import { configDumpEndpoint } from "./endpoints/config-dump.ts";
 import type { HeapSampling } from "./endpoints/heap-sampling.ts";
 import { historyEndpoint } from "./endpoints/history.ts";
 import { indexEndpoint } from "./endpoints/index-page.ts";
+import { type KeyDoor, keysEndpoint } from "./endpoints/keys.ts";
 import { limitsEndpoint } from "./endpoints/limits.ts";
 import { loggingEndpoint } from "./endpoints/logging.ts";
 import { mcpConnectionsEndpoint } from "./endpoints/mcp-connections.ts";
@@ -47,6 +48,7 @@ export interface AdminParts {
   readonly history: TrafficHistory;
   readonly kept: KeptTraces | undefined;
   readonly limits: LimitRegistry;
+  readonly keys: KeyDoor;
   readonly tasks: Tasks;
   readonly heap: HeapSampling;
   /** `/metrics` and `/healthz/*`, which other addresses may serve too. */
@@ -77,6 +79,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     historyEndpoint(parts.history),
     limitsEndpoint(limits),
     budgetsEndpoint(limits),
+    keysEndpoint(parts.keys),
     tasksEndpoint(tasks, recent, parts.upMs),
     memoryEndpoint({
       requests: () => recent.counts,

@@ -10,8 +10,10 @@ import type { Ui } from "../admin/ui/ui-endpoints.ts";
 import { configDump } from "../config/dump.ts";
 import type { Sources } from "../config/load/sources.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
+import { createStoredKeys } from "../identity/passwords/stored-keys.ts";
 import type { HeapPressure } from "../lib/process/heap-pressure.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
+import { keySpending } from "../policies/api-key/key-budgets.ts";
 import { createRehearsals, RehearsalBusy } from "./change/rehearsals.ts";
 import { whatIf } from "./change/what-if.ts";
 import type { Doors } from "./doors.ts";
@@ -41,7 +43,7 @@ export interface OperatorEndpoints {
 }
 
 export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorEndpoints {
-  const { clock, environment, fetcher, logger, logging, metrics, tasks, limits } = doors;
+  const { clock, environment, fetcher, logger, logging, metrics, tasks, limits, store } = doors;
   const { version, startedMs, ui, sources, settings, records, heap, listeners, reloads, ending } = parts;
   const { redaction } = reloads.running();
 
@@ -64,6 +66,11 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     history: records.history,
     kept: records.kept,
     limits,
+    keys: {
+      ...createStoredKeys(store, clock),
+      spent: (key) => keySpending(store, clock, key),
+      nowMs: () => clock.now(),
+    },
     tasks,
     heap: sampling,
     statistics,

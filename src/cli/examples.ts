@@ -28,6 +28,13 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   budgets: `
   gwctl budgets                                      what was spent, the most first
   gwctl budgets --key alice                          of one user`,
+  "keys make": `
+  gwctl keys make --name alice --expires 90d --models 'gpt-4o-mini,claude-*' --cost 20 --per month
+  gwctl keys make --name ci --metadata team=build > key.txt`,
+  "keys list": `
+  gwctl keys list                                    id, models, budget, expiry and metadata`,
+  "keys revoke": `
+  gwctl keys revoke 3f9c02a17be4                     the id of gwctl keys list`,
   "gateway list": `
   gwctl gateway list -A                              of all namespaces`,
   "shadow report": `

@@ -90,6 +90,27 @@ Common commands:
       (await import("./commands/inspect-command.ts")).inspect("budgets", name, flags, terminal),
     );
 
+  const keys = withTarget(program.command("keys"))
+    .enablePositionalOptions()
+    .description("API keys in the store of a gateway");
+  withTarget(keys.command("make [instance]"))
+    .description("make an API key and print it, once")
+    .requiredOption("--name <text>", "whose key it is")
+    .option("--expires <when>", "a duration such as 90d, or a date such as 2027-01-31 (default: never)")
+    .option("--models <names>", "the models it may use, comma-separated, each with at most one * (default: all)")
+    .option("--cost <dollars>", "a budget in US dollars, with --per")
+    .option("--tokens <n>", "a budget in tokens, with --per")
+    .option("--per <period>", "day, week or month")
+    .option("--metadata <name=value...>", "readable as apiKey.<name> in expressions")
+    .action(async (name, flags) => (await import("./llm/keys-command.ts")).makeKey(name, flags, terminal));
+  withTarget(keys.command("list [instance]"))
+    .description("list the API keys, without the keys themselves")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) => (await import("./llm/keys-command.ts")).listKeys(name, flags, terminal));
+  withTarget(keys.command("revoke <id> [instance]"))
+    .description("revoke an API key by its id")
+    .action(async (id, name, flags) => (await import("./llm/keys-command.ts")).revokeKey(id, name, flags, terminal));
+
   const gateway = program.command("gateway").description("Gateways of a Kubernetes cluster");
   gateway
     .command("list")

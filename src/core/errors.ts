@@ -118,13 +118,14 @@ export const ERRORS = {
     "client",
     "A budget of dollars or tokens is used up; `x-budget-reset` and `retry-after` say when its next period begins.",
   ),
-  unpriced_model: entry(
+  model_not_allowed: entry(
     403,
     "text",
-    "the model has no price, and a budget in dollars applies",
+    "the API key may not use this model",
     "client",
-    "Add the model's price to `modelCatalog`, or set `budgets.unpriced: allow`.",
+    "The API key has a list of models, and the request names another one or none.",
   ),
+  unpriced_model: entry(403, "text", "the model has no price", "client", "See `modelCatalog` and `budgets.unpriced`."),
   too_many_headers: entry(
     431,
     "text",

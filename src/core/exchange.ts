@@ -10,7 +10,7 @@ import type { RequestSpans } from "../trace/request-spans.ts";
 import type { Trace } from "../trace/trace.ts";
 import { Attributes } from "./attributes.ts";
 import type { ErrorSource, FailureCode } from "./errors.ts";
-import type { Facts, McpAccess, McpFacts } from "./facts.ts";
+import type { Facts, McpAccess, McpFacts, ModelAccess } from "./facts.ts";
 
 export interface GatewayRequest {
   method: string;
@@ -176,6 +176,8 @@ export class Exchange implements Linked<Exchange> {
   observeResponse: ((response: GatewayResponse) => void) | undefined = undefined;
   /** Set by an MCP authorization policy; without one everything is allowed. */
   mcpAccess: McpAccess | undefined = undefined;
+  /** Set by an API key that has a list of models; without one every model may be used. */
+  modelAccess: ModelAccess | undefined = undefined;
   /** A rule reads what MCP messages say: the backend refuses what a server could take for something else. */
   judgesMcp = false;
   /** The same for a rule in shadow mode: the messages of a batch are told apart, and nothing is refused for it. */

@@ -36,6 +36,13 @@ export interface McpAccess {
   ): boolean;
 }
 
+/** The models that the client's key may use: lists are filtered by it, calls checked against it. */
+export interface ModelAccess {
+  allows(model: string): boolean;
+  /** Those that are named, without patterns. */
+  readonly names: readonly string[];
+}
+
 export interface LlmFacts {
   requestModel?: string;
   responseModel?: string;

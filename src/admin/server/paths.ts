@@ -13,6 +13,7 @@ export const ADMIN_PATHS = {
   history: "/debug/history",
   limits: "/debug/limits",
   budgets: "/debug/budgets",
+  keys: "/keys",
   tasks: "/debug/tasks",
   mcpTools: "/debug/mcp/tools",
   mcpConnections: "/debug/mcp/connections",

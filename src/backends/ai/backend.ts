@@ -130,12 +130,12 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number, qu
   const { request } = exchange;
   if (request.method !== "POST") {
     const models =
-      table.isClosed && (request.method === "GET" || request.method === "HEAD")
+      (table.isClosed || exchange.modelAccess !== undefined) && (request.method === "GET" || request.method === "HEAD")
         ? modelsPathOf(request.path)
         : undefined;
     if (isWebsocket(request)) return prepareUpgrade(exchange, table);
     if (models === undefined) noteUnread(exchange, dialectOf(request.path));
-    return models && modelsReply(table, models);
+    return models && modelsReply(table, models, exchange.modelAccess);
   }
   const { body } = request;
   // A second attempt: the body was read by the first.

@@ -4,14 +4,28 @@
  * constant time.
  */
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
+import type { ModelAccess } from "../../core/facts.ts";
+
+export interface KeyBudget {
+  /** US dollars, or tokens. */
+  readonly cost?: number | undefined;
+  readonly tokens?: number | undefined;
+  readonly per: "day" | "week" | "month";
+}
 
 export interface ApiKeyEntry {
+  /** What names it in lists and budgets. */
+  readonly id: string;
   /** SHA-256 of the key. */
   readonly digest: Buffer;
   /** Whom the key stands for (`core/principal.ts`). */
   readonly principal: string;
   /** What CEL may read as `apiKey.<field>`. */
   readonly metadata: Readonly<Record<string, unknown>>;
+  readonly expiresAtMs: number | undefined;
+  /** The models that it may use, if not all. */
+  readonly access: ModelAccess | undefined;
+  readonly budget: KeyBudget | undefined;
 }
 
 export interface ApiKeys {

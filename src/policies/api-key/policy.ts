@@ -1,7 +1,7 @@
 /**
- * `apiKey`: keys that the operator hands out, with metadata that rules and limits can read (`apiKey.user_id`).
- * Keys are given in plain text (from the environment) or as SHA-256; by default they are looked for where LLM and
- * other clients put them.
+ * `apiKey`: keys that the operator hands out, with metadata that rules and limits can read (`apiKey.user_id`), and if wanted
+ * with an expiry, a list of models and a budget. They stand in the configuration, in plain text (from the environment)
+ * or as SHA-256, or are made with gwctl and kept in the store (`stored`).
  */
 import { z } from "zod";
 import { ConfigError, GatewayError } from "../../core/errors.ts";
@@ -19,6 +19,10 @@ import {
   withhold,
 } from "../../identity/access/credential-location.ts";
 import { type ApiKeyEntry, createApiKeys, digestOf } from "../../identity/passwords/api-keys.ts";
+import { createStoredKeys, keyBudget, keyId, keyModels, type StoredKey } from "../../identity/passwords/stored-keys.ts";
+import { StoreUnavailable } from "../../lib/store/store.ts";
+import { keyBudgetHooks } from "./key-budgets.ts";
+import { bothAccesses, checkModel, modelAccess } from "./key-models.ts";
 
 /** In this order: the general scheme, then the headers of the LLM providers' own clients. */
 const USUAL_PLACES: readonly CredentialLocation[] = [
@@ -29,6 +33,30 @@ const USUAL_PLACES: readonly CredentialLocation[] = [
 ];
 
 const KEY_HASH = /^sha256:[0-9a-fA-F]{64}$/;
+const RETRY_AFTER_SECONDS = "2";
+
+const writtenKey = exactlyOneOf(
+  z.strictObject({
+    key: secret().optional().describe("The key in plain text; use an environment variable."),
+    keyHash: z
+      .string()
+      .regex(KEY_HASH, "expected `sha256:` and 64 hexadecimal digits")
+      .optional()
+      .describe("The key's SHA-256."),
+    metadata: z
+      .record(z.string().min(1), z.unknown())
+      .optional()
+      .describe("Readable as `apiKey.<field>`, for example `user_id`."),
+    expires: z
+      .string()
+      .refine((text) => !Number.isNaN(Date.parse(text)), "expected a date such as 2027-01-31")
+      .optional()
+      .describe("The key is rejected from this date on (UTC). Default: never."),
+    models: keyModels.optional().describe("The models that the key may use, each with at most one `*`. Default: all."),
+    budget: keyBudget.optional().describe("What the key may spend per day, week or month."),
+  }),
+  ["key", "keyHash"],
+);
 
 export const apiKey = definePolicy({
   kind: "apiKey",
@@ -36,44 +64,39 @@ export const apiKey = definePolicy({
   scopes: ["gateway", "route"],
   role: "security",
   requiresCredential: ({ mode }) => mode === undefined || mode === "strict",
-  schema: z.strictObject({
-    mode: authenticationMode.optional(),
-    keys: z
-      .array(
-        exactlyOneOf(
-          z.strictObject({
-            key: secret().optional().describe("The key in plain text; use an environment variable."),
-            keyHash: z
-              .string()
-              .regex(KEY_HASH, "expected `sha256:` and 64 hexadecimal digits")
-              .optional()
-              .describe("The key's SHA-256."),
-            metadata: z
-              .record(z.string().min(1), z.unknown())
-              .optional()
-              .describe("Readable as `apiKey.<field>`, for example `user_id`."),
-          }),
-          ["key", "keyHash"],
-        ),
-      )
-      .min(1),
-    location: credentialLocation
-      .optional()
-      .describe("Where the key is. Default: `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),
-  }),
+  schema: z
+    .strictObject({
+      mode: authenticationMode.optional(),
+      keys: z.array(writtenKey).min(1).optional().describe("Keys of the configuration."),
+      stored: z.boolean().optional().describe("Accepts keys that were made with `gwctl keys make`. Default: false."),
+      location: credentialLocation
+        .optional()
+        .describe("Where the key is. Default: `authorization: Bearer`, `x-api-key`, `api-key` or `x-goog-api-key`."),
+    })
+    .refine(({ keys, stored }) => keys !== undefined || stored === true, "one of `keys`, `stored` is required"),
 
-  compile(config) {
+  compile(config, env) {
     const mode = config.mode ?? "strict";
     const places = config.location ? [config.location] : USUAL_PLACES;
     const seen = new Set<string>();
-    const entries = config.keys.map(({ key, keyHash, metadata }, index): ApiKeyEntry => {
+    const entries = (config.keys ?? []).map(({ key, keyHash, metadata, ...rest }, index): ApiKeyEntry => {
       const digest = key === undefined ? Buffer.from((keyHash ?? "").slice("sha256:".length), "hex") : digestOf(key);
       const hex = digest.toString("hex");
       if (seen.has(hex)) throw new ConfigError(undefined, "keys", `the key at index ${index} appears twice`);
       seen.add(hex);
-      return { digest, principal: keyPrincipal(digest), metadata: Object.freeze({ ...metadata }) };
+      return {
+        id: keyId(digest),
+        digest,
+        principal: keyPrincipal(digest),
+        metadata: Object.freeze({ ...metadata }),
+        expiresAtMs: rest.expires === undefined ? undefined : Date.parse(rest.expires),
+        access: modelAccess(rest.models),
+        budget: rest.budget,
+      };
     });
     const keys = createApiKeys(entries);
+    const stored = config.stored === true ? createStoredKeys(env.store, env.clock) : undefined;
+    const known = new WeakMap<Exchange, ApiKeyEntry>();
 
     function refuse(exchange: Exchange, detail: string): undefined {
       if (mode === "permissive") {
@@ -85,41 +108,101 @@ export const apiKey = definePolicy({
     }
 
     const byShownPrincipal = new Map(entries.map((entry) => [shownPrincipal(entry.principal), entry]));
-    const admit = (exchange: Exchange, { metadata, principal }: ApiKeyEntry): undefined => {
-      exchange.facts.apiKey = metadata;
-      exchange.authenticated(principal);
+    const admit = (exchange: Exchange, entry: ApiKeyEntry): undefined => {
+      exchange.facts.apiKey = entry.metadata;
+      exchange.modelAccess = bothAccesses(exchange.modelAccess, entry.access);
+      exchange.authenticated(entry.principal);
+      known.set(exchange, entry);
     };
 
+    /** `found`: the entry of what stands at each place. */
+    function judge(exchange: Exchange, found: readonly Found[]): undefined {
+      const bad: string[] = [];
+      let mine: ApiKeyEntry | undefined;
+      for (const { place, entry, problem } of found) {
+        if (mine === undefined) withhold(exchange, place, entry !== undefined);
+        // A key of ours in a second place is not for the backend either; two users in one request are none.
+        else if (entry !== undefined) withhold(exchange, place, false);
+        if (mine !== undefined && entry !== undefined && entry.principal !== mine.principal)
+          return refuse(exchange, "the request has two API keys of different users");
+        mine ??= entry;
+        if (mine === undefined) bad.push(problem ?? "the API key is not one of the configured keys");
+      }
+      if (mine?.expiresAtMs !== undefined && mine.expiresAtMs <= env.clock.now())
+        return refuse(exchange, "the API key has expired");
+      if (mine !== undefined) return admit(exchange, mine);
+      if (bad.length > 0) return refuse(exchange, bad.join("; "));
+      if (mode !== "optional") refuse(exchange, "no API key was sent");
+      return exchange.skip("no API key was sent; none is required");
+    }
+
+    function request(exchange: Exchange): undefined | Promise<undefined> {
+      const found: Found[] = [];
+      const asked: Promise<unknown>[] = [];
+      for (const place of places) {
+        const read = readCredential(exchange.request, place);
+        if (read.kind === "none") continue;
+        const one: Found = { place, entry: undefined, problem: read.kind === "bad" ? read.detail : undefined };
+        found.push(one);
+        if (read.kind !== "found") continue;
+        one.entry = keys.find(read.value);
+        if (one.entry !== undefined || stored === undefined) continue;
+        asked.push(
+          stored.find(read.value).then((key) => {
+            one.entry = key && entryOf(key);
+          }),
+        );
+      }
+      if (asked.length === 0) return judge(exchange, found);
+      return Promise.all(asked).then(
+        () => judge(exchange, found),
+        (error: unknown) => {
+          if (!(error instanceof StoreUnavailable)) throw error;
+          // Not even a permissive route can say whose request it is.
+          throw new GatewayError("not_ready", {
+            message: "API keys cannot be checked now",
+            detail: error.message,
+            headers: { "retry-after": RETRY_AFTER_SECONDS },
+          });
+        },
+      );
+    }
+
+    const hasModels = stored !== undefined || entries.some(({ access }) => access !== undefined);
+    const hasBudgets = stored !== undefined || entries.some(({ budget }) => budget !== undefined);
     return {
       ...(config.location ? { credentials: credentialPlaces(config.location) } : {}),
-      request(exchange) {
-        const bad: string[] = [];
-        let known: ApiKeyEntry | undefined;
-        for (const place of places) {
-          const found = readCredential(exchange.request, place);
-          if (found.kind === "none") continue;
-          const entry = found.kind === "found" ? keys.find(found.value) : undefined;
-          if (known === undefined) withhold(exchange, place, entry !== undefined);
-          // A key of ours in a second place is not for the backend either; two users in one request are none.
-          else if (entry !== undefined) withhold(exchange, place, false);
-          if (known !== undefined && entry !== undefined && entry !== known)
-            return refuse(exchange, "the request has two API keys of different users");
-          known ??= entry;
-          if (known === undefined)
-            bad.push(found.kind === "bad" ? found.detail : "the API key is not one of the configured keys");
-        }
-        if (known !== undefined) return admit(exchange, known);
-        if (bad.length > 0) return refuse(exchange, bad.join("; "));
-        if (mode !== "optional") refuse(exchange, "no API key was sent");
-        return exchange.skip("no API key was sent; none is required");
-      },
+      request,
       recall(exchange, { principals }) {
         const key = principals.find((principal) => principal.startsWith("key:"));
-        const known = key === undefined ? undefined : byShownPrincipal.get(key);
-        if (known !== undefined) return admit(exchange, known);
+        const mine = key === undefined ? undefined : byShownPrincipal.get(key);
+        if (mine !== undefined) return admit(exchange, mine);
+        if (key !== undefined && stored !== undefined) return exchange.skip("the key may be one of the store");
         if (key !== undefined) return refuse(exchange, "the API key is not one of the configured keys");
         return mode === "strict" ? refuse(exchange, "no API key was sent") : undefined;
       },
+      ...(hasModels ? { parsed: checkModel } : {}),
+      ...(hasBudgets ? keyBudgetHooks(env, (exchange) => known.get(exchange)) : {}),
+      ...(hasModels || hasBudgets ? { sight: { tokens: hasBudgets, model: hasModels } } : {}),
     };
   },
 });
+
+interface Found {
+  readonly place: CredentialLocation;
+  entry: ApiKeyEntry | undefined;
+  /** Why it cannot be a key. */
+  readonly problem: string | undefined;
+}
+
+function entryOf({ id, name, digest, metadata, expiresAtMs, models, budget }: StoredKey): ApiKeyEntry {
+  return {
+    id,
+    digest,
+    principal: keyPrincipal(digest),
+    metadata: Object.freeze({ ...metadata, id, name }),
+    expiresAtMs,
+    access: modelAccess(models),
+    budget,
+  };
+}

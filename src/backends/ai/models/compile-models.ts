@@ -2,9 +2,10 @@
  * From the three ways of writing (`provider`, `groups`, `models`) to one table of models.
  */
 import type { BackendEnv } from "../../../core/backend.ts";
+import { matchPattern } from "../../../llm/dialects/model-pattern.ts";
 import type { AuthConfig } from "../credentials/auth-schema.ts";
 import type { Cooldown } from "./health.ts";
-import { createModelTable, type ModelEntry, type ModelTable, matchPattern, type TargetGroup } from "./model-table.ts";
+import { createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";
 import { PRESETS, presetOf } from "./presets.ts";
 import type { AiConfig, ModelConfig, ProviderConfig, VirtualModelConfig } from "./schema.ts";
 import { openTarget, type Target, type TargetOptions } from "./target.ts";

@@ -2,6 +2,7 @@
  * Which targets answer for which model: exact names first come first, then patterns with one `*`, in the order of
  * the configuration. A virtual model stands for several: by weight, or by priority.
  */
+import { matchPattern } from "../../../llm/dialects/model-pattern.ts";
 import type { Target } from "./target.ts";
 
 /** Targets of equal rank share the calls by weight. */
@@ -83,16 +84,6 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
     }
     return undefined;
   }
-}
-
-/** What the `*` of a pattern stands for in a name; undefined if it does not match. */
-export function matchPattern(pattern: string, name: string): string | undefined {
-  const star = pattern.indexOf("*");
-  if (star < 0) return pattern === name ? "" : undefined;
-  const prefix = pattern.slice(0, star);
-  const suffix = pattern.slice(star + 1);
-  const matches = name.length >= prefix.length + suffix.length && name.startsWith(prefix) && name.endsWith(suffix);
-  return matches ? name.slice(prefix.length, name.length - suffix.length) : undefined;
 }
 
 type Member = TargetGroup["targets"][number];

@@ -1,15 +1,21 @@
 /**
  * `GET /v1/models` where the configuration lists the models: the public names, in OpenAI's shape.
  */
+
+import type { ModelAccess } from "../../../core/facts.ts";
 import { jsonReply, type Reply } from "../../../core/reply.ts";
 import type { ModelsPath } from "../../../llm/dialects/dialect.ts";
 import { errorBody } from "../../../llm/dialects/error-shape.ts";
 import type { ModelTable } from "./model-table.ts";
 
-export function modelsReply(table: ModelTable, path: ModelsPath): Reply {
+/** `access`: what the client's key may use, if that is not everything. */
+export function modelsReply(table: ModelTable, path: ModelsPath, access: ModelAccess | undefined): Reply {
   const { name } = path;
-  if (name === undefined) return jsonReply(200, { object: "list", data: table.names.map(modelObject) });
-  if (table.candidates(name) !== undefined) return jsonReply(200, modelObject(name));
+  const mayUse = (model: string): boolean => access === undefined || access.allows(model);
+  // Where the provider knows the names, a key with a list says which.
+  const names = table.isClosed ? table.names.filter(mayUse) : (access?.names ?? []);
+  if (name === undefined) return jsonReply(200, { object: "list", data: names.map(modelObject) });
+  if (mayUse(name) && table.possible(name).length > 0) return jsonReply(200, modelObject(name));
   return jsonReply(
     404,
     errorBody("chat", {

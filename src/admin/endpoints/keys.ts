@@ -1,0 +1,72 @@
+/**
+ * `/keys`: API keys of the store. GET lists them without the keys themselves, which nobody knows; POST makes one, and its
+ * answer is the only time that the key is shown, or revokes one.
+ */
+import { z } from "zod";
+import { keyRequest, type StoredKey, type StoredKeys } from "../../identity/passwords/stored-keys.ts";
+import { StoreUnavailable } from "../../lib/store/store.ts";
+import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer } from "../server/endpoint.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+const order = z.union([z.strictObject({ make: keyRequest }), z.strictObject({ revoke: z.string().min(1).max(64) })]);
+
+export interface KeyDoor extends StoredKeys {
+  /** What it spent in the period of its budget. */
+  spent(key: StoredKey): Promise<number | undefined>;
+  nowMs(): number;
+}
+
+export function keysEndpoint(keys: KeyDoor): AdminEndpoint {
+  return {
+    path: ADMIN_PATHS.keys,
+    doc: 'API keys of the store; POST {"make": {"name", …}} or {"revoke": "<id>"}.',
+    GET: () => answered(async () => jsonAnswer({ keys: await Promise.all((await keys.list()).map(shown)) })),
+    POST: (request) =>
+      answered(async () => {
+        const parsed = order.safeParse(await readJson(request));
+        if (!parsed.success) return jsonAnswer({ error: problemOf(parsed.error) }, 400);
+        if ("make" in parsed.data) return jsonAnswer(await keys.make(parsed.data.make));
+        const { revoke } = parsed.data;
+        if (await keys.revoke(revoke)) return jsonAnswer({ revoked: revoke });
+        return jsonAnswer({ error: `there is no key ${JSON.stringify(revoke)}; see gwctl keys list` }, 400);
+      }),
+  };
+
+  async function shown(key: StoredKey): Promise<object> {
+    const { digest: _, createdAtMs, expiresAtMs, ...rest } = key;
+    const spent = await keys.spent(key);
+    return {
+      ...rest,
+      createdAt: new Date(createdAtMs).toISOString(),
+      ...(expiresAtMs === undefined
+        ? {}
+        : { expiresAt: new Date(expiresAtMs).toISOString(), expired: expiresAtMs <= keys.nowMs() }),
+      ...(spent === undefined ? {} : { spent }),
+    };
+  }
+}
+
+async function answered(work: () => Promise<AdminAnswer>): Promise<AdminAnswer> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return jsonAnswer({ error: error.message }, 503);
+  }
+}
+
+async function readJson(request: AdminRequest): Promise<unknown> {
+  try {
+    return JSON.parse((await request.body()).toString());
+  } catch {
+    return undefined;
+  }
+}
+
+/** Of a union, what the closest alternative says. */
+function problemOf({ issues: [issue] }: z.ZodError): string {
+  const inner = issue?.code === "invalid_union" ? issue.errors.flat().find(({ path }) => path.length > 0) : issue;
+  return inner === undefined
+    ? 'send {"make": {"name", …}} or {"revoke": "<id>"}'
+    : `${inner.path.join(".")}: ${inner.message}`;
+}

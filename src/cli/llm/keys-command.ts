@@ -1,0 +1,132 @@
+/**
+ * `gwctl keys make|list|revoke`: API keys in the store of a running gateway. The key is printed once, on standard output
+ * alone, so that it can be piped into a file.
+ */
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { openTarget } from "../commands/open-target.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { CliError, usageError } from "../terminal/cli-error.ts";
+import { paintOf } from "../terminal/paint.ts";
+import { type Cell, table } from "../terminal/table.ts";
+import { printable, type Terminal } from "../terminal/terminal.ts";
+import { type Fields, fieldsOf, listOf, numberOf } from "../views/fields.ts";
+
+const DURATION = /^(\d+)([hdw])$/;
+const UNIT_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };
+
+export interface MakeFlags extends TargetFlags {
+  readonly name: string;
+  readonly expires?: string;
+  readonly models?: string;
+  readonly cost?: string;
+  readonly tokens?: string;
+  readonly per?: string;
+  readonly metadata?: readonly string[];
+}
+
+export async function makeKey(instance: string | undefined, flags: MakeFlags, terminal: Terminal): Promise<void> {
+  const budget = budgetOf(flags);
+  const make = {
+    name: flags.name,
+    ...(flags.expires === undefined ? {} : { expiresAtMs: expiryOf(flags.expires) }),
+    ...(flags.models === undefined ? {} : { models: flags.models.split(",").map((name) => name.trim()) }),
+    ...(budget === undefined ? {} : { budget }),
+    metadata: Object.fromEntries((flags.metadata ?? []).map(metadataOf)),
+  };
+  const { id, key } = await order(instance, flags, { make }, terminal);
+  if (typeof key !== "string") throw new CliError("the gateway returned no key");
+  terminal.err(printable(`key ${String(id)} of ${flags.name}; it is shown only now:\n`));
+  terminal.out(printable(`${key}\n`));
+}
+
+export async function listKeys(
+  instance: string | undefined,
+  flags: TargetFlags & { readonly output?: string },
+  terminal: Terminal,
+): Promise<void> {
+  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
+    throw usageError(`output format "${flags.output}" is not text or json`);
+  const { admin } = await openTarget(instance, flags, terminal);
+  try {
+    const answer = await admin.json<{ keys: unknown }>(ADMIN_PATHS.keys, "keys");
+    const keys = listOf(answer.keys);
+    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(answer, null, 2)}\n`));
+    else if (keys.length === 0) terminal.err("no keys; make one with gwctl keys make --name <name>\n");
+    else
+      terminal.out(
+        table([["ID", "NAME", "MODELS", "BUDGET", "SPENT", "EXPIRES", "METADATA"], ...keys.map(rowOf)], {
+          paint: paintOf(terminal),
+        }),
+      );
+  } finally {
+    admin.close();
+  }
+}
+
+export async function revokeKey(
+  id: string,
+  instance: string | undefined,
+  flags: TargetFlags,
+  terminal: Terminal,
+): Promise<void> {
+  await order(instance, flags, { revoke: id }, terminal);
+  terminal.out(printable(`revoked ${id}; it is rejected within 2 s\n`));
+}
+
+async function order(
+  instance: string | undefined,
+  flags: TargetFlags,
+  body: object,
+  terminal: Terminal,
+): Promise<Fields> {
+  const { admin } = await openTarget(instance, flags, terminal);
+  try {
+    const answer = await admin.post(ADMIN_PATHS.keys, { body: JSON.stringify(body), what: "keys" });
+    return fieldsOf(JSON.parse(answer.body.toString()));
+  } finally {
+    admin.close();
+  }
+}
+
+function rowOf(key: Fields): Cell[] {
+  const { cost, tokens, per } = fieldsOf(key.budget);
+  const limit = cost === undefined ? (tokens === undefined ? "" : `${String(tokens)} tokens`) : `$${String(cost)}`;
+  const expires = typeof key.expiresAt === "string" ? key.expiresAt.slice(0, "2026-11-15".length) : "never";
+  return [
+    String(key.id),
+    String(key.name),
+    Array.isArray(key.models) ? key.models.join(", ") : "all",
+    limit === "" ? "" : `${limit} per ${String(per)}`,
+    key.spent === undefined ? "" : String(numberOf(key.spent)),
+    key.expired === true ? { text: `${expires} (expired)`, tone: "bad" } : expires,
+    Object.entries(fieldsOf(key.metadata))
+      .map(([name, value]) => `${name}=${String(value)}`)
+      .join(" "),
+  ];
+}
+
+function budgetOf({ cost, tokens, per }: MakeFlags): object | undefined {
+  if (cost === undefined && tokens === undefined) {
+    if (per !== undefined) throw usageError("--per needs --cost or --tokens");
+    return undefined;
+  }
+  if (cost !== undefined && tokens !== undefined) throw usageError("use one of --cost and --tokens");
+  if (per !== "day" && per !== "week" && per !== "month") throw usageError("--per is day, week or month");
+  const amount = Number(cost ?? tokens);
+  if (!(amount > 0)) throw usageError(`"${cost ?? tokens}" is not a positive number`);
+  return cost === undefined ? { tokens: amount, per } : { cost: amount, per };
+}
+
+function expiryOf(text: string): number {
+  const [, count, unit] = DURATION.exec(text) ?? [];
+  const atMs = count === undefined ? Date.parse(text) : Date.now() + Number(count) * (UNIT_MS[unit ?? ""] ?? 0);
+  if (Number.isNaN(atMs)) throw usageError(`"${text}" is neither a duration such as 90d nor a date such as 2027-01-31`);
+  if (atMs <= Date.now()) throw usageError(`${text} is in the past`);
+  return atMs;
+}
+
+function metadataOf(text: string): [string, string] {
+  const at = text.indexOf("=");
+  if (at < 1) throw usageError(`"${text}" is not name=value`);
+  return [text.slice(0, at), text.slice(at + 1)];
+}

@@ -1,0 +1,137 @@
+/**
+ * API keys that are made and revoked while the gateway runs: records in the store under the key's SHA-256. The key itself is
+ * shown once and kept nowhere. What was looked up is remembered for a moment, so that a busy key costs few
+ * questions, and a flood of wrong ones no more.
+ */
+import { randomBytes } from "node:crypto";
+import { z } from "zod";
+import type { Clock } from "../../lib/process/clock.ts";
+import { type Store, storeNamespace } from "../../lib/store/store.ts";
+import { digestOf } from "./api-keys.ts";
+
+const KEY_PREFIX = "gw-";
+const KEY_BYTES = 32;
+/** Digits of the digest that name a key in lists. */
+const ID_DIGITS = 12;
+/** How long a revoked key may still be accepted. */
+const REMEMBERED_MS = 2_000;
+const MAX_REMEMBERED_KEYS = 10_000;
+/** An expired key is still listed for as long. */
+const LISTED_AFTER_MS = 7 * 86_400_000;
+
+/** What a key may spend. */
+export const keyBudget = z
+  .strictObject({
+    cost: z.number().min(0.000001).max(1_000_000).optional().describe("US dollars per period."),
+    tokens: z.int().min(1).max(1_000_000_000_000).optional().describe("Tokens per period."),
+    per: z.enum(["day", "week", "month"]).describe("The period, in UTC."),
+  })
+  .refine(({ cost, tokens }) => (cost === undefined) !== (tokens === undefined), "use one of `cost` and `tokens`");
+
+export const keyModels = z
+  .array(
+    z
+      .string()
+      .min(1)
+      .max(256)
+      .refine((name) => name.split("*").length <= 2, "at most one * is allowed"),
+  )
+  .min(1)
+  .max(200);
+
+/** What `make` takes. */
+export const keyRequest = z.strictObject({
+  name: z.string().min(1).max(200),
+  expiresAtMs: z.int().min(1).optional(),
+  models: keyModels.optional(),
+  budget: keyBudget.optional(),
+  metadata: z.record(z.string().min(1).max(100), z.string().max(1000)).default({}),
+});
+
+const record = keyRequest.extend({ createdAtMs: z.int() });
+
+export type KeyRequest = z.output<typeof keyRequest>;
+
+export interface StoredKey extends z.output<typeof record> {
+  readonly id: string;
+  readonly digest: Buffer;
+}
+
+export interface StoredKeys {
+  /** Undefined if there is no such key; an expired one is found. Rejects with StoreUnavailable. */
+  find(key: string): Promise<StoredKey | undefined>;
+  make(request: KeyRequest): Promise<{ readonly id: string; readonly key: string }>;
+  list(): Promise<StoredKey[]>;
+  /** Whether there was such a key. */
+  revoke(id: string): Promise<boolean>;
+}
+
+export function keyId(digest: Buffer): string {
+  return digest.toString("hex").slice(0, ID_DIGITS);
+}
+
+export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
+  const store = storeNamespace(whole, "api-keys");
+  const remembered = new Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>();
+
+  async function list(): Promise<StoredKey[]> {
+    const found = new Map<string, StoredKey>();
+    let cursor: string | undefined;
+    do {
+      const page = await store.list("", cursor);
+      for (const { key, value } of page.entries) {
+        const parsed = parseRecord(key, value);
+        if (parsed) found.set(key, parsed);
+      }
+      cursor = page.cursor;
+    } while (cursor !== undefined);
+    return [...found.values()].sort((one, other) => one.createdAtMs - other.createdAtMs);
+  }
+
+  return {
+    list,
+    async find(key) {
+      // What cannot be one of ours is not looked for.
+      if (!key.startsWith(KEY_PREFIX)) return undefined;
+      const digest = digestOf(key).toString("hex");
+      const known = remembered.get(digest);
+      if (known !== undefined && known.untilMs > clock.monotonicMs()) return known.found;
+      const value = await store.get(digest);
+      const found = value === undefined ? undefined : parseRecord(digest, value);
+      if (remembered.size >= MAX_REMEMBERED_KEYS) remembered.clear();
+      remembered.set(digest, { untilMs: clock.monotonicMs() + REMEMBERED_MS, found });
+      return found;
+    },
+    async make(request) {
+      const key = `${KEY_PREFIX}${randomBytes(KEY_BYTES).toString("base64url")}`;
+      const digest = digestOf(key);
+      const { expiresAtMs } = request;
+      await store.set(
+        digest.toString("hex"),
+        JSON.stringify({ ...request, createdAtMs: clock.now() }),
+        expiresAtMs === undefined ? {} : { expiresAtMs: expiresAtMs + LISTED_AFTER_MS },
+      );
+      await store.sync();
+      return { id: keyId(digest), key };
+    },
+    async revoke(id) {
+      const found = (await list()).filter((key) => key.id === id);
+      for (const { digest } of found) {
+        await store.delete(digest.toString("hex"));
+        remembered.delete(digest.toString("hex"));
+      }
+      if (found.length > 0) await store.sync();
+      return found.length > 0;
+    },
+  };
+}
+
+/** Undefined for what is not a record of ours: such a key is not accepted. */
+function parseRecord(hex: string, value: string): StoredKey | undefined {
+  try {
+    const digest = Buffer.from(hex, "hex");
+    return { ...record.parse(JSON.parse(value)), id: keyId(digest), digest };
+  } catch {
+    return undefined;
+  }
+}
