@@ -493,6 +493,7 @@ const LIMITS = {
       "API keys of the store that a process remembers for 2 s",
       "the store is asked again",
     ],
+    ["MAX_CATALOGUE_BYTES", "backends/ai/models/quotes.ts", "a file of prices", "the configuration is rejected"],
     ["MAX_BUDGETS", "policies/budgets/schema.ts", "entries of `budgets.limits`", "the configuration is rejected"],
     ["MAX_ALERTS", "policies/budgets/schema.ts", "percentages of `alertAt`", "the configuration is rejected"],
     ["MAX_COST", "llm/budgets/money.ts", "US dollars of a budget", "the configuration is rejected"],

@@ -35,6 +35,9 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   gwctl keys list                                    id, models, budget, expiry and metadata`,
   "keys revoke": `
   gwctl keys revoke 3f9c02a17be4                     the id of gwctl keys list`,
+  "prices import": `
+  gwctl prices import model_prices_and_context_window.json -o prices.json
+  gwctl prices import model_prices_and_context_window.json --provider openai anthropic > prices.json`,
   "gateway list": `
   gwctl gateway list -A                              of all namespaces`,
   "shadow report": `

@@ -111,6 +111,15 @@ Common commands:
     .description("revoke an API key by its id")
     .action(async (id, name, flags) => (await import("./llm/keys-command.ts")).revokeKey(id, name, flags, terminal));
 
+  program
+    .command("prices")
+    .description("prices of models")
+    .command("import <file>")
+    .description("make a modelCatalog from LiteLLM's model_prices_and_context_window.json")
+    .option("--provider <name...>", "only these providers, for example openai gcp.gemini")
+    .option("-o, --output <file>", "write it to a file (default: standard output)")
+    .action(async (file, flags) => (await import("./llm/prices-command.ts")).importPrices(file, flags, terminal));
+
   const gateway = program.command("gateway").description("Gateways of a Kubernetes cluster");
   gateway
     .command("list")

@@ -19,7 +19,6 @@ import { noteFreeRequest, noteSizedRequest } from "../../llm/dialects/sized-fact
 import { createGuardWatch } from "../../llm/guards/guard-watch.ts";
 import { bytesPerToken } from "../../llm/usage/estimate-size.ts";
 import { createLlmMetrics } from "../../llm/usage/llm-metrics.ts";
-import { parsePriceCatalogue } from "../../llm/usage/prices.ts";
 import { GuardedCall } from "./answers/guarded-call.ts";
 import { Settlement } from "./answers/settlement.ts";
 import { watchedCall } from "./answers/watched-call.ts";
@@ -28,7 +27,7 @@ import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import type { ModelTable } from "./models/model-table.ts";
 import { modelsReply } from "./models/models-list.ts";
-import { createQuotes, type Quotes } from "./models/quotes.ts";
+import { createQuotes, pricesOf, type Quotes } from "./models/quotes.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
 import { applyPolicies } from "./requests/apply-policies.ts";
 import { PlanError } from "./requests/upstream-request.ts";
@@ -52,7 +51,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
   const settling = {
     clock: env.clock,
     metrics,
-    prices: config.modelCatalog === undefined ? undefined : parsePriceCatalogue(env.readFile(config.modelCatalog)),
+    prices: pricesOf(config, env),
   };
   const quotes = createQuotes(table, settling.prices);
   const ids = createIdSource();

@@ -14,6 +14,13 @@ const rate = z.union([
     .transform(Number),
 ]);
 
+const plainRates = {
+  input: rate.optional(),
+  output: rate.optional(),
+  cacheRead: rate.optional(),
+  cacheWrite: rate.optional(),
+};
+
 const catalogueSchema = z.strictObject({
   providers: z.record(
     z.string(),
@@ -22,11 +29,9 @@ const catalogueSchema = z.strictObject({
         z.string(),
         z.looseObject({
           rates: z.looseObject({
-            input: rate.optional(),
-            output: rate.optional(),
-            cacheRead: rate.optional(),
-            cacheWrite: rate.optional(),
+            ...plainRates,
             reasoning: rate.optional(),
+            tiers: z.array(z.looseObject({ above: z.number().min(0), ...plainRates })).optional(),
           }),
         }),
       ),
@@ -42,8 +47,22 @@ interface Rates {
   readonly reasoning: number;
 }
 
+/** Prices of a model; those of the last tier whose size the prompt exceeds apply to the whole call. */
+export interface ModelPrices extends Rates {
+  readonly tiers?: readonly (Rates & { readonly above: number })[];
+}
+
+export interface WrittenRates {
+  readonly input?: number | undefined;
+  readonly output?: number | undefined;
+  readonly cacheRead?: number | undefined;
+  readonly cacheWrite?: number | undefined;
+  readonly reasoning?: number | undefined;
+}
+
 export interface PriceCatalogue {
-  rates(provider: string, model: string): Rates | undefined;
+  /** Of the first of these names that has a price. */
+  prices(provider: string, models: readonly string[]): ModelPrices | undefined;
 }
 
 /** Throws an Error that says what is wrong. */
@@ -51,32 +70,69 @@ export function parsePriceCatalogue(text: string): PriceCatalogue {
   const parsed = catalogueSchema.safeParse(JSON.parse(text));
   if (!parsed.success)
     throw new Error(parsed.error.issues.map((issue) => `${issue.path.join(".")}: ${issue.message}`).join("; "));
-  const byName = new Map<string, Rates>();
-  for (const [provider, { models }] of Object.entries(parsed.data.providers)) {
-    for (const [model, { rates }] of Object.entries(models)) {
-      const input = rates.input ?? 0;
-      const output = rates.output ?? 0;
-      byName.set(`${provider} ${model}`, {
-        input,
-        output,
-        cacheRead: rates.cacheRead ?? input,
-        cacheWrite: rates.cacheWrite ?? input,
-        reasoning: rates.reasoning ?? output,
-      });
-    }
-  }
-  return { rates: (provider, model) => byName.get(`${provider} ${model}`) };
+  const byName = new Map<string, ModelPrices>();
+  for (const [provider, { models }] of Object.entries(parsed.data.providers))
+    for (const [model, { rates }] of Object.entries(models))
+      byName.set(`${provider} ${model}`, modelPrices(rates, rates.tiers ?? []));
+  return catalogueOf(byName);
+}
+
+export function catalogueOf(byName: ReadonlyMap<string, ModelPrices>): PriceCatalogue {
+  return {
+    prices(provider, models) {
+      for (const model of models) {
+        const found = byName.get(`${provider} ${model}`);
+        if (found !== undefined) return found;
+      }
+      return undefined;
+    },
+  };
+}
+
+/** What the operator says of any of a model's names wins over what the other says of another. */
+export function eitherCatalogue(own: PriceCatalogue, other: PriceCatalogue): PriceCatalogue {
+  return { prices: (provider, models) => own.prices(provider, models) ?? other.prices(provider, models) };
+}
+
+/** What is not said of cached and reasoning tokens costs as much as the others. */
+export function modelPrices(
+  rates: WrittenRates,
+  tiers: readonly (WrittenRates & { readonly above: number })[],
+): ModelPrices {
+  const base = completed(rates);
+  if (tiers.length === 0) return base;
+  const complete = tiers.map((tier) => ({ ...completed({ ...withoutCache(base), ...tier }), above: tier.above }));
+  return { ...base, tiers: complete.sort((one, other) => one.above - other.above) };
+}
+
+function completed({
+  input = 0,
+  output = 0,
+  cacheRead = input,
+  cacheWrite = input,
+  reasoning = output,
+}: WrittenRates): Rates {
+  return { input, output, cacheRead, cacheWrite, reasoning };
+}
+
+function withoutCache({ input, output }: Rates): WrittenRates {
+  return { input, output };
+}
+
+function ratesFor(prices: ModelPrices, inputTokens: number): Rates {
+  return prices.tiers?.findLast(({ above }) => inputTokens > above) ?? prices;
 }
 
 /** What so many tokens cost in US dollars, none of them cached; undefined if the model has no price. */
 export function priceOf(
   catalogue: PriceCatalogue,
   provider: string,
-  model: string,
+  models: readonly string[],
   inputTokens: number,
   outputTokens: number,
 ): number | undefined {
-  const rates = catalogue.rates(provider, model);
+  const prices = catalogue.prices(provider, models);
+  const rates = prices && ratesFor(prices, inputTokens);
   return rates && (inputTokens * rates.input + outputTokens * rates.output) / 1_000_000;
 }
 
@@ -85,10 +141,10 @@ export function costOf(catalogue: PriceCatalogue, facts: LlmFacts, asked?: strin
   const { provider = "", inputTokens, outputTokens } = facts;
   if (inputTokens === undefined || outputTokens === undefined) return undefined;
   // A dated name in the answer, the name that was sent, the client's own word for it: the most exact that has a price.
-  const rates = [facts.responseModel, asked, facts.requestModel]
-    .flatMap((model) => (model === undefined ? [] : [catalogue.rates(provider, model)]))
-    .find((found) => found !== undefined);
-  if (rates === undefined) return undefined;
+  const names = [facts.responseModel, asked, facts.requestModel].filter((name) => name !== undefined);
+  const prices = catalogue.prices(provider, names);
+  if (prices === undefined) return undefined;
+  const rates = ratesFor(prices, inputTokens);
   const cached = facts.cachedInputTokens ?? 0;
   const written = facts.cacheCreationInputTokens ?? 0;
   const reasoning = Math.min(facts.reasoningTokens ?? 0, outputTokens);

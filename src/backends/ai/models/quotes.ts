@@ -2,11 +2,28 @@
  * What a call may cost before it is made: by the prices of the targets that could answer it, at the dearest, because any of
  * them may.
  */
+import type { CompileEnv } from "../../../core/policy.ts";
 import type { Quote } from "../../../llm/dialects/llm-call.ts";
-import { type PriceCatalogue, priceOf } from "../../../llm/usage/prices.ts";
+import { eitherCatalogue, type PriceCatalogue, parsePriceCatalogue, priceOf } from "../../../llm/usage/prices.ts";
+import { shippedPrices } from "../../../llm/usage/shipped-prices.ts";
 import type { ModelTable } from "./model-table.ts";
+import type { AiConfig } from "./schema.ts";
+
+/** A file with all that is published is a few megabytes. */
+const MAX_CATALOGUE_BYTES = 16 * 1024 * 1024;
 
 export type Quotes = (model: string | undefined) => Quote;
+
+/** The operator's own prices, and the shipped list for what these do not name. */
+export function pricesOf(
+  { modelCatalog, shippedPrices: usesShipped }: Pick<AiConfig, "modelCatalog" | "shippedPrices">,
+  env: Pick<CompileEnv, "readFile">,
+): PriceCatalogue | undefined {
+  const own =
+    modelCatalog === undefined ? undefined : parsePriceCatalogue(env.readFile(modelCatalog, MAX_CATALOGUE_BYTES));
+  if (!usesShipped) return own;
+  return own === undefined ? shippedPrices() : eitherCatalogue(own, shippedPrices());
+}
 
 /** undefined without any prices. */
 export function createQuotes(table: ModelTable, prices: PriceCatalogue | undefined): Quotes | undefined {
@@ -14,11 +31,9 @@ export function createQuotes(table: ModelTable, prices: PriceCatalogue | undefin
   return (requested) => (inputTokens, outputTokens) => {
     let dearest: number | undefined;
     for (const { target, model } of table.possible(requested)) {
-      const { name } = target.provider;
-      const price =
-        priceOf(prices, name, model, inputTokens, outputTokens) ??
-        // A catalogue may know the client's own word for it.
-        (requested === undefined ? undefined : priceOf(prices, name, requested, inputTokens, outputTokens));
+      // A catalogue may know the client's own word for it.
+      const names = requested === undefined ? [model] : [model, requested];
+      const price = priceOf(prices, target.provider.name, names, inputTokens, outputTokens);
       if (price !== undefined && (dearest === undefined || price > dearest)) dearest = price;
     }
     return dearest;

@@ -254,6 +254,10 @@ export const aiSchema = exactlyOneOf(
         "What happens to parameters that a provider's API does not have: `drop` leaves them out and names them in `x-gateway-dropped`, `pass` sends them unchanged, `refuse` rejects the request. Default: drop.",
       ),
     modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
+    shippedPrices: z
+      .boolean()
+      .default(true)
+      .describe("Whether models that `modelCatalog` does not name have the prices of the shipped list. Default: true."),
     maxBodyBytes: z
       .int()
       .min(1024)

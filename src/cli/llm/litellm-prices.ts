@@ -1,0 +1,120 @@
+/**
+ * The price data that LiteLLM publishes (`model_prices_and_context_window.json`) as a catalogue of ours: US dollars per
+ * million tokens, cached and reasoning tokens and tiers for long prompts included. What is not priced by the token,
+ * and prices of batches, flex and priority processing, are left out.
+ */
+
+type Json = Readonly<Record<string, unknown>>;
+
+export interface CatalogueRates {
+  input: number;
+  output: number;
+  cacheRead?: number;
+  cacheWrite?: number;
+  reasoning?: number;
+  tiers?: CatalogueTier[];
+}
+
+export interface CatalogueTier {
+  above: number;
+  input: number;
+  output: number;
+  cacheRead?: number;
+  cacheWrite?: number;
+}
+
+export interface Catalogue {
+  providers: Record<string, { models: Record<string, { rates: CatalogueRates }> }>;
+}
+
+/** Their name of a provider, ours, and what their model names begin with. */
+const PROVIDERS: readonly (readonly [theirs: string, ours: string, prefix: string])[] = [
+  ["openai", "openai", ""],
+  ["text-completion-openai", "openai", ""],
+  ["anthropic", "anthropic", ""],
+  ["gemini", "gcp.gemini", "gemini/"],
+  ["vertex_ai-language-models", "gcp.vertex_ai", "vertex_ai/"],
+  ["vertex_ai-anthropic_models", "gcp.vertex_ai", "vertex_ai/"],
+  ["vertex_ai-embedding-models", "gcp.vertex_ai", "vertex_ai/"],
+  ["bedrock", "aws.bedrock", ""],
+  ["bedrock_converse", "aws.bedrock", ""],
+  ["azure", "azure", "azure/"],
+  ["cohere_chat", "cohere", ""],
+  ["cohere", "cohere", ""],
+  ["mistral", "mistral", "mistral/"],
+  ["groq", "groq", "groq/"],
+  ["deepseek", "deepseek", "deepseek/"],
+  ["xai", "xai", "xai/"],
+  ["cerebras", "cerebras", "cerebras/"],
+  ["together_ai", "togetherai", "together_ai/"],
+  ["fireworks_ai", "fireworks", "fireworks_ai/"],
+  ["deepinfra", "deepinfra", "deepinfra/"],
+];
+
+const MODES = new Set(["chat", "responses", "completion", "embedding"]);
+const TIER = /^input_cost_per_token_above_(\d+)k_tokens$/;
+/** Prices of one token in dollars have far fewer digits. */
+const DIGITS = 9;
+
+export function fromLitellm(data: Json): Catalogue {
+  const providers: Catalogue["providers"] = {};
+  for (const [name, value] of Object.entries(data)) {
+    const entry = typeof value === "object" && value !== null ? (value as Json) : {};
+    const known = PROVIDERS.find(([theirs]) => theirs === entry.litellm_provider);
+    const rates = MODES.has(String(entry.mode)) ? ratesOf(entry) : undefined;
+    if (known === undefined || rates === undefined) continue;
+    const [, ours, prefix] = known;
+    const model = name.startsWith(prefix) ? name.slice(prefix.length) : name;
+    // What has a region or another path in front is the price of one place only.
+    if (model === "" || (model.includes("/") && !SLASHED.has(ours))) continue;
+    providers[ours] ??= { models: {} };
+    providers[ours].models[model] ??= { rates };
+  }
+  return { providers };
+}
+
+/** Providers whose own model names contain a slash. */
+const SLASHED = new Set(["togetherai", "fireworks", "deepinfra", "groq"]);
+
+function ratesOf(entry: Json): CatalogueRates | undefined {
+  const input = perMillion(entry.input_cost_per_token);
+  const output = perMillion(entry.output_cost_per_token) ?? (entry.mode === "embedding" ? 0 : undefined);
+  if (input === undefined || output === undefined) return undefined;
+  const reasoning = perMillion(entry.output_cost_per_reasoning_token);
+  const tiers = Object.keys(entry)
+    .flatMap((key) => TIER.exec(key)?.[1] ?? [])
+    .map((thousands) => tierOf(entry, thousands, input, output))
+    .sort((one, other) => one.above - other.above);
+  return {
+    input,
+    output,
+    ...cacheRates(entry, ""),
+    ...(reasoning === undefined || reasoning === output ? {} : { reasoning }),
+    ...(tiers.length === 0 ? {} : { tiers }),
+  };
+}
+
+function tierOf(entry: Json, thousands: string, input: number, output: number): CatalogueTier {
+  const suffix = `_above_${thousands}k_tokens`;
+  return {
+    above: Number(thousands) * 1000,
+    input: perMillion(entry[`input_cost_per_token${suffix}`]) ?? input,
+    output: perMillion(entry[`output_cost_per_token${suffix}`]) ?? output,
+    ...cacheRates(entry, suffix),
+  };
+}
+
+function cacheRates(entry: Json, suffix: string): { cacheRead?: number; cacheWrite?: number } {
+  const cacheRead = perMillion(entry[`cache_read_input_token_cost${suffix}`]);
+  const cacheWrite = perMillion(entry[`cache_creation_input_token_cost${suffix}`]);
+  return {
+    ...(cacheRead === undefined ? {} : { cacheRead }),
+    ...(cacheWrite === undefined ? {} : { cacheWrite }),
+  };
+}
+
+function perMillion(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0
+    ? Number((value * 1_000_000).toFixed(DIGITS))
+    : undefined;
+}
