@@ -110,6 +110,7 @@ const LIMITS = {
       "requests of a recording that are rehearsed",
       "the last ones count",
     ],
+    ["MAX_RECORDING_BYTES", "cli/replay/record-command.ts", "a recording of `gwctl record`", "recording ends"],
     ["MAX_WALK_MS", "pipeline/dry-run/dry-run.ts", "time for the policies of a dry run", "an error"],
     ["MAX_REPEATS", "admin/change/what-if.ts", "`repeat` of `/debug/what-if`", "400"],
     ["MAX_REPEATS", "config/schema/tests-schema.ts", "`repeat` of a test", "the configuration is rejected"],

@@ -94,7 +94,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     celEndpoint(recent),
     whatIfEndpoint(parts.whatIf),
     shadowEndpoint(parts.shadow),
-    recordingEndpoint(parts.facts),
+    recordingEndpoint(parts.facts, clock),
     rehearseEndpoint(parts.rehearsals),
     ...profileEndpoints({ clock, logger: parts.logger, heap, platform: process.platform }),
     parts.ui,

@@ -42,6 +42,13 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   gwctl gateway list -A                              of all namespaces`,
   "shadow report": `
   gwctl shadow report                                whom policies in shadow mode would deny`,
+  record: `
+  gwctl record -o traffic.jsonl --count 1000         the next 1,000 requests
+  gwctl record -o traffic.jsonl --last               what the gateway remembers
+  gwctl record -o traffic.jsonl --sample 0.1 --seconds 60`,
+  replay: `
+  gwctl replay traffic.jsonl --to http://localhost:3000
+  gwctl replay traffic.jsonl --to http://localhost:3000 --speed max --policies -H "authorization: Bearer $TOKEN"`,
   "what-if": `
   gwctl what-if GET http://localhost:3000/hello
   gwctl what-if POST http://localhost:3000/mcp --tool echo --claims '{"sub":"alice"}'`,

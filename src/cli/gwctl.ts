@@ -143,6 +143,26 @@ Common commands:
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/shadow-command.ts")).shadowReport(name, flags, terminal));
 
+  withTarget(program.command("record [instance]"))
+    .description("record requests into a file, without bodies and credentials")
+    .requiredOption("-o, --output <file>", "where to write, one JSON object per line")
+    .option("--last", "the requests that the gateway remembers, instead of those to come")
+    .option("--count <n>", "stop after this many", "10000")
+    .option("--seconds <n>", "stop after this time")
+    .option("--sample <share>", "the share of requests to record, from 0 to 1", "1")
+    .action(async (name, flags) => (await import("./replay/record-command.ts")).record(name, flags, terminal));
+
+  withTarget(program.command("replay <file>"))
+    .description("send recorded requests to a gateway and compare its answers with the recording")
+    .requiredOption("--to <url>", "the gateway, for example http://localhost:3000")
+    .option("--speed <factor>", "1: at the pace of the recording, 2: twice as fast, max: at once", "1")
+    .option("--concurrency <n>", "requests at the same time", "16")
+    .option("--methods <list>", "methods that are sent; recordings have no bodies", "GET,HEAD,OPTIONS")
+    .option("-H, --header <name: value...>", "headers to add, for example a credential")
+    .option("--policies", "also compare routes and verdicts, as the gateway's admin interface tells them")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (file, flags) => (await import("./replay/replay-command.ts")).replay(file, flags, terminal));
+
   withTarget(program.command("what-if <method> <url>"))
     .description("show what the gateway would do with a request, without sending it")
     .option("--claims <json>", "the claims of a valid token that the client sends")

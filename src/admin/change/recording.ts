@@ -2,16 +2,19 @@
  * `GET /debug/recording`: what is recorded of the last requests, one JSON object per line, oldest first. Neither bodies nor
  * credentials are in it. `follow=true` goes on with the requests that end from then on.
  */
+import type { Clock } from "../../lib/process/clock.ts";
 import { type FactRing, readSegments } from "../../pipeline/records/fact-ring.ts";
 import { readRecord } from "../../pipeline/records/recorded-request.ts";
 import { type AdminEndpoint, type AdminSink, textAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
+/** Below the time that readers wait for a byte. */
+const STILL_THERE_MS = 5_000;
 const JSON_LINES = "application/jsonl";
 /** A reader that is slower loses lines rather than holding memory. */
 const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
-export function recordingEndpoint(facts: FactRing): AdminEndpoint {
+export function recordingEndpoint(facts: FactRing, clock: Clock): AdminEndpoint {
   return {
     path: ADMIN_PATHS.recording,
     doc: "The last 10,000 requests without bodies and credentials, as JSON lines; `follow=true` for those to come.",
@@ -24,7 +27,7 @@ export function recordingEndpoint(facts: FactRing): AdminEndpoint {
       return {
         status: 200,
         type: JSON_LINES,
-        stream: follow === "true" ? (sink) => followed(facts, sink) : (sink) => kept(segments, sink),
+        stream: follow === "true" ? (sink) => followed(facts, clock, sink) : (sink) => kept(segments, sink),
       };
     },
   };
@@ -49,15 +52,18 @@ function kept(segments: readonly Uint8Array[], sink: AdminSink): void {
   next(0);
 }
 
-/** The first line is empty: from then on nothing is missed. */
-function followed(facts: FactRing, sink: AdminSink): void {
+/** The first line is empty: from then on nothing is missed. More empty ones say that the gateway is still there. */
+function followed(facts: FactRing, clock: Clock, sink: AdminSink): void {
   sink.write("\n");
-  sink.onClose(
-    facts.follow((text) => {
-      const record = readRecord(text);
-      if (record && sink.bufferedBytes() < MAX_UNREAD_BYTES) sink.write(lines([record]));
-    }),
-  );
+  const timer = clock.every(STILL_THERE_MS, () => void sink.write("\n"));
+  const withdraw = facts.follow((text) => {
+    const record = readRecord(text);
+    if (record && sink.bufferedBytes() < MAX_UNREAD_BYTES) sink.write(lines([record]));
+  });
+  sink.onClose(() => {
+    timer.cancel();
+    withdraw();
+  });
 }
 
 function lines(records: readonly object[]): string {

@@ -113,7 +113,7 @@ export function createAdminClient(address: AdminAddress): AdminClient {
       const response = await open("GET", path, {});
       if (response.statusCode !== 200)
         throw refused(path.split("?", 1)[0] ?? path, response, await readWhole(response));
-      if (!response.headers["content-type"]?.startsWith("text/event-stream")) {
+      if (!/^(?:text\/event-stream|application\/jsonl)/.test(response.headers["content-type"] ?? "")) {
         response.destroy();
         throw notOurs(path);
       }
