@@ -494,6 +494,8 @@ const LIMITS = {
       "API keys of the store that a process remembers for 2 s",
       "the store is asked again",
     ],
+    ["MAX_KEPT_BYTES", "backends/ai/cache/kept-answer.ts", "an answer in the response cache", "it is not kept"],
+    ["MAX_CACHE_MS", "backends/ai/models/schema.ts", "`cache.ttl`", "the configuration is rejected"],
     ["MAX_CATALOGUE_BYTES", "backends/ai/models/quotes.ts", "a file of prices", "the configuration is rejected"],
     ["MAX_BUDGETS", "policies/budgets/schema.ts", "entries of `budgets.limits`", "the configuration is rejected"],
     ["MAX_ALERTS", "policies/budgets/schema.ts", "percentages of `alertAt`", "the configuration is rejected"],

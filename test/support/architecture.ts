@@ -35,7 +35,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   identity: ["tokens", "providers", "keys", "passwords", "access", "login"],
   llm: ["wire", "usage", "dialects", "budgets", "form", "clients", "upstreams", "translate", "providers", "guards"],
   mcp: ["wire", "transports", "openapi", "servers", "eras", "tools", "many", "logins", "sessions", "clients"],
-  "backends/ai": ["credentials", "models", "requests", "answers"],
+  "backends/ai": ["credentials", "models", "requests", "answers", "cache"],
   pipeline: ["records", "route", "phases", "listen", "dry-run"],
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
   admin: ["server", "endpoints", "change", "merge", "ui"],

@@ -2,16 +2,15 @@
  * `ai`: LLM providers as a backend. It reads the request, finds out what it asks for, and sends it on in the
  * client's own words where the provider speaks the same dialect, else in translation.
  */
-import { type Backend, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
-import type { ErrorCode, GatewayError } from "../../core/errors.ts";
+import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
 import { type Exchange, type GatewayRequest, NO_BODY } from "../../core/exchange.ts";
 import type { HookResult } from "../../core/policy.ts";
 import { readBody } from "../../core/read-body.ts";
-import { jsonReply, type Reply } from "../../core/reply.ts";
+import type { Reply } from "../../core/reply.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
-import { type Dialect, dialectOf, type Format, modelsPathOf } from "../../llm/dialects/dialect.ts";
-import { errorBody, errorHeaders, type LlmError } from "../../llm/dialects/error-shape.ts";
+import { type Dialect, dialectOf, modelsPathOf } from "../../llm/dialects/dialect.ts";
+import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { readRequest } from "../../llm/dialects/read-request.ts";
 import { scanForm } from "../../llm/dialects/scan-form.ts";
@@ -22,6 +21,7 @@ import { createLlmMetrics } from "../../llm/usage/llm-metrics.ts";
 import { GuardedCall } from "./answers/guarded-call.ts";
 import { Settlement } from "./answers/settlement.ts";
 import { watchedCall } from "./answers/watched-call.ts";
+import { createResponseCache } from "./cache/response-cache.ts";
 import { forwardPlain, isWebsocket, UPLOAD } from "./forward-plain.ts";
 import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
@@ -30,6 +30,7 @@ import { modelsReply } from "./models/models-list.ts";
 import { createQuotes, pricesOf, type Quotes } from "./models/quotes.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
 import { applyPolicies } from "./requests/apply-policies.ts";
+import { MISSING_MODEL, modelNotFound, noteRefusal, refusal, shapeError } from "./requests/refusals.ts";
 import { PlanError } from "./requests/upstream-request.ts";
 import { AiRun, sendJson } from "./run.ts";
 
@@ -54,6 +55,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     prices: pricesOf(config, env),
   };
   const quotes = createQuotes(table, settling.prices);
+  const cache = config.cache && createResponseCache(config.cache, JSON.stringify(config), env);
   const ids = createIdSource();
   const running = {
     logger: env.logger.for("llm"),
@@ -100,13 +102,27 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
             code: "unsupported_format",
           });
         }
-        const watched = watchedCall(call, exchange, policed.rules.watchedResponses, isForeignStream);
-        const guarded = guards ? new GuardedCall(watched, guards, format) : undefined;
-        const run = new AiRun(running, exchange, guarded ?? watched, policed.llm, candidates, settlement);
-        // A provider whose answer was refused must not go on writing it.
-        guarded?.onRefusal(() => run.abort());
-        run.start();
-        return run;
+        const shown = (to: BackendCall): BackendCall =>
+          watchedCall(to, exchange, policed.rules.watchedResponses, isForeignStream);
+        const ask = (to: BackendCall): BackendRun => {
+          const guarded = guards ? new GuardedCall(shown(to), guards, format) : undefined;
+          const run = new AiRun(running, exchange, guarded ?? shown(to), policed.llm, candidates, settlement);
+          // A provider whose answer was refused must not go on writing it.
+          guarded?.onRefusal(() => run.abort());
+          run.start();
+          return run;
+        };
+        if (cache === undefined) return ask(call);
+        const through = (to: BackendCall): BackendCall =>
+          guards ? new GuardedCall(shown(to), guards, format) : shown(to);
+        return cache.run(exchange, call, {
+          model: policed.model,
+          llm: policed.llm,
+          candidates,
+          settlement,
+          ask,
+          through,
+        });
       } catch (error) {
         if (error instanceof PlanError) return refuse(error.error);
         throw error;
@@ -244,49 +260,4 @@ function understand(exchange: Exchange, bytes: Buffer, quotes: Quotes | undefine
   if (dialect.free) facts.makeFree();
   exchange.facts.llm = facts;
   return undefined;
-}
-
-/** The SDKs of providers read no other shape. A stream that is limited reads the literal text (spec 7). */
-function shapeError(exchange: Exchange, error: GatewayError): Reply | undefined {
-  const { status, message, code } = error;
-  if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
-  const { format } = dialectOf(exchange.request.path);
-  const headers = { "x-gateway-error": code, ...errorHeaders(format, status), ...error.headers };
-  return jsonReply(status, errorBody(format, { status, message, code }), headers);
-}
-
-const MISSING_MODEL: LlmError = {
-  status: 400,
-  message: "the body has no 'model'",
-  code: "missing_model",
-  param: "model",
-};
-
-function modelNotFound(model: string | undefined): LlmError {
-  return {
-    status: 404,
-    message: `the model ${JSON.stringify(model ?? "")} does not exist or is not available here`,
-    code: "model_not_found",
-    param: "model",
-  };
-}
-
-const REFUSALS: Readonly<Record<number, ErrorCode>> = {
-  404: "not_found",
-  413: "body_too_large",
-  415: "unsupported_media_type",
-};
-
-/** The client gets it in its own dialect; the log and `explain` say why, too. */
-function noteRefusal(exchange: Exchange, { status, message }: LlmError): void {
-  exchange.failure ??= { code: codeOf({ status }), source: "client", message, detail: undefined };
-}
-
-function codeOf({ status }: Pick<LlmError, "status">): ErrorCode {
-  return REFUSALS[status] ?? "bad_request";
-}
-
-function refusal(exchange: Exchange, format: Format, error: LlmError): Reply {
-  noteRefusal(exchange, error);
-  return jsonReply(error.status, errorBody(format, error), { "x-gateway-error": codeOf(error) });
 }

@@ -83,6 +83,14 @@ export class Settlement {
     this.#finish(errorType);
   }
 
+  /** The answer is one that was paid before: this call costs nothing, and no provider worked for it. */
+  replayed(): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    writeUsage(this.#facts, { inputTokens: 0, outputTokens: 0, totalTokens: 0 });
+    this.#facts.cost = 0;
+  }
+
   #finish(errorType: string | undefined): void {
     this.#settled = true;
     const { prices, metrics, clock } = this.#env;

@@ -229,6 +229,8 @@ export const virtualModelSchema = z.strictObject({
   ).describe("How a model is chosen."),
 });
 
+const MAX_CACHE_MS = 30 * 86_400_000;
+
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
@@ -258,6 +260,18 @@ export const aiSchema = exactlyOneOf(
       .boolean()
       .default(true)
       .describe("Whether models that `modelCatalog` does not name have the prices of the shipped list. Default: true."),
+    cache: z
+      .strictObject({
+        ttl: duration()
+          .refine((ms) => ms >= 1_000 && ms <= MAX_CACHE_MS, "expected 1s to 30d")
+          .describe("How long an answer may be used again, up to 30d."),
+        scope: z
+          .enum(["user", "shared"])
+          .default("user")
+          .describe("Whether each user has answers of their own, or all share them. Default: user."),
+      })
+      .optional()
+      .describe("Answers equal requests again from the store."),
     maxBodyBytes: z
       .int()
       .min(1024)

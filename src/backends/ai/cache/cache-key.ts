@@ -1,0 +1,80 @@
+/**
+ * Under which key an answer is kept: everything that decides what the provider would say, and whose answer it is. A request
+ * that nobody can be held to has no key where each user has entries of their own: a missing identity is never shared.
+ */
+import { createHash } from "node:crypto";
+import type { Exchange } from "../../../core/exchange.ts";
+import type { Format } from "../../../llm/dialects/dialect.ts";
+import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
+import type { Candidate } from "../models/model-table.ts";
+
+/** Calls of a model whose answer depends on the request alone. */
+const CACHED_FORMATS: ReadonlySet<Format> = new Set([
+  ...(["chat", "messages", "responses", "generateContent", "converse", "embeddings"] as const),
+]);
+
+/** Headers that change what a provider answers. */
+const TELLING_HEADERS = [
+  "accept",
+  "anthropic-beta",
+  "anthropic-version",
+  "openai-beta",
+  "x-amzn-bedrock-guardrailidentifier",
+];
+
+/** Where clients bring keys of their own. */
+const KEY_HEADERS = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
+
+export interface CacheQuestion {
+  readonly backend: string;
+  readonly scope: "user" | "shared";
+  readonly model: string | undefined;
+  readonly llm: LlmCall;
+  readonly candidates: readonly Candidate[];
+}
+
+/** undefined: this call is neither looked for nor kept. */
+export function cacheKey(question: CacheQuestion, exchange: Exchange): string | undefined {
+  const { llm, scope, candidates } = question;
+  const { request } = exchange;
+  if (llm.dialect.free || !CACHED_FORMATS.has(llm.dialect.format)) return undefined;
+  const owner = ownerOf(exchange, scope, candidates);
+  if (owner === undefined) return undefined;
+  const hash = createHash("sha256");
+  // Each part with its length: no two requests can be written alike.
+  const add = (part: string | Buffer): void => {
+    hash.update(`${Buffer.byteLength(part)}:`);
+    hash.update(part);
+  };
+  for (const part of [question.backend, owner, request.path, withoutKeys(request.query), question.model ?? ""])
+    add(part);
+  for (const name of TELLING_HEADERS) add(request.headers.get(name) ?? "");
+  add(llm.bytes);
+  return hash.digest("base64url");
+}
+
+function ownerOf(
+  { principal, request, credential }: Exchange,
+  scope: CacheQuestion["scope"],
+  candidates: readonly Candidate[],
+): string | undefined {
+  // Only the provider can check a key that the client brings: whoever has another one, or none, asks for himself.
+  const brought = candidates.some(({ target }) => target.credential.kind === "client")
+    ? [...KEY_HEADERS.map((name) => request.headers.get(name)), credential?.value, keyParameter(request.query)]
+    : [];
+  const own = brought.some((value) => value !== undefined) ? `key ${JSON.stringify(brought)}` : undefined;
+  if (scope === "shared") return own ?? "shared";
+  if (principal === undefined) return own;
+  return `user ${principal} ${own ?? ""}`;
+}
+
+function keyParameter(query: string): string | undefined {
+  return query.split("&").find((part) => part.startsWith("key="));
+}
+
+function withoutKeys(query: string): string {
+  return query
+    .split("&")
+    .filter((part) => !part.startsWith("key="))
+    .join("&");
+}

@@ -1,0 +1,250 @@
+/**
+ * The response cache of LLM calls: whose answers are shared with whom, what is kept, streams, savings, faults.
+ */
+import assert from "node:assert/strict";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type TestContext, test } from "node:test";
+import type { TestGateway } from "../support/gateway.ts";
+import { shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
+import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
+
+interface Provider {
+  readonly host: string;
+  readonly calls: () => number;
+}
+
+type Body = { model: string; stream?: boolean; messages: { content: string }[] };
+
+/** Each answer has a number, so that one can be told from another. */
+async function provider(
+  t: TestContext,
+  special?: (body: Body, response: ServerResponse) => boolean,
+): Promise<Provider> {
+  let calls = 0;
+  const { host } = await backendFor(t, (request: IncomingMessage, response) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      calls += 1;
+      const body = JSON.parse(Buffer.concat(chunks).toString()) as Body;
+      if (special?.(body, response) === true) return;
+      const usage = { prompt_tokens: 60, completion_tokens: 40, total_tokens: 100 };
+      if (body.stream !== true) {
+        response.writeHead(200, {
+          "content-type": "application/json",
+          "x-request-id": `call-${calls}`,
+          "set-cookie": "a=b",
+        });
+        const choices = [
+          { index: 0, message: { role: "assistant", content: `answer ${calls}` }, finish_reason: "stop" },
+        ];
+        response.end(JSON.stringify({ id: "1", object: "chat.completion", model: body.model, choices, usage }));
+        return;
+      }
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const event = { id: "1", object: "chat.completion.chunk", model: body.model };
+      for (const content of ["ans", `wer ${calls}`])
+        response.write(`data: ${JSON.stringify({ ...event, choices: [{ index: 0, delta: { content } }] })}\n\n`);
+      response.write(`data: ${JSON.stringify({ ...event, choices: [], usage })}\n\n`);
+      response.end("data: [DONE]\n\n");
+    });
+  });
+  return { host, calls: () => calls };
+}
+
+const KEYS = `apiKey: { mode: optional, keys: [{ key: key-a, metadata: { user: a } }, { key: key-b, metadata: { user: b } }] }`;
+
+const yaml = (
+  host: string,
+  cache: string,
+  policies = KEYS,
+  config = "",
+  auth = "auth: { key: provider-key }, ",
+): string => `
+config: { adminAddr: "127.0.0.1:0"${config} }
+gateways: { default: { port: 0 } }
+routes:
+  - name: llm
+    backends: [{ ai: { name: test, ${auth}cache: ${cache}, provider: { openAICompatible: { name: openai, baseUrl: "http://${host}/v1" } } } }]
+    policies: { ${policies} }
+`;
+
+interface Answer {
+  readonly status: number;
+  readonly cache: string | null;
+  readonly text: string;
+  readonly headers: Headers;
+}
+
+async function ask(
+  gateway: TestGateway,
+  key: string | undefined,
+  more: { content?: string; stream?: boolean; headers?: Record<string, string>; model?: string } = {},
+): Promise<Answer> {
+  const response = await fetch(`${gateway.url()}/v1/chat/completions`, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+      ...more.headers,
+    },
+    body: JSON.stringify({
+      model: more.model ?? "gpt-4o",
+      messages: [{ role: "user", content: more.content ?? "hi" }],
+      ...(more.stream ? { stream: true } : {}),
+    }),
+  });
+  const { status, headers } = response;
+  return { status, cache: headers.get("x-gateway-cache"), text: await response.text(), headers };
+}
+
+test("the same request of the same user is answered again, another user's or another request is not", async (t) => {
+  const behind = await provider(t);
+  const clock = shiftedClock();
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }"), { clock });
+  const first = await ask(gateway, "key-a");
+  assert.deepEqual([first.cache, behind.calls()], ["miss", 1]);
+  const again = await ask(gateway, "key-a");
+  assert.deepEqual([again.cache, again.text, behind.calls()], ["hit", first.text, 1]);
+  assert.equal(again.headers.get("set-cookie"), null, "what belonged to the other call is not replayed");
+  assert.equal((await ask(gateway, "key-b")).cache, "miss");
+  assert.equal((await ask(gateway, "key-a", { content: "hi " })).cache, "miss");
+  assert.equal((await ask(gateway, "key-a", { model: "gpt-4o-mini" })).cache, "miss");
+  assert.equal((await ask(gateway, "key-a", { stream: true })).cache, "miss");
+  clock.advance(599_999);
+  assert.equal((await ask(gateway, "key-a")).cache, "hit");
+  clock.advance(1);
+  assert.equal((await ask(gateway, "key-a")).cache, "miss");
+});
+
+test("requests without an identity are never cached: they share nothing because it is missing", async (t) => {
+  const behind = await provider(t);
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }"));
+  for (let i = 1; i <= 3; i++) {
+    const answer = await ask(gateway, undefined);
+    assert.deepEqual([answer.cache, behind.calls()], ["bypass", i]);
+  }
+});
+
+test("shared: users and those without identity get the same answer", async (t) => {
+  const behind = await provider(t);
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m, scope: shared }"));
+  const first = await ask(gateway, "key-a");
+  for (const key of ["key-b", undefined]) {
+    const answer = await ask(gateway, key);
+    assert.deepEqual([answer.cache, answer.text], ["hit", first.text]);
+  }
+  assert.equal(behind.calls(), 1);
+});
+
+test("a client that brings the provider's key gets nothing for another key, not even where all is shared", async (t) => {
+  for (const scope of ["user", "shared"]) {
+    const behind = await provider(t);
+    const gateway = await gatewayFor(t, yaml(behind.host, `{ ttl: 10m, scope: ${scope} }`, "", "", ""));
+    assert.equal((await ask(gateway, "sk-one")).cache, "miss");
+    assert.equal((await ask(gateway, "sk-one")).cache, "hit");
+    assert.equal((await ask(gateway, "sk-two")).cache, "miss");
+    assert.notEqual((await ask(gateway, undefined)).cache, "hit");
+  }
+});
+
+test("a stream is replayed as a stream, byte for byte, and costs no tokens and no money", async (t) => {
+  const behind = await provider(t);
+  const budgets = "budgets: { limits: [{ name: all, tokens: 150, per: day }] }";
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }", `${KEYS}, ${budgets}`));
+  const first = await ask(gateway, "key-a", { stream: true });
+  for (let i = 0; i < 4; i++) {
+    const again = await ask(gateway, "key-a", { stream: true });
+    assert.deepEqual([again.status, again.cache, again.text], [200, "hit", first.text]);
+    assert.match(again.headers.get("content-type") ?? "", /^text\/event-stream/);
+  }
+  const metric = async (name: string): Promise<number> => {
+    const text = await (await fetch(`${gateway.adminUrl}/metrics`)).text();
+    return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1]);
+  };
+  assert.equal(await metric("gateway_llm_cache_saved_tokens_total"), 400);
+  assert.ok(Math.abs((await metric("gateway_llm_cache_saved_usd_total")) - 4 * (60 * 2.5e-6 + 40 * 1e-5)) < 1e-9);
+  const spent = async (): Promise<unknown> => {
+    const { budgets: all } = (await (await fetch(`${gateway.adminUrl}/debug/budgets`)).json()) as {
+      budgets: { keys: { spent: number }[] }[];
+    };
+    return all[0]?.keys[0]?.spent;
+  };
+  await eventually("only the first call was charged", async () => (await spent()) === 100);
+});
+
+test("cache-control: no-cache asks again and keeps, no-store keeps nothing", async (t) => {
+  const behind = await provider(t);
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }"));
+  assert.equal((await ask(gateway, "key-a", { headers: { "cache-control": "no-store" } })).cache, "bypass");
+  const first = await ask(gateway, "key-a");
+  const fresh = await ask(gateway, "key-a", { headers: { "cache-control": "no-cache" } });
+  assert.notEqual(fresh.text, first.text);
+  assert.equal((await ask(gateway, "key-a")).text, fresh.text);
+});
+
+test("errors, error events, broken and very large answers are not kept", async (t) => {
+  const behind = await provider(t, ({ messages: [message] }, response) => {
+    switch (message?.content) {
+      case "error":
+        response.writeHead(400, { "content-type": "application/json" }).end('{"error":{"message":"no"}}');
+        return true;
+      case "event":
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.end('data: {"error":{"message":"overloaded"}}\n\n');
+        return true;
+      case "broken":
+        response.writeHead(200, { "content-type": "application/json", "content-length": "100" });
+        response.write("{");
+        setImmediate(() => response.destroy());
+        return true;
+      case "large":
+        response
+          .writeHead(200, { "content-type": "application/json" })
+          .end(JSON.stringify({ text: "x".repeat(600_000) }));
+        return true;
+      default:
+        return false;
+    }
+  });
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }"));
+  for (const content of ["error", "event", "broken", "large"]) {
+    await ask(gateway, "key-a", { content }).catch(() => undefined);
+    const again = await ask(gateway, "key-a", { content }).catch(() => undefined);
+    assert.notEqual(again?.cache, "hit", content);
+  }
+});
+
+test("a limit that is used up refuses before the cache, and guards look at replayed answers", async (t) => {
+  const behind = await provider(t);
+  const limit = "rateLimit: { local: [{ requests: 2, unit: Hours }] }";
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }", `${KEYS}, ${limit}`));
+  assert.deepEqual([(await ask(gateway, "key-a")).status, (await ask(gateway, "key-a")).cache], [200, "hit"]);
+  assert.equal((await ask(gateway, "key-a")).status, 429);
+  const guard = 'ai: { promptGuard: { response: [{ regex: { action: mask, rules: [{ pattern: "answer" }] } }] } }';
+  const guarded = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }", `${KEYS}, ${guard}`));
+  for (const cache of ["miss", "hit"]) {
+    const answer = await ask(guarded, "key-a");
+    assert.equal(answer.cache, cache);
+    assert.ok(!answer.text.includes("answer"), answer.text);
+  }
+});
+
+test("replicas share answers over Redis, and ask the provider while it is away", {
+  skip: skipWithoutRedis,
+}, async (t) => {
+  const redis = await startRedis();
+  t.after(redis.close);
+  const behind = await provider(t);
+  const config = yaml(behind.host, "{ ttl: 10m }", KEYS, `, store: { redis: "${redis.url}", timeout: 10s }`);
+  const [one, other] = [await gatewayFor(t, config), await gatewayFor(t, config)];
+  assert.equal((await ask(one, "key-a")).cache, "miss");
+  await eventually("kept", async () => (await ask(other, "key-a")).cache === "hit");
+  await redis.stop();
+  await eventually("degraded", async () =>
+    (await (await fetch(`${other.adminUrl}/metrics`)).text()).includes('gateway_store_up{kind="redis"} 0'),
+  );
+  const answer = await ask(other, "key-a");
+  assert.deepEqual([answer.status, answer.cache], [200, "miss"]);
+});
