@@ -1,8 +1,12 @@
 /**
  * The method: every contestant is warmed up, then measured in interleaved rounds, so that drift of the machine
- * meets all alike; the figure is the median of CPU microseconds per request of the proxy's own process.
+ * meets all alike; the figure is the median of CPU microseconds per request of the proxy's own process. Ratios are those of
+ * the medians, of the rounds in pairs, and of the quiet rounds (the lower fifth).
  */
 import { cpuMicros } from "./cpu.mjs";
+
+/** Of the rounds, how many count as quiet. */
+const QUIET = 0.2;
 
 export async function compare({ contestants, warmUp, rounds, perRound, run, baseline, title }) {
   for (const contestant of contestants) await run(contestant, warmUp);
@@ -18,24 +22,28 @@ export async function compare({ contestants, warmUp, rounds, perRound, run, base
       samples.get(contestant.name).push((cpuMicros(contestant.pid) - before) / perRound);
     }
   }
+  const baseSamples = samples.get(baseline);
   const rows = contestants.map(({ name }) => {
     const all = samples.get(name);
-    return { name, micros: median(all), least: Math.min(...all), most: Math.max(...all), errors: errors.get(name) };
+    // Beside the baseline of the same round: what disturbed the machine for a while disturbed both.
+    const paired = baseSamples && median(all.map((micros, round) => micros / baseSamples[round]));
+    const range = { least: Math.min(...all), most: Math.max(...all), quiet: quantile(all, QUIET) };
+    return { name, micros: median(all), paired, ...range, errors: errors.get(name) };
   });
   const base = rows.find(({ name }) => name === baseline);
   printTable(title, rows, base);
   return { rows, base: base?.micros, errors: [...errors.values()].reduce((sum, one) => sum + one, 0) };
 }
 
-/** Other work on the machine only adds to CPU time, so the ratio of the quietest rounds stands beside that of the medians. */
+/** Other work on the machine only adds to CPU time, so the ratio of the quiet rounds stands beside that of the medians. */
 function printTable(title, rows, base) {
   console.log(`\n${title}`);
   const width = Math.max(...rows.map(({ name }) => name.length), 8);
-  console.log(`  ${"".padEnd(width)}  CPU µs  min..max      × ${base?.name ?? "-"}  × its minimum`);
-  for (const { name, micros, least, most, errors } of rows) {
+  console.log(`  ${"".padEnd(width)}  CPU µs  min..max      × ${base?.name ?? "-"}  in pairs  quiet`);
+  for (const { name, micros, paired, quiet, least, most, errors } of rows) {
     const range = `${least.toFixed(0)}..${most.toFixed(0)}`;
     const ratios = base
-      ? `${(micros / base.micros).toFixed(2).padEnd(base.name.length + 4)}${(least / base.least).toFixed(2)}`
+      ? `${(micros / base.micros).toFixed(2).padEnd(base.name.length + 4)}${paired.toFixed(2).padEnd(10)}${(quiet / base.quiet).toFixed(2)}`
       : "-";
     console.log(
       `  ${name.padEnd(width)}  ${micros.toFixed(1).padStart(6)}  ${range.padEnd(12)}  ${ratios}${errors > 0 ? `  ${errors} errors` : ""}`,
@@ -44,7 +52,13 @@ function printTable(title, rows, base) {
 }
 
 export function median(values) {
+  return quantile(values, 0.5);
+}
+
+/** Between two values, their mean by distance. */
+export function quantile(values, share) {
   const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  const at = (sorted.length - 1) * share;
+  const below = Math.floor(at);
+  return sorted[below] + (sorted[Math.ceil(at)] - sorted[below]) * (at - below);
 }

@@ -1,0 +1,103 @@
+/**
+ * This build of the gateway against another one, in one run: `BENCH_AGAINST=/path/to/other/dist/gateway.js npm run bench -- against`.
+ * More builds
+ * are separated by commas; ratios are to the first. Also what policies cost a chat, idle connections, and a gigabyte on its way. BENCH_NODE names another Node than the one that
+ * runs the bench; BENCH_ROWS takes only the rows whose titles begin with one of its comma-separated words.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { largeBodies } from "../http/large-bodies.mjs";
+import { openSession } from "../mcp/calls.mjs";
+import { compare } from "../support/compare.mjs";
+import { idleConnections } from "../support/idle-connections.mjs";
+import { nodeVersion } from "../support/node-version.mjs";
+import { freePort, start } from "../support/process.mjs";
+import { isWanted } from "../support/rows.mjs";
+import { BACKEND, gatewayConfig, PROVIDER, WORKLOADS } from "../support/workloads.mjs";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+const node = process.env.BENCH_NODE ?? process.execPath;
+const SLICES = 4;
+const OTHER = "other build";
+
+/** A rule that reads the request and the model, and two limits: what an ordinary LLM route has. */
+const POLICIES = {
+  authorization: { rules: [`request.path.startsWith("/v1/") && request.headers["user-agent"].startsWith("bench")`] },
+  rateLimit: {
+    local: [
+      { requests: 1_000_000_000, unit: "Hours" },
+      { tokens: 1_000_000_000_000, unit: "Hours" },
+    ],
+  },
+};
+
+export async function benchAgainst({ quick = false } = {}) {
+  const others = (process.env.BENCH_AGAINST ?? "").split(",").filter((path) => path !== "");
+  if (others.length === 0) console.log("BENCH_AGAINST names no other build: its rows are missing");
+  const builds = [
+    ["this build", join(root, "dist/gateway.js")],
+    ...others.map((path, i) => [i === 0 ? OTHER : `${OTHER} ${i + 1}`, path]),
+  ];
+  for (const of of ["http", "llm", "mcp"]) {
+    const workloads = WORKLOADS.filter((one) => one.of === of && isWanted(one.title));
+    if (workloads.length > 0) await compareBuilds(of, builds, workloads, quick);
+  }
+  if (isWanted("memory")) await memory(builds, quick);
+}
+
+async function compareBuilds(of, builds, workloads, quick) {
+  await withContestants(of, builds, async (contestants) => {
+    if (of === "mcp") for (const contestant of contestants) contestant.sessions = [await openSession(contestant.port)];
+    for (const { title, run, perRound, warmUp } of workloads) {
+      await compare({
+        title: `${title} (Node ${nodeVersion(node)})`,
+        contestants: contestants.filter(({ isPlain }) => isPlain || title.startsWith("chat")),
+        warmUp: quick ? Math.ceil(warmUp / 4) : warmUp,
+        // Many short rounds: on a machine that is not quiet, some of them are.
+        rounds: (quick ? 5 : 11) * SLICES,
+        perRound: Math.ceil(perRound / SLICES),
+        run,
+        baseline: contestants.some(({ name }) => name === OTHER) ? OTHER : "this build",
+      });
+    }
+  });
+}
+
+async function withContestants(of, builds, use) {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
+  const running = [];
+  try {
+    const backendPort = await freePort();
+    if (of !== "mcp") {
+      const program = of === "http" ? BACKEND : PROVIDER;
+      running.push(await start(process.execPath, [program, String(backendPort)], backendPort));
+    }
+    const contestants = [];
+    const add = async (name, program, policies) => {
+      const port = await freePort();
+      const file = join(folder, `${port}.yaml`);
+      writeFileSync(file, gatewayConfig(of, port, backendPort, policies));
+      const started = await start(node, [program, "-f", file], port);
+      running.push(started);
+      contestants.push({ name, isPlain: policies === undefined, ...started });
+    };
+    for (const [name, program] of builds) {
+      await add(name, program, undefined);
+      if (of === "llm") await add(`${name}, CEL and two limits`, program, POLICIES);
+    }
+    await use(contestants);
+  } finally {
+    for (const one of running) await one.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Fresh processes: what earlier rows left in memory is not counted. */
+async function memory(builds, quick) {
+  await withContestants("http", builds, async (contestants) => {
+    await idleConnections(contestants, quick ? 2000 : 10_000);
+    await largeBodies(contestants, (quick ? 200 : 1024) * 1024 * 1024);
+  });
+}

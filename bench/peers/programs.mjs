@@ -1,0 +1,147 @@
+/**
+ * The programs that the gateway is compared with: how each is found, configured and started. A variable names a binary that is
+ * not in the PATH; what is not there has no row. `serves` lists the kinds of work: nginx, haproxy and Envoy pass the chat
+ * requests on as plain HTTP. Each gets one worker thread.
+ */
+import { spawnSync } from "node:child_process";
+import { ECHO } from "../support/workloads.mjs";
+
+const PLAIN = ["http", "llm"];
+
+/** `configure` returns the configuration's text, `args` the command line for its file. */
+export const PROGRAMS = [
+  {
+    name: "nginx",
+    variable: "BENCH_NGINX",
+    version: "-v",
+    serves: PLAIN,
+    configure: ({ port, backendPort, folder }) => `
+daemon off; master_process off; worker_processes 1; pid ${folder}/nginx.pid; error_log /dev/null;
+events { worker_connections 1024; }
+http { access_log off; client_body_temp_path ${folder}/body; proxy_temp_path ${folder}/proxy;
+fastcgi_temp_path ${folder}/f; uwsgi_temp_path ${folder}/u; scgi_temp_path ${folder}/s;
+upstream backend { server 127.0.0.1:${backendPort}; keepalive 64; }
+server { listen 127.0.0.1:${port}; location / {
+  proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header connection ""; proxy_buffering off; } } }
+`,
+    args: (file, { folder }) => ["-c", file, "-p", folder],
+  },
+  {
+    name: "haproxy",
+    variable: "BENCH_HAPROXY",
+    version: "-v",
+    serves: PLAIN,
+    configure: ({ port, backendPort }) => `
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  option http-keep-alive
+  http-reuse always
+frontend in
+  bind 127.0.0.1:${port}
+  default_backend out
+backend out
+  server one 127.0.0.1:${backendPort}
+`,
+    args: (file) => ["-db", "-f", file],
+  },
+  {
+    name: "envoy",
+    variable: "BENCH_ENVOY",
+    version: "--version",
+    serves: PLAIN,
+    configure: envoyConfig,
+    args: (file) => ["-c", file, "--concurrency", "1", "-l", "off", "--base-id", String(process.pid % 30_000)],
+  },
+  {
+    name: "agentgateway",
+    variable: "BENCH_AGENTGATEWAY",
+    version: "--version",
+    serves: ["http", "llm", "mcp"],
+    environment: { WORKER_THREADS: "1", RUST_LOG: "error" },
+    configure: agentgatewayConfig,
+    args: (file) => ["-f", file],
+  },
+];
+
+/** The programs that are here, with the command of each. */
+export function present() {
+  return PROGRAMS.flatMap((program) => {
+    const command = process.env[program.variable] ?? program.name;
+    if (spawnSync(command, [program.version], { stdio: "ignore" }).status === 0) return [{ ...program, command }];
+    console.log(`${program.name} is not here (${program.variable} names its binary): its rows are missing`);
+    return [];
+  });
+}
+
+/**
+ * One more, of which the bench knows nothing: BENCH_OTHER="command {port} {backend}" is started for each kind of work in
+ * BENCH_OTHER_SERVES (`http` if not set); `{backend}` is the port behind it.
+ */
+export function other() {
+  const line = process.env.BENCH_OTHER;
+  if (line === undefined) return [];
+  const [command, ...words] = line.split(" ");
+  return [
+    {
+      name: process.env.BENCH_OTHER_NAME ?? command,
+      command,
+      serves: (process.env.BENCH_OTHER_SERVES ?? "http").split(","),
+      configure: () => "",
+      args: (_file, { port, backendPort }) =>
+        words.map((word) => word.replaceAll("{port}", port).replaceAll("{backend}", backendPort)),
+    },
+  ];
+}
+
+function envoyConfig({ port, backendPort }) {
+  const address = (number) => ({ socket_address: { address: "127.0.0.1", port_value: number } });
+  const manager = {
+    "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+    stat_prefix: "in",
+    generate_request_id: false,
+    route_config: {
+      virtual_hosts: [
+        { name: "all", domains: ["*"], routes: [{ match: { prefix: "/" }, route: { cluster: "out", timeout: "0s" } }] },
+      ],
+    },
+    http_filters: [
+      {
+        name: "router",
+        typed_config: { "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router" },
+      },
+    ],
+  };
+  const filter = { name: "http", typed_config: manager };
+  const endpoint = { endpoint: { address: address(backendPort) } };
+  return JSON.stringify({
+    static_resources: {
+      listeners: [{ name: "in", address: address(port), filter_chains: [{ filters: [filter] }] }],
+      clusters: [
+        {
+          name: "out",
+          type: "STATIC",
+          connect_timeout: "5s",
+          load_assignment: { cluster_name: "out", endpoints: [{ lb_endpoints: [endpoint] }] },
+        },
+      ],
+    },
+  });
+}
+
+function agentgatewayConfig({ of, port, backendPort }) {
+  const backend = {
+    http: { host: `127.0.0.1:${backendPort}` },
+    llm: { ai: { name: "openai", provider: { openAI: {} }, hostOverride: `127.0.0.1:${backendPort}` } },
+    mcp: { mcp: { targets: [{ name: "echo", stdio: { cmd: ECHO[0], args: ECHO.slice(1) } }] } },
+  }[of];
+  const policies = of === "llm" ? { backendAuth: { key: "k" } } : {};
+  return JSON.stringify({
+    config: { adminAddr: "127.0.0.1:0", statsAddr: "127.0.0.1:0", readinessAddr: "127.0.0.1:0" },
+    binds: [{ port, listeners: [{ routes: [{ policies, backends: [backend] }] }] }],
+  });
+}

@@ -1,0 +1,94 @@
+/**
+ * The gateway beside other proxies, in interleaved rounds over the same work, one table at the end: CPU microseconds per
+ * operation of each process in front. Which programs, and how they are found: programs.mjs. BENCH_NODES names other Nodes to run
+ * the gateway with, separated by colons; BENCH_ROWS takes only rows whose titles begin with one of its words.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { openSession } from "../mcp/calls.mjs";
+import { compare } from "../support/compare.mjs";
+import { nodeVersion } from "../support/node-version.mjs";
+import { freePort, start } from "../support/process.mjs";
+import { isWanted } from "../support/rows.mjs";
+import { BACKEND, gatewayConfig, PROVIDER, WORKLOADS } from "../support/workloads.mjs";
+import { other, present } from "./programs.mjs";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+
+export async function benchPeers({ quick = false } = {}) {
+  const programs = [...present(), ...other(), ...gateways()];
+  const names = programs.map(({ name }) => name);
+  const table = [];
+  for (const of of ["http", "llm", "mcp"]) {
+    const workloads = WORKLOADS.filter((one) => one.of === of && isWanted(one.title));
+    if (workloads.length === 0) continue;
+    table.push(...(await comparePrograms(of, programs, workloads, quick)));
+  }
+  printSummary(names, table);
+}
+
+/** Ours, with each Node. */
+function gateways() {
+  const nodes = [process.execPath, ...(process.env.BENCH_NODES ?? "").split(":").filter((one) => one !== "")];
+  return nodes.map((node) => ({
+    name: `gateway, Node ${nodeVersion(node)}`,
+    command: node,
+    serves: ["http", "llm", "mcp"],
+    configure: ({ of, port, backendPort }) => gatewayConfig(of, port, backendPort),
+    args: (file) => [join(root, "dist/gateway.js"), "-f", file],
+  }));
+}
+
+async function comparePrograms(of, programs, workloads, quick) {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
+  const running = [];
+  try {
+    const backendPort = await freePort();
+    if (of !== "mcp") {
+      const program = of === "http" ? BACKEND : PROVIDER;
+      running.push(await start(process.execPath, [program, String(backendPort)], backendPort));
+    }
+    const contestants = [];
+    for (const program of programs.filter(({ serves }) => serves.includes(of))) {
+      const place = { of, port: await freePort(), backendPort, folder };
+      const file = join(folder, `${place.port}.yaml`);
+      writeFileSync(file, program.configure(place));
+      const environment = { ...process.env, ...program.environment };
+      const started = await start(program.command, program.args(file, place), place.port, {
+        spawn: { env: environment },
+      });
+      running.push(started);
+      contestants.push({ name: program.name, ...started });
+    }
+    if (of === "mcp") for (const contestant of contestants) contestant.sessions = [await openSession(contestant.port)];
+    const rows = [];
+    for (const { title, run, perRound, warmUp } of workloads) {
+      const baseline = contestants[0]?.name;
+      const result = await compare({
+        title,
+        contestants,
+        warmUp: quick ? Math.ceil(warmUp / 4) : warmUp,
+        rounds: quick ? 3 : 7,
+        perRound,
+        run,
+        baseline,
+      });
+      rows.push({ title, micros: new Map(result.rows.map((row) => [row.name, row.micros])) });
+    }
+    return rows;
+  } finally {
+    for (const one of running) await one.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** In the form that documentation takes. */
+function printSummary(names, table) {
+  console.log("\nCPU µs per operation (medians)\n");
+  console.log(`| Work | ${names.join(" | ")} |`);
+  console.log(`|---|${names.map(() => "---|").join("")}`);
+  for (const { title, micros } of table)
+    console.log(`| ${title} | ${names.map((name) => micros.get(name)?.toFixed(0) ?? "-").join(" | ")} |`);
+}

@@ -1,0 +1,55 @@
+/**
+ * Connections that made one request each and then wait for the next: how much resident memory of the process in front each
+ * of them takes.
+ */
+import { connect } from "node:net";
+import { residentBytes } from "./cpu.mjs";
+import { httpRequest } from "./load.mjs";
+
+const AT_ONCE = 100;
+const SETTLE_MS = 3000;
+
+export async function idleConnections(contestants, count) {
+  console.log(`\n${count} idle connections: KB of resident memory for each`);
+  for (const { name, port, pid } of contestants) {
+    // The first ones make the process grow to its working size.
+    await closeAll(await openIdle(port, 500));
+    const before = residentBytes(pid);
+    const sockets = await openIdle(port, count);
+    await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
+    const each = (residentBytes(pid) - before) / 1024 / count;
+    console.log(`  ${name.padEnd(28)} ${each.toFixed(1)}`);
+    await closeAll(sockets);
+  }
+}
+
+async function openIdle(port, count) {
+  const sockets = [];
+  for (let i = 0; i < count; i += AT_ONCE)
+    sockets.push(...(await Promise.all(Array.from({ length: AT_ONCE }, () => openOne(port)))));
+  return sockets;
+}
+
+function openOne(port) {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, "127.0.0.1");
+    socket.once("error", reject);
+    socket.once("data", () => {
+      socket.pause();
+      resolve(socket);
+    });
+    socket.write(httpRequest({}));
+  });
+}
+
+function closeAll(sockets) {
+  return Promise.all(
+    sockets.map(
+      (socket) =>
+        new Promise((resolve) => {
+          socket.once("close", resolve);
+          socket.destroy();
+        }),
+    ),
+  );
+}
