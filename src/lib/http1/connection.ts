@@ -50,13 +50,14 @@ export class Connection implements ParserEvents, Carrier {
   #bodyWriter: BodyWriter | undefined = undefined;
   #isConnected = false;
   #isGone = false;
+  #isUpgraded = false;
   #served = 0;
   #answering = false;
   #keepAlive = true;
 
   constructor(target: HttpTarget, owner: ConnectionOwner) {
     this.#owner = owner;
-    this.#socket = openSocket(target, owner.lookup, ["http/1.1"]);
+    this.#socket = openSocket(target, owner.lookup, ["http/1.1"], (chunk) => this.#received(chunk));
     const timer = owner.clock.after(CONNECT_TIMEOUT_MS, () =>
       this.#fail("connect-timeout", `no connection within ${CONNECT_TIMEOUT_MS} ms`),
     );
@@ -66,7 +67,8 @@ export class Connection implements ParserEvents, Carrier {
       this.#isConnected = true;
       contain(() => this.#pending && this.#write(this.#pending), giveUp);
     });
-    this.#socket.on("data", (chunk) => this.#onData(chunk));
+    // Only with TLS: a plain socket calls `#received`.
+    if (target.protocol === "https") this.#socket.on("data", (chunk) => this.#onData(chunk));
     this.#socket.on("error", (error) =>
       contain(() => this.#fail(this.#faultKind(), describeSocketError(error), error), giveUp),
     );
@@ -125,6 +127,7 @@ export class Connection implements ParserEvents, Carrier {
     const attempt = this.#attempt;
     this.#attempt = undefined;
     this.#isGone = true;
+    this.#isUpgraded = true;
     this.#owner.gone(this);
     this.#socket.removeAllListeners();
     // Until somebody else listens, and if nobody does.
@@ -163,6 +166,13 @@ export class Connection implements ParserEvents, Carrier {
         if (error) this.#fail("request", error.message, error);
       });
     }
+  }
+
+  #received(chunk: Buffer): boolean {
+    // Others read it now.
+    if (this.#isUpgraded) return this.#socket.push(chunk);
+    this.#onData(chunk);
+    return true;
   }
 
   #onData(chunk: Buffer): void {
