@@ -1,8 +1,9 @@
 /**
  * What CEL may read of an exchange, under the names of the documentation. Every top-level attribute is a getter,
- * so that an expression pays only for what it reads; an absent one is undefined, which CEL sees as an empty map.
+ * and so are the fields of those with many, so that an expression pays only for what it reads; an absent one is undefined, which CEL sees as an empty map.
  */
 import { celHeaders } from "../cel/values/headers.ts";
+import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { Trace } from "../trace/trace.ts";
 import { pathAndQuery } from "./request-path.ts";
@@ -21,7 +22,7 @@ export interface ReadableExchange {
     readonly headers: HeaderList;
     readonly body: { readonly kind: "none" | "stream" } | { readonly kind: "bytes"; readonly bytes: Buffer };
   };
-  readonly response: { readonly status: number; readonly headers: HeaderList; readonly body?: Buffer } | undefined;
+  readonly response: ReadableResponse | undefined;
   readonly startedAt: number;
   readonly source: { readonly address: string; readonly port: number; readonly identity?: string | undefined };
   readonly facts: {
@@ -37,6 +38,31 @@ export interface ReadableExchange {
   readonly trace: Trace | undefined;
   readonly secrets: readonly string[] | undefined;
 }
+
+interface ReadableResponse {
+  readonly status: number;
+  readonly headers: HeaderList;
+  readonly body?: Buffer;
+}
+
+const REQUEST: LazyFields<ReadableExchange> = new Map<string, (exchange: ReadableExchange) => unknown>([
+  ["method", ({ request }) => request.method],
+  ["scheme", ({ request }) => request.scheme],
+  ["host", ({ request }) => request.host],
+  ["path", ({ request }) => request.path],
+  ["pathAndQuery", ({ request }) => pathAndQuery(request)],
+  ["uri", ({ request }) => `${request.scheme}://${request.host}${pathAndQuery(request)}`],
+  ["version", ({ request }) => `HTTP/${request.version}`],
+  ["headers", ({ request }) => celHeaders(request.headers)],
+  ["startTime", ({ startedAt }) => new Date(startedAt)],
+  ["body", ({ request: { body } }) => (body.kind === "bytes" ? body.bytes.toString() : undefined)],
+]);
+
+const RESPONSE: LazyFields<ReadableResponse> = new Map<string, (response: ReadableResponse) => unknown>([
+  ["code", ({ status }) => status],
+  ["headers", ({ headers }) => celHeaders(headers)],
+  ["body", ({ body }) => body?.toString()],
+]);
 
 export class Attributes {
   readonly #exchange: ReadableExchange;
@@ -55,28 +81,13 @@ export class Attributes {
     return (#exchange in attributes ? attributes.#exchange.secrets : undefined) ?? [];
   }
 
-  get request(): Record<string, unknown> {
-    const { request, startedAt } = this.#exchange;
-    const attributes = {
-      method: request.method,
-      scheme: request.scheme,
-      host: request.host,
-      path: request.path,
-      pathAndQuery: pathAndQuery(request),
-      uri: `${request.scheme}://${request.host}${pathAndQuery(request)}`,
-      version: `HTTP/${request.version}`,
-      headers: celHeaders(request.headers),
-      // A Date becomes a timestamp when it is read; as text it would cost more than most evaluations.
-      startTime: new Date(startedAt),
-    };
-    return request.body.kind === "bytes" ? withBody(attributes, request.body.bytes) : attributes;
+  get request(): object {
+    return celFields(this.#exchange, REQUEST);
   }
 
-  get response(): Record<string, unknown> | undefined {
+  get response(): object | undefined {
     const { response } = this.#exchange;
-    if (!response) return undefined;
-    const attributes = { code: response.status, headers: celHeaders(response.headers) };
-    return response.body ? withBody(attributes, response.body) : attributes;
+    return response && celFields(response, RESPONSE);
   }
 
   get source(): Record<string, unknown> {
@@ -116,9 +127,4 @@ export class Attributes {
   get env(): object {
     return ENV;
   }
-}
-
-/** A body becomes text when an expression reads it, not when one reads something beside it. */
-function withBody(attributes: Record<string, unknown>, bytes: Buffer): Record<string, unknown> {
-  return Object.defineProperty(attributes, "body", { enumerable: true, get: () => bytes.toString() });
 }

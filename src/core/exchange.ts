@@ -168,6 +168,8 @@ export class Exchange implements Linked<Exchange> {
   limits: LimitReading[] | undefined = undefined;
   /** What limits took for this request: given back if a policy refuses it. */
   charges: ChargeTaken[] | undefined = undefined;
+  /** Those of them that are settled when the tokens are counted, each by the limits that made it. */
+  tokenCharges: ChargeTaken[] | undefined = undefined;
   /** Query parameters of the same kind. */
   credentialQuery: string[] | undefined = undefined;
   /** Whether the route's cors policy allows the request's Origin; undefined without such a policy or Origin. */
@@ -182,6 +184,11 @@ export class Exchange implements Linked<Exchange> {
   judgesMcp = false;
   /** The same for a rule in shadow mode: the messages of a batch are told apart, and nothing is refused for it. */
   watchesMcp = false;
+  /**
+   * The request as it was when rules looked at its head, for those that look at its body later: what shapes it in between
+   * must not change a verdict.
+   */
+  judged: { readonly judge: object; readonly request: GatewayRequest }[] | undefined = undefined;
   /** What policies in shadow mode would have denied. */
   shadowDenials: ShadowDenial[] | undefined = undefined;
   /** One of them refuses the request before it costs anything: limits in shadow mode do not count it either. */

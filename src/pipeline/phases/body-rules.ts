@@ -56,6 +56,33 @@ export function readBodies(scopes: readonly CompiledScope[]): boolean {
   );
 }
 
-export function scoped(hook: AdmissionHook | "parsed", scopes: readonly CompiledScope[]): ScopedPolicy[] {
-  return scopes.flatMap((scope) => scope[hook].map((policy) => ({ phase: scope.phase, policy })));
+export function scoped(hook: ScopedHook, scopes: readonly CompiledScope[]): readonly ScopedPolicy[] {
+  let all: readonly ScopedPolicy[] = NONE;
+  for (const scope of scopes) {
+    if (scope[hook].length === 0) continue;
+    const own = policiesOf(hook, scope);
+    all = all === NONE ? own : [...all, ...own];
+  }
+  return all;
+}
+
+type ScopedHook = AdmissionHook | "parsed";
+
+const NONE: readonly ScopedPolicy[] = [];
+
+/** By scope, which lives as long as its configuration: mostly one scope has such policies, and its list is there. */
+const made = new WeakMap<CompiledScope, Map<ScopedHook, readonly ScopedPolicy[]>>();
+
+function policiesOf(hook: ScopedHook, scope: CompiledScope): readonly ScopedPolicy[] {
+  let lists = made.get(scope);
+  if (lists === undefined) {
+    lists = new Map();
+    made.set(scope, lists);
+  }
+  let list = lists.get(hook);
+  if (list === undefined) {
+    list = scope[hook].map((policy) => ({ phase: scope.phase, policy }));
+    lists.set(hook, list);
+  }
+  return list;
 }

@@ -135,7 +135,8 @@ function confirm(
   from: number,
   done: () => void,
 ): void {
-  const next = admitted.findIndex(({ charge }, i) => i >= from && charge.confirm !== undefined);
+  let next = from;
+  while (next < admitted.length && admitted[next]?.charge.confirm === undefined) next += 1;
   const { phase, policy, charge } = admitted[next] ?? {};
   const asked = charge?.confirm?.();
   if (phase === undefined || policy === undefined || asked === undefined) {

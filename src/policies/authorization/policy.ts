@@ -54,21 +54,21 @@ export const authorization = definePolicy({
     if (late === undefined) return { reads, request: (exchange) => check(early, exchange.attributes, exchange) };
 
     const readsMcp = readsBody(late, "mcp");
-    /** The request as it was when the other rules looked at it: what shapes it later must not change a verdict. */
-    const seen = new WeakMap<Exchange, GatewayRequest>();
+    const judge = {};
     return {
       reads,
       // Bodies that could be read in two ways are rejected for a rule, not for one that is only watched.
       sight: { model: readsBody(late, "llm") && !isShadow },
       request(exchange) {
         check(early, exchange.attributes, exchange);
-        seen.set(exchange, forkRequest(exchange.request));
+        exchange.judged = [...(exchange.judged ?? []), { judge, request: forkRequest(exchange.request) }];
         if (readsMcp && isShadow) exchange.watchesMcp = true;
         else if (readsMcp) exchange.judgesMcp = true;
         return undefined;
       },
       parsed(exchange) {
-        const request = seen.get(exchange) ?? exchange.request;
+        const seen = exchange.judged?.findLast((one) => one.judge === judge);
+        const request = seen?.request ?? exchange.request;
         const { facts, mcpBatch } = exchange;
         if (mcpBatch === undefined) check(late, attributesOf(exchange, request, facts), exchange);
         else for (const mcp of mcpBatch) check(late, attributesOf(exchange, request, { ...facts, mcp }), exchange);

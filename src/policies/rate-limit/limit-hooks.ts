@@ -21,7 +21,6 @@ export function limitHooks(
   const requestLimits = limits.filter((limit) => limit.type === "requests");
   const tokenLimits = limits.filter((limit) => limit.type === "tokens");
   const reservesOutput = tokenLimits.some((limit) => limit.reservesOutput);
-  const charges = new WeakMap<Exchange, LocalCharge>();
   const nowMs = (): number => Math.floor(clock.monotonicMs());
 
   /** Limits whose key reads what the body says (`mcp.*`) wait for it, the others refuse before it is read. */
@@ -47,13 +46,20 @@ export function limitHooks(
     if (!ask(tokenLimits, keys, amount, exchange, nowMs())) return undefined;
     const charge = new LocalCharge(tokenLimits, keys, amount, exchange, nowMs);
     if (global?.counts.tokens) charge.confirm = () => global.admitTokens(exchange, estimate);
-    charges.set(exchange, charge);
+    if (exchange.tokenCharges === undefined) exchange.tokenCharges = [charge];
+    else exchange.tokenCharges.push(charge);
     return charge;
+  }
+
+  /** Found in the exchange itself: a map of exchanges would keep them for the collector. */
+  function tokenCharge({ tokenCharges }: Exchange): LocalCharge | undefined {
+    const isOwn = (one: object): boolean => one instanceof LocalCharge && one.isOf(tokenLimits);
+    return tokenCharges?.findLast(isOwn) as LocalCharge | undefined;
   }
 
   function settleTokens(exchange: Exchange, outcome: Outcome): void {
     if (isShadow && exchange.isFreeInShadow) return;
-    const charge = charges.get(exchange);
+    const charge = tokenCharge(exchange);
     const { llm } = exchange.facts;
     const used = usedTokens(llm, outcome) ?? charge?.recount(estimatedTokens(llm));
     if (used === undefined) return;

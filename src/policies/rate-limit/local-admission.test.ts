@@ -20,6 +20,7 @@ test("a settlement for a bucket that was evicted meanwhile charges its successor
     isShadow: false,
     rule: "",
     reservesOutput: false,
+    capacityText: "10",
     text: "",
     keyOf: () => "a",
     show: String,

@@ -100,6 +100,11 @@ export class LocalCharge implements Charge {
     this.#nowMs = nowMs;
   }
 
+  /** Whether it was made for this list of limits. */
+  isOf(limits: readonly LocalLimit[]): boolean {
+    return this.#limits === limits;
+  }
+
   /**
    * Takes the amount from every bucket, or what is left of it, and notes the tightest for the response's headers. Throws the
    * refusal of a limit of which another thread took the last since it was asked; then nothing is taken. In shadow mode

@@ -29,6 +29,8 @@ export interface LocalLimit {
   readonly readsModel: boolean;
   /** A call must fit whole, with the output that it may have. */
   readonly reservesOutput: boolean;
+  /** The value of `x-ratelimit-limit`. */
+  readonly capacityText: string;
   /** `3 requests per second`, for refusals. */
   readonly text: string;
   /** The same with its key, for the shadow report. */
@@ -64,6 +66,7 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
     needsBody: type === "requests" && key?.attributes.has("mcp") === true,
     readsModel: key?.attributes.has("llm") === true,
     reservesOutput: config.reserveOutput === true,
+    capacityText: String(living.store.rule.capacity),
     text,
     rule: config.key === undefined ? text : `${text} for each ${config.key}`,
     keyOf: key === undefined ? () => undefined : (exchange) => keyOf(key, exchange.attributes),
@@ -82,7 +85,7 @@ export function readingOf(limit: LocalLimit, slot: number, nowMs: number): Limit
   const { capacity } = limit.store.rule;
   const remaining = slot === NO_SLOT ? capacity : limit.store.remaining(slot);
   return {
-    limit: String(capacity),
+    limit: limit.capacityText,
     remaining,
     resetSeconds: limit.store.resetSeconds(slot === NO_SLOT ? SHARED_SLOT : slot, nowMs),
     share: remaining / capacity,

@@ -1,0 +1,73 @@
+/**
+ * A CEL map whose fields are known by name and computed when an expression reads them: an attribute with ten fields costs
+ * an expression only the one that it reads.
+ */
+import { type CelError, type CelValue, celError, isCelError } from "@bufbuild/cel";
+import { MAP_MARK, toCel } from "./values.ts";
+
+/** What each field is of the thing that the map is about; undefined if it is not there. */
+export type LazyFields<Subject> = ReadonlyMap<string, (subject: Subject) => unknown>;
+
+/** Opaque outside of this folder; stands wherever a JSON value could in the attributes. */
+export function celFields<Subject>(subject: Subject, fields: LazyFields<Subject>): object {
+  return new LazyMap(subject, fields);
+}
+
+class LazyMap<Subject> {
+  readonly #subject: Subject;
+  readonly #fields: LazyFields<Subject>;
+
+  constructor(subject: Subject, fields: LazyFields<Subject>) {
+    this.#subject = subject;
+    this.#fields = fields;
+  }
+
+  get [MAP_MARK](): true {
+    return true;
+  }
+
+  get size(): number {
+    return this.keys().length;
+  }
+
+  /** What cannot be read is an error at the place where it is read, so that `default()` can cover it. */
+  get(key: unknown): CelValue | CelError | undefined {
+    const read = typeof key === "string" ? this.#fields.get(key) : undefined;
+    if (read === undefined) return undefined;
+    try {
+      const value = read(this.#subject);
+      return value === undefined ? undefined : toCel(value);
+    } catch (error) {
+      return celError(error instanceof Error ? error.message : `${key} cannot be read`);
+    }
+  }
+
+  has(key: unknown): boolean | CelError {
+    const value = this.get(key);
+    return isCelError(value) ? value : value !== undefined;
+  }
+
+  keys(): string[] {
+    return [...this.#fields.keys()].filter((key) => this.get(key) !== undefined);
+  }
+
+  *entries(): IterableIterator<[string, CelValue]> {
+    for (const key of this.#fields.keys()) {
+      const value = this.get(key);
+      if (isCelError(value)) throw value;
+      if (value !== undefined) yield [key, value];
+    }
+  }
+
+  *values(): IterableIterator<CelValue> {
+    for (const [, value] of this.entries()) yield value;
+  }
+
+  forEach(callback: (value: CelValue, key: string, map: unknown) => void): void {
+    for (const [key, value] of this.entries()) callback(value, key, this);
+  }
+
+  [Symbol.iterator](): IterableIterator<[string, CelValue]> {
+    return this.entries();
+  }
+}
