@@ -10,7 +10,9 @@ import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { Task } from "../lib/process/tasks.ts";
 import { createIdSource } from "../lib/text/ids.ts";
 import { endpointOf } from "./clients/old-transport.ts";
+import { asModernRequest } from "./clients/stateless.ts";
 import { failuresOf, forwardedBy, gateLimits, type HubEnv, type HubParts, storeSettings } from "./hub-settings.ts";
+import { type AloneEnv, serveAlone } from "./lone-requests.ts";
 import { createNames, type Names } from "./many/names.ts";
 import type { Router } from "./many/router.ts";
 import { Resumption } from "./resumption.ts";
@@ -21,7 +23,6 @@ import { Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
 import type { CallReport } from "./sessions/call-outcome.ts";
 import type { Lane } from "./sessions/lane.ts";
-import { ModernCall } from "./sessions/modern-call.ts";
 import type { Session } from "./sessions/session.ts";
 import { openOnStream, openSession } from "./sessions/session-opening.ts";
 import { digest, laneOwnerOf, ownerOf } from "./sessions/session-owner.ts";
@@ -74,7 +75,7 @@ export class Hub {
       config.targets.map(({ name }) => name),
       config.prefixMode,
     );
-    this.#gate = new StartGate(gateLimits(config), env.clock, () => this.sessions.makeRoom());
+    this.#gate = new StartGate(gateLimits(config), env.clock, () => this.#makeRoom());
     this.#retirement = new Retirement(env.clock, () => this.#closeLeftTargets());
     const records = new SessionRecords({
       backend: env.name,
@@ -143,6 +144,17 @@ export class Hub {
     if (this.#retirement.isEmpty) this.#closeLeftTargets();
   }
 
+  /** The configuration serves: children that are to wait for sessions are started. */
+  serve(config: McpConfig, parts: HubParts, tls: TlsOptions | undefined): void {
+    this.configure(config, parts, tls);
+    for (const target of this.targets) target.warmUp();
+  }
+
+  /** Nobody uses a spare: it goes first. */
+  #makeRoom(): boolean {
+    return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom();
+  }
+
   /** The backend is gone from the configuration: requests that run are answered, then everything is closed. */
   retire(): Promise<void> {
     this.sessions.retire();
@@ -190,19 +202,23 @@ export class Hub {
 
   /** Serves a request of the modern era. Throws `overloaded`. */
   serveModern(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
-    const lane = this.#lane(request, exchange);
-    const call = new ModernCall(request, exchange.request.headers, sink, exchange.isWatched ? sink : undefined, {
-      report,
-      nowMs: () => this.#env.clock.monotonicMs(),
-      ended: (ended) => {
-        this.sessions.noBeatFor(ended);
-        lane.count(-1);
-      },
-    });
-    lane.count(1);
-    this.sessions.beatFor(call);
-    call.running = lane.run(call, exchange.mcpAccess);
-    return call;
+    return serveAlone(
+      this.#lane(request, exchange),
+      { request, sent: request },
+      exchange,
+      sink,
+      this.#aloneEnv(report),
+    );
+  }
+
+  /** Serves a request of the legacy era without a session. Throws `overloaded`. */
+  serveStateless(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
+    const sent = asModernRequest(request);
+    return serveAlone(this.#lane(sent, exchange), { request, sent }, exchange, sink, this.#aloneEnv(report));
+  }
+
+  #aloneEnv(report: CallReport): AloneEnv {
+    return { report, sessions: this.sessions, nowMs: () => this.#env.clock.monotonicMs() };
   }
 
   /** Asks every server for its tools, outside of any session. */

@@ -2,9 +2,8 @@
  * The `mcp` backend: MCP servers behind one endpoint, for clients of every protocol revision. It reads the
  * request, finds or opens the session it belongs to, and answers with the streams that the session feeds.
  */
-import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
+import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
 import { foldRepeats } from "../../lib/log/fold-repeats.ts";
 import {
   checkContentType,
@@ -21,6 +20,7 @@ import { isModern, modernPost } from "../../mcp/clients/modern-downstream.ts";
 import { isOldTransport, requireStream, singleMessage } from "../../mcp/clients/old-transport.ts";
 import { ANY_HOST, guardOrigin, trustedHosts } from "../../mcp/clients/origin-guard.ts";
 import { readBody } from "../../mcp/clients/read-body.ts";
+import { statelessOther, statelessPost } from "../../mcp/clients/stateless.ts";
 import { Hub } from "../../mcp/hub.ts";
 import type { HubParts } from "../../mcp/hub-settings.ts";
 import { accountsOf } from "../../mcp/logins/accounts.ts";
@@ -28,7 +28,6 @@ import { unwrapped } from "../../mcp/many/search-tools.ts";
 import { serverUrl } from "../../mcp/openapi/api.ts";
 import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../mcp/servers/mcp-metrics.ts";
 import { type McpConfig, mcpSchema } from "../../mcp/servers/target-config.ts";
-import { KEEP_ALIVE_MS } from "../../mcp/sessions/event-stream.ts";
 import type { Session } from "../../mcp/sessions/session.ts";
 import { ownerOf } from "../../mcp/sessions/session-owner.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
@@ -40,8 +39,9 @@ import { type LoginRelay, loginRelay, relayPaths } from "./login-relay.ts";
 import { readMessages } from "./read-messages.ts";
 import { asReply } from "./refusal-reply.ts";
 import { RelayedCall } from "./relayed-call.ts";
-import { type ReportEnv, reportTo } from "./report.ts";
+import type { ReportEnv } from "./report.ts";
 import { withResolvedPath } from "./resolve-target.ts";
+import { serveDemand } from "./serve-demand.ts";
 import { serverLogins } from "./server-logins.ts";
 import { toolProducts, unwrappedDemand } from "./tool-products.ts";
 
@@ -53,8 +53,6 @@ const MCP_PATHS = [{ exact: "/mcp" }, { exact: "/mcp/" }, { exact: "/sse" }];
 
 /** No server is asked. */
 const OURS: ReadonlySet<Demand["kind"]> = new Set(["listen", "delete", "openStream", "dropped", "endedElsewhere"]);
-
-const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
 export const mcp = defineBackend({
   key: "mcp",
@@ -91,7 +89,7 @@ export const mcp = defineBackend({
       (living) => living.close(),
       (living) => living.retire(),
     );
-    env.serving(() => hub.configure(resolved, parts, env.tls));
+    env.serving(() => hub.serve(resolved, parts, env.tls));
     const counted = env.keep("mcp backends", "all", (): CountedBackends => new Set());
     counted.add(hub);
     hub.closed = () => counted.delete(hub);
@@ -120,6 +118,9 @@ function createBackend(
   const demands = new Demands();
   const reports: ReportEnv = { metrics, logger: env.logger.for("mcp"), names: () => hub.names };
 
+  const isStateless = ({ headers }: Exchange["request"]): boolean =>
+    config.statefulMode === "stateless" && !headers.has("mcp-session-id");
+
   function note(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[] | undefined): void {
     const message = parsed === undefined || isBatch(parsed) ? undefined : parsed;
     const sessionId = exchange.request.headers.get("mcp-session-id");
@@ -142,7 +143,8 @@ function createBackend(
         });
       return { kind: "streamMessage", session, message };
     }
-    if (!isModern(request, parsed)) return legacyPost(request, parsed, finder(hub, exchange));
+    if (!isModern(request, parsed))
+      return isStateless(request) ? statelessPost(parsed) : legacyPost(request, parsed, finder(hub, exchange));
     const accepted = modernPost(request, parsed);
     return accepted ? { kind: "modern", request: accepted } : { kind: "dropped" };
   }
@@ -171,6 +173,7 @@ function createBackend(
       demands.set(exchange, { kind: "openStream" });
       return undefined;
     }
+    if (isStateless(request)) statelessOther(request);
     const elsewhere = sessionElsewhere(hub, exchange);
     if (elsewhere !== undefined && (request.method === "GET" || request.method === "DELETE"))
       return fromElsewhere(hub, exchange, elsewhere, undefined).then((demand) =>
@@ -215,8 +218,14 @@ function createBackend(
       const method = exchange.facts.mcp?.methodName;
       if (method !== undefined) metrics.request(method);
       if (OURS.has(demand.kind)) call.attempt(`internal:${env.name}`);
-      if (relay === undefined) return serve(hub, demand, exchange, call, reports);
-      return serve(hub, demand, exchange, new RelayedCall(call, (text) => relay.challenge(text, exchange)), reports);
+      if (relay === undefined) return serveDemand(hub, demand, exchange, call, reports);
+      return serveDemand(
+        hub,
+        demand,
+        exchange,
+        new RelayedCall(call, (text) => relay.challenge(text, exchange)),
+        reports,
+      );
     },
 
     drain: () => hub.sessions.drain(),
@@ -243,58 +252,4 @@ function createBackend(
 
 function finder(hub: Hub, exchange: Exchange): { find(id: string): Session | undefined } {
   return { find: (id) => hub.sessions.find(id, ownerOf(exchange)) };
-}
-
-function serve(hub: Hub, demand: Demand, exchange: Exchange, call: BackendCall, reports: ReportEnv): BackendRun {
-  const { headers } = exchange.request;
-  const forwarded = hub.wantsHeaders ? headers : undefined;
-  const wire = exchange.isWatched ? call : undefined;
-  const report = reportTo(reports, exchange, call, demand.kind === "streamMessage");
-  // A challenge needs the head of the answer.
-  const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
-  const context = { access: exchange.mcpAccess, headers: forwarded, report, wire, primeAfterMs };
-  switch (demand.kind) {
-    case "initialize":
-      return hub.initialize(demand.request, exchange, call, report);
-    case "requests":
-      for (const message of demand.notes) pass(demand.session, message, wire);
-      return demand.session.request(demand.requests, call, context);
-    case "notes":
-      for (const message of demand.notes) pass(demand.session, message, wire);
-      return empty(call, 202);
-    case "listen":
-      return demand.session.listen(call, demand.after);
-    case "delete":
-      demand.session.end("the client ended it");
-      return empty(call, 204);
-    case "endedElsewhere":
-      return empty(call, 204);
-    case "openStream":
-      return hub.openStream(exchange, call);
-    case "streamMessage":
-      if (demand.message.kind !== "request") pass(demand.session, demand.message, wire);
-      else if (demand.message.method === "initialize")
-        hub.initializeStream(demand.session, demand.message, headers, report, wire);
-      else demand.session.requestOnStream(demand.message, context);
-      return empty(call, 202);
-    case "modern":
-      return hub.serveModern(demand.request, exchange, call, report);
-    case "dropped":
-      return empty(call, 202);
-  }
-}
-
-function pass(
-  session: Session,
-  message: Exclude<ClientMessage, { kind: "request" }>,
-  wire: BackendCall | undefined,
-): void {
-  if (message.kind === "notification") session.notify(message, wire);
-  else session.respond(message, wire);
-}
-
-function empty(call: BackendCall, status: number): BackendRun {
-  call.head(status, new HeaderList());
-  call.end();
-  return NO_RUN;
 }

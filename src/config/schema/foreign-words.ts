@@ -44,7 +44,7 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...write(["models"], ["guardrails"], "`policies.ai.promptGuard`"),
   ...write(PROCESS, ["mcp"], "`sessionIdleTtl` beside `targets`"),
   ...write(PROCESS, ["modelCatalog"], "`modelCatalog` below `llm` or `ai`"),
-  ...write(["targets", "prefixMode"], ["statefulMode", "sessionTtl"], "`sessionIdleTtl`; sessions are always kept"),
+  ...write(["targets", "prefixMode"], ["sessionTtl"], "`sessionIdleTtl`"),
   ...unsupported(["providers"], "write `provider` and `params` in each entry of `models`"),
   ...unsupported(["azureProjectName"], "Azure is reached by `azureResourceName`"),
   ...unsupported(["tcpRoutes", "tlsRoutes", "routeGroups", "workloads", "frontendPolicies"]),

@@ -48,6 +48,8 @@ export type Demand =
   | { readonly kind: "openStream" }
   | { readonly kind: "streamMessage"; readonly session: Session; readonly message: ClientMessage }
   | { readonly kind: "modern"; readonly request: ClientRequest }
+  /** The legacy era without a session. */
+  | { readonly kind: "stateless"; readonly request: ClientRequest }
   /** Accepted, but there is nobody to tell. */
   | { readonly kind: "dropped" };
 

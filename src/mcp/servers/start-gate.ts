@@ -82,6 +82,11 @@ export class StartGate {
     return leave;
   }
 
+  /** A place for a child that nobody waits for: only where there is room, and nobody in line. */
+  spare(): Slot | undefined {
+    return this.#waiting.length === 0 && this.#hasRoom() ? this.#take() : undefined;
+  }
+
   #hasRoom(): boolean {
     return this.#living < this.limits.maxChildren && this.#starting < this.limits.maxConcurrentStarts;
   }

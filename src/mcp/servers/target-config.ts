@@ -70,6 +70,12 @@ export const targetSchema = exactlyOneOf(
     tools: toolsSchema
       .optional()
       .describe("Which of its tools clients get, under which names, and what fills their arguments."),
+    spares: z
+      .int()
+      .min(0)
+      .max(8)
+      .optional()
+      .describe("Processes started ahead of sessions (`stdio`), so that these do not wait for a start. Default: none."),
     shared: z
       .boolean()
       .default(false)
@@ -87,6 +93,14 @@ export const targetsSchema = z
   .min(1)
   .superRefine((targets, context) => {
     const names = targets.map((target) => target.name);
+    targets.forEach(({ shared, stdio: child, spares }, i) => {
+      if (spares !== undefined && (shared || child === undefined))
+        context.addIssue({
+          code: "custom",
+          path: [i, "spares"],
+          message: shared ? "a shared target has one process" : "only `stdio` targets have processes",
+        });
+    });
     targets.forEach(({ shared, mcp }, i) => {
       if (mcp?.oauth === undefined) return;
       if (shared)
@@ -150,6 +164,12 @@ export const mcpSettingsShape = {
     .enum(["all", "search"])
     .default("all")
     .describe("`search`: clients get three tools that find, describe and call the others, instead of a long list."),
+  statefulMode: z
+    .enum(["stateful", "stateless"])
+    .default("stateful")
+    .describe(
+      "`stateless`: clients of the 2025 era get no session; each request stands alone and may go to any replica. Servers cannot ask them anything.",
+    ),
   vaultKey: secret()
     .min(32)
     .optional()

@@ -16,6 +16,7 @@ import type { Channel, ChannelHandlers } from "../transports/channel.ts";
 import { childEnvironment, type Environment, secretsOf } from "../transports/child-environment.ts";
 import { HttpChannel } from "../transports/http-channel.ts";
 import { openRemoteServer, type RemoteServer } from "../transports/remote-server.ts";
+import { SpareChannels } from "../transports/spare-channels.ts";
 import { openSseChannel } from "../transports/sse-channel.ts";
 import { openStdioChannel } from "../transports/stdio-channel.ts";
 import type { RoutedTarget, ServerError } from "../wire/call.ts";
@@ -55,6 +56,7 @@ export class Target implements RoutedTarget {
   readonly failures: UpstreamFailures;
   #server: RemoteServer | undefined = undefined;
   #api: OpenApi | undefined = undefined;
+  readonly #spares: SpareChannels | undefined;
 
   constructor(config: TargetConfig, env: TargetEnv) {
     this.config = config;
@@ -62,6 +64,13 @@ export class Target implements RoutedTarget {
     this.failures = new UpstreamFailures(env.clock);
     this.#childEnv = config.stdio ? childEnvironment(env.environment, config.stdio) : {};
     this.#secrets = config.stdio ? secretsOf(env.environment, config.stdio) : [];
+    const { stdio, spares } = config;
+    if (stdio && spares)
+      this.#spares = new SpareChannels(spares, {
+        clock: env.clock,
+        slot: () => env.gate.spare(),
+        open: (handlers, gone) => this.#child(stdio, handlers, gone),
+      });
   }
 
   isDefinedBy(config: TargetConfig, tls: TlsOptions | undefined): boolean {
@@ -102,6 +111,7 @@ export class Target implements RoutedTarget {
   }
 
   close(): void {
+    this.#spares?.close();
     this.#server?.close();
     this.#api?.close();
   }
@@ -128,28 +138,49 @@ export class Target implements RoutedTarget {
       opened(new HttpChannel(this.#remote(), this.#env.clock, handlers), () => undefined);
       return () => undefined;
     }
+    const spare = this.#spares?.take(handlers);
+    if (spare) {
+      opened(spare.channel, () => spare.started());
+      return () => undefined;
+    }
     return this.#env.gate.enter(
-      (slot) => {
-        const { clock, logger } = this.#env;
-        const options = {
-          name: this.name,
-          cmd: stdio.cmd,
-          args: stdio.args,
-          cwd: stdio.cwd,
-          env: this.#childEnv,
-          secrets: this.#secrets,
-          maxLineBytes: this.#env.sizes().maxMessageBytes,
-          maxWriteBytes: this.#env.sizes().maxRequestBytes,
-          clock,
-          logger,
-        };
+      (slot) =>
         opened(
-          openStdioChannel(options, handlers, () => slot.released()),
-          () => slot.started(),
-        );
-      },
+          this.#child(stdio, handlers, () => slot.released()),
+          () => {
+            slot.started();
+            this.#spares?.fill();
+          },
+        ),
       (reason) => refused(reason, "overloaded"),
     );
+  }
+
+  /** Starts the children that are to wait for sessions. */
+  warmUp(): void {
+    this.#spares?.fill();
+  }
+
+  /** Ends a child that waits for a session. False if there is none. */
+  dropSpare(): boolean {
+    return this.#spares?.drop() === true;
+  }
+
+  #child(stdio: NonNullable<TargetConfig["stdio"]>, handlers: ChannelHandlers, gone: () => void): Channel {
+    const { clock, logger } = this.#env;
+    const options = {
+      name: this.name,
+      cmd: stdio.cmd,
+      args: stdio.args,
+      cwd: stdio.cwd,
+      env: this.#childEnv,
+      secrets: this.#secrets,
+      maxLineBytes: this.#env.sizes().maxMessageBytes,
+      maxWriteBytes: this.#env.sizes().maxRequestBytes,
+      clock,
+      logger,
+    };
+    return openStdioChannel(options, handlers, gone);
   }
 
   #openApi(config: OpenApiConfig): OpenApi {

@@ -38,6 +38,8 @@ const STATUS: Readonly<Record<number, number>> = {
 
 export interface ModernCallEnv {
   readonly report: CallReport;
+  /** The client is of the legacy era: its errors travel with status 200. */
+  readonly hidesStatus?: boolean;
   nowMs(): number;
   ended(call: ModernCall): void;
 }
@@ -162,7 +164,8 @@ export class ModernCall implements Call, BackendRun, Beating {
   #end(text: string, status: number, headers: readonly string[] = []): void {
     this.#over();
     if (!this.#hasHead) {
-      sendJson(this.#sink, status, text, headers);
+      const shown = this.#env.hidesStatus && (status === 400 || status === 404) ? 200 : status;
+      sendJson(this.#sink, shown, text, headers);
       return;
     }
     this.#event(text);

@@ -1,0 +1,85 @@
+/**
+ * What a client's request wants of an MCP backend, done: by the session that it belongs to, or by the hub.
+ */
+import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import type { Demand } from "../../mcp/clients/downstream.ts";
+import { ownResult } from "../../mcp/clients/stateless.ts";
+import type { Hub } from "../../mcp/hub.ts";
+import { sendJson } from "../../mcp/many/router.ts";
+import { SUCCEEDED } from "../../mcp/sessions/call-outcome.ts";
+import { KEEP_ALIVE_MS } from "../../mcp/sessions/event-stream.ts";
+import type { Session } from "../../mcp/sessions/session.ts";
+import { type ClientMessage, resultText } from "../../mcp/wire/json-rpc.ts";
+import { RelayedCall } from "./relayed-call.ts";
+import { type ReportEnv, reportTo } from "./report.ts";
+
+const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
+
+export function serveDemand(
+  hub: Hub,
+  demand: Demand,
+  exchange: Exchange,
+  call: BackendCall,
+  reports: ReportEnv,
+): BackendRun {
+  const { headers } = exchange.request;
+  const forwarded = hub.wantsHeaders ? headers : undefined;
+  const wire = exchange.isWatched ? call : undefined;
+  const report = reportTo(reports, exchange, call, demand.kind === "streamMessage");
+  // A challenge needs the head of the answer.
+  const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
+  const context = { access: exchange.mcpAccess, headers: forwarded, report, wire, primeAfterMs };
+  switch (demand.kind) {
+    case "initialize":
+      return hub.initialize(demand.request, exchange, call, report);
+    case "requests":
+      for (const message of demand.notes) pass(demand.session, message, wire);
+      return demand.session.request(demand.requests, call, context);
+    case "notes":
+      for (const message of demand.notes) pass(demand.session, message, wire);
+      return empty(call, 202);
+    case "listen":
+      return demand.session.listen(call, demand.after);
+    case "delete":
+      demand.session.end("the client ended it");
+      return empty(call, 204);
+    case "endedElsewhere":
+      return empty(call, 204);
+    case "openStream":
+      return hub.openStream(exchange, call);
+    case "streamMessage":
+      if (demand.message.kind !== "request") pass(demand.session, demand.message, wire);
+      else if (demand.message.method === "initialize")
+        hub.initializeStream(demand.session, demand.message, headers, report, wire);
+      else demand.session.requestOnStream(demand.message, context);
+      return empty(call, 202);
+    case "modern":
+      return hub.serveModern(demand.request, exchange, call, report);
+    case "stateless": {
+      const own = ownResult(demand.request);
+      if (own === undefined) return hub.serveStateless(demand.request, exchange, call, report);
+      report.ended(demand.request, undefined, SUCCEEDED);
+      sendJson(call, 200, resultText(demand.request.id, own));
+      return NO_RUN;
+    }
+    case "dropped":
+      return empty(call, 202);
+  }
+}
+
+function pass(
+  session: Session,
+  message: Exclude<ClientMessage, { kind: "request" }>,
+  wire: BackendCall | undefined,
+): void {
+  if (message.kind === "notification") session.notify(message, wire);
+  else session.respond(message, wire);
+}
+
+function empty(call: BackendCall, status: number): BackendRun {
+  call.head(status, new HeaderList());
+  call.end();
+  return NO_RUN;
+}
