@@ -453,6 +453,18 @@ const LIMITS = {
       "a compressed answer that is read for its usage",
       "its usage is estimated",
     ],
+    [
+      "MAX_CONTENT_BYTES",
+      "llm/usage/answer-content.ts",
+      "a JSON or compressed answer that is read for its audit record",
+      "the record says `result_unread`",
+    ],
+    [
+      "MAX_CONTENT_EVENT_BYTES",
+      "llm/usage/answer-content.ts",
+      "the same, one event of a stream",
+      "the record says `result_unread`",
+    ],
     ["MAX_DECODED_BYTES", "llm/wire/decode-answer.ts", "the same, decompressed", "its usage is estimated"],
     ["MAX_SAMPLED_BYTES", "llm/usage/answer-reader.ts", "text that is kept for an estimate", "the rest is not sampled"],
     [

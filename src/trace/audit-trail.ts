@@ -8,6 +8,17 @@ export interface AuditTrail {
   asked(id: string, method: string, params: Readonly<Record<string, unknown>>): void;
   /** It ended; `answer` is the text of the server's message, where there is one. */
   ended(id: string, target: string, outcome: string, answer: string | undefined): void;
+  /** A backend begins to answer; what is returned sees the bytes that the client gets. */
+  answered(
+    status: number,
+    contentType: string | undefined,
+    contentEncoding: string | undefined,
+  ): AnswerObserver | undefined;
   /** Throws where a record is required and cannot be written. */
   check(): void;
+}
+
+export interface AnswerObserver {
+  data(chunk: Buffer): void;
+  end(complete: boolean): void;
 }

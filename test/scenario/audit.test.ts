@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
+import { createHash, createHmac } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -55,11 +55,11 @@ routes:
     );
     client.sessionId = answer.headers.get("mcp-session-id") ?? undefined;
   };
-  const chat = () =>
+  const chat = (more = {}) =>
     fetch(`${gateway.url()}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json", ...headers },
-      body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "hello" }] }),
+      body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "hello" }], ...more }),
     });
   const records = () =>
     readFileSync(path, "utf8")
@@ -78,7 +78,7 @@ test("who called which tool and model with which arguments, redacted, and what w
   await open();
   await call("echo", { message: "hello", password: "hunter2-hunter2", copied: "sk-very-secret-1" });
   await call("add", { a: 1, b: 2 });
-  await chat().then((response) => response.text());
+  const said = contentOf(await (await chat()).json());
   await close();
   const [echo, denied, llm, ...more] = records();
   assert.deepEqual(more, []);
@@ -92,6 +92,8 @@ test("who called which tool and model with which arguments, redacted, and what w
   assert.deepEqual([llm?.kind, llm?.subject, llm?.outcome, llm?.status], ["llm", "ada", "ok", 200]);
   assert.match(String(llm?.arguments), /"content":"hello"/);
   assert.equal(typeof llm?.outputTokens, "number");
+  assert.equal(llm?.finish, "stop");
+  assert.equal(llm?.result, said);
   const text = readFileSync(path, "utf8");
   assert.ok(!text.includes("hunter2") && !text.includes("sk-very-secret"), text);
   assert.equal(statSync(path).mode & 0o777, 0o600);
@@ -107,6 +109,24 @@ test("hashes are those of the arguments with sorted keys; results are left out u
   const expected = createHash("sha256").update('{"a":{"c":2,"d":1},"message":"hello"}').digest("hex");
   assert.deepEqual([first?.arguments_sha256, second?.arguments_sha256], [expected, expected]);
   assert.ok(first && !("arguments" in first) && !("result" in first) && !("result_sha256" in first));
+});
+
+test("the hash of an LLM result is that of the words that the client got, streamed or not", async (t) => {
+  const { chat, close, records } = await setUp(t, { file: { path: "PATH" }, results: "hash", hashKey: "k-k-k-k" });
+  const whole = contentOf(await (await chat()).json());
+  const streamed = (await (await chat({ stream: true })).text())
+    .split("\n")
+    .filter((line) => line.startsWith("data: {"))
+    .map((line) => contentOf(JSON.parse(line.slice(6))))
+    .join("");
+  await (await chat({ model: "unknown/model", stream: true })).text();
+  await close();
+  const hash = (text: string) => createHmac("sha256", "k-k-k-k").update(text).digest("hex");
+  assert.ok(whole.length > 0 && streamed.length > 0);
+  const [first, second] = records();
+  assert.deepEqual([first?.finish, first?.result_sha256], ["stop", hash(whole)]);
+  assert.deepEqual([second?.finish, second?.result_sha256], ["stop", hash(streamed)]);
+  assert.ok(first && !("result" in first));
 });
 
 test("over OTLP, and refused at the start where nothing exports log records", async (t) => {
@@ -153,3 +173,9 @@ test("a file that cannot be written stops nothing by default, and nothing is los
   await gateway.logged("audit file can be written again");
   assert.equal(records().length, 3);
 });
+
+/** What the model said, in an answer of the chat API or in one event of it. */
+function contentOf(body: unknown): string {
+  const [choice] = (body as { choices: { message?: { content: string }; delta?: { content?: string } }[] }).choices;
+  return choice?.message?.content ?? choice?.delta?.content ?? "";
+}

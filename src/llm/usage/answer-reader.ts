@@ -141,7 +141,7 @@ function createAwsReader(): AnswerReader {
 }
 
 /** The payload of `invoke-with-response-stream` wraps the model's own event in base64. */
-function awsEventText(payload: Buffer): string {
+export function awsEventText(payload: Buffer): string {
   const text = payload.toString("utf8");
   if (!text.startsWith('{"bytes"')) return text;
   const wrapped = parseMembers(text)?.bytes;

@@ -91,6 +91,8 @@ export class Delivery {
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
     this.#exchange.observeResponse?.(response);
+    const heard = this.#exchange.audit?.answered(status, headers.get("content-type"), headers.get("content-encoding"));
+    if (heard !== undefined) response.observers = [...(response.observers ?? []), heard];
     if (this.#mustHold(headers)) this.#state = "holding";
     else this.#respond(response, undefined);
   }

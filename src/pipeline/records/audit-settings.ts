@@ -33,7 +33,9 @@ export const auditSchema = z
     results: z
       .enum(["none", "hash", "whole"])
       .default("none")
-      .describe("Results of MCP calls: left out, their SHA-256, or redacted text. Default: none."),
+      .describe(
+        "Results of MCP calls and texts of LLM answers: left out, their SHA-256, or redacted text. Default: none.",
+      ),
     hashKey: secret()
       .optional()
       .describe("Key of the hashes (HMAC-SHA-256), so that short arguments cannot be guessed from their hash."),

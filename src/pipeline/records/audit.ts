@@ -2,16 +2,16 @@
  * The audit stream: one record for each call of an MCP tool, prompt or resource and of an LLM, with who called, what was
  * called with which arguments, and how it ended. Recording never holds up a call unless `required` says so.
  */
-import { createHash, createHmac } from "node:crypto";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { LogFields, LogValue } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
-import type { AuditTrail } from "../../trace/audit-trail.ts";
+import type { AnswerObserver, AuditTrail } from "../../trace/audit-trail.ts";
 import type { Redaction } from "../../trace/redact.ts";
-import { shown } from "./access-fields.ts";
+import { type AnswerRecord, createAnswerRecord } from "./audit-answer.ts";
 import type { AuditSettings } from "./audit-settings.ts";
+import { type RecordedValue, recordValue } from "./audit-value.ts";
 
 /** What users do; lists and pings say nothing about anybody. */
 const AUDITED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
@@ -53,6 +53,7 @@ class Trail implements AuditTrail {
   readonly #env: AuditEnv;
   readonly #exchange: Exchange;
   #open: Map<string, Asked> | undefined = undefined;
+  #answer: AnswerRecord | undefined = undefined;
 
   constructor(settings: AuditSettings, env: AuditEnv, exchange: Exchange) {
     this.#settings = settings;
@@ -68,6 +69,13 @@ class Trail implements AuditTrail {
     if (!AUDITED.has(method)) return;
     this.#open ??= new Map();
     this.#open.set(id, { method, params });
+  }
+
+  answered(status: number, contentType?: string, contentEncoding?: string): AnswerObserver | undefined {
+    if (this.#exchange.facts.backend?.protocol !== "llm" || status >= 400) return undefined;
+    const { results } = this.#settings;
+    this.#answer = createAnswerRecord(contentType, contentEncoding, this.#recorded("result", results));
+    return this.#answer;
   }
 
   ended(id: string, target: string, outcome: string, answer: string | undefined): void {
@@ -99,6 +107,7 @@ class Trail implements AuditTrail {
         inputTokens: llm.inputTokens,
         outputTokens: llm.outputTokens,
         cost: llm.cost,
+        ...this.#answer?.fields(),
         outcome: (outcome.status ?? 0) < 400 && outcome.end === "complete" ? "ok" : failure ? "refused" : outcome.end,
         ...end,
       });
@@ -127,20 +136,16 @@ class Trail implements AuditTrail {
     };
   }
 
-  #value(
-    name: "arguments" | "result",
-    how: AuditSettings["arguments"],
-    read: () => string | undefined,
-  ): Record<string, LogValue> {
-    const text = how === "none" ? undefined : read();
-    if (text === undefined) return {};
-    const { hashKey, maxValueChars } = this.#settings;
-    if (how === "hash") {
-      const hash = hashKey === undefined ? createHash("sha256") : createHmac("sha256", hashKey);
-      return { [`${name}_sha256`]: hash.update(text).digest("hex") };
-    }
-    const whole = shown(text, this.#exchange, this.#env.redaction, maxValueChars);
-    return { [name]: whole, ...(text.length > maxValueChars ? { [`${name}_cut`]: true } : {}) };
+  #value(name: "arguments" | "result", how: AuditSettings["arguments"], read: () => string | undefined) {
+    const value = this.#recorded(name, how);
+    const text = value && read();
+    if (value === undefined || text === undefined) return {};
+    value.add(text);
+    return value.fields();
+  }
+
+  #recorded(name: "arguments" | "result", how: AuditSettings["arguments"]): RecordedValue | undefined {
+    return recordValue(name, how, this.#settings, this.#env.redaction, this.#exchange);
   }
 
   #write(fields: Record<string, LogValue>): void {
