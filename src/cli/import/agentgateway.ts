@@ -3,11 +3,13 @@
  * is found by the gateway's own loader afterwards (drop-invalid.ts).
  */
 import { convertPolicies } from "./agentgateway-policies.ts";
+import { portTls, tlsOf } from "./agentgateway-tls.ts";
 import {
   asList,
   asObject,
   type Conversion,
   close,
+  defined,
   isObject,
   newConversion,
   protectingPolicy,
@@ -27,7 +29,11 @@ export function importAgentgateway(source: unknown): Conversion {
   const allRoutes: Values[] = [];
   addBinds(asList(binds), listeners, allRoutes, conversion);
   for (const [name, gateway] of Object.entries(asObject(gateways)))
-    listeners[name] = listenerOf(asObject(gateway), `gateways.${name}`, conversion);
+    listeners[name] = listenerOf(
+      withTls(asObject(gateway), `gateways.${name}`, conversion),
+      `gateways.${name}`,
+      conversion,
+    );
   for (const [index, route] of asList(routes).entries())
     allRoutes.push(routeOf(asObject(route), `routes[${index}]`, conversion));
   if (Object.keys(listeners).length > 0) config.gateways = listeners;
@@ -47,13 +53,18 @@ function addBinds(binds: readonly unknown[], listeners: Values, routes: Values[]
     const at = `binds[${index}]`;
     const entries = asList(list).map(asObject);
     const [first = {}] = entries;
-    const { protocol, tls } = first;
+    const { protocol } = first;
+    const { tls, conflict } = portTls(entries, at, conversion);
     const policies = entries.length === 1 ? first.policies : undefined;
     listeners[name] = listenerOf({ port, ...others, ...defined({ policies, protocol, tls }) }, at, conversion);
     for (const [number, listener] of entries.entries())
-      addRoutes(listener, `${at}.listeners[${number}]`, { name, isAlone: entries.length === 1, routes, conversion });
-    if (entries.filter((entry) => entry.tls !== undefined).length > 1)
-      conversion.leftOut.push(`${at}: a port has one certificate here; that of its first listener is used`);
+      addRoutes(listener, `${at}.listeners[${number}]`, {
+        name,
+        isAlone: entries.length === 1,
+        closedBy: asObject(listener.tls).root === undefined ? undefined : conflict,
+        routes,
+        conversion,
+      });
   }
 }
 
@@ -61,17 +72,20 @@ interface Place {
   readonly name: string;
   /** The listener's policies are the port's. */
   readonly isAlone: boolean;
+  /** Why none of its requests may be served. */
+  readonly closedBy: string | undefined;
   readonly routes: Values[];
   readonly conversion: Conversion;
 }
 
-function addRoutes(listener: Values, at: string, { name, isAlone, routes, conversion }: Place): void {
+function addRoutes(listener: Values, at: string, { name, isAlone, closedBy, routes, conversion }: Place): void {
   const { name: _name, hostname, routes: own, policies, protocol: _protocol, tls: _tls, ...others } = listener;
   for (const field of Object.keys(others)) conversion.leftOut.push(`${at}.${field}: there is no counterpart`);
   for (const [index, one] of asList(own).entries()) {
     const route: Values = { ...routeOf(asObject(one), `${at}.routes[${index}]`, conversion), gateways: name };
     if (hostname !== undefined) route.hostnames ??= [hostname];
     if (!isAlone && isObject(policies)) addPolicies(route, policies, `${at}.policies`, conversion);
+    if (closedBy !== undefined) close(conversion, route, `${at}.routes[${index}]`, closedBy);
     routes.push(route);
   }
 }
@@ -95,6 +109,10 @@ function listenerOf(gateway: Values, at: string, conversion: Conversion): Values
   if (isObject(own.tls)) own.protocol ??= "HTTPS";
   if (Object.keys(policies).length === 0) return own;
   return { ...own, policies: convertPolicies(policies, `${at}.policies`, conversion) };
+}
+
+function withTls(gateway: Values, at: string, conversion: Conversion): Values {
+  return isObject(gateway.tls) ? { ...gateway, tls: tlsOf(gateway.tls, at, conversion) } : gateway;
 }
 
 function routeOf(route: Values, at: string, conversion: Conversion): Values {
@@ -225,8 +243,4 @@ function note(conversion: Conversion, text: string): void {
     [/llm\.cost/, "llm.cost is a number here, an object there"],
   ];
   for (const [pattern, line] of notes) if (pattern.test(text)) conversion.differs.push(line);
-}
-
-function defined(values: Values): Values {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }

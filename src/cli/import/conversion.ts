@@ -49,6 +49,10 @@ export function asList(value: unknown): unknown[] {
   return Array.isArray(value) ? value : value === undefined || value === null ? [] : [value];
 }
 
+export function defined(values: Values): Values {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+}
+
 /** Names every field of an object that the converter did not take. */
 export function leaveOutOthers(
   into: Conversion,
