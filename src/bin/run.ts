@@ -10,6 +10,7 @@ import type { ThreadData } from "../app/threads/messages.ts";
 import { HANDED_SOCKETS } from "../app/upgrade/messages.ts";
 import { openPredecessor, parentChannel } from "../app/upgrade/predecessor.ts";
 import { startSuccessor } from "../app/upgrade/successor.ts";
+import { tellingManager } from "../app/upgrade/told-successor.ts";
 import { validateOnly } from "../app/validate.ts";
 import { type ReportFormat, validationReport } from "../app/validation-report.ts";
 import { type App, startApp } from "../app.ts";
@@ -20,6 +21,7 @@ import { openLogOutput } from "../lib/log/log-output.ts";
 import { describeDefect } from "../lib/log/unexpected-errors.ts";
 import { systemClock, wait } from "../lib/process/clock.ts";
 import { isOneFile } from "../lib/process/embedded-files.ts";
+import { endsWithProcess, openServiceManager } from "../lib/process/service-manager.ts";
 import { VERSION } from "../lib/text/version.ts";
 import { type ClusterFlags, clusterConfig, followedCluster } from "./cluster.ts";
 import { demoProgram } from "./demo-program.ts";
@@ -97,10 +99,11 @@ async function serve(
       process.exit(1);
     }
   };
+  const { environment } = common;
+  const manager = openServiceManager({ environment, wait: (seconds) => wait(systemClock, seconds * 1000) });
   process.on("uncaughtException", onDefect);
   process.on("unhandledRejection", onDefect);
   try {
-    const { environment } = common;
     const predecessor = environment[HANDED_SOCKETS] ? openPredecessor(environment, parentChannel()) : undefined;
     const followed = cluster && (await followedCluster(cluster, environment, output, () => isStopWanted));
     if (cluster && !followed) return 0;
@@ -108,7 +111,11 @@ async function serve(
       ...common,
       ...(followed ? { cluster: followed } : {}),
       predecessor,
-      startSuccessor: (sockets, events) => startSuccessor(sockets, environment, events),
+      startSuccessor(sockets, events) {
+        const obstacle = endsWithProcess(environment, process.pid);
+        if (obstacle !== undefined) throw new Error(obstacle);
+        return tellingManager(manager, events, (told) => startSuccessor(sockets, environment, told));
+      },
       output,
       color: wantsColor(common.environment),
       version: VERSION,
@@ -121,6 +128,7 @@ async function serve(
   if (isStopWanted) void app.stop();
   const upgrade = app.upgrade;
   process.on("SIGUSR2", () => void upgrade());
+  manager?.ready().catch((error: Error) => say(2, `cannot tell systemd that the gateway serves: ${error.message}\n`));
 
   // Whoever pipes the log has the same in its lines (`listening … url=… paths=…`); the demo has nothing but this.
   if (isDefault || process.stdout.isTTY) {

@@ -1,0 +1,59 @@
+/**
+ * Tells systemd that the gateway serves, and which process is the main one after an upgrade (`Type=notify`). The messages
+ * are datagrams over a unix socket, which Node cannot send; systemd's own program `systemd-notify` does (ADR 29).
+ */
+import { type ProgramRun, runProgram } from "./run-program.ts";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Longer than systemd takes to answer; a manager that does not answer must not hold up an upgrade. */
+const ANSWER_LIMIT_SECONDS = 10;
+const PROGRAM = "systemd-notify";
+
+export interface ServiceManager {
+  /** Both reject with the reason if the manager could not be told. */
+  ready(): Promise<void>;
+  mainProcess(pid: number): Promise<void>;
+}
+
+export interface ServiceManagerEnv {
+  readonly environment: Environment;
+  /** Resolves after so many seconds. */
+  wait(seconds: number): Promise<void>;
+  run?(command: string, args: readonly string[], environment: Environment, until: Promise<void>): Promise<ProgramRun>;
+}
+
+/** Undefined where no manager wants to be told. */
+export function openServiceManager({
+  environment,
+  wait,
+  run = runNotify,
+}: ServiceManagerEnv): ServiceManager | undefined {
+  const { NOTIFY_SOCKET, PATH } = environment;
+  if (NOTIFY_SOCKET === undefined || NOTIFY_SOCKET === "") return undefined;
+  const tell = async (...args: string[]): Promise<void> => {
+    const { code, stderr } = await run(PROGRAM, args, { NOTIFY_SOCKET, PATH }, wait(ANSWER_LIMIT_SECONDS)).catch(
+      (error: NodeJS.ErrnoException) => {
+        throw new Error(error.code === "ENOENT" ? `the program ${PROGRAM} is missing` : error.message);
+      },
+    );
+    if (code !== 0) throw new Error(`${PROGRAM} failed: ${stderr.trim() || `exit code ${code}`}`);
+  };
+  return {
+    ready: () => tell("--ready"),
+    mainProcess: (pid) => tell(`MAINPID=${pid}`),
+  };
+}
+
+/**
+ * Why the service would end with this process, or undefined. systemd names the process that it started; a unit without
+ * `Type=notify` cannot be told of another one.
+ */
+export function endsWithProcess({ NOTIFY_SOCKET, SYSTEMD_EXEC_PID }: Environment, pid: number): string | undefined {
+  if (SYSTEMD_EXEC_PID !== String(pid) || (NOTIFY_SOCKET !== undefined && NOTIFY_SOCKET !== "")) return undefined;
+  return "systemd would end the new process together with this one: set Type=notify and NotifyAccess=all in the unit";
+}
+
+function runNotify(command: string, args: readonly string[], environment: Environment, until: Promise<void>) {
+  return runProgram(command, args, { environment, inheritStdin: false, until });
+}
