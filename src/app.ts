@@ -42,8 +42,11 @@ import type { ListenerLimits } from "./pipeline/listen/listener-env.ts";
 import { createListeners, type Listeners } from "./pipeline/listen/listeners.ts";
 import { trustedPeers } from "./pipeline/listen/trusted-peers.ts";
 
-/** After an upgrade, clients send one more request over connections that they keep, and are told to open another. */
-const LINGER_MS = 3_000;
+/**
+ * After an upgrade, clients send one more request over connections that they keep, and are told to open another. Longer
+ * than clients keep idle connections themselves (4 s in Node): a request that crosses our closing would be lost.
+ */
+const LINGER_MS = 10_000;
 
 export interface AppOptions {
   /** Paths of `-f`, or one built-in text. */
