@@ -29,6 +29,8 @@ export interface HubEnv {
   readonly logger: Logger;
   readonly tasks: Tasks;
   readonly tls: TlsOptions | undefined;
+  /** A document of a cluster names the servers. */
+  readonly isConfined?: boolean | undefined;
   readonly environment: Environment;
   readonly store: Store;
   readonly signingKey: SigningKey;

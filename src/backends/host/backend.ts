@@ -45,8 +45,9 @@ export const host = defineBackend({
     if (!parsed.ok) throw new Error(parsed.error);
     if (env.isConfined && parsed.target.socketPath !== undefined)
       throw new Error("a document of a cluster cannot use a unix socket");
+    const named = env.isConfined ? { ...parsed.target, isConfined: true } : parsed.target;
     const target = withHttpChoice(
-      env.tls ? { ...parsed.target, protocol: "https" as const, tls: env.tls } : parsed.target,
+      env.tls ? { ...named, protocol: "https" as const, tls: env.tls } : named,
       env.protocol,
     );
     const pool = env.keep(

@@ -81,6 +81,7 @@ export const mcp = defineBackend({
           logger: foldRepeats(env.logger.for("mcp"), env.clock),
           tasks: env.tasks,
           tls: env.tls,
+          isConfined: env.isConfined,
           environment: env.environment,
           store: env.store,
           signingKey: env.signingKey,

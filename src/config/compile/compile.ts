@@ -213,7 +213,7 @@ function createCompiler(context: CompileContext) {
         return tracedExpression(expression, context.redaction, hidden.has(source));
       },
       clock: context.clock,
-      fetch: context.fetch,
+      fetch: confined ? (request) => context.fetch({ ...request, isConfined: true }) : context.fetch,
       logger: context.logger,
       tasks: context.tasks,
       metrics: context.metrics,

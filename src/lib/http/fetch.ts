@@ -14,6 +14,8 @@ export interface FetchRequest {
   readonly timeoutMs: number;
   readonly maxBytes: number;
   readonly tls?: TlsOptions;
+  /** A document of a cluster names the URL: addresses of this machine are refused. */
+  readonly isConfined?: boolean;
 }
 
 export interface FetchResponse {

@@ -19,6 +19,8 @@ export interface HttpTarget {
   /** A unix domain socket to connect to instead of host and port. */
   readonly socketPath?: string;
   readonly tls?: TlsOptions;
+  /** A document of a cluster names it: addresses of this machine are refused. */
+  readonly isConfined?: boolean | undefined;
 }
 
 export interface TlsOptions {

@@ -1,9 +1,10 @@
 /**
  * A connection to a server, plain or with TLS, as its target says.
  */
-import { connect as connectTcp, isIP, type LookupFunction, type OnReadOpts, type Socket } from "node:net";
+import { connect as connectTcp, isIP, type LookupFunction, type OnReadOpts, Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { HttpTarget } from "./http-client.ts";
+import { confinedLookup, isLocalAddress, localAddressError } from "./local-address.ts";
 
 /** What one read of a plain socket brings at most: as much as Node reads by itself. */
 const READ_BYTES = 64 * 1024;
@@ -13,11 +14,15 @@ const readInto = Buffer.allocUnsafeSlow(READ_BYTES);
 
 /** `protocols`: what is offered by ALPN. `received` is told what comes over a plain socket, in place of `data` events. */
 export function openSocket(
-  { protocol, host, port, socketPath, tls }: HttpTarget,
-  lookup: LookupFunction,
+  { protocol, host, port, socketPath, tls, isConfined }: HttpTarget,
+  unconfined: LookupFunction,
   protocols: readonly string[],
   received?: Received,
 ): Socket {
+  // A name is looked at when it has an address; an address that is written is never looked up.
+  if (isConfined && (socketPath !== undefined || isLocalAddress(host)))
+    return new Socket().destroy(localAddressError(socketPath ?? host));
+  const lookup = isConfined ? confinedLookup(unconfined) : unconfined;
   const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
   if (protocol === "http")
     return connectTcp({ ...at, noDelay: true, ...(received ? { onread: reading(received) } : {}) });

@@ -26,6 +26,7 @@ export interface ApiEnv {
   readonly logger: Logger;
   readonly fetch: Fetch;
   readonly tls: TlsOptions | undefined;
+  readonly isConfined?: boolean | undefined;
   maxMessageBytes(): number;
 }
 
@@ -60,6 +61,7 @@ export class OpenApi {
       protocol: isTls ? "https" : "http",
       host,
       port,
+      isConfined: env.isConfined,
       ...(isTls && env.tls ? { tls: env.tls } : {}),
     });
     this.address = `${this.#server.hostname}:${port}`;

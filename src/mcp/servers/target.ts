@@ -33,6 +33,8 @@ export interface TargetEnv {
   /** Of the gateway itself. */
   readonly environment: Environment;
   readonly tls: TlsOptions | undefined;
+  /** A document of a cluster names the server. */
+  readonly isConfined?: boolean | undefined;
   readonly fetch: Fetch;
   /** Whether challenges of a remote server are for its clients. */
   relaysLogin(): boolean;
@@ -184,13 +186,14 @@ export class Target implements RoutedTarget {
   }
 
   #openApi(config: OpenApiConfig): OpenApi {
-    const { clock, logger, fetch, tls } = this.#env;
+    const { clock, logger, fetch, tls, isConfined } = this.#env;
     this.#api ??= new OpenApi(config, {
       name: this.name,
       clock,
       logger,
       fetch,
       tls,
+      isConfined,
       maxMessageBytes: () => this.#env.sizes().maxMessageBytes,
     });
     return this.#api;
@@ -203,6 +206,7 @@ export class Target implements RoutedTarget {
       {
         ...options,
         relaysLogin: () => this.#env.relaysLogin(),
+        isConfined: this.#env.isConfined,
         maxMessageBytes: () => this.#env.sizes().maxMessageBytes,
       },
       this.#env.tls,

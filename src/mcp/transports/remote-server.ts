@@ -16,6 +16,7 @@ export interface RemoteOptions {
   readonly headers: Readonly<Record<string, string>>;
   /** Challenges of the server reach clients: they log in there themselves. */
   relaysLogin?(): boolean;
+  readonly isConfined?: boolean | undefined;
   /** The largest event or body. */
   maxMessageBytes(): number;
 }
@@ -64,6 +65,7 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
     protocol: isTls ? "https" : "http",
     host,
     port,
+    isConfined: options.isConfined,
     ...(isTls && tls ? { tls } : {}),
   });
   const scheme = isTls ? "https" : "http";

@@ -4,7 +4,7 @@
  */
 import { z } from "zod";
 import { duration, exactlyOneOf, httpUrl, secret } from "../../../core/schema.ts";
-import { filePath } from "../../../core/schema-marks.ts";
+import { filePath, markLocal } from "../../../core/schema-marks.ts";
 import { parseAddress } from "../../../lib/http/backend-address.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
 import { cooldown, failoverOn } from "./failover-schema.ts";
@@ -83,10 +83,12 @@ const PROVIDERS = {
 
 export const providerSchema = exactlyOneOf(z.strictObject(PROVIDERS), Object.keys(PROVIDERS));
 
-const address = z
-  .string()
-  .refine((text) => parseAddress(text).ok, "expected host:port, or an http:// or https:// URL without a path")
-  .optional();
+const address = markLocal(
+  z
+    .string()
+    .refine((text) => parseAddress(text).ok, "expected host:port, or an http:// or https:// URL without a path"),
+  { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
+).optional();
 
 const overrides = {
   hostOverride: address.describe("Sends the call to this `host:port` instead; plain HTTP unless `backendTLS` is set."),

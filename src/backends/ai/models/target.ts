@@ -132,5 +132,7 @@ function providerOf(config: ProviderConfig): Provider {
 function addressOf(provider: Provider, hostOverride: string | undefined, env: BackendEnv): HttpTarget {
   const parsed = parseAddress(hostOverride ?? provider.origin);
   if (!parsed.ok) throw new Error(parsed.error);
-  return env.tls ? { ...parsed.target, protocol: "https", tls: env.tls } : parsed.target;
+  const { isConfined } = env;
+  const target = isConfined ? { ...parsed.target, isConfined } : parsed.target;
+  return env.tls ? { ...target, protocol: "https", tls: env.tls } : target;
 }

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import type { LookupFunction } from "node:net";
+import { networkInterfaces } from "node:os";
+import { test } from "node:test";
+import { confinedLookup, isLocalAddress } from "./local-address.ts";
+
+test("loopback, link-local, unspecified and own addresses are local, in every notation", () => {
+  const own = Object.values(networkInterfaces()).flatMap((list) => list?.map(({ address }) => address) ?? []);
+  for (const address of [
+    "127.0.0.1",
+    "127.255.0.3",
+    "0.0.0.0",
+    "0.1.2.3",
+    "169.254.169.254",
+    "::1",
+    "::",
+    "0:0:0:0:0:0:0:1",
+    "fe80::1",
+    "fe80::1%eth0",
+    "::ffff:127.0.0.1",
+    "::ffff:7f00:1",
+    "::ffff:169.254.169.254",
+    "fd00:ec2::254",
+    ...own,
+  ])
+    assert.ok(isLocalAddress(address), address);
+  for (const address of ["192.0.2.1", "8.8.8.8", "128.0.0.1", "2001:db8::1", "fd00::1", "example.com", "localhost", ""])
+    assert.ok(!isLocalAddress(address), address);
+});
+
+function looked(addresses: readonly string[], all: boolean): unknown {
+  const lookup: LookupFunction = (_name, options, callback) => {
+    assert.equal(options.all, true);
+    const found = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
+    callback(null, found);
+  };
+  let told: unknown;
+  confinedLookup(lookup)("name.example", { all }, (error, ...rest) => {
+    told = error ? error.message : rest;
+  });
+  return told;
+}
+
+test("a name keeps its other addresses, and is refused if it has none", () => {
+  assert.deepEqual(looked(["127.0.0.1", "192.0.2.1"], true), [[{ address: "192.0.2.1", family: 4 }]]);
+  assert.deepEqual(looked(["::1", "2001:db8::1"], false), ["2001:db8::1", 6]);
+  assert.match(String(looked(["127.0.0.1", "::1"], true)), /^name\.example is an address of the gateway's own machine/);
+  assert.match(String(looked(["169.254.169.254"], false)), /own machine/);
+});
