@@ -24,8 +24,8 @@ export async function generated() {
     toJSONSchema(schema, { io: "input", target: "draft-7", unrepresentable: "any", reused: "ref" });
   return new Map([
     ["schema/config.schema.json", `${JSON.stringify(editorSchema(compact(configSchema)), null, 1)}\n`],
-    ["kubernetes/gatewaypolicy-crd.yaml", others.crdManifest()],
-    ...kubernetesManifests({ "gatewaypolicy-crd.yaml": others.crdManifest() }),
+    ...Object.entries(others.crdManifests()).map(([file, text]) => [`kubernetes/${file}`, text]),
+    ...kubernetesManifests(others.crdManifests()),
     ["docs/reference/config.md", configPage(schemaOf(configSchema), backends, schemaOf)],
     ["docs/reference/policies.md", policiesPage(policies, schemaOf)],
     ["docs/reference/errors.md", errorsPage(ERRORS, RECORDED)],
@@ -49,7 +49,7 @@ async function loadCode() {
 export { configSchema } from "./config/schema/schema.ts";
 export { policies } from "./policies/index.ts";
 export { backends } from "./backends/index.ts";
-export { crdManifest } from "./config/crds/crd-manifest.ts";
+export { crdManifests } from "./config/crds/crd-manifest.ts";
 export { ERRORS, RECORDED } from "./core/errors.ts";
 export { ATTRIBUTES } from "./cel/values/attributes.ts";
 export { FUNCTION_GROUPS } from "./cel/reference.ts";

@@ -52,8 +52,8 @@ function rules() {
         resources: ["gatewayclasses/status", "gateways/status", "httproutes/status"],
         verbs: ["patch"],
       },
-      { apiGroups: [POLICY_API], resources: ["gatewaypolicies"], verbs: READ },
-      { apiGroups: [POLICY_API], resources: ["gatewaypolicies/status"], verbs: ["patch"] },
+      { apiGroups: [POLICY_API], resources: ["backends", "gatewaypolicies"], verbs: READ },
+      { apiGroups: [POLICY_API], resources: ["backends/status", "gatewaypolicies/status"], verbs: ["patch"] },
       { apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"] },
     ],
     /** Deploys data planes; not needed with --no-deploy. */

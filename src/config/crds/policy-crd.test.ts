@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { policies } from "../../policies/index.ts";
 import { rateLimit } from "../../policies/rate-limit/policy.ts";
-import { crdManifest } from "./crd-manifest.ts";
+import { backendCrd } from "./backend-crd.ts";
+import { crdManifests } from "./crd-manifest.ts";
 import { gatewayPolicyCrd } from "./policy-crd.ts";
 
 type Schema = {
@@ -18,8 +19,10 @@ function specOf(crd: Record<string, unknown>): Schema {
   return versions[0].schema.openAPIV3Schema.properties?.spec as Schema;
 }
 
-test("the manifest in kubernetes/ is what the schemas say (npm run generate)", () => {
-  assert.equal(readFileSync("kubernetes/gatewaypolicy-crd.yaml", "utf8"), crdManifest());
+test("the manifests in kubernetes/ are what the schemas say (npm run generate)", () => {
+  const manifests = Object.entries(crdManifests());
+  assert.equal(manifests.length, 2);
+  for (const [file, text] of manifests) assert.equal(readFileSync(`kubernetes/${file}`, "utf8"), text);
 });
 
 test("limits are described field for field, with rules for what spans fields", () => {
@@ -52,6 +55,7 @@ test("every part of the schema is structural", () => {
     if (schema.additionalProperties) visit(schema.additionalProperties, `${path}.*`);
   };
   visit(specOf(gatewayPolicyCrd([...policies, rateLimit])), "spec");
+  visit(specOf(backendCrd()), "spec");
 });
 
 /** Every object and field below a part, with its path. */
@@ -97,4 +101,18 @@ test("a choice between fields is a rule, or the plain keyword where a field has 
       message: "exactly one of full, prefix is required",
     },
   ]);
+});
+
+test("a Backend has what backends[] have, without processes and files, and lets every unknown field and null through", () => {
+  const spec = specOf(backendCrd());
+  assert.deepEqual(Object.keys(spec.properties ?? {}).sort(), ["ai", "host", "mcp", "protocol"]);
+  const target = spec.properties?.mcp?.properties?.targets?.items;
+  assert.ok(target?.properties?.mcp?.properties?.url);
+  assert.ok(!("stdio" in (target?.properties ?? {})), "a process");
+  for (const [path, schema] of schemasBelow(spec, "spec")) {
+    if (schema.type !== "object" || schema.additionalProperties || path.endsWith("secretRef")) continue;
+    if (schema.properties && "secretRef" in schema.properties) continue;
+    assert.equal(schema["x-kubernetes-preserve-unknown-fields"], true, path);
+    if (path !== "spec" && !path.endsWith("[]")) assert.equal(schema.nullable, true, path);
+  }
 });

@@ -31,6 +31,12 @@ const REFERENCE = {
   },
 };
 
+export const BACKEND_STATUS = {
+  description: "Whether the backend is valid.",
+  type: "object",
+  properties: { conditions: CONDITIONS },
+};
+
 export const POLICY_STATUS = {
   description: "For every Gateway that the policy reaches: whether it was accepted and attached.",
   type: "object",

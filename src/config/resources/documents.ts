@@ -73,6 +73,7 @@ export interface ResourceResult {
   /** What became of each Gateway and HTTPRoute: what their status says. */
   readonly gatewayOutcomes: readonly GatewayOutcome[];
   readonly routeOutcomes: readonly RouteOutcome[];
+  readonly backendOutcomes: readonly BackendOutcome[];
   /** Every GatewayPolicy with its status, in the order of the documents. */
   readonly policies: readonly PolicyResource[];
   /** Mistakes in documents: to log as warnings, never a reason not to start. */
@@ -153,6 +154,11 @@ export interface ParentOutcome {
   readonly resolvedRefs: Verdict;
   /** Set if a part of the route is not served as written. */
   readonly partiallyInvalid: Verdict | undefined;
+}
+
+export interface BackendOutcome {
+  readonly document: ResourceDocument;
+  readonly accepted: Verdict;
 }
 
 export interface TargetName {

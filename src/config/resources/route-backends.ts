@@ -5,13 +5,16 @@
  */
 import { nearestName } from "../../cel/values/nearest-name.ts";
 import type { Cluster } from "../cluster/cluster.ts";
+import { pathText } from "../text/value-path.ts";
 import { type Fields, textOf } from "../text/value-shapes.ts";
-import { GATEWAY_API_GROUP, type ResourceInput } from "./documents.ts";
+import { readBackend } from "./backend-document.ts";
+import { GATEWAY_API_GROUP, POLICY_API_GROUP, type ResourceDocument, type ResourceInput } from "./documents.ts";
+import { identityOf } from "./problem-list.ts";
 
 export type FoundBackend =
   | { readonly backend: Readonly<Record<string, unknown>> }
   | {
-      readonly reason: "InvalidKind" | "BackendNotFound" | "RefNotPermitted" | "UnsupportedProtocol";
+      readonly reason: "InvalidKind" | "BackendNotFound" | "RefNotPermitted" | "UnsupportedProtocol" | "InvalidBackend";
       readonly message: string;
     };
 
@@ -19,8 +22,20 @@ export type FindBackend = (reference: Fields, namespace: string) => FoundBackend
 
 type Services = ResourceInput["standalone"]["services"];
 
-export function backendsOfFiles(services: Services): FindBackend {
+export function backendsOfFiles(
+  services: Services,
+  documents: readonly ResourceDocument[],
+  route: ResourceDocument,
+): FindBackend {
   return (reference, namespace) => {
+    if (isOwnBackend(reference)) {
+      const place = placeOf(reference, namespace);
+      const found = documents.find((document) => {
+        const identity = identityOf(document);
+        return identity.kind === "Backend" && `${identity.namespace}/${identity.name}` === place.key;
+      });
+      return resolved(found?.value, place, namespace, route, undefined);
+    }
     const kind = textOf(reference.kind) ?? "Service";
     const name = textOf(reference.name) ?? "";
     const inNamespace = textOf(reference.namespace) ?? namespace;
@@ -45,8 +60,16 @@ function serviceName(key: string): string {
   return key.slice(key.indexOf("/") + 1).replace(/:\d+$/, "");
 }
 
-export function backendsOfCluster(cluster: Cluster): FindBackend {
+/** `route` is the document whose backendRefs are looked up. */
+export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): FindBackend {
   return (reference, namespace) => {
+    if (isOwnBackend(reference)) {
+      const place = placeOf(reference, namespace);
+      const to = { group: POLICY_API_GROUP, kind: "Backend", namespace: place.namespace, name: place.name };
+      if (!cluster.mayRefer({ group: GATEWAY_API_GROUP, kind: "HTTPRoute", namespace }, to))
+        return notPermitted(`Backend ${place.key}`);
+      return resolved(cluster.object("Backend", place.namespace, place.name), place, namespace, route, cluster);
+    }
     const group = textOf(reference.group) ?? "";
     const kind = textOf(reference.kind) ?? "Service";
     const name = textOf(reference.name) ?? "";
@@ -54,15 +77,11 @@ export function backendsOfCluster(cluster: Cluster): FindBackend {
     if (kind !== "Service" || group !== "")
       return {
         reason: "InvalidKind",
-        message: `${group === "" ? "" : `${group}/`}${kind} is not supported: use Service`,
+        message: `${group === "" ? "" : `${group}/`}${kind} is not supported: use Service, or Backend of ${POLICY_API_GROUP}`,
       };
     const shown = `Service ${inNamespace}/${name}`;
     const from = { group: GATEWAY_API_GROUP, kind: "HTTPRoute", namespace };
-    if (!cluster.mayRefer(from, { group, kind, namespace: inNamespace, name }))
-      return {
-        reason: "RefNotPermitted",
-        message: `${shown} is in another namespace, whose ReferenceGrants do not allow this`,
-      };
+    if (!cluster.mayRefer(from, { group, kind, namespace: inNamespace, name })) return notPermitted(shown);
     const service = cluster.service(inNamespace, name, reference.port);
     if (service === undefined) return { reason: "BackendNotFound", message: `${shown} was not found` };
     // A name that a tenant chose could be one that only the gateway can reach.
@@ -72,4 +91,43 @@ export function backendsOfCluster(cluster: Cluster): FindBackend {
       return { reason: "BackendNotFound", message: `${shown} has no TCP port ${String(reference.port)}` };
     return { backend: { service: { name: `${inNamespace}/${name}:${service.port.port}` } } };
   };
+}
+
+interface Place {
+  readonly namespace: string;
+  readonly name: string;
+  /** `namespace/name`. */
+  readonly key: string;
+}
+
+function isOwnBackend({ group, kind }: Fields): boolean {
+  return group === POLICY_API_GROUP && kind === "Backend";
+}
+
+function placeOf(reference: Fields, namespace: string): Place {
+  const name = textOf(reference.name) ?? "";
+  const inNamespace = textOf(reference.namespace) ?? namespace;
+  return { namespace: inNamespace, name, key: `${inNamespace}/${name}` };
+}
+
+function notPermitted(shown: string): FoundBackend {
+  return {
+    reason: "RefNotPermitted",
+    message: `${shown} is in another namespace, whose ReferenceGrants do not allow this`,
+  };
+}
+
+function resolved(
+  found: unknown,
+  { namespace, key }: Place,
+  referrer: string,
+  route: ResourceDocument,
+  cluster: Cluster | undefined,
+): FoundBackend {
+  if (found === undefined) return { reason: "BackendNotFound", message: `Backend ${key} was not found` };
+  const read = readBackend(found, namespace, route, cluster);
+  if ("backend" in read) return read;
+  // What is wrong with a document of another namespace is told to its own users.
+  const why = namespace === referrer ? `: ${pathText(read.path)}: ${read.message}` : "";
+  return { reason: "InvalidBackend", message: `Backend ${key} is not valid${why}` };
 }

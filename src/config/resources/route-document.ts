@@ -14,7 +14,7 @@ import {
   type WrittenRoute,
 } from "./documents.ts";
 import { identityOf, type ProblemList } from "./problem-list.ts";
-import type { FindBackend } from "./route-backends.ts";
+import type { FindBackend, FoundBackend } from "./route-backends.ts";
 import { filtersOf, translateFilters } from "./route-filters.ts";
 import { translateMatch } from "./route-matches.ts";
 import { findParents } from "./route-parents.ts";
@@ -143,7 +143,10 @@ function translateRule(
 
   let unresolved: Verdict | undefined;
   const findMirror = (at: Path) => (reference: Fields, index: number) => {
-    const found = findBackend(reference, namespace);
+    const found: FoundBackend =
+      reference.kind === "Backend"
+        ? { reason: "InvalidKind", message: "requests can be mirrored to a Service only" }
+        : findBackend(reference, namespace);
     if ("backend" in found) return found.backend;
     problems.add([...at, "filters", index], `${found.message}; nothing is mirrored there`);
     unresolved ??= { isTrue: false, reason: found.reason, message: found.message };

@@ -11,11 +11,14 @@ import { createRedaction } from "../../trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { FOREIGN_KINDS } from "../schema/foreign-words.ts";
 import { isObject, textOf } from "../text/value-shapes.ts";
+import { backendOutcome } from "./backend-document.ts";
 import {
   type Attachment,
+  type BackendOutcome,
   type Closure,
   GATEWAY_API_GROUP,
   type GatewayOutcome,
+  POLICY_API_VERSION,
   type PolicyResource,
   type ResourceDocument,
   type ResourceInput,
@@ -42,7 +45,9 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const isCluster = input.cluster !== undefined;
   const findBackendFor = (document: ResourceDocument): FindBackend => {
     const cluster = clusterFor(document);
-    return cluster ? backendsOfCluster(cluster) : backendsOfFiles(standalone.services);
+    return cluster
+      ? backendsOfCluster(cluster, document)
+      : backendsOfFiles(standalone.services, input.documents, document);
   };
   const problems: ConfigError[] = [];
   const gatewayTargets = new TargetTable(isCluster ? [] : standalone.gateways.map(standaloneGateway));
@@ -54,6 +59,7 @@ export function translateResources(input: ResourceInput): ResourceResult {
   const closures: Closure[] = [];
   const gatewayOutcomes: GatewayOutcome[] = [];
   const routeOutcomes: RouteOutcome[] = [];
+  const backendOutcomes: BackendOutcome[] = [];
 
   function each(kind: string, group: string, translate: (document: ResourceDocument, list: ProblemList) => void): void {
     for (const document of inOrder(input.documents, kind)) {
@@ -111,6 +117,11 @@ export function translateResources(input: ResourceInput): ResourceResult {
     routes.push(...usable);
   });
 
+  each("Backend", "", (document, list) => {
+    if (identityOf(document).apiVersion === POLICY_API_VERSION || isCluster)
+      backendOutcomes.push(backendOutcome(document, list, clusterFor(document)));
+  });
+
   const { parts, schema } = partsAndSchema(input.policies);
   const redaction = input.redaction ?? createRedaction([]);
   const shown = (spec: unknown): unknown => shownSpec(spec, { parts, schema }, redaction);
@@ -140,7 +151,17 @@ export function translateResources(input: ResourceInput): ResourceResult {
 
   if (!isCluster) problems.push(...unknownKinds(input.documents));
   const policies = input.documents.flatMap((document) => resources.get(document) ?? []);
-  return { gateways, routes, attachments, closures, gatewayOutcomes, routeOutcomes, policies, problems };
+  return {
+    gateways,
+    routes,
+    attachments,
+    closures,
+    gatewayOutcomes,
+    routeOutcomes,
+    backendOutcomes,
+    policies,
+    problems,
+  };
 }
 
 /** Made once for a list of policies: each is a tree of schemas. */
@@ -156,14 +177,16 @@ function partsAndSchema(policies: readonly PolicyDefinition[]): ReturnType<typeo
   return made;
 }
 
-const KINDS = ["Gateway", "HTTPRoute", "GatewayPolicy"];
+const KINDS = ["Gateway", "HTTPRoute", "GatewayPolicy", "Backend"];
 /** Kinds that stand in the same folder in practice and mean nothing to us. */
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
 
 function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
   return documents.flatMap((document) => {
-    const { kind } = identityOf(document);
-    if (KINDS.includes(kind) || SILENT_KINDS.has(kind)) return [];
+    const { kind, apiVersion } = identityOf(document);
+    // Other projects have a kind of this name.
+    const isOurs = kind !== "Backend" || apiVersion === POLICY_API_VERSION;
+    if ((KINDS.includes(kind) && isOurs) || SILENT_KINDS.has(kind)) return [];
     return [
       new ConfigError(
         document.position(["kind"]),

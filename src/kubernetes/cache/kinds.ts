@@ -21,6 +21,7 @@ export const KINDS: readonly WatchedKind[] = [
   { kind: "HTTPRoute", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "httproutes" },
   { kind: "ReferenceGrant", apiVersion: `${GATEWAY_API_GROUP}/v1beta1`, plural: "referencegrants", isOptional: true },
   { kind: "GatewayPolicy", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "gatewaypolicies", isOptional: true },
+  { kind: "Backend", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "backends", isOptional: true },
   { kind: "Namespace", apiVersion: "v1", plural: "namespaces" },
   { kind: "Service", apiVersion: "v1", plural: "services" },
   // Releases of Helm are the largest Secrets of most clusters, and never referred to.

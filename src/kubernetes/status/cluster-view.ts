@@ -35,7 +35,8 @@ export function createView(objects: readonly KubernetesObject[], nowMs: number):
   const cluster = createCluster(objects);
   const routes = objects.filter(({ kind }) => kind === "HTTPRoute");
   const ownPolicies = objects.filter(({ kind }) => kind === "GatewayPolicy");
-  const documents = [...gateways, ...routes, ...ownPolicies].map(clusterDocument);
+  const backends = objects.filter(({ kind }) => kind === "Backend");
+  const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
   /** What each document refers to, and may. */
   const recordings = new Map<unknown, ReturnType<typeof recordingCluster>>();
   const result = translateResources({

@@ -4,6 +4,7 @@
 import { type KubernetesObject, objectKey } from "../../config/cluster/kubernetes-object.ts";
 import { gatewayKey } from "../../config/cluster/snapshot.ts";
 import {
+  type BackendOutcome,
   CONTROLLER_NAME,
   GATEWAY_API_GROUP,
   type GatewayOutcome,
@@ -40,6 +41,7 @@ export function desiredStatuses(
     ...view.classes.map((object) => ({ object, status: classStatus(object, nowMs) })),
     ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs)),
     ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
+    ...(view.classes.length === 0 ? [] : view.result.backendOutcomes.map((outcome) => backendStatus(outcome, nowMs))),
     ...view.result.policies.flatMap((policy) =>
       policyStatus(policy as unknown as KubernetesObject, view, stateOf, nowMs),
     ),
@@ -72,6 +74,13 @@ function withOthers(before: unknown, own: readonly { readonly type: string }[]):
       .filter((one) => !isInitial(one)),
     ...own,
   ];
+}
+
+function backendStatus({ document, accepted }: BackendOutcome, nowMs: number): DesiredStatus {
+  const object = objectOf(document);
+  const before = fieldsOf(object.status).conditions;
+  const context = { generation: object.metadata.generation ?? 0, nowMs, before };
+  return { object, status: { conditions: withOthers(before, [conditionOf("Accepted", accepted, context)]) } };
 }
 
 function gatewayStatus(

@@ -1,0 +1,123 @@
+/**
+ * Backends of a cluster's documents in a data plane: models answer, and nothing that a document names is this machine,
+ * whether by address, by name, as an MCP server, as a provider or as a URL that a policy fetches.
+ */
+import assert from "node:assert/strict";
+import { type AddressInfo, createServer } from "node:net";
+import { test } from "node:test";
+import { startApp } from "../../src/app.ts";
+import type { KubernetesObject } from "../../src/config/cluster/kubernetes-object.ts";
+import { createSnapshot } from "../../src/config/cluster/snapshot.ts";
+import { createSnapshotSource } from "../../src/kubernetes/follow/snapshot-source.ts";
+import { systemClock } from "../../src/lib/process/clock.ts";
+import { backendFor } from "../support/scenario.ts";
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+function documents(port: number, backends: Readonly<Record<string, object>>): KubernetesObject[] {
+  const at = (name: string) => ({ name, namespace: "shop" });
+  const gateway = {
+    apiVersion: "gateway.networking.k8s.io/v1",
+    kind: "Gateway",
+    metadata: at("edge"),
+    spec: { listeners: [{ name: "http", port, protocol: "HTTP" }] },
+  };
+  const route = {
+    apiVersion: "gateway.networking.k8s.io/v1",
+    kind: "HTTPRoute",
+    metadata: at("all"),
+    spec: {
+      parentRefs: [{ name: "edge" }],
+      rules: Object.keys(backends).map((name) => ({
+        matches: [{ path: { type: "PathPrefix", value: `/${name}` } }],
+        backendRefs: [{ group: "policy.gateway.internal", kind: "Backend", name }],
+      })),
+    },
+  };
+  const own = Object.entries(backends).map(([name, spec]) => ({
+    apiVersion: "policy.gateway.internal/v1alpha1",
+    kind: "Backend",
+    metadata: at(name),
+    spec,
+  }));
+  return [gateway, route, ...own];
+}
+
+test("a Backend serves models, and no Backend reaches this machine", async (t) => {
+  const local = await backendFor(t, (_req, res) => void res.end("of this machine"));
+  const { port: localPort } = new URL(`http://${local.host}`);
+  const port = await freePort();
+  const source = createSnapshotSource(() => undefined);
+  const provider = { openAICompatible: { baseUrl: `http://localhost:${localPort}/v1` } };
+  const backends = {
+    demo: { ai: { provider: { demo: {} } } },
+    address: { host: `127.0.0.1:${localPort}` },
+    mapped: { host: `[::ffff:127.0.0.1]:${localPort}` },
+    name: { host: `localhost:${localPort}` },
+    number: { host: `2130706433:${localPort}` },
+    model: { ai: { provider } },
+    override: { ai: { provider: { openAI: {} }, hostOverride: `127.1:${localPort}` } },
+    tools: { mcp: { targets: [{ name: "a", mcp: { url: `http://localhost:${localPort}/mcp` } }] } },
+    api: {
+      mcp: {
+        targets: [
+          {
+            name: "a",
+            openapi: {
+              url: `http://localhost:${localPort}/openapi.json`,
+              server: `http://localhost:${localPort}`,
+            },
+          },
+        ],
+      },
+    },
+    socket: { host: "unix:/run/anything.sock" },
+    process: { mcp: { targets: [{ name: "a", stdio: { cmd: "sh" } }] } },
+  };
+  source.take(createSnapshot("shop/edge", documents(port, backends), {}));
+  const app = await startApp({
+    sources: { text: "config: { adminAddr: off }" },
+    cluster: source,
+    environment: {},
+    clock: systemClock,
+    output: { write: () => undefined, dropped: () => 0, flushSync: () => undefined },
+    version: "test",
+    readStdin: () => "",
+  });
+  t.after(() => Promise.all([app.stop(), app.stop()]));
+  const json = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+  const post = (path: string, body: object) =>
+    fetch(`http://127.0.0.1:${port}${path}`, { method: "POST", headers: json, body: JSON.stringify(body) });
+  const chat = { model: "m", messages: [{ role: "user", content: "hello" }] };
+  const initialize = {
+    jsonrpc: "2.0",
+    id: 1,
+    method: "initialize",
+    params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "t", version: "1" } },
+  };
+
+  assert.equal((await post("/demo/v1/chat/completions", chat)).status, 200);
+  for (const name of ["address", "mapped", "name", "number"]) {
+    const answer = await fetch(`http://127.0.0.1:${port}/${name}`);
+    assert.deepEqual([answer.status, answer.headers.get("x-gateway-error")], [503, "backend_unavailable"], name);
+  }
+  for (const name of ["model", "override"])
+    assert.equal(
+      (await post(`/${name}/v1/chat/completions`, chat)).headers.get("x-gateway-error"),
+      "backend_unavailable",
+    );
+  // Opened, they would ask their server; that nothing arrives there is seen below.
+  for (const name of ["tools", "api"]) await (await post(`/${name}`, initialize)).text();
+  for (const name of ["socket", "process"]) assert.equal((await post(`/${name}`, initialize)).status, 500, name);
+  assert.deepEqual(
+    local.received.map(({ url }) => url),
+    [],
+    "nothing arrived",
+  );
+});
