@@ -105,7 +105,7 @@ test("a Backend serves models, and no Backend reaches this machine", async (t) =
   assert.equal((await post("/demo/v1/chat/completions", chat)).status, 200);
   for (const name of ["address", "mapped", "name", "number"]) {
     const answer = await fetch(`http://127.0.0.1:${port}/${name}`);
-    assert.deepEqual([answer.status, answer.headers.get("x-gateway-error")], [503, "backend_unavailable"], name);
+    assert.deepEqual([answer.status, answer.headers.get("x-gateway-error")], [502, "backend_unavailable"], name);
   }
   for (const name of ["model", "override"])
     assert.equal(

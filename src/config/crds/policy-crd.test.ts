@@ -29,7 +29,15 @@ test("limits are described field for field, with rules for what spans fields", (
   const local = specOf(gatewayPolicyCrd([rateLimit])).properties?.traffic?.properties?.rateLimit?.properties?.local;
   assert.equal(local?.maxItems, 16);
   const { properties = {}, required, ...rest } = local?.items ?? {};
-  assert.deepEqual(Object.keys(properties).sort(), ["burst", "key", "requests", "reserveOutput", "tokens", "unit"]);
+  assert.deepEqual(Object.keys(properties).sort(), [
+    "burst",
+    "key",
+    "mode",
+    "requests",
+    "reserveOutput",
+    "tokens",
+    "unit",
+  ]);
   assert.deepEqual(required, ["unit"]);
   assert.deepEqual(properties.unit?.enum, ["Seconds", "Minutes", "Hours"]);
   assert.equal(properties.requests?.minimum, 1);

@@ -225,6 +225,20 @@ test("listeners of one port with one hostname contradict each other, and a more 
   );
 });
 
+test("HTTP/2 without TLS to a Service that says so, and retries as the rule has them", () => {
+  const h2c = GATEWAY.replace("port: 8080 }]", "port: 8080, appProtocol: kubernetes.io/h2c }]");
+  const mirror = "filters: [{ type: RequestMirror, requestMirror: { backendRef: { name: web, port: 8080 } } }], ";
+  const retry = "retry: { attempts: 40, codes: [503], backoff: 50ms }, ";
+  const [written] = translate(h2c + ROUTE.replace("{ backendRefs", `{ ${mirror}${retry}backendRefs`)).routes;
+  assert.deepEqual(written?.route.backends, [{ service: { name: "shop/web:8080" }, protocol: "h2c" }]);
+  assert.deepEqual(written?.route.policies?.retry, { attempts: 10, codes: [503], backoff: "50ms" });
+  assert.equal(written?.closed, undefined);
+  const [plain] = translate(GATEWAY + ROUTE.replace("{ backendRefs", "{ retry: { attempts: 0 }, backendRefs")).routes;
+  assert.equal(plain?.route.policies, undefined);
+  const [wrong] = translate(GATEWAY + ROUTE.replace("{ backendRefs", "{ retry: { attempts: x }, backendRefs")).routes;
+  assert.match(wrong?.closed ?? "", /retry/);
+});
+
 test("documents of a cluster do not reach the standalone configuration", () => {
   const result = translate(
     policyWith("{ authorization: { rules: ['false'] } }").replace("HTTPRoute, name: web", "Gateway, name: edge"),

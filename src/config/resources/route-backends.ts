@@ -20,6 +20,9 @@ export type FoundBackend =
 
 export type FindBackend = (reference: Fields, namespace: string) => FoundBackend;
 
+/** `appProtocol` of a Service port that speaks HTTP/2 without TLS. */
+const H2C = "kubernetes.io/h2c";
+
 type Services = ResourceInput["standalone"]["services"];
 
 export function backendsOfFiles(
@@ -89,7 +92,9 @@ export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): Fi
       return { reason: "UnsupportedProtocol", message: `${shown} is of type ExternalName, which is not supported` };
     if (service.port === undefined)
       return { reason: "BackendNotFound", message: `${shown} has no TCP port ${String(reference.port)}` };
-    return { backend: { service: { name: `${inNamespace}/${name}:${service.port.port}` } } };
+    const { port, appProtocol } = service.port;
+    const protocol = appProtocol === H2C ? { protocol: "h2c" } : {};
+    return { backend: { service: { name: `${inNamespace}/${name}:${port}` }, ...protocol } };
   };
 }
 

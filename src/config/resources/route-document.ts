@@ -34,6 +34,8 @@ export interface RouteContext {
 
 /** What a reference that leads nowhere is compiled to: it is closed, nothing is ever sent there. */
 const NOWHERE = { host: "reference.invalid:1" };
+/** The Gateway API has no limit; ours is that of the policy `retry`. */
+const MOST_RETRIES = 10;
 const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
 
 export function translateRoute(
@@ -147,7 +149,11 @@ function translateRule(
       reference.kind === "Backend"
         ? { reason: "InvalidKind", message: "requests can be mirrored to a Service only" }
         : findBackend(reference, namespace);
-    if ("backend" in found) return found.backend;
+    if ("backend" in found) {
+      // A copy whose answer nobody reads needs no HTTP/2.
+      const { protocol: _, ...backend } = found.backend;
+      return backend;
+    }
     problems.add([...at, "filters", index], `${found.message}; nothing is mirrored there`);
     unresolved ??= { isTrue: false, reason: found.reason, message: found.message };
     return undefined;
@@ -174,7 +180,7 @@ function translateRule(
     backends.push({ ...backend, ...(weight === undefined ? {} : { weight }), ...policies });
   }
 
-  const policies = { ...filters.policies, ...timeoutsOf(rule.timeouts) };
+  const policies = { ...filters.policies, ...timeoutsOf(rule.timeouts), ...retriesOf(rule.retry) };
   return {
     fields: {
       ...(matches.length === 0 ? { matches: [{ path: { pathPrefix: "/" } }] } : { matches }),
@@ -185,6 +191,19 @@ function translateRule(
     closedBackends,
     unresolved,
   };
+}
+
+/** Attempts after the first, as ours. What is not given has our default. */
+function retriesOf(written: unknown): Record<string, unknown> {
+  if (!isObject(written)) return {};
+  const { attempts, codes, backoff } = written;
+  if (attempts === 0) return {};
+  const retry = {
+    ...(attempts === undefined ? {} : { attempts: Math.min(Number(attempts), MOST_RETRIES) }),
+    ...(codes === undefined ? {} : { codes }),
+    ...(backoff === undefined ? {} : { backoff }),
+  };
+  return { retry };
 }
 
 /** Zero means no limit there; ours is then the default of the backend. */

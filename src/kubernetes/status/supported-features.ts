@@ -10,6 +10,7 @@ export const SUPPORTED_FEATURES: readonly string[] = [
   "HTTPRoute303RedirectStatusCode",
   "HTTPRoute307RedirectStatusCode",
   "HTTPRoute308RedirectStatusCode",
+  "HTTPRouteBackendProtocolH2C",
   "HTTPRouteBackendProtocolWebSocket",
   "HTTPRouteBackendRequestHeaderModification",
   "HTTPRouteBackendTimeout",
