@@ -74,19 +74,7 @@ export const mcp = defineBackend({
     const hub = env.keep(
       `mcp ${env.name}`,
       "hub",
-      () =>
-        new Hub(resolved, parts, {
-          name: env.name,
-          clock: env.clock,
-          logger: foldRepeats(env.logger.for("mcp"), env.clock),
-          tasks: env.tasks,
-          tls: env.tls,
-          isConfined: env.isConfined,
-          environment: env.environment,
-          store: env.store,
-          signingKey: env.signingKey,
-          fetch: env.fetch,
-        }),
+      () => new Hub(resolved, parts, { ...env, logger: foldRepeats(env.logger.for("mcp"), env.clock) }),
       (living) => living.close(),
       (living) => living.retire(),
     );
