@@ -51,6 +51,8 @@ export interface BackendRun {
 
 export interface Backend {
   readonly facts: BackendFacts;
+  /** Whether it can be reached: where a route has several, one that cannot is left for a while. */
+  readonly health?: { readonly isResting: boolean };
   /** Until the response head, where no timeout policy says otherwise. */
   readonly defaultTimeoutMs: number;
   /** Before the call: the place to read the request's body and to choose a target. May answer or refuse. */

@@ -4,10 +4,11 @@
  */
 import type { Duplex } from "node:stream";
 import { z } from "zod";
-import { type Backend, type BackendCall, type BackendRun, defineBackend } from "../../core/backend.ts";
+import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { pathAndQuery } from "../../core/request-path.ts";
 import { markLocal } from "../../core/schema-marks.ts";
+import { type HealthEvents, HostHealth } from "../../lib/client/host-health.ts";
 import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
@@ -56,14 +57,39 @@ export const host = defineBackend({
       () => openHttpPool(target, env.clock),
       (open) => open.close(),
     );
+    const health = env.keep(
+      `http-health ${config}`,
+      target,
+      () => new HostHealth(env.clock, healthEvents(config, env)),
+    );
     return {
       facts: { name: env.name, type: "static", protocol: "http" },
+      health,
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
-      call: (exchange, call) => sendTo(pool, parsed.display, target.protocol, exchange, call),
-      describe: () => ({ host: config, connections: pool.connections() }),
+      call: (exchange, call) => sendTo(pool, parsed.display, target.protocol, exchange, call, health),
+      describe: () => ({ host: config, connections: pool.connections(), ...health.describe() }),
     };
   },
 });
+
+/** Told in the log and in metrics, by what the configuration calls it. */
+export function healthEvents(host: string, env: Pick<BackendEnv, "logger" | "metrics">): HealthEvents {
+  const logger = env.logger.for("backends");
+  const rests = env.metrics
+    .counter(
+      "gateway_backend_rests_total",
+      "Times that a server was left for a while, because it took no connection.",
+      ["backend"],
+    )
+    .labels(host);
+  return {
+    rests(reason, forMs) {
+      rests.add();
+      logger.warn("backend cannot be reached; others are asked for a while", { backend: host, forMs, reason });
+    },
+    isBack: () => logger.info("backend can be reached again", { backend: host }),
+  };
+}
 
 export function sendTo(
   pool: HttpPool,
@@ -71,6 +97,7 @@ export function sendTo(
   scheme: "http" | "https",
   exchange: Exchange,
   call: BackendCall,
+  health: HostHealth,
 ): BackendRun {
   const { request } = exchange;
   const { headers } = request;
@@ -94,18 +121,22 @@ export function sendTo(
     wantsTrailers,
   };
   call.attempt(display, exchange.trace && { over: "http", scheme, request: sent });
-  return pool.send(sent, new Relay(call));
+  health.asked();
+  return pool.send(sent, new Relay(call, health));
 }
 
 /** Hands a response on; one object with methods of its class is cheaper than five closures per request. */
 class Relay implements ResponseHandler {
   readonly #call: BackendCall;
+  readonly #health: HostHealth;
 
-  constructor(call: BackendCall) {
+  constructor(call: BackendCall, health: HostHealth) {
     this.#call = call;
+    this.#health = health;
   }
 
   head(status: number, headers: HeaderList): void {
+    this.#health.worked();
     this.#call.head(status, headers);
   }
 
@@ -118,10 +149,12 @@ class Relay implements ResponseHandler {
   }
 
   error(error: HttpClientError): void {
+    if (error.kind === "connect" || error.kind === "connect-timeout") this.#health.failed(error.message);
     this.#call.fail(error);
   }
 
   upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    this.#health.worked();
     this.#call.upgraded(status, headers, socket);
   }
 }

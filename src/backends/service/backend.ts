@@ -8,7 +8,7 @@ import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
-import { sendTo } from "../host/backend.ts";
+import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
@@ -42,7 +42,13 @@ export const service = defineBackend({
     const pools = env.keep(
       `service ${name}`,
       { target, endpoints },
-      () => openEndpointPools(target, env.clock),
+      () => {
+        const { rests, isBack } = healthEvents(name, env);
+        return openEndpointPools(target, env.clock, (address) => ({
+          rests: (reason, forMs) => rests(`${address}: ${reason}`, forMs),
+          isBack,
+        }));
+      },
       (open) => open.close(),
     );
     const addresses = (): readonly string[] => endpoints ?? env.endpoints?.addresses(name) ?? [];
@@ -51,12 +57,16 @@ export const service = defineBackend({
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
       call(exchange, call) {
         const next = pools.next(addresses());
-        if (next) return sendTo(next.pool, next.address, protocol, exchange, call);
+        if (next) return sendTo(next.pool, next.address, protocol, exchange, call, next.health);
         call.attempt(name, undefined);
         call.fail(new GatewayError("backend_unavailable", { detail: `${name} has no ready endpoints` }));
         return { abort: () => undefined, resume: () => undefined };
       },
-      describe: () => ({ service: name, endpoints: addresses(), connections: pools.connections() }),
+      describe() {
+        const failing = pools.failing();
+        const health = Object.keys(failing).length === 0 ? {} : { health: failing };
+        return { service: name, endpoints: addresses(), connections: pools.connections(), ...health };
+      },
     };
   },
 });

@@ -28,3 +28,22 @@ for (const [weights, random, chosen] of cases) {
     assert.equal(chooseBackend(weighted(...weights), () => random)?.backend.facts.name, chosen);
   });
 }
+
+test("backends that cannot be reached are passed over, unless there is no other", () => {
+  const route = (weights: number[], resting: number[]): Route => {
+    const plain = weighted(...weights);
+    const backends = plain.backends.map((one, i) => ({
+      ...one,
+      backend: { ...one.backend, health: { isResting: resting.includes(i) } },
+    }));
+    return { ...plain, backends } as Route;
+  };
+  const chosen = (weights: number[], resting: number[], random: number): string | undefined =>
+    chooseBackend(route(weights, resting), () => random)?.backend.facts.name;
+  assert.equal(chosen([1, 1], [0], 0), "1");
+  assert.equal(chosen([1, 1], [1], 0.999), "0");
+  assert.equal(chosen([1, 1, 2], [2], 0.6), "1");
+  assert.equal(chosen([1, 1], [0, 1], 0), "0");
+  assert.equal(chosen([1, 0], [0], 0), "0", "a weight of 0 is no other");
+  assert.equal(chosen([1], [0], 0.5), "0");
+});

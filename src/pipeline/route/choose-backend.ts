@@ -1,5 +1,6 @@
 /**
- * A weighted pick among the backends of a route. Pure: the random number is passed in.
+ * A weighted pick among the backends of a route, passing over those that cannot be reached now, if there are others. Pure: the
+ * random number is passed in.
  */
 import type { Route, WeightedBackend } from "../../core/topology.ts";
 
@@ -8,10 +9,20 @@ export function chooseBackend(route: Route, random: () => number): WeightedBacke
   const { backends, totalWeight } = route;
   if (totalWeight <= 0) return undefined;
   if (backends.length === 1) return backends[0];
-  let rest = random() * totalWeight;
+  const resting = restingWeight(backends);
+  // Where none can be reached, asking beats refusing.
+  const passesOver = resting > 0 && resting < totalWeight;
+  let rest = random() * (passesOver ? totalWeight - resting : totalWeight);
   for (const one of backends) {
+    if (passesOver && one.backend.health?.isResting) continue;
     rest -= one.weight;
     if (rest < 0) return one;
   }
-  return backends.findLast((one) => one.weight > 0);
+  return backends.findLast((one) => one.weight > 0 && !(passesOver && one.backend.health?.isResting));
+}
+
+function restingWeight(backends: readonly WeightedBackend[]): number {
+  let weight = 0;
+  for (const one of backends) if (one.backend.health?.isResting) weight += one.weight;
+  return weight;
 }

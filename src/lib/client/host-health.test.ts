@@ -1,0 +1,45 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeClock } from "../../../test/support/fake-clock.ts";
+import { HostHealth } from "./host-health.ts";
+
+test("a failure rests, then one request is let through, then all", async () => {
+  const clock = fakeClock();
+  const said: string[] = [];
+  const health = new HostHealth(clock, {
+    rests: (reason, forMs) => said.push(`${reason} ${forMs}`),
+    isBack: () => said.push("back"),
+  });
+  health.asked();
+  assert.equal(health.isResting, false);
+  health.failed("refused");
+  health.failed("refused");
+  assert.deepEqual([health.isResting, health.describe()], [true, { health: { failures: 1, resting: true } }]);
+  await clock.advance(1000);
+  assert.equal(health.isResting, false);
+  health.asked();
+  assert.equal(health.isResting, true, "one request is on its way");
+  health.failed("refused");
+  await clock.advance(1999);
+  assert.equal(health.isResting, true);
+  await clock.advance(1);
+  health.asked();
+  health.worked();
+  assert.deepEqual([health.isResting, health.describe()], [false, {}]);
+  assert.deepEqual(said, ["refused 1000", "refused 2000", "back"]);
+});
+
+test("rests have an end, and a trial without an answer gives way to another", async () => {
+  const clock = fakeClock();
+  const health = new HostHealth(clock, { rests: () => undefined, isBack: () => undefined });
+  for (let i = 0; i < 40; i++) {
+    health.failed("refused");
+    await clock.advance(30_000);
+    assert.equal(health.isResting, false);
+  }
+  health.asked();
+  await clock.advance(9_999);
+  assert.equal(health.isResting, true);
+  await clock.advance(1);
+  assert.equal(health.isResting, false);
+});
