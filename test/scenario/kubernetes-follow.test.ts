@@ -33,6 +33,8 @@ interface Setup {
   url: string;
   /** Resolves when the data plane found no controller that serves it. */
   readonly away: Promise<void>;
+  /** Resolves when the controller did not take an answer. */
+  readonly unheard: Promise<void>;
 }
 
 function setup(t: TestContext): Setup {
@@ -42,10 +44,15 @@ function setup(t: TestContext): Setup {
   const away = new Promise<void>((resolve) => {
     gone = resolve;
   });
+  let missed = (): void => undefined;
+  const unheard = new Promise<void>((resolve) => {
+    missed = resolve;
+  });
   return {
     folder,
     url: "",
     away,
+    unheard,
     follow({ certificate: trusted = certificate.cert, token = "good", clock } = {}) {
       writeFileSync(join(folder, "token"), token);
       const following = followController({
@@ -56,7 +63,7 @@ function setup(t: TestContext): Setup {
         tokenFile: join(folder, "token"),
         stateFolder: join(folder, "state"),
         clock: clock ?? systemClock,
-        logger: { ...silentLogger, warn: () => gone() },
+        logger: { ...silentLogger, warn: () => gone(), debug: () => missed() },
         random: () => 0,
       });
       t.after(following.stop);
@@ -181,4 +188,23 @@ test("without a controller the last good snapshot is served after 5 s", async (t
   await clock.advance(200);
   await first;
   assert.equal(source.current()?.version, snapshot(80).version);
+});
+
+test("an answer that the controller did not take is told again", async (t) => {
+  const all = setup(t);
+  const { server, changed } = await all.serve();
+  server.publish(new Map([["infra/edge", snapshot(80)]]));
+  const clock = fakeClock();
+  const { source, first } = all.follow({ clock });
+  await first;
+  // The token is refused for a while, as by a controller that cannot ask the API server.
+  writeFileSync(join(all.folder, "token"), "bad");
+  source.applied(snapshot(80).version, served);
+  await all.unheard;
+  assert.equal(server.instances("infra/edge")[0]?.ack, undefined);
+  writeFileSync(join(all.folder, "token"), "good");
+  const answered = changed();
+  await clock.advance(1_000);
+  await answered;
+  assert.equal(server.instances("infra/edge")[0]?.ack?.isServed, true);
 });

@@ -20,6 +20,7 @@ const FIRST_PAUSE_MS = 200;
 const MAX_PAUSE_MS = 2_000;
 /** How long a start waits for the controller before it takes what is on disk, which may be older. */
 const DISK_AFTER_MS = 5_000;
+const ANSWER_AGAIN_MS = 1_000;
 
 export interface FollowOptions {
   readonly url: string;
@@ -52,6 +53,9 @@ export function followController(options: FollowOptions): Following {
   let isStopped = false;
   let failures = 0;
   let timer: Timer | undefined;
+  /** What the controller is told last. */
+  let answer: Buffer | undefined;
+  let answerAgain: Timer | undefined;
   let abort = (): void => undefined;
   let arrived = (): void => undefined;
   const first = new Promise<void>((resolve) => {
@@ -81,23 +85,37 @@ export function followController(options: FollowOptions): Following {
     return HeaderList.of({ host: url.host, authorization: `Bearer ${token}`, accept: "text/event-stream" });
   }
 
+  /** Told until the controller has heard it: a Gateway whose data plane serves is Programmed only then. */
   function acknowledge({ version }: Snapshot, { isServed, problems, failures: failed }: Applied): void {
     const refused = failed.map(({ document, message }) => ({ policy: documentKey(document), message }));
-    const body = Buffer.from(JSON.stringify({ version, isServed, problems, refused }));
+    answer = Buffer.from(JSON.stringify({ version, isServed, problems, refused }));
+    tell(answer);
+  }
+
+  function tell(body: Buffer): void {
+    answerAgain?.cancel();
+    const fail = (reason: string): void => {
+      logger.debug("the controller did not hear the answer", { reason });
+      // A newer one is on its way otherwise.
+      if (!isStopped && answer === body) answerAgain = clock.after(ANSWER_AGAIN_MS, () => tell(body));
+    };
     try {
       const headers = headersOf();
       headers.set("content-length", String(body.length));
+      let status = 0;
       pool.send(
         { method: "POST", path: `/v1/acks/${gateway}/${options.instance}`, headers, body },
         {
-          head: () => undefined,
+          head(code) {
+            status = code;
+          },
           data: () => true,
-          end: () => undefined,
-          error: (error) => logger.debug("the controller did not hear the answer", { reason: error.message }),
+          end: () => (status < 300 ? undefined : fail(`status ${status}`)),
+          error: (error) => fail(error.message),
         },
       );
     } catch (error) {
-      logger.warn("the controller cannot be answered", { reason: (error as Error).message });
+      fail((error as Error).message);
     }
   }
 
@@ -189,6 +207,7 @@ export function followController(options: FollowOptions): Following {
     stop() {
       isStopped = true;
       timer?.cancel();
+      answerAgain?.cancel();
       disk.cancel();
       abort();
       pool.close();
