@@ -242,14 +242,9 @@ export class Hub {
   }
 
   #target(config: McpConfig["targets"][number], tls: TlsOptions | undefined): Target {
-    const { clock, logger, environment, fetch, isConfined } = this.#env;
     return new Target(config, {
-      clock,
-      logger,
-      environment,
-      fetch,
+      ...this.#env,
       tls,
-      isConfined,
       gate: this.#gate,
       sizes: () => this.#settings,
       relaysLogin: () => this.#relaysLogin,
