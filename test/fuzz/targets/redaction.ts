@@ -108,7 +108,7 @@ export const redactionTarget = defineTarget<Input>({
     after: random.text(["a", " ", "=", ";", "é", '"', "&"], 4),
   }),
   run(input) {
-    const show = PLACES[input.place];
+    const show = Object.hasOwn(PLACES, input.place) ? PLACES[input.place] : undefined;
     // What a mutation made short is a word, not a secret; it may stand anywhere.
     if (show === undefined || input.secret.length < 8 || !/[A-Z].*[0-9]/.test(input.secret)) return "no secret";
     if (![input.before, input.secret, input.after].every(isWellFormed)) return "no text";
