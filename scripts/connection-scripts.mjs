@@ -3,15 +3,14 @@
  * backend changed, or be answered by somebody else's answer.
  * `node scripts/connection-scripts.mjs --count 100000 --seed 1` (after `npm run build`); `--only 4711` repeats one.
  */
-import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { startBackend } from "./connection-scripts/backend.mjs";
 import { checkAnswers } from "./connection-scripts/check.mjs";
 import { KINDS, LAST } from "./connection-scripts/kinds.mjs";
+import { randomOf } from "./connection-scripts/random.mjs";
+import { runGateway } from "./connection-scripts/run-gateway.mjs";
 
 const MAX_MESSAGES = 6;
 const MAX_SHOWN = 10;
@@ -45,27 +44,9 @@ let forgotten = 0;
 /** Connections that are under way, in the order of their begin: one look at the oldest replaces a timer for each. */
 const talks = new Set();
 setInterval(giveUpOnOld, 1_000).unref();
-let crash;
 
 const backend = await startBackend(onForwarded, complain);
-const folder = mkdtempSync(join(tmpdir(), "connection-scripts-"));
-const config = join(folder, "config.yaml");
-writeFileSync(
-  config,
-  `config: { adminAddr: "127.0.0.1:0", logging: { level: "info,access=off" } }
-gateways: { default: { port: 0, address: 127.0.0.1 } }
-routes:
-  - { name: refuse, matches: [{ path: { pathPrefix: /refuse } }], policies: { directResponse: { status: 403, body: no } } }
-  - { name: backend, matches: [{ path: { pathPrefix: /b } }], backends: [{ host: "127.0.0.1:${backend.port}" }] }
-`,
-);
-const gateway = spawn(process.execPath, [flags.gateway, "-f", config], { stdio: ["ignore", "pipe", "pipe"] });
-let log = "";
-for (const stream of [gateway.stdout, gateway.stderr]) stream.on("data", (chunk) => (log += chunk));
-const exited = new Promise((resolve) => gateway.once("exit", (code, signal) => resolve(`${code ?? signal}`)));
-exited.then((how) => (crash ??= how));
-const port = Number(await inLog(/listening gateway=default url=\S+:(\d+)/));
-const adminUrl = await inLog(/admin interface ui=(\S+)\/ui/);
+const gateway = await runGateway(flags.gateway, backend.port);
 
 const startedMs = performance.now();
 const first = flags.only === undefined ? 0 : Number(flags.only);
@@ -73,23 +54,14 @@ const end = flags.only === undefined ? Number(flags.count) : first + 1;
 let next = first;
 await Promise.all(Array.from({ length: Number(flags.parallel) }, worker));
 const seconds = (performance.now() - startedMs) / 1000;
-if (crash === undefined)
+if (!gateway.hasEnded())
   await checkNothingIsLeft().catch((error) => complain(`the admin interface: ${error.cause ?? error}`));
-// The end of a process may be told after the end of its connections.
-await Promise.race([exited, new Promise((resolve) => setTimeout(resolve, 200))]);
-const isCrashed = crash !== undefined;
-if (isCrashed)
-  complaints.unshift(
-    `the gateway ended (${crash}) while these were open: ${[...open.keys()].join(" ")}\n${log.slice(-3000)}`,
-  );
-gateway.kill("SIGTERM");
-const how = await exited;
-if (!isCrashed && how !== "0") complain(`exit after SIGTERM: ${how}`);
-rmSync(folder, { recursive: true, force: true });
+const fault = await gateway.stop();
+if (fault !== undefined) complaints.unshift(`${fault}\nopen then: ${[...open.keys()].slice(-200).join(" ")}`);
 report();
 
 async function worker() {
-  while (next < end && crash === undefined && complaints.length < MAX_SHOWN) await runScript(next++);
+  while (next < end && !gateway.hasEnded() && complaints.length < MAX_SHOWN) await runScript(next++);
 }
 
 function runScript(index) {
@@ -114,7 +86,7 @@ function runScript(index) {
         ? `hangs after ${text.length} bytes: ${JSON.stringify(text.slice(-300))}`
         : checkAnswers(messages, text, how === "reset");
     if (how === "reset") counts.resets += 1;
-    if (complaint !== undefined && crash === undefined)
+    if (complaint !== undefined && !gateway.hasEnded())
       complain(`script ${index} [${messages.map(({ kind }) => kind).join(" + ")}] ${how}: ${complaint}`);
     // Late forwards of a finished script must still find their request.
     finished.push(index);
@@ -128,7 +100,7 @@ function talk(messages, random) {
   const cuts = Array.from({ length: Math.floor(random() * 8) }, () => Math.floor(random() * bytes.length));
   const ends = [...cuts.sort((a, b) => a - b), bytes.length];
   return new Promise((resolve) => {
-    const socket = connect({ port, host: "127.0.0.1", noDelay: true, allowHalfOpen: true });
+    const socket = connect({ port: gateway.port, host: "127.0.0.1", noDelay: true, allowHalfOpen: true });
     const chunks = [];
     let how = "closed";
     const hang = () => {
@@ -192,40 +164,11 @@ function messageOf(id) {
 }
 
 async function checkNothingIsLeft() {
-  let left;
-  for (let i = 0; i < 100; i++) {
-    left = (await (await fetch(`${adminUrl}/memory`)).json()).parts.connections;
-    if (left.connections === 0 && left.requests === 0) break;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  if (left.connections !== 0 || left.requests !== 0) complain(`left open: ${JSON.stringify(left)}`);
-  const metrics = await (await fetch(`${adminUrl}/metrics`)).text();
-  for (const [line] of metrics.matchAll(/^gateway_unexpected_errors_total.* [1-9]\d*$/gm))
-    complain(`${line}\n${log.slice(-3000)}`);
+  for await (const left of gateway.whatIsLeft()) complain(left);
 }
 
 function complain(text) {
   if (complaints.length < MAX_SHOWN) complaints.push(text);
-}
-
-async function inLog(pattern) {
-  for (;;) {
-    const found = pattern.exec(log);
-    if (found) return found[1];
-    if (crash !== undefined) throw new Error(`the gateway did not start: ${log}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}
-
-/** mulberry32: small, fast, the same everywhere. */
-function randomOf(start) {
-  let state = Math.imul(start ^ (start / 2 ** 32), 0x9e3779b1) >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 function report() {

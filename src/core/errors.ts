@@ -263,6 +263,13 @@ export interface Position {
   readonly file: string;
   readonly line: number;
   readonly column: number;
+  /** What variables of the environment put there: messages name the variable instead. */
+  readonly variables?: readonly VariableValue[];
+}
+
+export interface VariableValue {
+  readonly name: string;
+  readonly value: string;
 }
 
 /** One mistake in a configuration: printed as one line, `file:line:column: path: message`. */
@@ -272,7 +279,7 @@ export class ConfigError extends Error {
   readonly path: string;
 
   constructor(position: Position | undefined, path: string, message: string) {
-    super(message);
+    super(position?.variables === undefined ? message : withoutValues(message, position.variables));
     this.name = "ConfigError";
     this.position = position;
     this.path = path;
@@ -282,6 +289,23 @@ export class ConfigError extends Error {
     const at = this.position ? `${this.position.file}:${this.position.line}:${this.position.column}: ` : "";
     return `${at}${this.path === "" ? "" : `${this.path}: `}${this.message}`;
   }
+}
+
+/** Shorter ones are words of messages themselves. */
+const MIN_HIDDEN_CHARS = 3;
+
+/** A value may be a secret that stands in the wrong place, and an expression's error quotes only a part of it. */
+function withoutValues(message: string, variables: readonly VariableValue[]): string {
+  let hidden = message;
+  for (const { name, value } of variables) {
+    if (value.length < MIN_HIDDEN_CHARS) continue;
+    hidden = hidden
+      .replaceAll(value, () => `\${${name}}`)
+      .replace(/(["`'])([^"`']{3,})\1/g, (quoted, _mark, text: string) =>
+        value.includes(text) ? `(a part of \${${name}})` : quoted,
+      );
+  }
+  return hidden;
 }
 
 function entry(

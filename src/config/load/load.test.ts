@@ -196,3 +196,26 @@ test("a field name that a variable made is shown as the variable", () => {
     assert.doesNotMatch(lines, /planted-secret/);
   }
 });
+
+const PLANTED = "Zq9s3cr3tW";
+const quoting: [name: string, policies: string, said: RegExp][] = [
+  ["a rule", "authorization: { rules: ['${A}'] }", /unknown attribute "\$\{A\}"/],
+  ["a part of a rule", "authorization: { rules: ['jwt.sub == ${A}.x'] }", /unknown attribute "\$\{A\}"/],
+  ["a duration", "timeout: { requestTimeout: '${A}' }", /duration/],
+  ["a member", "authorization: { rules: ['jwtt.sub == \"${A}\"'] }", /unknown attribute "jwtt"/],
+];
+for (const [name, policies, said] of quoting) {
+  test(`the value of a variable that stands for ${name} is not quoted in a message`, () => {
+    const text = `gateways: { a: { port: 3000 } }\nroutes: [{ backends: [{ host: "h:1" }], policies: { ${policies} } }]\n`;
+    const loaded = loadConfig([{ file: "c.yaml", text }], { A: PLANTED });
+    const lines = loaded.ok ? [] : loaded.problems.map((problem) => problem.toLine());
+    assert.match(lines.join("\n"), said);
+    assert.equal(`${lines.join("\n")}${JSON.stringify(loaded)}`.includes(PLANTED), false, lines.join("\n"));
+  });
+}
+
+test("what an expression from a variable has wrong is told, without what the variable holds", () => {
+  const text = `gateways: { a: { port: 3000 } }\nroutes: [{ backends: [{ host: "h:1" }], policies: { authorization: { rules: ['\${A}'] } } }]\n`;
+  const loaded = loadConfig([{ file: "c.yaml", text }], { A: `${PLANTED}.x == "b"` });
+  assert.match(loaded.ok ? "" : (loaded.problems[0]?.message ?? ""), /unknown attribute \(a part of \$\{A\}\)/);
+});

@@ -5,6 +5,8 @@
  * The only keeper of process.env.
  */
 
+import type { VariableValue } from "../../core/errors.ts";
+
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** The variables of this process. */
@@ -55,6 +57,7 @@ export type Resolved = {
   /** The variables in it, and those of them that are not set. */
   readonly names: readonly string[];
   readonly missing: readonly string[];
+  readonly values: readonly VariableValue[];
 };
 
 /** Puts the values into one parsed scalar. With `namesForUnset`, a variable's name stands for it if it is not set. */
@@ -64,9 +67,10 @@ export function resolveMarks(
   environment: Environment,
   namesForUnset = false,
 ): Resolved {
-  if (!text.includes("\ue000")) return { changed: false, text, names: [], missing: [] };
+  if (!text.includes("\ue000")) return { changed: false, text, names: [], missing: [], values: [] };
   const names: string[] = [];
   const missing: string[] = [];
+  const values: VariableValue[] = [];
   const resolved = text.replace(MARK, (found) => {
     const placeholder = placeholders[indexOf(found)];
     if (!placeholder) return found;
@@ -76,9 +80,10 @@ export function resolveMarks(
     // As in a shell, the default also stands in for an empty value.
     if (placeholder.fallback !== undefined && (value === undefined || value === "")) return placeholder.fallback;
     if (value === undefined) missing.push(placeholder.name);
+    else values.push({ name: placeholder.name, value });
     return value ?? (namesForUnset ? placeholder.name : "");
   });
-  return { changed: true, text: resolved, names, missing };
+  return { changed: true, text: resolved, names, missing, values };
 }
 
 /** The shortest placeholder is `$${`, three characters: start, one digit and end. */

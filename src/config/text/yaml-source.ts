@@ -153,7 +153,14 @@ function sourceDocument(
   return {
     file,
     value,
-    position: (path, what = "value") => at(find(path, what).start),
+    position(path, what = "value") {
+      const { node, start } = find(path, what);
+      const environment = texts.get(node);
+      // Not a member that is printed with the others.
+      return environment === undefined
+        ? at(start)
+        : Object.defineProperty(at(start), "variables", { value: environment.values });
+    },
     fromEnvironment: (path) => texts.get(find(path, "value").node),
   };
 }

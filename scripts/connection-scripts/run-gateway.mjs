@@ -1,0 +1,68 @@
+/**
+ * A gateway in a process of its own, in front of the backend of a script run: where it listens, whether it ended, and
+ * what it still holds when all connections are gone.
+ */
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const LOG_SHOWN = 3_000;
+
+export async function runGateway(program, backendPort) {
+  const folder = mkdtempSync(join(tmpdir(), "connection-scripts-"));
+  const config = join(folder, "config.yaml");
+  writeFileSync(
+    config,
+    `config: { adminAddr: "127.0.0.1:0", logging: { level: "info,access=off" } }
+gateways: { default: { port: 0, address: 127.0.0.1 } }
+routes:
+  - { name: refuse, matches: [{ path: { pathPrefix: /refuse } }], policies: { directResponse: { status: 403, body: no } } }
+  - { name: backend, matches: [{ path: { pathPrefix: /b } }], backends: [{ host: "127.0.0.1:${backendPort}" }] }
+`,
+  );
+  const child = spawn(process.execPath, [program, "-f", config], { stdio: ["ignore", "pipe", "pipe"] });
+  let log = "";
+  let crash;
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (log += chunk));
+  const exited = new Promise((resolve) => child.once("exit", (code, signal) => resolve(`${code ?? signal}`)));
+  exited.then((how) => (crash ??= how));
+  const port = Number(await inLog(/listening gateway=default url=\S+:(\d+)/));
+  const adminUrl = await inLog(/admin interface ui=(\S+)\/ui/);
+  return { port, hasEnded: () => crash !== undefined, whatIsLeft, stop };
+
+  /** What is wrong after all connections were closed, if anything. */
+  async function* whatIsLeft() {
+    let left;
+    for (let i = 0; i < 100; i++) {
+      left = (await (await fetch(`${adminUrl}/memory`)).json()).parts.connections;
+      if (left.connections === 0 && left.requests === 0) break;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    if (left.connections !== 0 || left.requests !== 0) yield `left open: ${JSON.stringify(left)}`;
+    const metrics = await (await fetch(`${adminUrl}/metrics`)).text();
+    for (const [line] of metrics.matchAll(/^gateway_unexpected_errors_total.* [1-9]\d*$/gm))
+      yield `${line}\n${log.slice(-LOG_SHOWN)}`;
+  }
+
+  /** What was wrong with its end: it came before this, or not as it should. */
+  async function stop() {
+    // The end of a process may be told after the end of its connections.
+    await Promise.race([exited, new Promise((resolve) => setTimeout(resolve, 200))]);
+    const early = crash;
+    child.kill("SIGTERM");
+    const how = await exited;
+    rmSync(folder, { recursive: true, force: true });
+    if (early !== undefined) return `the gateway ended (${early})\n${log.slice(-LOG_SHOWN)}`;
+    return how === "0" ? undefined : `exit after SIGTERM: ${how}`;
+  }
+
+  async function inLog(pattern) {
+    for (;;) {
+      const found = pattern.exec(log);
+      if (found) return found[1];
+      if (crash !== undefined) throw new Error(`the gateway did not start: ${log}`);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+}
