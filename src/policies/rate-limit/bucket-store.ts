@@ -21,6 +21,8 @@ const LEVELS = 32;
 const EXHAUSTED = LEVELS - 1;
 /** Windows that end in the same 64th of a window are listed together. */
 const TICKS = 64;
+/** Ends lie up to a whole window ahead: of 64ths, the one that goes on now and 64 more. */
+const TICK_LISTS = TICKS + 1;
 /** With a burst, a bucket may need several windows to be full: how many of these are brought up to date per eviction. */
 const MAX_REFRESHED = 8;
 /** When the window of a bucket began that nobody used. */
@@ -31,7 +33,7 @@ const USED_SLOTS = 1;
 const REFUSALS = 2;
 const STATE_NUMBERS = 3;
 /** How many of each list there are, for whoever makes room for them. */
-const LISTS: [number, number] = [LEVELS, TICKS];
+const LISTS: [number, number] = [LEVELS, TICK_LISTS];
 
 export interface BucketView extends Bucket {
   /** undefined for the shared bucket. */
@@ -76,7 +78,7 @@ export class BucketStore {
     this.#windowStartMs = shared?.windowStartMs ?? new Float64Array(this.#size);
     this.#generation = shared?.generation ?? new Uint32Array(this.#size);
     this.#byUse = new SlotLists(LEVELS, this.#size, shared?.byUse);
-    this.#byWindowEnd = new SlotLists(TICKS, this.#size, shared?.byWindowEnd);
+    this.#byWindowEnd = new SlotLists(TICK_LISTS, this.#size, shared?.byWindowEnd);
     if (shared !== undefined && !shared.isNew) return;
     this.#byUse.empty();
     this.#byWindowEnd.empty();
@@ -209,7 +211,7 @@ export class BucketStore {
     this.#byWindowEnd.remove(slot);
     const level = this.#level(slot);
     this.#byUse.append(level, slot);
-    if (level > 0) this.#byWindowEnd.append(this.#tick(this.#windowEndMs(slot)) % TICKS, slot);
+    if (level > 0) this.#byWindowEnd.append(this.#tick(this.#windowEndMs(slot)) % TICK_LISTS, slot);
   }
 
   #level(slot: number): number {
@@ -254,16 +256,16 @@ export class BucketStore {
   }
 
   /**
-   * A bucket that time has filled. The hand goes round the lists of windows' ends up to now; each list is in the order
-   * of its windows' ends (to a 64th), because a listed end is never further away than one window: if the first
-   * one is still open, all are.
+   * A bucket that time has filled. The hand goes round the lists of windows' ends up to now; each list has the
+   * ends of one 64th only, because a listed end is never further away than one window: if the first one is still open,
+   * so are the others, or they ended within this 64th.
    */
   #fullAgain(nowMs: number): number {
     const nowTick = this.#tick(nowMs);
-    let hand = Math.max(this.#state[HAND] as number, nowTick - TICKS);
+    let hand = Math.max(this.#state[HAND] as number, nowTick - TICK_LISTS);
     for (let refreshed = 0; refreshed < MAX_REFRESHED; ) {
       this.#state[HAND] = hand;
-      const slot = this.#byWindowEnd.first(hand % TICKS);
+      const slot = this.#byWindowEnd.first(hand % TICK_LISTS);
       if (slot === NO_SLOT || this.#windowEndMs(slot) > nowMs) {
         if (hand >= nowTick) return NO_SLOT;
         hand += 1;
