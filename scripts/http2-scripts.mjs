@@ -24,12 +24,16 @@ const { values: flags } = parseArgs({
     parallel: { type: "string", default: "32" },
     "hang-seconds": { type: "string", default: "20" },
     only: { type: "string" },
+    /** Only requests that must be answered. */
+    valid: { type: "boolean", default: false },
+    /** Does not wait until the gateway has noticed who is gone. */
+    leave: { type: "boolean", default: false },
     gateway: { type: "string", default: join(import.meta.dirname ?? "scripts", "..", "dist", "gateway.js") },
   },
 });
 const NAMES = Object.fromEntries(Object.entries(TYPE).map(([name, type]) => [type, name]));
 const seed = Number(flags.seed);
-const kinds = Object.keys(HTTP2_KINDS);
+const kinds = Object.keys(HTTP2_KINDS).filter((kind) => !flags.valid || HTTP2_KINDS[kind].from === "backend");
 /** Connections that go on tell more than those that end: what may end them is drawn less often. */
 const drawn = kinds.flatMap((kind) =>
   Array(HTTP2_KINDS[kind].isFatal ? 1 : HTTP2_KINDS[kind].from === "backend" ? 12 : 4).fill(kind),
@@ -44,8 +48,8 @@ const first = flags.only === undefined ? 0 : Number(flags.only);
 const end = flags.only === undefined ? Number(flags.count) : first + 1;
 let next = first;
 await Promise.all(Array.from({ length: Number(flags.parallel) }, worker));
-if (!gateway.hasEnded()) for await (const left of gateway.whatIsLeft()) complain(left);
-const fault = await gateway.stop();
+if (!gateway.hasEnded() && !flags.leave) for await (const left of gateway.whatIsLeft()) complain(left);
+const fault = await gateway.stop(flags.leave);
 if (fault !== undefined) complaints.unshift(`${fault}\nopen then: ${[...open.keys()].slice(-40).join(" ")}`);
 console.log(
   `${counts.scripts} connections, ${counts.messages} messages of ${kinds.length} kinds, ${counts.forwarded} forwarded, ${counts.answered} answered, seed ${seed}`,
@@ -80,7 +84,7 @@ async function runScript(index) {
   }
 }
 
-function judge(message, { bodies, ended, isHung, isClosed }, messages) {
+function judge(message, { bodies, ended, isHung, isClosed, goodbye }, messages) {
   const text = bodies.get(message.stream) ?? "";
   const isEnded = ended.has(message.stream);
   if (text.startsWith("answer ")) {
@@ -91,8 +95,9 @@ function judge(message, { bodies, ended, isHung, isClosed }, messages) {
     if (!whole.startsWith(text.slice(0, whole.length))) return `got ${JSON.stringify(text.slice(0, 60))}`;
     return undefined;
   }
-  const mayHaveEnded = isClosed && messages.some(({ isFatal }) => isFatal);
-  if (message.from === "backend" && !mayHaveEnded) return `no answer (${isHung ? "hung" : isClosed ? "closed" : "left"}, ${isEnded ? "ended" : "open"}): ${JSON.stringify(text.slice(0, 120))}`;
+  const mayHaveEnded = messages.some(({ isFatal }) => isFatal);
+  if (message.from === "backend" && !mayHaveEnded)
+    return `no answer (${isHung ? "hung" : isClosed ? "closed" : "left"}, ${isEnded ? "ended" : "open"}${goodbye}): ${JSON.stringify(text.slice(0, 120))}`;
   return isHung && !isEnded && !message.isCut ? "hangs" : undefined;
 }
 
@@ -108,36 +113,58 @@ function talk(messages, random) {
     const socket = connect({ port: gateway.port, host: "127.0.0.1", noDelay: true });
     let isHung = false;
     let isDone = false;
+    let goodbye = "";
     const timer = setTimeout(() => {
       isHung = true;
       socket.destroy();
     }, Number(flags["hang-seconds"]) * 1000);
     const read = frameReader((type, flag, stream, payload) => {
-      if (flags.only !== undefined) console.log(NAMES[type] ?? type, flag, stream, payload.length, type === TYPE.reset || type === TYPE.goaway ? payload.toString("hex") : "");
+      if (flags.only !== undefined)
+        console.log(
+          NAMES[type] ?? type,
+          flag,
+          stream,
+          payload.length,
+          type === TYPE.reset || type === TYPE.goaway ? payload.toString("hex") : "",
+        );
       if (type === TYPE.data) bodies.set(stream, (bodies.get(stream) ?? "") + payload.toString("latin1"));
-      if (type === TYPE.settings && (flag & FLAG.ack) === 0) socket.write(frame(TYPE.settings, FLAG.ack, 0));
+      if (type === TYPE.settings && (flag & FLAG.ack) === 0) owed.push(frame(TYPE.settings, FLAG.ack, 0));
+      pay();
+      // As clients do. The gateway must notice that, too.
+      if (type === TYPE.goaway && payload.readUInt32BE(4) !== 0) socket.destroy();
+      if (type === TYPE.goaway) goodbye = `, goaway ${payload.toString("hex")}`;
       const hasEnd = (type === TYPE.data || type === TYPE.headers) && (flag & FLAG.endStream) !== 0;
       if (!hasEnd && type !== TYPE.reset) return;
       ended.add(stream);
       waited.delete(stream);
       leave();
     });
+    // Not in the middle of a frame that is cut.
+    const owed = [];
+    const pay = () => {
+      if (ends.length === 0) for (const one of owed.splice(0)) socket.write(one);
+    };
     const leave = () => {
       if (waited.size > 0 || ends.length > 0 || isDone) return;
       isDone = true;
       socket.end(frame(TYPE.goaway, 0, 0, number(0, 0)));
     };
     socket.on("data", read);
-    socket.on("error", () => undefined);
+    socket.on("error", (error) => {
+      goodbye += ` ${error.code}`;
+    });
     socket.on("close", () => {
       if (flags.only !== undefined) console.log("closed", isHung ? "by us" : "");
       clearTimeout(timer);
-      resolve({ bodies, ended, isHung, isClosed: !isDone });
+      resolve({ bodies, ended, isHung, isClosed: !isDone, goodbye });
     });
     let at = 0;
     const step = () => {
       const upTo = ends.shift();
-      if (upTo === undefined || !socket.writable) return leave();
+      if (upTo === undefined || !socket.writable) {
+        pay();
+        return leave();
+      }
       if (upTo > at) socket.write(bytes.subarray(at, upTo));
       at = upTo;
       pause(Math.floor(random() * 4), step);
@@ -170,7 +197,7 @@ function pause(turns, then) {
 }
 
 /** What reaches the backend must be a request that was sent, as it was sent, and one that may pass. */
-function onForwarded({ method, target, id, hash, headers }) {
+function onForwarded({ method, target, id, hash, headers, body }) {
   counts.forwarded += 1;
   const dash = id.indexOf("-");
   const message = open.get(Number(id.slice(0, dash)))?.[Number(id.slice(dash + 1))];
@@ -179,7 +206,9 @@ function onForwarded({ method, target, id, hash, headers }) {
   for (const name of message.unseen) if (headers.has(name)) complain(`forwarded with ${name}: ${id} (${message.kind})`);
   if (message.from === "gateway") complain(`forwarded and to be refused: ${id} (${message.kind})`);
   if (method !== message.method || target !== `/b/${id}` || hash !== message.hash)
-    complain(`forwarded and changed: ${id} (${message.kind}) ${method} ${target} ${hash} instead of ${message.hash}`);
+    complain(
+      `forwarded and changed: ${id} (${message.kind}) ${method} ${target} ${JSON.stringify(body)} instead of ${JSON.stringify(message.body)}`,
+    );
   if (message.times > (method === "POST" ? 1 : 2))
     complain(`forwarded ${message.times} times: ${id} (${message.kind})`);
 }

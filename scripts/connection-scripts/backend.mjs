@@ -43,7 +43,7 @@ function serve(socket, report, fault) {
     const body = readBody(headers, headEnd + 4);
     if (body === undefined) return false;
     const [, method, target] = match;
-    const request = { method, target, headers, id: headers.get("x-id") ?? "", hash: hashOf(body) };
+    const request = { method, target, headers, id: headers.get("x-id") ?? "", hash: hashOf(body), body };
     report(request);
     if (headers.get("upgrade")?.toLowerCase() === "websocket" && headers.get("x-reply") !== "decline")
       openTunnel(request);

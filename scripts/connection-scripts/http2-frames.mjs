@@ -9,6 +9,8 @@ export const FLAG = { endStream: 1, ack: 1, endHeaders: 4, padded: 8, priority: 
 export const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 const HEAD_BYTES = 9;
 const LARGEST_WINDOW = 2 ** 31 - 1;
+/** Some room is left for those who want to add. */
+const OUR_WINDOW = 2 ** 30;
 const FIRST_WINDOW = 65_535;
 
 export function frame(type, flags, stream, payload = Buffer.alloc(0)) {
@@ -26,13 +28,13 @@ export function number(...values) {
   return bytes;
 }
 
-/** Windows as large as can be: no answer waits for us. */
+/** Windows so large that answer waits for us. */
 export function opening() {
-  const settings = Buffer.concat([Buffer.from([0, 4]), number(LARGEST_WINDOW)]);
+  const settings = Buffer.concat([Buffer.from([0, 4]), number(OUR_WINDOW)]);
   return Buffer.concat([
     PREFACE,
     frame(TYPE.settings, 0, 0, settings),
-    frame(TYPE.window, 0, 0, number(LARGEST_WINDOW - FIRST_WINDOW)),
+    frame(TYPE.window, 0, 0, number(OUR_WINDOW - FIRST_WINDOW)),
   ]);
 }
 

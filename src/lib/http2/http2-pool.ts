@@ -15,6 +15,7 @@ import {
 import { createLookup, type Resolve } from "../http/lookup.ts";
 import { describeSocketError, openSocket } from "../http/open-socket.ts";
 import type { Clock } from "../process/clock.ts";
+import { LifeSigns } from "./life-signs.ts";
 import { StreamCall } from "./stream-call.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
@@ -28,6 +29,7 @@ const MAX_ANSWER_FIELDS = 256;
 
 interface Link {
   readonly session: ClientHttp2Session;
+  readonly lifeSigns: LifeSigns;
   readonly calls: Set<StreamCall>;
   isReady: boolean;
   isLeaving: boolean;
@@ -58,6 +60,7 @@ export function openHttp2Pool(
     });
     const link: Link = {
       session,
+      lifeSigns: new LifeSigns(session, socket),
       calls: new Set(),
       isReady: false,
       isLeaving: false,
@@ -146,7 +149,12 @@ export function openHttp2Pool(
 
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const nowMs = clock.monotonicMs();
-    for (const link of links) if (link.calls.size === 0 && nowMs - link.idleSinceMs >= IDLE_MS) drop(link);
+    for (const link of links) {
+      if (link.calls.size === 0) {
+        if (nowMs - link.idleSinceMs >= IDLE_MS) drop(link);
+      } else if (link.isReady && link.lifeSigns.hasDied(LOOK_EVERY_MS))
+        link.session.destroy(new Error("the server does not answer a PING"));
+    }
   });
 
   return {

@@ -22,6 +22,7 @@ export interface OpenConnection extends Linked<OpenConnection> {
 
 export interface ConnectionOwner extends AnswerOwner, Sweeper {
   readonly headersTimeoutMs: number;
+  readonly silentPeerMs: number;
   /** Also those whose last answer did not say so are closed. Not while a request may be on its way. */
   closesKept(): boolean;
   /** A request has arrived; `answer` is told how it ends. */

@@ -2,6 +2,7 @@
  * What a listener is given: where it listens, what it may use, and its limits.
  */
 import type { ListenerTls } from "../../lib/http/tls-listener.ts";
+import { SILENT_PEER_MS } from "../../lib/http2/life-signs.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { HeapPressure } from "../../lib/process/heap-pressure.ts";
@@ -25,6 +26,8 @@ export interface ListenerLimits {
   /** A client has this long to send its head; checked at the interval, so that slow ones are gone in time. */
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
+  /** An HTTP/2 client that sends nothing for this long while it waits is asked with a PING, and given up after three times that. */
+  readonly silentPeerMs: number;
   /** An upgraded connection (WebSocket) may be silent in both directions for this long. */
   readonly tunnelIdleMs: number;
 }
@@ -33,6 +36,7 @@ export const LISTENER_LIMITS: ListenerLimits = {
   maxConnections: 10_000,
   headersTimeoutMs: 10_000,
   checkIntervalMs: 1_000,
+  silentPeerMs: SILENT_PEER_MS,
   tunnelIdleMs: 3_600_000,
 };
 

@@ -76,6 +76,7 @@ export function openListener(
       return sweeps;
     },
     headersTimeoutMs: env.limits.headersTimeoutMs,
+    silentPeerMs: env.limits.silentPeerMs,
     isDraining: () => draining || env.heap.level !== "normal",
     closesKept: () => (draining && !isLingering) || env.heap.level !== "normal",
     begin(request, body, answer, socket) {

@@ -5,6 +5,7 @@
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { NO_BODY } from "../../../core/exchange.ts";
+import { LifeSigns } from "../../../lib/http2/life-signs.ts";
 import { KEEP_ALIVE_MS } from "../answer.ts";
 import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
 import { StreamAnswer, type StreamOwner } from "./stream-answer.ts";
@@ -43,6 +44,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   readonly #owner: ConnectionOwner;
   readonly #socket: Socket;
   readonly #session: ServerHttp2Session;
+  readonly #lifeSigns: LifeSigns;
   #open = 0;
   #served = 0;
   #resets = 0;
@@ -59,6 +61,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.streams = owner.streams;
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;
+    this.#lifeSigns = new LifeSigns(session, socket, owner.silentPeerMs);
     session.on("stream", (stream: ServerHttp2Stream, _headers: unknown, flags: number, raw: readonly string[]) =>
       this.#begin(stream, flags, raw),
     );
@@ -73,6 +76,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.#controlFrames = 0;
     if (this.#open > 0) {
       this.#silentMs = 0;
+      if (this.#lifeSigns.hasDied(this.#owner.sweepMs)) this.#session.destroy();
       return;
     }
     this.#silentMs += this.#owner.sweepMs;
