@@ -3,6 +3,7 @@
  * Anything may throw a GatewayError; it is rendered in one place (reply.ts) and documented from this table
  * (docs/errors.md, held against it by a test). Secrets and tokens never stand in messages.
  */
+import { type VariableValue, withoutValues } from "../lib/text/hidden-values.ts";
 
 /** Who caused it: the client's request, the backend, or the gateway and its configuration. */
 export type ErrorSource = "client" | "upstream" | "gateway";
@@ -267,11 +268,6 @@ export interface Position {
   readonly variables?: readonly VariableValue[];
 }
 
-export interface VariableValue {
-  readonly name: string;
-  readonly value: string;
-}
-
 /** One mistake in a configuration: printed as one line, `file:line:column: path: message`. */
 export class ConfigError extends Error {
   readonly position: Position | undefined;
@@ -289,23 +285,6 @@ export class ConfigError extends Error {
     const at = this.position ? `${this.position.file}:${this.position.line}:${this.position.column}: ` : "";
     return `${at}${this.path === "" ? "" : `${this.path}: `}${this.message}`;
   }
-}
-
-/** Shorter ones are words of messages themselves. */
-const MIN_HIDDEN_CHARS = 3;
-
-/** A value may be a secret that stands in the wrong place, and an expression's error quotes only a part of it. */
-function withoutValues(message: string, variables: readonly VariableValue[]): string {
-  let hidden = message;
-  for (const { name, value } of variables) {
-    if (value.length < MIN_HIDDEN_CHARS) continue;
-    hidden = hidden
-      .replaceAll(value, () => `\${${name}}`)
-      .replace(/(["`'])([^"`']{3,})\1/g, (quoted, _mark, text: string) =>
-        value.includes(text) ? `(a part of \${${name}})` : quoted,
-      );
-  }
-  return hidden;
 }
 
 function entry(
