@@ -64,7 +64,7 @@ export const llmRequest = defineTarget<Buffer>({
     if (!result.ok) {
       if (json !== undefined && isRecord(json.value) && Buffer.from(text).equals(bytes))
         expect(
-          /more than one|must be|deeply|Unicode|case/.test(result.reason),
+          /more than one|must be|must not|deeply|Unicode|case/.test(result.reason),
           `valid JSON was refused: ${result.reason}`,
         );
       return `refused: ${result.reason.replace(/\d+/, "n")}`;
