@@ -12,6 +12,7 @@ import { basicAuth } from "./basic-auth/policy.ts";
 import { budgets } from "./budgets/policy.ts";
 import { cors } from "./cors/policy.ts";
 import { directResponse } from "./direct-response/policy.ts";
+import { extAuthz } from "./ext-authz/policy.ts";
 import { jwtAuth } from "./jwt-auth/policy.ts";
 import { mcpAuthentication } from "./mcp-authentication/policy.ts";
 import { mcpAuthorization } from "./mcp-authorization/policy.ts";
@@ -33,6 +34,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
   basicAuth, // after the tokens; where several stand on one route, all must be satisfied
   apiKey, // as above
   authorization, // reads what all of the above found, so that `jwt.*` is verified or absent
+  extAuthz, // a service is asked only for what the rules admit
   mcpAuthorization, // says what of the MCP servers may be used; the backend applies it to each name
   budgets, // at admission too; before a rate limit service, which cannot give back
   rateLimit, // its hooks run at admission: a refused request has cost nothing by then

@@ -73,6 +73,7 @@ function notesOn({ after, before }: RehearsalInput): string[] {
     );
   if (before === undefined)
     notes.push("compared with what was recorded: headers and answers of the gateway are not compared");
+  if (/\bextAuthz\b/.test(texts)) notes.push("an external authorization service is not asked and counts as agreeing");
   if (/\bglobal:/.test(texts)) notes.push("a rate limit service is not asked and counts as agreeing");
   return notes;
 }

@@ -19,6 +19,8 @@ import { dryTopology, type Walk, type Walks } from "./dry-topology.ts";
 /** No hook may keep a dry run waiting for something that is never asked. */
 const MAX_WALK_MS = 10_000;
 
+const NOT_ASKED = "not asked in a dry run, which sends nothing; it counts as agreeing";
+
 export interface DryStep extends Pick<Step, "phase" | "policy" | "verdict"> {
   readonly reason?: string;
 }
@@ -116,7 +118,7 @@ export function createDryRunner(topology: Topology, redaction: Redaction, clock:
       const taken: Walk[] = [];
       try {
         for (let i = 1; ; i++) {
-          const walk: Walk = { request, charges: [], keep };
+          const walk: Walk = { request, charges: [], notAsked: new Set(), keep };
           taken.push(walk);
           const report = await walkOnce(request, listener, walk);
           if (i >= repeat) return report;
@@ -161,7 +163,7 @@ function reportOf(exchange: Exchange, listener: Listener, walk: Walk, redaction:
     outcome: called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered",
     ...(failure ? { reason: { code: failure.code, message: failure.message, detail: failure.detail } } : {}),
     ...(principal === undefined ? {} : { subject: shownPrincipal(principal) }),
-    policies: exchange.steps.map((step) => dryStep(step, failure)),
+    policies: exchange.steps.map((step) => dryStep(step, failure, walk)),
     shadow: exchange.shadowDenials ?? [],
     limits: (exchange.limits ?? []).map(({ limit, remaining, resetSeconds }) => ({ limit, remaining, resetSeconds })),
     backends: (route?.backends ?? []).map(({ weight, backend }) => ({
@@ -183,8 +185,9 @@ function reportOf(exchange: Exchange, listener: Listener, walk: Walk, redaction:
   };
 }
 
-function dryStep({ phase, policy, verdict }: Step, failure: Failure | undefined): DryStep {
-  const reason = verdict === "refused" && failure ? (failure.detail ?? failure.message) : undefined;
+function dryStep({ phase, policy, verdict }: Step, failure: Failure | undefined, { notAsked }: Walk): DryStep {
+  const refused = verdict === "refused" && failure ? (failure.detail ?? failure.message) : undefined;
+  const reason = notAsked.has(policy) ? NOT_ASKED : refused;
   return { phase, policy, verdict, ...(reason === undefined ? {} : { reason }) };
 }
 

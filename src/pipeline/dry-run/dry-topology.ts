@@ -18,6 +18,8 @@ export interface Walk {
   /** The request as the backend would get it. */
   called?: Exchange["request"];
   readonly charges: Charge[];
+  /** Policies that would have sent something. */
+  readonly notAsked: Set<string>;
   /** Limits are settled too, with what the recorded facts say. */
   readonly keep: boolean;
 }
@@ -29,7 +31,7 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
   const dryPolicy = (policy: CompiledPolicy): CompiledPolicy => {
     const known = policies.get(policy);
     if (known) return known;
-    const made = { kind: policy.kind, hooks: dryHooks(policy.hooks, walks) };
+    const made = { kind: policy.kind, hooks: dryHooks(policy, walks) };
     policies.set(policy, made);
     return made;
   };
@@ -66,12 +68,12 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
   return { listeners: listeners.map(dryListener) };
 }
 
-function dryHooks(hooks: Hooks, walks: Walks): Hooks {
+function dryHooks({ kind, hooks }: CompiledPolicy, walks: Walks): Hooks {
   const { request, assume, recall, admit, admitParsed, llmRequest, settle } = hooks;
   const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange, walks);
   return {
     ...hooks,
-    ...(hooks.sends ? { request: () => undefined } : {}),
+    ...(hooks.sends ? { request: (exchange: Exchange) => void walks.get(exchange)?.notAsked.add(kind) } : {}),
     ...(request && (assume || recall)
       ? {
           request(exchange: Exchange) {

@@ -1,0 +1,101 @@
+/**
+ * The part of Envoy's external authorization protocol v3 that we speak, with its field numbers: what we do not read is left
+ * out, a receiver skips it. As data, so that no .proto file has to travel with the program.
+ */
+import type { fromJSON } from "@grpc/proto-loader";
+
+export const SERVICE_NAME = "envoy.service.auth.v3.Authorization";
+
+export interface CheckRequest {
+  readonly attributes: {
+    readonly source: { readonly address: object; readonly principal: string };
+    readonly request: {
+      readonly time: { readonly seconds: number; readonly nanos: number };
+      readonly http: {
+        readonly id: string;
+        readonly method: string;
+        readonly headers: Readonly<Record<string, string>>;
+        readonly path: string;
+        readonly host: string;
+        readonly scheme: string;
+        readonly protocol: string;
+      };
+    };
+    readonly contextExtensions: Readonly<Record<string, string>>;
+  };
+}
+
+export interface HeaderOption {
+  readonly header: { readonly key: string; readonly value: string; readonly rawValue: Uint8Array } | null;
+  readonly append: { readonly value: boolean } | null;
+}
+
+export interface CheckResponse {
+  readonly status: { readonly code: number; readonly message: string } | null;
+  readonly deniedResponse: {
+    readonly status: { readonly code: number } | null;
+    readonly headers: readonly HeaderOption[];
+    readonly body: string;
+  } | null;
+  readonly okResponse: {
+    readonly headers: readonly HeaderOption[];
+    readonly headersToRemove: readonly string[];
+    readonly responseHeadersToAdd: readonly HeaderOption[];
+  } | null;
+}
+
+const field = (type: string, id: number) => ({ type, id });
+const list = (type: string, id: number) => ({ rule: "repeated", type, id });
+const map = (id: number) => ({ keyType: "string", type: "string", id });
+const message = (fields: object) => ({ fields });
+
+const MESSAGES = {
+  Authorization: {
+    methods: { Check: { requestType: "CheckRequest", responseType: "CheckResponse", comment: "" } },
+  },
+  CheckRequest: message({ attributes: field("AttributeContext", 1) }),
+  AttributeContext: message({
+    source: field("Peer", 1),
+    request: field("Request", 4),
+    contextExtensions: map(10),
+  }),
+  Peer: message({ address: field("Address", 1), principal: field("string", 4) }),
+  Address: message({ socketAddress: field("SocketAddress", 1) }),
+  SocketAddress: message({ address: field("string", 2), portValue: field("uint32", 3) }),
+  Request: message({ time: field("Timestamp", 1), http: field("HttpRequest", 2) }),
+  Timestamp: message({ seconds: field("int64", 1), nanos: field("int32", 2) }),
+  HttpRequest: message({
+    id: field("string", 1),
+    method: field("string", 2),
+    headers: map(3),
+    path: field("string", 4),
+    host: field("string", 5),
+    scheme: field("string", 6),
+    protocol: field("string", 10),
+  }),
+  CheckResponse: message({
+    status: field("Status", 1),
+    deniedResponse: field("DeniedHttpResponse", 2),
+    okResponse: field("OkHttpResponse", 3),
+  }),
+  Status: message({ code: field("int32", 1), message: field("string", 2) }),
+  DeniedHttpResponse: message({
+    status: field("HttpStatus", 1),
+    headers: list("HeaderValueOption", 2),
+    body: field("string", 3),
+  }),
+  HttpStatus: message({ code: field("int32", 1) }),
+  OkHttpResponse: message({
+    headers: list("HeaderValueOption", 2),
+    headersToRemove: list("string", 5),
+    responseHeadersToAdd: list("HeaderValueOption", 6),
+  }),
+  HeaderValueOption: message({ header: field("HeaderValue", 1), append: field("BoolValue", 2) }),
+  HeaderValue: message({ key: field("string", 1), value: field("string", 2), rawValue: field("bytes", 3) }),
+  BoolValue: message({ value: field("bool", 1) }),
+};
+
+/** The messages in the JSON form of protobufjs; where a message stands does not matter on the wire, its service's name does. */
+export const PROTOCOL = {
+  nested: { envoy: { nested: { service: { nested: { auth: { nested: { v3: { nested: MESSAGES } } } } } } } },
+} as Parameters<typeof fromJSON>[0];

@@ -1,0 +1,129 @@
+/**
+ * Asks a service that speaks Envoy's check API over gRPC. The connection is kept open and re-established by itself; a call
+ * ends within its time, whatever the service does. The library is loaded only when the policy is configured.
+ */
+import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
+import type { Exchange } from "../../core/exchange.ts";
+import { pathAndQuery } from "../../core/request-path.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import { exportsOf } from "../../lib/text/exports-of.ts";
+import { type CheckRequest, type CheckResponse, type HeaderOption, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";
+import { changedHeader, mayRemove, refusalStatus, type Verdict } from "./verdict.ts";
+
+const FIRST_RECONNECT_MS = 100;
+const LONGEST_RECONNECT_MS = 5_000;
+/** Headers and a page for a refusal; anything larger is no answer of such a service. */
+const ANSWER_BYTES = 256 * 1024;
+
+export interface CheckClient {
+  /** Rejects when the service does not answer properly in time. */
+  check(request: CheckRequest, timeoutMs: number): Promise<CheckResponse>;
+  close(): void;
+}
+
+export function openCheckClient(host: string, clock: Clock): CheckClient {
+  const opening = openClient(host);
+  // Whoever calls sees the failure; without a call it must not end the process.
+  opening.catch(() => undefined);
+  return {
+    async check(request, timeoutMs) {
+      const { client, method } = await opening;
+      return new Promise((resolve, reject) => {
+        const timer = clock.after(timeoutMs, () => {
+          reject(new Error(`no response within ${timeoutMs} ms`));
+          call.cancel();
+        });
+        const call = client.makeUnaryRequest(
+          method.path,
+          method.requestSerialize,
+          method.responseDeserialize,
+          request,
+          (error: ServiceError | null, response?: CheckResponse) => {
+            timer.cancel();
+            if (error || !response) reject(error ?? new Error("an empty answer"));
+            else resolve(response);
+          },
+        );
+      });
+    },
+    close: () => void opening.then(({ client }) => client.close()).catch(() => undefined),
+  };
+}
+
+async function openClient(
+  host: string,
+): Promise<{ client: Client; method: MethodDefinition<CheckRequest, CheckResponse> }> {
+  const [grpc, loader] = await Promise.all([
+    import("@grpc/grpc-js").then(exportsOf),
+    import("@grpc/proto-loader").then(exportsOf),
+  ]);
+  const definition = loader.fromJSON(PROTOCOL, { keepCase: true, longs: Number, defaults: true, arrays: true });
+  const service = definition[SERVICE_NAME] as ServiceDefinition;
+  const client = new grpc.Client(host, grpc.credentials.createInsecure(), {
+    "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,
+    "grpc.max_reconnect_backoff_ms": LONGEST_RECONNECT_MS,
+    "grpc.max_receive_message_length": ANSWER_BYTES,
+    "grpc.enable_retries": 0,
+    // A proxy of the environment is for requests of users, not for the gateway's own service.
+    "grpc.enable_http_proxy": 0,
+  });
+  // Connect now: the first request should not pay for it.
+  client.getChannel().getConnectivityState(true);
+  return { client, method: service.Check as MethodDefinition<CheckRequest, CheckResponse> };
+}
+
+export function checkRequest(
+  { id, request, source, startedAt }: Exchange,
+  headers: Readonly<Record<string, string>>,
+  contextExtensions: Readonly<Record<string, string>>,
+): CheckRequest {
+  const seconds = Math.floor(startedAt / 1000);
+  const { address, port, identity = "" } = source;
+  return {
+    attributes: {
+      source: { address: { socketAddress: { address, portValue: port } }, principal: identity },
+      request: {
+        time: { seconds, nanos: Math.round(startedAt - seconds * 1000) * 1_000_000 },
+        http: {
+          id,
+          method: request.method,
+          headers,
+          path: pathAndQuery(request),
+          host: request.host,
+          scheme: request.scheme,
+          protocol: request.version === "2" ? "HTTP/2" : `HTTP/${request.version}`,
+        },
+      },
+      contextExtensions,
+    },
+  };
+}
+
+/** Throws if the answer decides nothing: a missing status must not count as agreement. */
+export function verdictOf({ status, deniedResponse, okResponse }: CheckResponse): Verdict {
+  if (status === null) throw new Error("an answer without a status");
+  if (status.code === 0 && deniedResponse === null)
+    return {
+      allowed: true,
+      set: headersOf(okResponse?.headers ?? []),
+      remove: (okResponse?.headersToRemove ?? []).map((name) => name.toLowerCase()).filter(mayRemove),
+      respond: headersOf(okResponse?.responseHeadersToAdd ?? []),
+    };
+  return {
+    allowed: false,
+    status: refusalStatus(deniedResponse?.status?.code),
+    headers: headersOf(deniedResponse?.headers ?? []),
+    body: deniedResponse?.body ?? "",
+    reason: status.message === "" ? `code ${status.code}` : status.message.slice(0, 500),
+  };
+}
+
+function headersOf(options: readonly HeaderOption[]): (readonly [string, string])[] {
+  return options.flatMap(({ header }) => {
+    if (header === null) return [];
+    const { key, value, rawValue } = header;
+    const text = value === "" && rawValue.length > 0 ? Buffer.from(rawValue).toString("latin1") : value;
+    const changed = changedHeader(key, text);
+    return changed ? [changed] : [];
+  });
+}

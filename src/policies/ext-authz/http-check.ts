@@ -1,0 +1,59 @@
+/**
+ * Asks a service over plain HTTP, as `auth_request` and `forwardAuth` of other proxies do: the request's method and address
+ * in `x-forwarded-*` headers; 2xx admits, 5xx is a failure of the service, everything else is the answer to the client.
+ */
+import type { Exchange } from "../../core/exchange.ts";
+import { pathAndQuery } from "../../core/request-path.ts";
+import type { Fetch } from "../../lib/http/fetch.ts";
+import { changedHeader, refusalStatus, type Verdict } from "./verdict.ts";
+
+const ANSWER_BYTES = 64 * 1024;
+/** What a refusal may tell the client. */
+const TOLD = new Set(["www-authenticate", "location", "set-cookie", "content-type", "retry-after", "cache-control"]);
+
+export interface HttpCheck {
+  readonly url: string;
+  readonly timeoutMs: number;
+  /** Response headers that go on with the request. */
+  readonly accepted: ReadonlySet<string>;
+}
+
+/** Rejects when the service does not answer properly in time. */
+export async function checkOverHttp(
+  fetch: Fetch,
+  { url, timeoutMs, accepted }: HttpCheck,
+  { request, source, id }: Exchange,
+  headers: Readonly<Record<string, string>>,
+  context: Readonly<Record<string, string>>,
+): Promise<Verdict> {
+  const answer = await fetch({
+    url,
+    method: "GET",
+    headers: {
+      ...headers,
+      ...context,
+      "x-forwarded-method": request.method,
+      "x-forwarded-proto": request.scheme,
+      "x-forwarded-host": request.host,
+      "x-forwarded-uri": pathAndQuery(request),
+      "x-forwarded-for": source.address,
+      "x-request-id": id,
+    },
+    timeoutMs,
+    maxBytes: ANSWER_BYTES,
+  });
+  const { status, body } = answer;
+  if (status >= 500) throw new Error(`status ${status}`);
+  const told = (names: ReadonlySet<string>): (readonly [string, string])[] => {
+    const found: (readonly [string, string])[] = [];
+    const { pairs } = answer.headers;
+    for (let i = 0; i < pairs.length; i += 2) {
+      const changed = names.has(pairs[i] as string) && changedHeader(pairs[i] as string, pairs[i + 1] as string);
+      if (changed) found.push(changed);
+    }
+    return found;
+  };
+  if (status >= 200 && status < 300) return { allowed: true, set: told(accepted), remove: [], respond: [] };
+  const reason = `status ${status}`;
+  return { allowed: false, status: refusalStatus(status), headers: told(TOLD), body: body.toString("utf8"), reason };
+}

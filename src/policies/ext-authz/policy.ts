@@ -1,0 +1,230 @@
+/**
+ * `extAuthz`: a service of the operator decides about each request, over Envoy's check API (gRPC) or plain HTTP. Runs after
+ * authentication and rules, so that the service is asked only for what they admit. Without an answer in time the request is
+ * rejected, unless `failureMode` is `open`. A dry run does not ask.
+ */
+import { LRUCache } from "lru-cache";
+import { z } from "zod";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import { definePolicy, type Hooks } from "../../core/policy.ts";
+import type { Reply } from "../../core/reply.ts";
+import { celSource, duration, exactlyOneOf, headerName, httpUrl } from "../../core/schema.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import { type CheckClient, checkRequest, openCheckClient, verdictOf } from "./grpc-check.ts";
+import { checkOverHttp } from "./http-check.ts";
+import type { Verdict } from "./verdict.ts";
+
+const DEFAULT_TIMEOUT_MS = 200;
+/** Longer, and whoever lost a right keeps it longer than anybody expects. */
+const MAX_CACHE_TTL_MS = 300_000;
+const MAX_CACHED_VERDICTS = 10_000;
+const LOG_INTERVAL_MS = 10_000;
+const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
+/** Belong to the connection between the client and us. */
+const HOP_BY_HOP = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+
+const schema = exactlyOneOf(
+  z.strictObject({
+    host: z
+      .string()
+      .regex(HOST_AND_PORT, "expected host:port of the service's gRPC address")
+      .optional()
+      .describe("`host:port` of a service that speaks Envoy's external authorization protocol v3 over gRPC."),
+    url: httpUrl()
+      .optional()
+      .describe(
+        "A service over plain HTTP: 2xx admits, 5xx is a failure, everything else is the answer to the client.",
+      ),
+    headers: z
+      .array(headerName())
+      .optional()
+      .describe("Request headers that the service gets. Default: all, with the credentials."),
+    context: z
+      .record(z.string().min(1).max(128), celSource())
+      .optional()
+      .describe("CEL values that the service gets besides: `context_extensions` over gRPC, headers over HTTP."),
+    accept: z
+      .array(headerName())
+      .optional()
+      .describe("Headers that the service may set on the request. Default: over gRPC any, over HTTP none."),
+    timeout: duration()
+      .default(DEFAULT_TIMEOUT_MS)
+      .describe("How long a request waits for the service. Default: 200ms."),
+    failureMode: z
+      .enum(["closed", "open"])
+      .default("closed")
+      .describe(
+        "What happens when the service does not answer: `closed` rejects with 503, `open` lets the request pass.",
+      ),
+    cache: z
+      .strictObject({
+        key: celSource().describe(
+          "Requests with the same value share a verdict, for example `jwt.sub + request.path`.",
+        ),
+        ttl: duration()
+          .refine((ms) => ms <= MAX_CACHE_TTL_MS, "at most 5m")
+          .describe("How long a verdict is used; at most 5m."),
+      })
+      .optional()
+      .describe("Verdicts to remember. Default: the service is asked for each request."),
+  }),
+  ["host", "url"],
+);
+
+export const extAuthz = definePolicy({
+  kind: "extAuthz",
+  doc: "Asks an external service (Envoy's check API over gRPC, or plain HTTP) whether a request may pass.",
+  scopes: ["gateway", "route"],
+  role: "security",
+  schema,
+
+  compile(config, env): Hooks {
+    const { host, url, timeout, failureMode, cache } = config;
+    const sent = config.headers && new Set(config.headers.map((name) => name.toLowerCase()));
+    const accepted = config.accept && new Set(config.accept.map((name) => name.toLowerCase()));
+    const context = Object.entries(config.context ?? {}).map(([name, source]) => [name, env.cel(source)] as const);
+    const key = cache && env.cel(cache.key);
+    const verdicts =
+      cache &&
+      env.keep(
+        `extAuthz ${env.owner}`,
+        config,
+        () => new LRUCache<string, { verdict: Verdict; untilMs: number }>({ max: MAX_CACHED_VERDICTS }),
+      );
+    const client =
+      host === undefined
+        ? undefined
+        : env.keep(
+            `extAuthz service ${host}`,
+            {},
+            () => openCheckClient(host, env.clock),
+            (closing: CheckClient) => closing.close(),
+          );
+    const service = host ?? url ?? "";
+    const count = env.metrics.counter("gateway_ext_authz_total", "Verdicts of external authorization services.", [
+      "owner",
+      "result",
+    ]);
+    const logger = env.logger.for("policies");
+    const responses = new WeakMap<Exchange, Verdict>();
+    let loggedAtMs = Number.NEGATIVE_INFINITY;
+
+    async function ask(exchange: Exchange): Promise<Verdict> {
+      const headers = headersOf(exchange, sent);
+      const values: Record<string, string> = {};
+      for (const [name, expression] of context) {
+        const result = expression.evaluate(exchange.attributes);
+        if (result.ok) values[name] = typeof result.value === "string" ? result.value : String(result.value);
+      }
+      if (client) return verdictOf(await client.check(checkRequest(exchange, headers, values), timeout));
+      const over = { url: url ?? "", timeoutMs: timeout, accepted: accepted ?? new Set<string>() };
+      return checkOverHttp(env.fetch, over, exchange, headers, values);
+    }
+
+    function unavailable(exchange: Exchange, error: Error): undefined {
+      count.labels(env.owner, "unavailable").add();
+      const nowMs = env.clock.monotonicMs();
+      if (nowMs - loggedAtMs >= LOG_INTERVAL_MS) {
+        loggedAtMs = nowMs;
+        logger.warn("the external authorization service did not respond", {
+          service,
+          failureMode,
+          reason: error.message,
+        });
+      }
+      withoutForged(exchange);
+      if (failureMode === "open") return exchange.skip(`the service did not answer: ${error.message}`);
+      throw new GatewayError("not_ready", {
+        message: "the authorization service is not available",
+        detail: `${service}: ${error.message}`,
+        headers: { "retry-after": "1" },
+        cause: error,
+      });
+    }
+
+    /** What the service vouches for comes from nobody else. */
+    function withoutForged({ request }: Exchange): void {
+      if (accepted) for (const name of accepted) request.headers.delete(name);
+    }
+
+    function apply(exchange: Exchange, verdict: Verdict): Reply | undefined {
+      count.labels(env.owner, verdict.allowed ? "allowed" : "denied").add();
+      exchange.trace?.point({
+        type: "policyEvent",
+        kind: "extAuthz",
+        details: verdict.allowed
+          ? { allowed: true, set: verdict.set.map(([name]) => name), removed: [...verdict.remove] }
+          : { allowed: false, status: verdict.status, reason: verdict.reason },
+      });
+      if (!verdict.allowed) return refusal(exchange, verdict, service);
+      const { headers } = exchange.request;
+      withoutForged(exchange);
+      for (const name of verdict.remove) headers.delete(name);
+      for (const [name, value] of verdict.set) if (accepted?.has(name) !== false) headers.set(name, value);
+      if (verdict.respond.length > 0) responses.set(exchange, verdict);
+      return undefined;
+    }
+
+    return {
+      sends: true,
+      request(exchange) {
+        const known = key && keyOf(key.evaluate(exchange.attributes));
+        const remembered = known === undefined ? undefined : verdicts?.get(known);
+        if (remembered && env.clock.monotonicMs() < remembered.untilMs) return apply(exchange, remembered.verdict);
+        return ask(exchange).then(
+          (verdict) => {
+            if (known !== undefined && cache)
+              verdicts?.set(known, { verdict, untilMs: env.clock.monotonicMs() + cache.ttl });
+            return apply(exchange, verdict);
+          },
+          (error: Error) => unavailable(exchange, error),
+        );
+      },
+      response(exchange) {
+        const verdict = responses.get(exchange);
+        if (verdict?.allowed) for (const [name, value] of verdict.respond) exchange.response?.headers.add(name, value);
+      },
+    };
+  },
+});
+
+/** The answer is the service's own; the log and `explain` say who decided. */
+function refusal(exchange: Exchange, verdict: Extract<Verdict, { allowed: false }>, service: string): Reply {
+  exchange.failure ??= {
+    code: "authorization_denied",
+    source: "client",
+    message: "authorization failed",
+    detail: `the authorization service ${service} denied the request: ${verdict.reason}`,
+  };
+  const headers = new HeaderList(["x-gateway-error", "authorization_denied"]);
+  for (const [name, value] of verdict.headers) if (name !== "x-gateway-error") headers.add(name, value);
+  if (!headers.has("content-type")) headers.add("content-type", "text/plain; charset=utf-8");
+  return {
+    status: verdict.status,
+    headers,
+    body: Buffer.from(verdict.body === "" ? "authorization failed" : verdict.body),
+  };
+}
+
+function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const name of request.headers.names()) {
+    if (HOP_BY_HOP.has(name) || name === "content-length" || name === "host" || sent?.has(name) === false) continue;
+    headers[name] = request.headers.get(name) ?? "";
+  }
+  return headers;
+}
+
+/** What fails or is empty is not remembered: two clients must not share a verdict by accident. */
+function keyOf(result: { readonly ok: boolean; readonly value?: unknown }): string | undefined {
+  return result.ok && typeof result.value === "string" && result.value !== "" ? result.value : undefined;
+}
