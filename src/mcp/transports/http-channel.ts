@@ -3,7 +3,6 @@
  * on the POST's own stream, which is resumed where the server allows it; the legacy era also has a session and a
  * general stream. A session that the server has forgotten is reported, so that it can be opened anew.
  */
-
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { SseEvent } from "../../lib/http/sse.ts";
 import type { Clock } from "../../lib/process/clock.ts";
@@ -14,6 +13,7 @@ import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
 import { createExchange, FIRST_RETRY_MS, type HttpExchange, noteEvent, protocolHeaders } from "./http-exchange.ts";
 import { type BrokenMessage, readServerText, reportBroken } from "./incoming.ts";
 import type { RemoteServer } from "./remote-server.ts";
+import { mayRepeat } from "./repeatable.ts";
 
 /** Calls under way at one server for one session. */
 const MAX_UNDER_WAY = 1_024;
@@ -83,7 +83,7 @@ export class HttpChannel implements Channel {
       ...this.#protocolHeaders(message),
     ];
     exchange.call = this.#server.send(
-      { method: "POST", headers, body: message.text, wire: message.wire },
+      { method: "POST", headers, body: message.text, wire: message.wire, mayRepeat: mayRepeat(message.method) },
       this.#reader(exchange, message),
     );
   }

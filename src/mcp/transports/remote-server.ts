@@ -6,7 +6,14 @@ import type { WireTap } from "../../core/wire.ts";
 import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { BodyTooLarge } from "../../lib/http/body.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
-import type { HttpCall, HttpClientError, HttpPool, TlsOptions } from "../../lib/http/http-client.ts";
+import type {
+  HttpCall,
+  HttpClientError,
+  HttpPool,
+  OutgoingRequest,
+  ResponseHandler,
+  TlsOptions,
+} from "../../lib/http/http-client.ts";
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../lib/http/sse.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
 import { LOGIN_REQUIRED, type LoginRequired } from "../wire/call.ts";
@@ -40,6 +47,8 @@ export interface RemoteRequest {
   /** name, value, …; they win over the configured ones of the same name. */
   readonly headers: readonly string[];
   readonly body?: string;
+  /** It may reach the server twice. */
+  readonly mayRepeat?: boolean;
   /** Told what is sent and what comes back; undefined unless somebody watches. */
   readonly wire?: WireTap | undefined;
 }
@@ -84,10 +93,11 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       const body = request.body === undefined ? undefined : Buffer.from(request.body);
       const outgoing = { method: request.method, path: request.path ?? url.pathname + url.search, headers, body };
       const { wire } = request;
-      if (wire === undefined) return new Reading(pool, outgoing, handler, options.maxMessageBytes()).call;
+      const repeats = request.mayRepeat === true;
+      if (wire === undefined) return new Reading(pool, outgoing, handler, options.maxMessageBytes(), repeats);
       const hiddenQuery = [...url.searchParams.keys()];
       wire.attempt(address, { over: "http", scheme, request: outgoing, hiddenHeaders, hiddenQuery });
-      return new Reading(pool, outgoing, tapped(handler, wire, address), options.maxMessageBytes()).call;
+      return new Reading(pool, outgoing, tapped(handler, wire, address), options.maxMessageBytes(), repeats);
     },
     close: () => pool.close(),
   };
@@ -129,8 +139,12 @@ function rawValues(search: string): string[] {
 }
 
 /** One answer while it arrives. */
-class Reading {
-  readonly call: HttpCall;
+class Reading implements HttpCall, ResponseHandler {
+  readonly #pool: HttpPool;
+  readonly #request: OutgoingRequest;
+  #call: HttpCall;
+  /** A connection that was closed meanwhile is no reason to fail. */
+  #mayRepeat: boolean;
   readonly #handler: RemoteHandler;
   readonly #maxBytes: number;
   #status = 0;
@@ -138,34 +152,39 @@ class Reading {
   #chunks: Buffer[] = [];
   #bytes = 0;
 
-  constructor(
-    pool: HttpPool,
-    request: { method: string; path: string; headers: HeaderList; body: Buffer | undefined },
-    handler: RemoteHandler,
-    maxBytes: number,
-  ) {
+  constructor(pool: HttpPool, request: OutgoingRequest, handler: RemoteHandler, maxBytes: number, mayRepeat: boolean) {
+    this.#pool = pool;
+    this.#request = request;
     this.#handler = handler;
     this.#maxBytes = maxBytes;
-    this.call = pool.send(request, {
-      head: (status, headers) => this.#head(status, headers),
-      data: (chunk) => this.#data(chunk),
-      end: () => this.#end(),
-      error: (error) => this.#error(error),
-    });
+    this.#mayRepeat = mayRepeat;
+    this.#call = pool.send(request, this);
   }
 
-  #head(status: number, headers: HeaderList): void {
+  get isOver(): boolean {
+    return this.#call.isOver;
+  }
+
+  abort(): void {
+    this.#call.abort();
+  }
+
+  resume(): void {
+    this.#call.resume();
+  }
+
+  head(status: number, headers: HeaderList): void {
     this.#status = status;
     const isEvents = headers.get("content-type")?.toLowerCase().startsWith("text/event-stream") === true;
     if (isEvents && status === 200)
       // An event may end the call while others wait behind it in the same chunk.
       this.#parser = createSseParser((event) => {
-        if (!this.call.isOver) this.#handler.event(event);
+        if (!this.isOver) this.#handler.event(event);
       }, this.#maxBytes);
     this.#handler.head(status, headers);
   }
 
-  #data(chunk: Buffer): boolean {
+  data(chunk: Buffer): boolean {
     try {
       if (this.#parser) this.#parser.push(chunk);
       else {
@@ -175,8 +194,8 @@ class Reading {
       }
     } catch (error) {
       // Who has left needs no reason.
-      if (this.call.isOver) throw error;
-      this.call.abort();
+      if (this.isOver) throw error;
+      this.abort();
       const isTooLarge = error instanceof BodyTooLarge || error instanceof SseTooLarge;
       this.#handler.error(
         isTooLarge ? `sent a message larger than ${this.#maxBytes} bytes` : `broke off: ${(error as Error).message}`,
@@ -186,12 +205,17 @@ class Reading {
     return this.#handler.mayRead();
   }
 
-  #end(): void {
+  end(): void {
     if (this.#parser === undefined) this.#handler.body(Buffer.concat(this.#chunks).toString());
     this.#handler.end();
   }
 
-  #error(error: HttpClientError): void {
+  error(error: HttpClientError): void {
+    if (error.kind === "stale" && this.#mayRepeat) {
+      this.#mayRepeat = false;
+      this.#call = this.#pool.send(this.#request, this);
+      return;
+    }
     this.#handler.error(
       this.#status === 0 ? `could not be reached: ${error.message}` : `ended its response early: ${error.message}`,
     );
