@@ -4,11 +4,11 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { startGateway } from "../support/gateway.ts";
 import { DEMO_TARGET } from "../support/identity/protected-gateway.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { startCollector } from "../support/otlp/collector.ts";
-import { eventually } from "../support/scenario.ts";
 
 async function setUp(t: TestContext, audit: object, telemetry = "") {
   const folder = mkdtempSync(join(tmpdir(), "gateway-audit-"));

@@ -8,9 +8,9 @@ import type { Duplex } from "node:stream";
 import { after, before, test } from "node:test";
 import { ADMIN_PATHS } from "../../src/admin/server/paths.ts";
 import { startBackend, type TestBackend } from "../support/backend.ts";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { openRawClient, rawRequest } from "../support/raw-client.ts";
-import { eventually } from "../support/scenario.ts";
 
 let backend: TestBackend;
 let gateway: TestGateway;

@@ -5,8 +5,12 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { startBackend, type TestBackend } from "../support/backend.ts";
+import { eventually } from "../support/eventually.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { openRawClient, rawRequest, requestText } from "../support/raw-client.ts";
+import { behindGateway } from "../support/scenario.ts";
+import { openConnections } from "../support/under-way.ts";
 
 let backend: TestBackend;
 let gateway: TestGateway;
@@ -255,18 +259,19 @@ test("a malformed body breaks its own request only, and never mixes an error int
   assert.deepEqual(answer.statuses, [400]);
 });
 
-test("a refused connection is not kept open by a client that does not close its side", async () => {
-  const client = openRawClient(gateway.port());
+test("a refused connection is not kept open by a client that does not close its side", async (t) => {
+  const clock = fakeClock();
+  const { gateway: own } = await behindGateway(t, undefined, "", { clock });
+  const client = openRawClient(own.port());
+  t.after(() => client.close());
   client.write("NONSENSE\r\n\r\n");
+  const ended = new Promise((resolve) => client.socket.once("end", resolve));
   await client.until("400");
-  await new Promise((resolve) => client.socket.once("end", resolve));
+  await ended;
+  assert.equal(await openConnections(own), 1);
   // The client goes on holding its half open; the gateway lets go of its own.
-  for (let left = 60; left > 0 && gateway.app.ports().size > 0; left--) {
-    if ((await activeConnections()) === 0) return client.close();
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  client.close();
-  assert.fail("the gateway still holds the connection");
+  await clock.advance(5_000);
+  await eventually("the gateway lets go of the connection", async () => (await openConnections(own)) === 0);
 });
 
 test("a client that leaves in the middle of an upgrade does not end the gateway", async () => {
@@ -309,12 +314,6 @@ test("what is refused at the edge is in the log, the metrics and the recent requ
   assert.match(metrics, /gateway_requests_total\{[^}]*route=""[^}]*status="400",error="bad_request"\}/);
   assert.ok(!gateway.log().join("\n").includes("s3cret"));
 });
-
-async function activeConnections(): Promise<number> {
-  const tasks = (await (await fetch(`${gateway.adminUrl}/debug/tasks`)).json()) as { text?: string };
-  const found = /"connections":\s*(\d+)/.exec(JSON.stringify(tasks));
-  return Number(found?.[1] ?? -1);
-}
 
 function headerValues(raw: readonly string[], name: string): string[] {
   const values: string[] = [];

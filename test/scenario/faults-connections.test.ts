@@ -8,9 +8,10 @@ import { get, type ServerResponse } from "node:http";
 import { connect, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { configFile } from "../support/config-file.ts";
+import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { openRawClient } from "../support/raw-client.ts";
-import { backendFor, behindGateway, eventually } from "../support/scenario.ts";
+import { backendFor, behindGateway } from "../support/scenario.ts";
 
 interface Memory {
   readonly process: { readonly rssBytes: number };

@@ -7,10 +7,11 @@ import type { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { configFile } from "../support/config-file.ts";
+import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { STAGES } from "../support/inject-fault.ts";
 import { openRawClient } from "../support/raw-client.ts";
-import { backendFor, eventually } from "../support/scenario.ts";
+import { backendFor } from "../support/scenario.ts";
 
 const PRELOAD = fileURLToPath(new URL("../support/inject-fault.js", import.meta.url));
 

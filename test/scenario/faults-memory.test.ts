@@ -4,10 +4,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { configFile } from "../support/config-file.ts";
+import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { openRawClient } from "../support/raw-client.ts";
-import { backendFor, behindGateway, eventually } from "../support/scenario.ts";
+import { backendFor, behindGateway } from "../support/scenario.ts";
 
 test("a heap at 90 % keeps no connection, at 95 % takes no request, and below both all is as before [R36]", async (t) => {
   const clock = fakeClock();

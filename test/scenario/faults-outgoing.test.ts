@@ -10,8 +10,9 @@ import { openHttpPool } from "../../src/lib/client/http-pool.ts";
 import type { FetchError } from "../../src/lib/http/fetch.ts";
 import { HeaderList } from "../../src/lib/http/headers.ts";
 import type { Resolve } from "../../src/lib/http/lookup.ts";
+import { eventually } from "../support/eventually.ts";
 import { type FakeClock, fakeClock } from "../support/fake-clock.ts";
-import { backendFor, eventually } from "../support/scenario.ts";
+import { backendFor } from "../support/scenario.ts";
 
 const LIMIT = 100_000;
 

@@ -6,8 +6,9 @@ import assert from "node:assert/strict";
 import { get, type IncomingMessage, type ServerResponse } from "node:http";
 import { test } from "node:test";
 import { configFile } from "../support/config-file.ts";
+import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
-import { backendFor, eventually } from "../support/scenario.ts";
+import { backendFor } from "../support/scenario.ts";
 
 const defects: [name: string, code: string, logged: RegExp][] = [
   [

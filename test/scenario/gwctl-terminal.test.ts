@@ -13,7 +13,7 @@ import { startGateway, type TestGateway } from "../support/gateway.ts";
 
 const BINARY = fileURLToPath(new URL("../../src/bin/gwctl.js", import.meta.url));
 /** Enough on a busy machine. */
-const MAX_WAIT_MS = 30_000;
+const MAX_WAIT_MS = 60_000;
 const STARTED = '{"eventStart":null,"eventEnd":1,"severity":"info","message":{"type":"requestStarted"}}';
 const hasTmux = spawnSync("tmux", ["-V"]).status === 0;
 

@@ -8,9 +8,10 @@ import { rmSync } from "node:fs";
 import { createServer as createHttpServer, type RequestListener } from "node:http";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import { openRawClient, rawRequest, requestText } from "../support/raw-client.ts";
-import { backendFor, behindGateway, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, behindGateway, gatewayFor } from "../support/scenario.ts";
 
 const OK = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -146,18 +147,22 @@ test("an answer that ends with the connection is passed on whole", async (t) => 
 });
 
 test("bytes that nobody asked for never become the answer to another request [V21]", async (t) => {
-  const backend = await rawBackend(t, (socket, count) => {
-    // The first answer is followed by a second one, in the same packet and again later.
-    if (count === 0) {
-      socket.write(`${OK}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen`);
-      setTimeout(() => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen"), 20);
-    } else socket.write(OK);
-  });
+  const unasked = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen";
+  // The first answer is followed by a second one in the same packet, the second one by another when it has arrived.
+  const backend = await rawBackend(t, (socket, count) => void socket.write(count === 0 ? OK + unasked : OK));
   const gateway = await gatewayFor(t, config(backend.host));
-  for (let i = 0; i < 5; i++) {
-    assert.equal(await (await fetch(`${gateway.url()}/${i}`)).text(), "ok");
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+  const ask = async (): Promise<void> => assert.equal(await (await fetch(gateway.url())).text(), "ok");
+  const closed = async (index: number): Promise<void> => {
+    const socket = backend.connections[index] as Socket;
+    if (!socket.closed) await new Promise((resolve) => socket.once("close", resolve));
+  };
+  await ask();
+  await closed(0);
+  await ask();
+  backend.connections[1]?.write(unasked);
+  await closed(1);
+  for (let i = 0; i < 3; i++) await ask();
+  assert.equal(backend.connections.length, 3);
 });
 
 test("an encoded answer is passed on as it is, however deep its codings [V19]", async (t) => {
@@ -376,11 +381,12 @@ async function blackHole(t: TestContext): Promise<number> {
   t.after(() => void child.kill("SIGKILL"));
   const port = Number(await new Promise((resolve) => child.stdout.once("data", resolve)));
   child.kill("SIGSTOP");
-  for (let i = 0; i < 5; i++) {
-    const filler = connect(port, "127.0.0.1").on("error", () => undefined);
-    t.after(() => void filler.destroy());
-  }
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  const fillers = Array.from({ length: 5 }, () => connect(port, "127.0.0.1").on("error", () => undefined));
+  t.after(() => {
+    for (const filler of fillers) filler.destroy();
+  });
+  // The queue takes one more than its length; who comes after these two hangs.
+  await Promise.all(fillers.slice(0, 2).map((filler) => new Promise((resolve) => filler.once("connect", resolve))));
   return port;
 }
 

@@ -4,8 +4,11 @@
 import assert from "node:assert/strict";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { openRawClient, rawRequest, requestText } from "../support/raw-client.ts";
-import { backendFor, behindGateway, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, behindGateway, gatewayFor } from "../support/scenario.ts";
+import { untilStill } from "../support/stillness.ts";
+import { requestsUnderWay } from "../support/under-way.ts";
 
 const MIB = 1024 * 1024;
 
@@ -131,14 +134,7 @@ test("a client that does not read holds the backend back instead of filling memo
   const client = openRawClient(gateway.port());
   client.socket.pause();
   client.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-  let last = -1;
-  await eventually("the backend waits", async () => {
-    const now = written;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    const isStill = now > 0 && now === written && last === now;
-    last = now;
-    return isStill;
-  });
+  await untilStill(() => written);
   assert.ok(written < 30 * MIB, `the backend could write ${written / MIB} MiB`);
   client.close();
 });
@@ -190,7 +186,7 @@ test("a client that leaves in the middle of its body is no defect of ours", asyn
   for (const length of [1000, 1_000_000]) {
     const client = openRawClient(gateway.port());
     client.write(`POST /cut HTTP/1.1\r\nHost: a\r\nContent-Length: ${length}\r\n\r\nonly this`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await eventually("the request is under way", async () => (await requestsUnderWay(gateway)) === 1);
     client.reset();
     await gateway.logged("end=aborted");
     gateway.log().length = 0;
@@ -208,9 +204,10 @@ for (const [name, head, body, cut] of [
   test(`${name} that the backend breaks off is broken off to the client too [R4]`, async (t) => {
     const backend = await backendFor(t);
     backend.server.removeAllListeners("request");
+    let reset: () => void = () => undefined;
     backend.server.on("request", (req) => {
       req.socket.write(`HTTP/1.1 200 OK\r\n${head}\r\n${body}`, () => {
-        if (cut) setTimeout(() => req.socket.resetAndDestroy(), 20);
+        if (cut) reset = () => req.socket.resetAndDestroy();
         else req.socket.end();
       });
     });
@@ -220,6 +217,7 @@ for (const [name, head, body, cut] of [
     );
     const response = await fetch(gateway.url());
     assert.equal(response.status, 200);
+    reset();
     await assert.rejects(response.text(), "the client must notice");
     const line = await gateway.logged("end=failed");
     assert.match(line, /error=backend_response_invalid source=upstream/);

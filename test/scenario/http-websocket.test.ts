@@ -4,8 +4,9 @@
 import assert from "node:assert/strict";
 import type { Duplex } from "node:stream";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { openRawClient, type RawClient } from "../support/raw-client.ts";
-import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 const HANDSHAKE =
   "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";

@@ -6,11 +6,12 @@ import assert from "node:assert/strict";
 import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { gwctl } from "../support/gwctl.ts";
 import { LEGACY_HEADERS, rawClient } from "../support/mcp/client.ts";
 import { fixturePath } from "../support/mcp/fixture.ts";
 import { mcpConfig } from "../support/mcp/gateway-config.ts";
-import { eventually, gatewayFor } from "../support/scenario.ts";
+import { gatewayFor } from "../support/scenario.ts";
 
 const DEMO = join(fixturePath("x"), "../../../../src/demo/mcp-server.js");
 const demo = { cmd: process.execPath, args: [DEMO] };

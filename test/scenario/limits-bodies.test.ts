@@ -4,8 +4,9 @@ import { type ClientRequest, request as httpRequest, type IncomingMessage, type 
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import type { TestBackend } from "../support/backend.ts";
+import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
-import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 type Kind = "ai" | "host";
 

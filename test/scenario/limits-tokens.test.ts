@@ -6,9 +6,9 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { startBackend, type TestBackend } from "../support/backend.ts";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { type ShiftedClock, shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
-import { eventually } from "../support/scenario.ts";
 
 const USAGE = { prompt_tokens: 9, completion_tokens: 30, total_tokens: 39 };
 

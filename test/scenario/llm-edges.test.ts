@@ -49,7 +49,7 @@ async function upgrade(listener: string, path: string): Promise<string> {
   socket.write(
     `GET ${path} HTTP/1.1\r\nhost: gateway\r\nconnection: upgrade\r\nupgrade: websocket\r\nauthorization: Bearer mine\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`,
   );
-  socket.setTimeout(5_000, () => socket.destroy());
+  socket.setTimeout(60_000, () => socket.destroy());
   for await (const _ of socket) if (/426|hello/.test(Buffer.concat(chunks).toString())) break;
   socket.destroy();
   return Buffer.concat(chunks).toString();

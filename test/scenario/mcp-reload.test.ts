@@ -1,11 +1,12 @@
 /** A reload leaves sessions and children alone whose definition did not change, and finishes what runs. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { type RawClient, rawClient } from "../support/mcp/client.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
 import { modernCall } from "../support/mcp/modern-client.ts";
-import { eventually, isAlive } from "../support/mcp/processes.ts";
+import { isAlive } from "../support/mcp/processes.ts";
 import { gatewayFor } from "../support/scenario.ts";
 
 async function pidOf(client: RawClient, prefix = ""): Promise<number> {

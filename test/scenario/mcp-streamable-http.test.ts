@@ -1,6 +1,7 @@
 /** Spec 1.1, 2.1 and 4.1: an MCP server started as a child process, exposed at `/mcp` on a listener. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { openStream, rawClient } from "../support/mcp/client.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
@@ -55,7 +56,7 @@ test("both transports and both eras are served on one listener", async () => {
   assert.equal((await client.call("echo", { message: "streamable" })).result.content[0].text, "streamable");
   assert.equal(await modernCall(url, "echo", { message: "stateless" }), "stateless");
   const old = await openStream(`${gateway.url()}/sse`, { headers: { accept: "text/event-stream" } });
-  while (old.events.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  await eventually("the endpoint is told", () => old.events.length > 0);
   assert.equal(old.events[0]?.event, "endpoint");
   old.close();
   await client.delete();

@@ -4,10 +4,11 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import { createSigningKey, keySetOf } from "../support/identity/tokens.ts";
 import { openRawClient } from "../support/raw-client.ts";
-import { eventually, gatewayFor } from "../support/scenario.ts";
+import { gatewayFor } from "../support/scenario.ts";
 
 const GUARDED = `
 gateways: { default: { port: 0 } }

@@ -7,9 +7,11 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
+import { fakeClock } from "../support/fake-clock.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { openRawClient, rawRequest, requestText } from "../support/raw-client.ts";
-import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 const says = (text: string, more = ""): string =>
   `${more}gateways: { default: { port: 0 } }\nroutes: [{ policies: { directResponse: { body: ${text} } } }]\n`;
@@ -75,16 +77,16 @@ test("a rewritten, a replaced and a swapped file are all noticed [R25]", async (
 });
 
 test("a file that is written in pieces counts when it is whole [R25]", async (t) => {
-  const gateway = await gatewayFor(t, says("one"));
+  const clock = fakeClock();
+  const gateway = await gatewayFor(t, says("one"), { clock });
   const file = join(gateway.folder, "config.yaml");
   const text = says("two");
-  const outcome = await after(gateway, async () => {
-    for (let end = 10; end < text.length + 10; end += 10) {
-      writeFileSync(file, text.slice(0, end));
-      await new Promise((resolve) => setTimeout(resolve, 30));
-    }
-  });
-  assert.equal(outcome, "loaded");
+  for (let end = 10; end < text.length + 10; end += 10) {
+    writeFileSync(file, text.slice(0, end));
+    await clock.advance(30);
+  }
+  await clock.advance(1_000);
+  await gateway.logged("configuration loaded generation=2");
   assert.equal(await bodyOf(gateway), "two");
   assert.equal(gateway.log().filter((line) => line.includes("rejected")).length, 0, "no piece was taken for the whole");
 });

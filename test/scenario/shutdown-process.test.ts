@@ -9,8 +9,9 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
-import { backendFor, eventually } from "../support/scenario.ts";
+import { backendFor } from "../support/scenario.ts";
 
 function configFile(t: TestContext, text: string): string {
   const folder = mkdtempSync(join(tmpdir(), "gateway-test-"));
@@ -96,13 +97,15 @@ test("a second signal ends it at once [R27]", async (t) => {
 });
 
 test("POST /quitquitquit answers, then shuts down like a signal [R28] [S4.2-9]", async (t) => {
-  const backend = await backendFor(t, (_req, res) => setTimeout(() => res.end("finished"), 200));
+  const held: ServerResponse[] = [];
+  const backend = await backendFor(t, (_req, res) => void held.push(res));
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host, "adminAddr: 127.0.0.1:0"))]);
   const answer = get(await gateway.port(), "/");
   const admin = await gateway.adminUrl();
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  await eventually("the backend was asked", () => held.length === 1);
   const quit = await fetch(`${admin}/quitquitquit`, { method: "POST" });
   assert.deepEqual([quit.status, await quit.text()], [200, "shutting down\n"]);
+  held[0]?.end("finished");
   assert.equal(await textOf(await answer), "finished");
   assert.equal((await gateway.exited).code, 0);
 });
@@ -154,9 +157,7 @@ test("a reader of the log that goes away does not end the gateway [R40]", async 
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))]);
   const port = await gateway.port();
   gateway.child.stdout?.destroy();
-  for (let i = 0; i < 50; i++) assert.equal(await textOf(await get(port, "/")), "ok");
-  await new Promise((resolve) => setTimeout(resolve, 100));
-  assert.equal(await textOf(await get(port, "/")), "ok");
+  for (let i = 0; i < 100; i++) assert.equal(await textOf(await get(port, "/")), "ok");
   gateway.child.kill("SIGTERM");
   assert.equal((await gateway.exited).code, 0);
 });

@@ -7,7 +7,8 @@ import { test } from "node:test";
 import { silentLogger } from "../../src/lib/log/logger.ts";
 import { openRedisStore } from "../../src/lib/store/redis-store.ts";
 import { StoreUnavailable } from "../../src/lib/store/store.ts";
-import { eventually, gatewayFor } from "../support/scenario.ts";
+import { eventually } from "../support/eventually.ts";
+import { gatewayFor } from "../support/scenario.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
 
 const skip = skipWithoutRedis;

@@ -4,8 +4,9 @@ import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { threadOf } from "../../src/app/threads/owned-routes.ts";
+import { eventually } from "../support/eventually.ts";
 import { rawClient } from "../support/mcp/client.ts";
-import { childrenOf, eventually } from "../support/mcp/processes.ts";
+import { childrenOf } from "../support/mcp/processes.ts";
 import { HELLO_ROUTE, sendMany, startThreaded, threadedConfig, threadingNode } from "../support/threaded-gateway.ts";
 
 const node = threadingNode();

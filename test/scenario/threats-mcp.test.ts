@@ -6,10 +6,11 @@ import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
 import { modernCall, modernStream } from "../support/mcp/modern-client.ts";
-import { eventually, gatewayFor } from "../support/scenario.ts";
+import { gatewayFor } from "../support/scenario.ts";
 
 test("control characters on a child's stderr move no cursor and begin no line, in the log and in the dump [P6]", async (t) => {
   const script = `

@@ -8,11 +8,12 @@ import { type TestContext, test } from "node:test";
 import { ADMIN_PATHS } from "../../src/admin/server/paths.ts";
 import { closeFrame } from "../../src/lib/http/websocket-frames.ts";
 import { configFile } from "../support/config-file.ts";
+import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 import { openRawClient, type RawClient } from "../support/raw-client.ts";
-import { eventually, gatewayFor } from "../support/scenario.ts";
+import { gatewayFor } from "../support/scenario.ts";
 
 const UPGRADE = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 const SWITCHED = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";

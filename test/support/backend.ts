@@ -2,7 +2,7 @@
  * A real HTTP server for tests: it tells what it received, or does what the test says.
  */
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 
 export interface TestBackend {
   /** `127.0.0.1:<port>`, as a configuration names it. */
@@ -25,9 +25,15 @@ export interface ReceivedRequest {
 /** Without a listener it answers 200 with what it received, as JSON. */
 export async function startBackend(listener?: RequestListener): Promise<TestBackend> {
   const received: ReceivedRequest[] = [];
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     if (listener) listener(req, res);
     else echo(req, res, received);
+  });
+  // Sockets that were upgraded are no connections of the server any more, and yet keep it from closing.
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
@@ -39,7 +45,7 @@ export async function startBackend(listener?: RequestListener): Promise<TestBack
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
-        server.closeAllConnections();
+        for (const socket of sockets) socket.destroy();
       }),
   };
 }

@@ -33,7 +33,7 @@ export async function startKubernetesApi(options: {
 }): Promise<StandInApi> {
   const seen: string[] = [];
   const isAllowed = (req: IncomingMessage): boolean => req.headers.authorization === `Bearer ${options.token}`;
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     seen.push(`${req.method} ${req.url}`);
     const url = new URL(req.url ?? "/", "http://api");
     const answer = (status: number, value: unknown): void => {

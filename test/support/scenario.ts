@@ -41,12 +41,3 @@ export async function backendFor(t: TestContext, listener?: RequestListener): Pr
   t.after(() => backend.close());
   return backend;
 }
-
-/** Resolves once the condition holds; for things that no event announces. */
-export async function eventually(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (let left = 500; left > 0; left--) {
-    if (await holds()) return;
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-  throw new Error(`still not: ${what}`);
-}

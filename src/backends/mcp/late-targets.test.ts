@@ -1,17 +1,21 @@
 /** One target is slow: sessions open without it after a few seconds, and hear of it when it is there (`failOpen`). */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { type FakeClock, fakeClock } from "../../../test/support/fake-clock.ts";
 import { type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
 import { modernPost, modernStream } from "../../../test/support/mcp/modern-client.ts";
 import { type ServedBackend, serveMcp } from "../../../test/support/mcp/serve-backend.ts";
+import { OPEN_WAIT_MS } from "../../mcp/many/late-targets.ts";
 
 interface Served extends ServedBackend {
   readonly clock: FakeClock;
+  /** A file that exists once the fast target has answered `initialize`. */
+  readonly opened: string;
   /** Lets the slow target start. */
   release(): void;
 }
@@ -21,9 +25,10 @@ async function serve(t: TestContext, settings: object = {}): Promise<Served> {
   const gate = join(folder, "go");
   const { cmd, args } = stdioFixture("odd-server", "--name=slow");
   const script = `while [ ! -e '${gate}' ]; do sleep 0.05; done; exec '${cmd}' ${args.map((one) => `'${one}'`).join(" ")}`;
+  const opened = join(folder, "opened");
   const clock = fakeClock();
   const targets = [
-    { name: "fast", stdio: stdioFixture("odd-server", "--name=fast") },
+    { name: "fast", stdio: stdioFixture("odd-server", "--name=fast", `--opened=${opened}`) },
     { name: "slow", stdio: { cmd: "sh", args: ["-c", script] } },
   ];
   const served = await serveMcp({ targets, ...settings }, { clock });
@@ -33,21 +38,14 @@ async function serve(t: TestContext, settings: object = {}): Promise<Served> {
     await served.close();
     rmSync(folder, { recursive: true, force: true });
   });
-  return Object.assign(served, { clock, release: () => writeFileSync(gate, "") });
+  return Object.assign(served, { clock, opened, release: () => writeFileSync(gate, "") });
 }
 
-/** Lets time pass until the promise settles; never more than the limit, so that a wait for the slow target shows. */
-async function within<T>(clock: FakeClock, limitMs: number, promise: Promise<T>): Promise<T> {
-  let isSettled = false;
-  const settled = promise.finally(() => {
-    isSettled = true;
-  });
-  for (let passedMs = 0; passedMs < limitMs && !isSettled; passedMs += 100) {
-    await clock.advance(100);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  assert.ok(isSettled, "it took too long");
-  return settled;
+/** Lets the time pass that a session waits for a slow target, and no more. */
+async function without<T>(served: Served, promise: Promise<T>): Promise<T> {
+  await eventually("both are being started", () => served.hub.children === 2);
+  await served.clock.advance(OPEN_WAIT_MS);
+  return promise;
 }
 
 const toolNames = async (client: RawClient): Promise<string[]> =>
@@ -56,7 +54,7 @@ const toolNames = async (client: RawClient): Promise<string[]> =>
 test("initialize and lists go on without it, and list_changed comes with it", async (t) => {
   const served = await serve(t);
   const client = rawClient(served.url);
-  const opened = await within(served.clock, 6_000, client.initialize());
+  const opened = await without(served, client.initialize());
   assert.match(opened.message.result.instructions, /\[slow\]\nNot available: is still starting/);
   for (const kind of ["tools", "prompts", "resources"])
     assert.equal(opened.message.result.capabilities[kind].listChanged, true, kind);
@@ -76,14 +74,14 @@ test("initialize and lists go on without it, and list_changed comes with it", as
 test("without prefixes its names are unknown until it is there", async (t) => {
   const served = await serve(t, { prefixMode: "never" });
   const client = rawClient(served.url);
-  await within(served.clock, 6_000, client.initialize());
+  await without(served, client.initialize());
   assert.match((await client.call("nonsense")).error.message, /Unknown tool/);
   assert.equal((await client.call("echo", { message: "x" })).result.content[0].text, "x");
 });
 
 test("a client of the modern era is served too, and its subscription hears of the change", async (t) => {
   const served = await serve(t);
-  const listed = await within(served.clock, 6_000, modernPost(served.url, "tools/list"));
+  const listed = await without(served, modernPost(served.url, "tools/list"));
   assert.ok(listed.message.result.tools.every(({ name }: { name: string }) => name.startsWith("fast_")));
   const stream = await modernStream(served.url, "subscriptions/listen", { notifications: { toolsListChanged: true } });
   await stream.next((message) => message.method === "notifications/subscriptions/acknowledged");
@@ -103,10 +101,10 @@ test("failClosed waits for all", async (t) => {
       isOpen = true;
       return answer;
     });
-  for (let i = 0; i < 10; i++) {
-    await served.clock.advance(1_000);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  await eventually("the fast one has answered", () => existsSync(served.opened));
+  // Its answer is in the pipe: a request of another kind comes back only after the gateway has read it.
+  await (await fetch(served.url, { method: "PUT" })).text();
+  await served.clock.advance(3 * OPEN_WAIT_MS);
   assert.equal(isOpen, false);
   served.release();
   assert.equal((await opening).message.result.serverInfo.name, "gateway");

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { type FakeClock, fakeClock } from "../../../test/support/fake-clock.ts";
 import { type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
@@ -76,7 +77,7 @@ test("a server that exits between calls is started again by the next", async () 
     const client = await open();
     const first = await state(client);
     await client.call("exit-later");
-    while (served.hub.children > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    await eventually("it is gone", () => served.hub.children === 0);
     assert.notEqual((await state(client)).pid, first.pid);
   });
 });
@@ -86,8 +87,8 @@ test("a client that listens gets its server back without asking", async () => {
     const client = await open();
     const general = await client.listen();
     await client.call("exit-later");
-    while (served.hub.children > 0) await new Promise((resolve) => setTimeout(resolve, 5));
-    while (served.hub.children === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    await eventually("it is gone", () => served.hub.children === 0);
+    await eventually("it is back", () => served.hub.children === 1);
     await client.call("notify", { method: "notifications/back" });
     assert.equal(
       (await general.next((message) => message.method === "notifications/back")).message.method,
@@ -106,7 +107,7 @@ test("a server that cannot be started again ends the session, so that the client
     target.config.stdio.cmd = "/nonexistent/server";
     for (let attempt = 0; attempt < 3; attempt++) {
       const running = client.post({ jsonrpc: "2.0", id: attempt, method: "ping" });
-      await settleUntil(clock, running, 20_000);
+      await settleUntil(clock, running);
       const { message } = await running;
       assert.match(message.error.message, /could not be started/);
     }
@@ -141,7 +142,7 @@ test("a connection without events is kept alive [R17]", async () => {
     ]);
     await clock.advance(61_000);
     await client.call("echo");
-    while (general.comments() < 4 || call[0].comments() < 4) await new Promise((resolve) => setTimeout(resolve, 5));
+    await eventually("both are kept alive", () => general.comments() >= 4 && call[0].comments() >= 4);
     general.close();
     call[0].close();
   });
@@ -210,11 +211,10 @@ test("a client that leaves before its session is open leaves nothing behind", as
     });
     const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
     const opening = fetch(served.url, { method: "POST", headers, body, signal: abort.signal });
-    while (served.hub.sessions.size === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    await eventually("the session opens", () => served.hub.sessions.size === 1);
     abort.abort();
     await assert.rejects(opening);
-    while (served.hub.sessions.size > 0 || served.hub.children > 0)
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    await eventually("nothing is left", () => served.hub.sessions.size === 0 && served.hub.children === 0);
   });
 });
 
@@ -277,19 +277,19 @@ test("a stubborn server is killed when its session ends [R9]", async () => {
     const client = await open();
     const { pid } = await state(client);
     await client.delete();
-    while (served.hub.children > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    await eventually("it is gone", () => served.hub.children === 0);
     assert.throws(() => execFileSync("ps", ["-p", String(pid)]));
   });
 });
 
 /** Moves the clock on until the promise has settled. */
-async function settleUntil(clock: FakeClock, promise: Promise<unknown>, limitMs: number): Promise<void> {
+async function settleUntil(clock: FakeClock, promise: Promise<unknown>): Promise<void> {
   let isSettled = false;
   void promise.finally(() => {
     isSettled = true;
   });
-  for (let passedMs = 0; passedMs < limitMs && !isSettled; passedMs += 100) {
+  await eventually("it has settled", async () => {
     await clock.advance(100);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
+    return isSettled;
+  });
 }

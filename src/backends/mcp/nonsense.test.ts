@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { modernPost } from "../../../test/support/mcp/modern-client.ts";
 import { FAILED_TARGETS, withServers } from "../../../test/support/mcp/scripted-gateway.ts";
 import type { Script, Step, Transport } from "../../../test/support/mcp/scripted-server.ts";
@@ -13,22 +13,24 @@ function once(name: string, method: string, steps: readonly Step[], era?: "legac
 
 const BAD_LIST = '{"jsonrpc":"2.0","id":$ID,"result":{"tools":[{"name":bad}]}}';
 const GOOD: Script = { name: "good", steps: {} };
-const neighbours: readonly { what: string; script: Script }[] = [
-  { what: "a good one", script: { name: "other", steps: {} } },
-  { what: "a silent one", script: once("other", "tools/list", []) },
-  { what: "one that exits", script: once("other", "tools/list", [{ end: "exit" }]) },
-  { what: "another broken one", script: once("other", "tools/list", [{ message: BAD_LIST }]) },
+const neighbours: readonly { what: string; script: Script; requestTimeout: string }[] = [
+  { what: "a good one", script: { name: "other", steps: {} }, requestTimeout: "60s" },
+  { what: "a silent one", script: once("other", "tools/list", []), requestTimeout: "15s" },
+  { what: "one that exits", script: once("other", "tools/list", [{ end: "exit" }]), requestTimeout: "60s" },
+  { what: "another broken one", script: once("other", "tools/list", [{ message: BAD_LIST }]), requestTimeout: "60s" },
 ];
-for (const transport of TRANSPORTS) {
-  for (const { what, script } of neighbours) {
-    for (const order of ["first", "last"]) {
+for (const { what, script, requestTimeout } of neighbours) {
+  // Side by side: beside a silent server each test waits for the whole limit, which must be long for a busy machine.
+  describe(`beside ${what}`, { concurrency: true }, () => {
+    for (const [transport, order] of TRANSPORTS.flatMap((one) => [[one, "first"] as const, [one, "last"] as const])) {
       test(`broken JSON in a list over ${transport} beside ${what}, ${order}: the others' tools arrive`, async () => {
         const bad: readonly [Transport, Script] = [transport, once("bad", "tools/list", [{ message: BAD_LIST }])];
         const others: readonly (readonly [Transport, Script])[] = [
           ["stdio", GOOD],
           ["stdio", script],
         ];
-        await withServers(order === "first" ? [bad, ...others] : [...others, bad], {}, async (client) => {
+        const servers = order === "first" ? [bad, ...others] : [...others, bad];
+        await withServers(servers, { requestTimeout }, async (client) => {
           await client.initialize();
           const { result } = await client.request("tools/list");
           assert.ok(result.tools.some((tool: { name: string }) => tool.name === "good_echo"));
@@ -40,8 +42,10 @@ for (const transport of TRANSPORTS) {
         });
       });
     }
-  }
+  });
+}
 
+for (const transport of TRANSPORTS) {
   test(`broken JSON of a single target over ${transport} fails the call with its name`, async () => {
     await withServers([[transport, once("bad", "tools/list", [{ message: BAD_LIST }])]], {}, async (client) => {
       await client.initialize();

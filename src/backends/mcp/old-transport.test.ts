@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { openStream, rawClient } from "../../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
 import { type ServedBackend, serveMcp } from "../../../test/support/mcp/serve-backend.ts";
@@ -15,7 +16,7 @@ after(() => served.close());
 async function open() {
   const stream = await openStream(`${base}/sse`, { headers: { accept: "text/event-stream" } });
   assert.equal(stream.status, 200);
-  while (stream.events.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  await eventually("the endpoint is told", () => stream.events.length > 0);
   const first = stream.events[0];
   assert.equal(first?.event, "endpoint");
   // It is no JSON: the helper must not look at it again.
@@ -79,8 +80,7 @@ test("the session ends with its stream", async () => {
   await stream.next();
   stream.close();
   await stream.ended;
-  while (served.hub.sessions.size > 0 || served.hub.children > 0)
-    await new Promise((resolve) => setTimeout(resolve, 5));
+  await eventually("nothing is left", () => served.hub.sessions.size === 0 && served.hub.children === 0);
   assert.equal((await post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);
 });
 

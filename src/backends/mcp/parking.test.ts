@@ -1,6 +1,7 @@
 /** Sessions whose clients went without a word: their processes are stopped, and come back with them. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { type FakeClock, fakeClock } from "../../../test/support/fake-clock.ts";
 import { type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
@@ -25,16 +26,12 @@ async function state(client: RawClient) {
   return JSON.parse((await client.call("state")).result.content[0].text);
 }
 
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5));
-}
-
 /** Opens the general stream and closes it, as a client does that is closed without DELETE. */
 async function listenAndLeave(served: ServedBackend, client: RawClient): Promise<void> {
   const stream = await client.listen();
   stream.close();
   await stream.ended;
-  await until(() => served.tasks.report()[0]?.children?.[0]?.detail?.listening === false);
+  await eventually("nobody listens", () => served.tasks.report()[0]?.children?.[0]?.detail?.listening === false);
 }
 
 test("a session whose stream closed is parked after a minute, and goes on with the next request", async (t) => {
@@ -45,7 +42,7 @@ test("a session whose stream closed is parked after a minute, and goes on with t
   await clock.advance(55_000);
   assert.equal(served.hub.children, 1);
   await clock.advance(7_000);
-  await until(() => served.hub.children === 0);
+  await eventually("its server is gone", () => served.hub.children === 0);
   assert.equal(served.hub.sessions.size, 1, "the session itself lives on");
   const after = await state(client);
   assert.notEqual(after.pid, before.pid);
@@ -58,9 +55,9 @@ test("a client that listens again has its server back without asking for anythin
   const { served, client, clock } = await open(t);
   await listenAndLeave(served, client);
   await clock.advance(62_000);
-  await until(() => served.hub.children === 0);
+  await eventually("its server is gone", () => served.hub.children === 0);
   const stream = await client.listen();
-  await until(() => served.hub.children === 1);
+  await eventually("its server is back", () => served.hub.children === 1);
   stream.close();
 });
 
@@ -97,7 +94,7 @@ test("a parked session still ends when it has been idle for its time", async (t)
   const { served, client, clock } = await open(t);
   await listenAndLeave(served, client);
   await clock.advance(62_000);
-  await until(() => served.hub.children === 0);
+  await eventually("its server is gone", () => served.hub.children === 0);
   await clock.advance(30 * 60_000);
   assert.equal(served.hub.sessions.size, 0);
   assert.equal((await client.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
 import { type RemoteFixture, startRemote } from "../../../test/support/mcp/http-server.ts";
@@ -31,7 +32,7 @@ for (const json of [false, true]) {
       assert.equal((await client.call("echo", { message: "a\nb" })).result.content[0].text, "a\nb");
       assert.equal((await client.request("no/method")).error.code, -32601);
       assert.equal(await client.delete(), 204);
-      while (remote.sessions.size > 0) await new Promise((resolve) => setTimeout(resolve, 1));
+      await eventually("its session has ended", () => remote.sessions.size === 0);
     });
   });
 }
@@ -56,8 +57,7 @@ test("a remote server's own messages reach the client's general stream", async (
   await withRemote("http", {}, {}, async (client, remote) => {
     await client.initialize();
     const general = await client.listen();
-    while (!remote.received.some(({ method }) => method === "GET"))
-      await new Promise((resolve) => setTimeout(resolve, 1));
+    await eventually("the gateway listens", () => remote.received.some(({ method }) => method === "GET"));
     await client.call("echo");
     remote.broadcast({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
     assert.equal((await general.next()).message.method, "notifications/tools/list_changed");
@@ -159,7 +159,7 @@ test("a server of the old transport is passed through", async () => {
     remote.broadcast({ jsonrpc: "2.0", method: "notifications/x" });
     assert.equal((await general.next()).message.method, "notifications/x");
     await client.delete();
-    while (remote.sessions.size > 0) await new Promise((resolve) => setTimeout(resolve, 1));
+    await eventually("its session has ended", () => remote.sessions.size === 0);
   });
 });
 

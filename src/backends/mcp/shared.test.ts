@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { rawClient } from "../../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
@@ -126,7 +127,7 @@ test("the process ends when nobody has used it for as long as a session may be i
   await client.delete();
   assert.equal(served.hub.children, 1);
   await clock.advance(11 * 60_000);
-  while (served.hub.children > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await eventually("it is gone", () => served.hub.children === 0);
   const again = await open(served.url);
   assert.equal((await again.client.call("echo", { message: "x" })).result.content[0].text, "x");
   await served.close();

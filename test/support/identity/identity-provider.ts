@@ -194,7 +194,7 @@ async function open(shape: Shape): Promise<IdentityProviderStandIn> {
   let handle: ((request: IncomingMessage, response: ServerResponse) => Promise<void>) | undefined;
   let provider: Provider | undefined;
 
-  const server = createServer((request, response) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (request, response) => {
     void serve(request, response).catch((error: unknown) => {
       if (!response.headersSent) answer(response, 500, { error: "server_error", error_description: String(error) });
     });

@@ -62,7 +62,7 @@ interface Answer {
 export async function startCliProvider(): Promise<CliProvider> {
   const refusals: string[] = [];
   const bodies: string[] = [];
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {

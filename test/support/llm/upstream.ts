@@ -44,7 +44,7 @@ export async function startUpstream(): Promise<TestUpstream> {
   const left = new Promise<void>((resolve) => {
     leave = resolve;
   });
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {

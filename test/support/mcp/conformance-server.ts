@@ -120,7 +120,7 @@ function serveHttp(port: number): void {
     else res.end();
   }
 
-  const server = createServer((req, res) => void handle(req, res).catch(() => res.destroy()));
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => void handle(req, res).catch(() => res.destroy()));
   server.listen(port, "127.0.0.1", () =>
     process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp\n`),
   );

@@ -26,7 +26,7 @@ export async function startRemote(
   const received: RemoteFixture["received"] = [];
   let nextSession = 1;
 
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {

@@ -32,7 +32,7 @@ export async function startOauthFixture(): Promise<OauthFixture> {
     fixture.refreshTokens.set(refresh, user);
     return { access_token: access, refresh_token: refresh, token_type: "Bearer", expires_in: fixture.lifetimeSeconds };
   };
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {

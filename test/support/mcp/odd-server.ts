@@ -3,8 +3,11 @@
  * should do (crash, be silent, flood, lie). Written by hand, so that it can.
  * Arguments: `--name=x`, `--version=2025-03-26`, `--page=2` (items per list page), `--refuse` (fails initialize),
  * `--greet` (prints a line that is no JSON first), `--stubborn` (ignores the end of stdin and TERM), `--mute` (is silent
- * about methods it does not know), `--brittle` (exits over them).
+ * about methods it does not know), `--brittle` (exits over them), `--asked=file` (writes it when it hears of one),
+ * `--opened=file` (writes it when it has answered initialize).
  */
+import { writeFileSync } from "node:fs";
+
 interface Message {
   readonly id?: string | number;
   readonly method?: string;
@@ -60,6 +63,7 @@ async function answer(id: string | number, method: string, params: Record<string
     case "initialize":
       if (flags.has("refuse")) error(id, -32000, "not today");
       else result(id, initializeResult(params));
+      if (flags.has("opened")) writeFileSync(flags.get("opened") ?? "", "");
       return;
     case "ping":
       result(id, {});
@@ -120,6 +124,7 @@ async function answer(id: string | number, method: string, params: Record<string
       await callTool(id, String(params.name), (params.arguments ?? {}) as Record<string, unknown>, params);
       return;
     default:
+      if (flags.has("asked")) writeFileSync(flags.get("asked") ?? "", "");
       if (flags.has("brittle")) process.exit(1);
       if (!flags.has("mute")) error(id, -32601, `Method not found: ${method}`);
   }
@@ -239,6 +244,7 @@ async function callTool(
           progress: i,
           message: "x".repeat(Number(args.bytes ?? 100)),
         });
+        if (args.mark !== undefined) writeFileSync(String(args.mark), String(i));
         if (process.stdout.writableNeedDrain) await new Promise((resolve) => process.stdout.once("drain", resolve));
       }
       text(id, "flooded");

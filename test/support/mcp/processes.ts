@@ -29,16 +29,3 @@ export function isAlive(pid: number): boolean {
     return false;
   }
 }
-
-/** Polls until it holds; fails with the sentence otherwise. */
-export async function eventually(
-  sentence: string,
-  holds: () => boolean | Promise<boolean>,
-  patienceMs = 20_000,
-): Promise<void> {
-  const untilMs = Date.now() + patienceMs;
-  while (!(await holds())) {
-    if (Date.now() > untilMs) throw new Error(`not so after ${patienceMs} ms: ${sentence}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

@@ -21,7 +21,7 @@ export interface RecordingServer {
 
 export async function startRecordingServer(era: "legacy" | "modern"): Promise<RecordingServer> {
   const received: Recorded[] = [];
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {

@@ -175,7 +175,7 @@ async function startRemote(transport: "http" | "sse", script: Script): Promise<S
     }
   }
 
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {

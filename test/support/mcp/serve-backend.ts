@@ -11,12 +11,13 @@ import type { Facts, McpAccess } from "../../../src/core/facts.ts";
 import { tokenPrincipal } from "../../../src/core/principal.ts";
 import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
 import { HeaderList } from "../../../src/lib/http/headers.ts";
-import { type Clock, systemClock } from "../../../src/lib/process/clock.ts";
+import type { Clock } from "../../../src/lib/process/clock.ts";
 import { createTasks, type Tasks } from "../../../src/lib/process/tasks.ts";
 import { createMemoryStore } from "../../../src/lib/store/memory-store.ts";
 import { createSigningKey } from "../../../src/lib/store/signing-key.ts";
 import { Hub } from "../../../src/mcp/hub.ts";
 import { testEnv } from "../exchange.ts";
+import { patientClock } from "./patient-clock.ts";
 
 export interface ServedBackend {
   readonly url: string;
@@ -35,7 +36,7 @@ export async function serveMcp(
   config: unknown,
   options: { clock?: Clock; environment?: Record<string, string> } = {},
 ): Promise<ServedBackend> {
-  const clock = options.clock ?? systemClock;
+  const clock = options.clock ?? patientClock;
   const tasks = createTasks(clock);
   const store = createMemoryStore(clock);
   let hub: Hub | undefined;
@@ -70,7 +71,7 @@ export async function serveMcp(
       await Promise.all([new Promise((resolve) => server.close(resolve)), served.hub.close()]);
     },
   };
-  const server = createServer((req, res) => void handle(served, backend, clock, req, res));
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => void handle(served, backend, clock, req, res));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   return Object.assign(served, { url: `http://127.0.0.1:${port}/mcp` });

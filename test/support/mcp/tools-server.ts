@@ -22,7 +22,7 @@ export interface ToolsServer {
 
 /** Items per page; 0: all on one. */
 export async function startToolsServer(tools: Json[], pageSize = 0): Promise<ToolsServer> {
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {

@@ -67,7 +67,7 @@ export async function startCollector(): Promise<OtlpCollector> {
   const take = (signal: Signal, bytes: Uint8Array, headers: Record<string, unknown>): void =>
     void received.push({ signal, message: decode(signal, bytes), headers });
 
-  const http = createServer((req, res) => {
+  const http = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
     req.on("end", () => {

@@ -123,7 +123,7 @@ async function openSilentBackend(answered: { cookie: string; code: string; token
 
 /** An MCP server that refuses, and says with which key and at which address it was asked. */
 async function openTalkativeRemote(): Promise<{ url: string; close(): Promise<void> }> {
-  const server = createServer((req, res) => {
+  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
     req.resume();
     res.writeHead(401, { "content-type": "text/plain" });
     res.end(`${req.headers["x-remote-token"]} is not accepted at ${req.url}`);

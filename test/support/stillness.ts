@@ -1,0 +1,17 @@
+/**
+ * Waits until a count stands still: for streams whose buffers are full, where no event says that nothing moves any more.
+ * Measured in turns of the loop, not in time: both ends and the gateway share this process, so each had its turn.
+ */
+const STILL_TURNS = 300;
+
+/** Resolves with the count, which is above zero, once it has not changed for many turns. */
+export async function untilStill(count: () => number): Promise<number> {
+  let last = 0;
+  for (let still = 0; still < STILL_TURNS; still++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    const now = count();
+    if (now === 0 || now !== last) still = 0;
+    last = now;
+  }
+  return last;
+}
