@@ -2,7 +2,7 @@
  * What the npm commands share: install when something is missing, and run a step with its name printed.
  * Plain JavaScript, because it runs before anything is installed.
  */
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -53,4 +53,28 @@ export function step(title, command, args, options = {}) {
   const result = spawnSync(command, args, { cwd: root, stdio: "inherit", ...options });
   if (result.error) console.error(`${title}: ${result.error.message}`);
   if (result.status !== 0) process.exit(result.status ?? 1);
+}
+
+/** Runs commands side by side and prints the output of each when it has ended; if any fails, the script ends. */
+export async function stepsTogether(steps) {
+  const ended = steps.map(async ([title, command, args]) => {
+    const startedMs = performance.now();
+    const child = spawn(command, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += chunk));
+    const status = await new Promise((resolve) => {
+      child.on("error", (error) => {
+        output += `${title}: ${error.message}\n`;
+        resolve(1);
+      });
+      child.on("close", (code) => resolve(code ?? 1));
+    });
+    const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
+    console.error(`── ${title}${status === 0 ? "" : ": failed"} (${seconds} s)\n${output}`.trimEnd());
+    return { title, status };
+  });
+  const failed = (await Promise.all(ended)).filter(({ status }) => status !== 0);
+  if (failed.length === 0) return;
+  console.error(`\nfailed: ${failed.map(({ title }) => title).join(", ")}`);
+  process.exit(failed[0].status);
 }

@@ -6,19 +6,25 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { join, relative } from "node:path";
-import { pathToFileURL } from "node:url";
-import { bin, installIfMissing, root, step } from "./steps.mjs";
+import { bin, installIfMissing, root, stepsTogether } from "./steps.mjs";
+import { groupTests } from "./test-groups.mjs";
+
+/** Test processes at once: most wait for something a part of their time. */
+const CONCURRENCY = 3;
 
 const only = process.argv.slice(2);
 installIfMissing();
 
 const out = only.length > 0 ? `build-${process.pid}` : "build";
+const folder = join(root, out);
 if (only.length === 0) {
-  rmSync(join(root, out), { recursive: true, force: true });
-  step("types", bin("tsc"), ["-p", ".", "--outDir", out, "--tsBuildInfoFile", `${out}/.tsbuildinfo`]);
-  step("types of the web UI", bin("tsc"), ["-p", "ui", "--noEmit"]);
-  step("lint", bin("biome"), ["check", "."]);
-  step("bundle", process.execPath, ["scripts/build.mjs"]);
+  rmSync(folder, { recursive: true, force: true });
+  await stepsTogether([
+    ["types", bin("tsc"), ["-p", ".", "--outDir", out, "--tsBuildInfoFile", `${out}/.tsbuildinfo`]],
+    ["types of the web UI", bin("tsc"), ["-p", "ui", "--noEmit"]],
+    ["lint", bin("biome"), ["check", "."]],
+    ["bundle", process.execPath, ["scripts/build.mjs"]],
+  ]);
 } else {
   const compiled = spawnSync(bin("tsc"), ["-p", ".", "--outDir", out, "--noCheck", "--incremental", "false"], {
     cwd: root,
@@ -27,9 +33,8 @@ if (only.length === 0) {
   if (compiled.status !== 0) process.exit(compiled.status ?? 1);
 }
 
-const files = testFiles(join(root, out)).filter(
-  (file) =>
-    only.length === 0 || only.some((path) => relative(join(root, out), file).startsWith(path.replace(/\.ts$/, ""))),
+const files = testFiles(folder).filter(
+  (file) => only.length === 0 || only.some((path) => relative(folder, file).startsWith(path.replace(/\.tsx?$/, ""))),
 );
 if (files.length === 0) {
   console.error(`no tests below ${only.join(", ")}`);
@@ -37,25 +42,14 @@ if (files.length === 0) {
 }
 const run = spawnSync(
   process.execPath,
-  [
-    "--enable-source-maps",
-    "--test",
-    "--test-timeout=120000",
-    "--test-concurrency=2",
-    `--test-reporter=${pathToFileURL(join(root, "scripts", "test-reporter.mjs"))}`,
-    "--test-reporter-destination=stdout",
-    ...files,
-  ],
-  {
-    cwd: root,
-    stdio: "inherit",
-  },
+  ["--enable-source-maps", "scripts/run-tests.mjs", String(CONCURRENCY), ...groupTests(folder, files)],
+  { cwd: root, stdio: "inherit" },
 );
-if (only.length > 0) rmSync(join(root, out), { recursive: true, force: true });
+if (only.length > 0) rmSync(folder, { recursive: true, force: true });
 process.exit(run.status ?? 1);
 
-function testFiles(folder) {
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
+function testFiles(below) {
+  return readdirSync(below, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && entry.name.endsWith(".test.js"))
     .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
     .sort();

@@ -1,0 +1,77 @@
+/**
+ * Which test files share a process. Starting Node and loading the gateway takes longer than most tests do, so one
+ * process loads the files of one folder of `src/`, or of one topic of `test/scenario/` (the first word of the name).
+ * What measures or breaks its own process has one for itself.
+ */
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import { pathToFileURL } from "node:url";
+import { root } from "./steps.mjs";
+
+/** What reads the memory, the CPU time or the turns of its own process would read those of its neighbours. */
+const MEASURES = /\b(?:memoryUsage|resourceUsage|cpuMs|watchTurns)\b/;
+
+/** More in one process would make it the last to end. */
+const MAX_FILES = 12;
+
+/** These take longest and begin first, so that no process is left alone at the end. */
+const LONG = [
+  "test/scenario/mcp-conformance.test.js",
+  "test/scenario/mcp-leaks.test.js",
+  "test/scenario/secrets.test.js",
+  "test/scenario/faults-last-resort.test.js",
+  "test/scenario/faults-memory.test.js",
+  "test/scenario/upgrade-process.test.js",
+  "test/ui/walk.test.js",
+  "src/backends/mcp/nonsense-fuzz.test.js",
+];
+
+/**
+ * Entries for node's runner, the long ones first; each loads the tests of one group.
+ * @param {string} out the folder with the compiled files, absolute
+ * @param {readonly string[]} files absolute paths
+ */
+export function groupTests(out, files) {
+  const groups = new Map();
+  for (const file of files) {
+    const path = relative(out, file);
+    const isAlone = LONG.includes(path) || MEASURES.test(readFileSync(file, "utf8"));
+    const name = isAlone ? path.replace(/\.test\.js$/, "").replaceAll("/", "-") : topicOf(path);
+    groups.set(name, [...(groups.get(name) ?? []), path]);
+  }
+  const folder = join(out, "groups");
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const entries = [...groups].flatMap(([name, paths]) =>
+    inParts(paths).map((part, i) => ({ paths: part, name: i === 0 ? name : `${name}-${i + 1}` })),
+  );
+  return entries
+    .sort((a, b) => rankOf(a) - rankOf(b) || b.paths.length - a.paths.length)
+    .map(({ name, paths }) => writeEntry(out, join(folder, `${name}.mjs`), paths));
+}
+
+function topicOf(path) {
+  const [top, folder, name = ""] = path.split("/");
+  return folder === "scenario" ? `scenario-${name.split(/[-.]/)[0]}` : name === "" ? top : `${top}-${folder}`;
+}
+
+function rankOf({ paths }) {
+  const index = LONG.indexOf(paths[0]);
+  return index === -1 ? LONG.length : index;
+}
+
+function inParts(paths) {
+  const count = Math.ceil(paths.length / MAX_FILES);
+  const size = Math.ceil(paths.length / count);
+  return Array.from({ length: count }, (_, i) => paths.slice(i * size, (i + 1) * size));
+}
+
+function writeEntry(out, entry, paths) {
+  const loader = pathToFileURL(join(root, "scripts", "load-tests.mjs")).href;
+  const files = paths.map((path) => ({
+    name: path.replace(/\.js$/, ".ts"),
+    url: pathToFileURL(join(out, path)).href,
+  }));
+  writeFileSync(entry, `import { loadTests } from "${loader}";\nawait loadTests(${JSON.stringify(files, null, 2)});\n`);
+  return entry;
+}
