@@ -9,9 +9,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { startBackend } from "../support/backend.ts";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway, type TestGatewayOptions } from "../support/gateway.ts";
 import { shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
-import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 /** 1 dollar per million tokens in, 10 out: a call of 100 in and 90 out costs 0.001. */
 const PRICES = JSON.stringify({

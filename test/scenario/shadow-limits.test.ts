@@ -8,12 +8,13 @@ import fc from "fast-check";
 import { openDryConfig } from "../../src/app/change/dry-config.ts";
 import type { DryRequest } from "../../src/pipeline/dry-run/dry-request.ts";
 import { createDryRunner, type DryRunner } from "../../src/pipeline/dry-run/dry-run.ts";
+import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import { createSigningKey, keySetOf } from "../support/identity/tokens.ts";
 import { startUpstream } from "../support/llm/upstream.ts";
 import { closing } from "../support/rate-limit-service/closing.ts";
 import { startRateLimitService } from "../support/rate-limit-service/service.ts";
-import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 interface Entry {
   readonly route: string | null;
