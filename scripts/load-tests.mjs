@@ -3,6 +3,10 @@
  * tests only. One that cannot be loaded is a failed test with the file's name, and the others run.
  */
 import { after, describe, test } from "node:test";
+import fc from "fast-check";
+
+/** Random tests find the same in each run of `npm test`; another seed looks elsewhere. */
+fc.configureGlobal({ seed: Number(process.env.FAST_CHECK_SEED ?? 1) });
 
 /** How long what a file closes at its end may take; nothing else keeps the process alive then. */
 const CLOSING_MS = 60_000;

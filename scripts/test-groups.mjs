@@ -1,7 +1,7 @@
 /**
  * Which test files share a process. Starting Node and loading the gateway takes longer than most tests do, so one
- * process loads the files of one folder of `src/`, or of one topic of `test/scenario/` (the first word of the name).
- * What measures or breaks its own process has one for itself.
+ * process loads several neighbours of `src/`, or of a folder of `test/`. What measures its own process, and what takes
+ * long, has one for itself.
  */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -11,8 +11,9 @@ import { root } from "./steps.mjs";
 /** What reads the memory, the CPU time or the turns of its own process would read those of its neighbours. */
 const MEASURES = /\b(?:memoryUsage|resourceUsage|cpuMs|watchTurns)\b/;
 
-/** More in one process would make it the last to end. */
-const MAX_FILES = 12;
+/** Files per process: more would make one process the last to end. Those of `src/` are quick. */
+const MAX_FILES = 8;
+const MAX_UNIT_FILES = 20;
 
 /** These take longest and begin first, so that no process is left alone at the end. */
 const LONG = [
@@ -36,23 +37,26 @@ export function groupTests(out, files) {
   for (const file of files) {
     const path = relative(out, file);
     const isAlone = LONG.includes(path) || MEASURES.test(readFileSync(file, "utf8"));
-    const name = isAlone ? path.replace(/\.test\.js$/, "").replaceAll("/", "-") : topicOf(path);
+    const name = isAlone ? path.replace(/\.test\.js$/, "").replaceAll("/", "-") : folderOf(path);
     groups.set(name, [...(groups.get(name) ?? []), path]);
   }
   const folder = join(out, "groups");
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const entries = [...groups].flatMap(([name, paths]) =>
-    inParts(paths).map((part, i) => ({ paths: part, name: i === 0 ? name : `${name}-${i + 1}` })),
+    inParts(paths, name === "src" ? MAX_UNIT_FILES : MAX_FILES).map((part, i) => ({
+      paths: part,
+      name: i === 0 ? name : `${name}-${i + 1}`,
+    })),
   );
   return entries
     .sort((a, b) => rankOf(a) - rankOf(b) || b.paths.length - a.paths.length)
     .map(({ name, paths }) => writeEntry(out, join(folder, `${name}.mjs`), paths));
 }
 
-function topicOf(path) {
-  const [top, folder, name = ""] = path.split("/");
-  return folder === "scenario" ? `scenario-${name.split(/[-.]/)[0]}` : name === "" ? top : `${top}-${folder}`;
+function folderOf(path) {
+  const [top, folder, name] = path.split("/");
+  return top === "src" || name === undefined ? top : `${top}-${folder}`;
 }
 
 function rankOf({ paths }) {
@@ -60,8 +64,8 @@ function rankOf({ paths }) {
   return index === -1 ? LONG.length : index;
 }
 
-function inParts(paths) {
-  const count = Math.ceil(paths.length / MAX_FILES);
+function inParts(paths, most) {
+  const count = Math.ceil(paths.length / most);
   const size = Math.ceil(paths.length / count);
   return Array.from({ length: count }, (_, i) => paths.slice(i * size, (i + 1) * size));
 }

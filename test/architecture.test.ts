@@ -5,12 +5,12 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { test } from "node:test";
-import { brokenRules, ROOMS, type SourceFile } from "./support/architecture.ts";
+import { brokenRules, ROOMS, type SourceFile, sleepingTests } from "./support/architecture.ts";
 
 const root = process.cwd();
 
-function sourceFiles(): SourceFile[] {
-  return readdirSync(join(root, "src"), { recursive: true, withFileTypes: true })
+function sourceFiles(folder = "src"): SourceFile[] {
+  return readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && /\.tsx?$/.test(entry.name))
     .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
     .map((path) => ({ path: relative(root, path), text: readFileSync(path, "utf8") }));
@@ -20,6 +20,29 @@ test("the code keeps the rules", () => {
   const files = sourceFiles();
   assert.ok(files.length > 100, "the sources were found");
   assert.deepEqual(brokenRules(files), []);
+});
+
+test("no test sleeps", () => {
+  const files = [...sourceFiles().filter(({ path }) => /\.test\.tsx?$/.test(path)), ...sourceFiles("test")];
+  assert.ok(files.length > 400, "the tests were found");
+  assert.deepEqual(sleepingTests(files), []);
+});
+
+const SLEEPING = [
+  "await new Promise((resolve) => setTimeout(resolve, 100));\n",
+  "const sleep = (ms: number) => new Promise<void>((done) => void setTimeout(done, ms));\n",
+  'import { setTimeout as pause } from "node:timers/promises";\n',
+];
+for (const text of SLEEPING) {
+  test(`the checker finds a test that sleeps: ${text.trim()}`, () => {
+    assert.equal(sleepingTests([{ path: "test/scenario/a.test.ts", text }]).length, 1);
+  });
+}
+
+test("the checker allows a limit of patience, and what looks again and again", () => {
+  const text = "const limit = setTimeout(() => reject(new Error()), 60_000);\n";
+  assert.deepEqual(sleepingTests([{ path: "test/scenario/a.test.ts", text }]), []);
+  assert.deepEqual(sleepingTests([{ path: "test/support/eventually.ts", text: SLEEPING[0] ?? "" }]), []);
 });
 
 test("the rooms and their order are those of ARCHITECTURE.md", () => {

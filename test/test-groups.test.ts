@@ -35,7 +35,7 @@ function loaded(entries: readonly string[]): string[][] {
   );
 }
 
-test("files of one folder or topic share a process, and what measures its process has its own", async (t) => {
+test("neighbours share a process, and what measures its process has its own", async (t) => {
   const { entries } = await grouped(t, {
     "src/cel/one.test.js": "",
     "src/cel/values/two.test.js": "",
@@ -47,21 +47,19 @@ test("files of one folder or topic share a process, and what measures its proces
     "test/docs.test.js": "",
   });
   assert.deepEqual(loaded(entries).sort(), [
-    ["src/cel/one.test.ts", "src/cel/values/two.test.ts"],
+    ["src/cel/one.test.ts", "src/cel/values/two.test.ts", "src/llm/four.test.ts"],
     ["src/cel/three.test.ts"],
-    ["src/llm/four.test.ts"],
     ["test/docs.test.ts"],
-    ["test/scenario/llm-a.test.ts", "test/scenario/llm-b.test.ts"],
-    ["test/scenario/mcp-a.test.ts"],
+    ["test/scenario/llm-a.test.ts", "test/scenario/llm-b.test.ts", "test/scenario/mcp-a.test.ts"],
   ]);
 });
 
 test("a file keeps its hooks to itself, and one that cannot be loaded is named and hides no other", async (t) => {
   const withHooks = (name: string): string => `
-import { setTimeout as pause } from "node:timers/promises";
+const later = (done) => setTimeout(done, 1).unref();
 let isOpen = false;
-before(async () => { await pause(1); if (globalThis.open) throw new Error("open: " + globalThis.open); isOpen = true; globalThis.open = "${name}"; });
-after(async () => { await pause(1, undefined, { ref: false }); globalThis.open = undefined; });
+before(async () => { await new Promise(setImmediate); if (globalThis.open) throw new Error("open: " + globalThis.open); isOpen = true; globalThis.open = "${name}"; });
+after(async () => { await new Promise(later); globalThis.open = undefined; });
 test("${name} is open", () => { if (!isOpen || globalThis.open !== "${name}") throw new Error("not open"); });
 `;
   const { out, entries } = await grouped(t, {

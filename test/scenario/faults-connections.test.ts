@@ -105,6 +105,7 @@ test("1,500 clients that never finish their heads are all told and closed, and o
   const { gateway } = await behindGateway(t, undefined, "", {
     listenerLimits: { headersTimeoutMs: 1_500, checkIntervalMs: 100 },
   });
+  const aloneMs = await medianMs(30, () => statusOf(gateway.port()));
   const ended: string[] = [];
   const slow = await connectMany(t, gateway.port(), 1_500, "GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ");
   for (const socket of slow) {
@@ -121,7 +122,7 @@ test("1,500 clients that never finish their heads are all told and closed, and o
     const { connections } = (await memoryOf(gateway.adminUrl)).parts;
     return connections.connections === 0;
   });
-  assert.ok(besideMs < 50, `${besideMs} ms`);
+  assert.ok(besideMs < 50 + 5 * aloneMs, `${besideMs} ms, and ${aloneMs} ms alone`);
 });
 
 const IDLE = 10_000;
@@ -134,7 +135,7 @@ test("10,000 idle connections take at most 150 MB, and a new request is answered
   const backend = await backendFor(t, (_req, res) => void res.end("ok"));
   const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))], { compiled: true });
   const [port, adminUrl] = [await gateway.port(), await gateway.adminUrl()];
-  await medianMs(100, () => statusOf(port));
+  const aloneMs = await medianMs(100, () => statusOf(port));
   const before = await memoryOf(adminUrl);
   await connectMany(t, port, IDLE - 10);
   const answerMs = await medianMs(100, async () => assert.equal(await statusOf(port), 200));
@@ -142,7 +143,7 @@ test("10,000 idle connections take at most 150 MB, and a new request is answered
   assert.ok(after.parts.connections.connections >= IDLE - 10, `${after.parts.connections.connections}`);
   const grownMb = (after.process.rssBytes - before.process.rssBytes) / 1e6;
   assert.ok(grownMb < 150, `${grownMb} MB`);
-  assert.ok(answerMs < 50, `${answerMs} ms`);
+  assert.ok(answerMs < 50 + 5 * aloneMs, `${answerMs} ms, and ${aloneMs} ms alone`);
 });
 
 test("with 256 open files it says so at the start, accepts what it can serve, and recovers [R35]", {

@@ -125,6 +125,13 @@ test("random operations give the same results in memory, in a folder and in Redi
 });
 
 for (const store of ALL) {
+  for (const value of ["", "\n", " 1", "0x10", "1e3", "-1", "1.5", "one"]) {
+    test(`${store.kind}: ${JSON.stringify(value)} is no counter`, async () => {
+      await store.set("text", value);
+      await assert.rejects(store.add("text", 0), TypeError);
+    });
+  }
+
   test(`${store.kind}: concurrent additions never exceed the limit, and every unit up to it is granted`, async () => {
     const results = await Promise.all(
       Array.from({ length: 200 }, (_, i) => store.add("budget", 1 + (i % 3), { limit: 100, expiresAtMs: FAR })),

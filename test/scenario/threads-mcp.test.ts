@@ -138,7 +138,7 @@ test("a thread dies: others never notice, its connections are cut once, it is re
     (await open()).destroy();
     waitsMs.push(performance.now() - before);
   }
-  assert.ok(Math.min(...waitsMs) < 100, `${waitsMs} ms`);
+  assert.ok(Math.min(...waitsMs) < 1_000, `${waitsMs} ms`);
   await eventually("the child of the dead thread has ended", () => childrenOf(pid, "sleep").length === 0);
   await gateway.process.logged("a thread was replaced");
   assert.ok(closed.size > 0 && closed.size < 40, `${closed.size} of 40 were cut`);

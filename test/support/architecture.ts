@@ -90,6 +90,12 @@ const DOORS: readonly Door[] = [
   },
 ];
 
+/** A test that waits for time is slow on a quick machine and wrong on a busy one. */
+const SLEEP =
+  /new Promise(?:<[^>]*>)?\(\(?\w+\)? =>\s*(?:void )?setTimeout\(\w+,|"(?:node:)?timers\/promises"|\bAtomics\.wait\(/;
+/** What looks again and again, and servers that are slow on purpose. */
+const MAY_SLEEP = /^test\/support\/(?:eventually|mcp\/odd-server|mcp\/conformance-features)\.ts$/;
+
 const FORBIDDEN_NAMES = /\/(?:utils?|helpers?|common|types?|manager|service|misc)\.tsx?$/;
 const KEBAB = /^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.test)?\.tsx?$/;
 
@@ -100,6 +106,13 @@ export function brokenRules(files: readonly SourceFile[]): string[] {
     ...circles(files),
     ...sizeRules(files),
   ];
+}
+
+/** Tests, and what they share, that sleep instead of waiting for an event; one line each. */
+export function sleepingTests(files: readonly SourceFile[]): string[] {
+  return files
+    .filter(({ path, text }) => SLEEP.test(withoutComments(text)) && !MAY_SLEEP.test(path))
+    .map(({ path }) => `${path}: sleeps; await an event, use eventually() or untilStill(), or advance a fake clock`);
 }
 
 /**

@@ -25,7 +25,7 @@ export interface ReceivedRequest {
 /** Without a listener it answers 200 with what it received, as JSON. */
 export async function startBackend(listener?: RequestListener): Promise<TestBackend> {
   const received: ReceivedRequest[] = [];
-  const server = createServer({ keepAliveTimeout: 0 }, (req, res) => {
+  const server = createServer((req, res) => {
     if (listener) listener(req, res);
     else echo(req, res, received);
   });

@@ -94,7 +94,7 @@ export async function sendMany(url: string, count: number, connections: number):
       if (size === 0) return;
       const socket = connect(Number(port), hostname);
       const head = `GET ${pathname} HTTP/1.1\r\nhost: x\r\n`;
-      socket.write(`${head}\r\n`.repeat(size - 1) + `${head}connection: close\r\n\r\n`);
+      socket.write([...Array(size - 1).fill(head), `${head}connection: close\r\n`].join("\r\n").concat("\r\n"));
       let text = "";
       socket.setEncoding("latin1").on("data", (chunk: string) => {
         text += chunk;

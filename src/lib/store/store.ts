@@ -91,8 +91,10 @@ export function checkEntry(key: string, value = ""): void {
 
 /** The counter's value; throws TypeError if the key holds something else. */
 export function counterOf(value: string | undefined): number {
-  const total = value === undefined ? 0 : Number(value);
-  if (value === "" || !Number.isSafeInteger(total)) throw new TypeError("the value of this key is not a counter");
+  const total = Number(value ?? 0);
+  // JavaScript also takes spaces and other notations for numbers; the script in Redis takes digits only.
+  if (!/^\d+$/.test(value ?? "0") || !Number.isSafeInteger(total))
+    throw new TypeError("the value of this key is not a counter");
   return total;
 }
 

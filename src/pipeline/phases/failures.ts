@@ -6,6 +6,7 @@
 import type { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
+import type { Route } from "../../core/topology.ts";
 import type { Delivery } from "./delivery.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 
@@ -15,6 +16,12 @@ const MAX_FAILURES = 2;
 export type FailureEnv = Pick<PipelineEnv, "redaction" | "defect">;
 
 export type FailureDelivery = Pick<Delivery, "run" | "isDone" | "canReplace" | "reply" | "breakOff">;
+
+/** The error as the route's backend would say it to its clients; undefined where it has no form of its own. */
+export function ownShape(route: Route | undefined, exchange: Exchange, error: GatewayError): Reply | undefined {
+  for (const { backend } of route?.backends ?? []) if (backend.errorReply) return backend.errorReply(exchange, error);
+  return undefined;
+}
 
 export class Failures {
   readonly #env: FailureEnv;

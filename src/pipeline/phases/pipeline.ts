@@ -19,12 +19,12 @@ import { Attempt, type AttemptOwner } from "./attempt.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
 import { Delivery } from "./delivery.ts";
-import { Failures } from "./failures.ts";
+import { Failures, ownShape } from "./failures.ts";
 import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { Retries } from "./retries.ts";
 import { runAdmission, runRequestHooks } from "./run-hooks.ts";
-import { tellCall, tellTraceparent } from "./tell-call.ts";
+import { tellCall, tellStart, tellTraceparent } from "./tell-call.ts";
 import { withholdCredentials } from "./withhold-credentials.ts";
 
 export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink): void {
@@ -53,11 +53,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.clock = env.clock;
     this.redaction = env.redaction;
     this.#delivery = new Delivery(env, exchange, sink, this.fail);
-    this.#failures = new Failures(env, exchange, this.#delivery, (error) => {
-      for (const { backend } of this.#route?.backends ?? [])
-        if (backend.errorReply) return backend.errorReply(exchange, error);
-      return undefined;
-    });
+    this.#failures = new Failures(env, exchange, this.#delivery, (error) => ownShape(this.#route, exchange, error));
     this.#held = new HeldRequest(exchange, sink, this);
     sink.onClose = (complete) => this.#delivery.clientClosed(complete);
     sink.onStalled = () => this.fail(new GatewayError("request_timeout"));
@@ -65,11 +61,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
 
   start(): void {
     try {
-      const { exchange } = this;
-      exchange.trace = this.#env.trace(exchange);
-      // A transformation may copy a credential, and another policy may remove the original.
-      if (exchange.trace) exchange.secrets = this.redaction.secrets(exchange.request.headers.pairs);
-      exchange.trace?.point({ type: "requestStarted" });
+      tellStart(this.exchange, this.#env);
       this.#snapshot("initial request");
       this.#gatewayPhase();
     } catch (error) {

@@ -1,9 +1,17 @@
 /**
- * What is told of a call to a backend before it is made: to the backend (where its spans belong), to the spans, the audit
- * trail and the trace. Throws if the audit trail is required and cannot be written.
+ * What is told of a request when it begins, and of a call to a backend before it is made: to the backend (where its spans
+ * belong), to the spans, the audit trail and the trace. Throws if the audit trail is required and cannot be written.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { PipelineEnv } from "./pipeline-env.ts";
+
+export function tellStart(exchange: Exchange, env: Pick<PipelineEnv, "trace" | "redaction">): void {
+  exchange.trace = env.trace(exchange);
+  // A transformation may copy a credential, and another policy may remove the original.
+  if (exchange.trace) exchange.secrets = env.redaction.secrets(exchange.request.headers.pairs);
+  exchange.trace?.point({ type: "requestStarted" });
+}
 
 /** What the backend's own spans hang on. */
 export function tellTraceparent({ spans, traceparent, request }: Exchange, protocol: "http" | "mcp" | "llm"): void {
