@@ -6,9 +6,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
-import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
 
 const MODELS = `models: [{ name: small, provider: demo }, { name: large, provider: demo }, { name: "claude-*", provider: demo }]`;
