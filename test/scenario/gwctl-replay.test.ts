@@ -8,8 +8,9 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { runGwctl } from "../../src/cli/gwctl.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
+import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
-import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 const PLANTED = "planted-secret-0123456789";
 

@@ -4,9 +4,10 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
-import { backendFor, eventually, gatewayFor } from "../support/scenario.ts";
+import { backendFor, gatewayFor } from "../support/scenario.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
 
 interface Provider {

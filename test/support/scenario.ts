@@ -4,6 +4,7 @@
 import type { RequestListener } from "node:http";
 import type { TestContext } from "node:test";
 import { startBackend, type TestBackend } from "./backend.ts";
+import { eventually as lookAgain } from "./eventually.ts";
 import { startGateway, type TestGateway, type TestGatewayOptions } from "./gateway.ts";
 
 export interface Scenario {
@@ -41,3 +42,6 @@ export async function backendFor(t: TestContext, listener?: RequestListener): Pr
   t.after(() => backend.close());
   return backend;
 }
+
+/** For scenarios that were begun before it had a file of its own. */
+export const eventually = lookAgain;
