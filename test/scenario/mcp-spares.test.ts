@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
 import { childrenOf } from "../support/mcp/processes.ts";
@@ -12,34 +13,26 @@ const MINI = join(process.cwd(), "test/support/mcp/mini-server.sh");
 const onLinux = { skip: process.platform !== "linux" && "processes are counted in /proc" };
 const children = (mark: string): number[] => childrenOf(process.pid, mark);
 
-async function until(holds: () => boolean, what: string): Promise<void> {
-  for (let i = 0; i < 2_000; i++) {
-    if (holds()) return;
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-  assert.fail(what);
-}
-
 test(
   "a session gets the child that waits, another one takes its place, and none is left behind",
   onLinux,
   async (t) => {
     const gateway = await gatewayFor(t, mcpConfig([{ ...oddTarget("warm"), spares: 1 }]));
     const mark = "--name=warm";
-    await until(() => children(mark).length === 1, "no spare was started");
+    await eventually("a spare is started", () => children(mark).length === 1);
     const [spare] = children(mark);
     const clients = [rawClient(`${gateway.url()}/mcp`), rawClient(`${gateway.url()}/mcp`)];
     const pids: number[] = [];
     for (const client of clients) {
       await client.initialize();
       pids.push(JSON.parse((await client.call("state")).result.content[0].text).pid);
-      await until(() => children(mark).length === pids.length + 1, "the spare was not replaced");
+      await eventually("the spare is replaced", () => children(mark).length === pids.length + 1);
     }
     assert.equal(pids[0], spare);
     assert.notEqual(pids[0], pids[1], "nobody shares");
     // Spares of a target that is gone end.
     writeFileSync(join(gateway.folder, "config.yaml"), mcpConfig([oddTarget("cold")]));
-    await until(() => children(mark).length < 3, "the spare of a target that is gone still runs");
+    await eventually("the spare of a target that is gone has ended", () => children(mark).length < 3);
     await gateway.close();
     assert.deepEqual(children(mark), []);
   },
@@ -55,7 +48,7 @@ test("a spare that ends by itself is not started over and over, and sessions are
     ]),
   );
   const count = (): number => readFileSync(starts, "utf8").split("\n").length - 1;
-  await until(() => children(starts).length === 0 && count() === 2, "spares were not started");
+  await eventually("spares are started", () => children(starts).length === 0 && count() === 2);
   const { message } = await rawClient(`${gateway.url()}/mcp`).initialize();
   assert.match(message.error.message, /exit|broken/);
   assert.ok(count() <= 6, `${count()} starts`);
