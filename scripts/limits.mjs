@@ -302,6 +302,9 @@ const LIMITS = {
       "the oldest is forgotten",
     ],
     ["MAX_TEST_BYTES", "mcp/logins/accounts.ts", "a response to `gwctl mcp connections --test`", "the test fails"],
+    ["MAX_A2A_REQUEST_BYTES", "backends/a2a/backend.ts", "a request to an A2A agent", "413"],
+    ["MAX_CARD_BYTES", "backends/a2a/agent-card.ts", "an A2A agent's card", "502"],
+    ["MAX_SKILLS", "backends/a2a/agent-card.ts", "skills of a card in `a2a.skills`", "the rest is left out"],
     ["MAX_TOKEN_BYTES", "mcp/logins/oauth-client.ts", "a response of a token endpoint", "the login fails"],
     [
       "MAX_CACHED_LOGINS",

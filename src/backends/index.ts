@@ -3,6 +3,7 @@
  * documentation derive from it.
  */
 import type { BackendDefinition } from "../core/backend.ts";
+import { a2a } from "./a2a/backend.ts";
 import { ai } from "./ai/backend.ts";
 import { host } from "./host/backend.ts";
 import { mcp } from "./mcp/backend.ts";
@@ -10,4 +11,4 @@ import { mcpLogins } from "./mcp-logins/backend.ts";
 import { service } from "./service/backend.ts";
 import { ui } from "./ui/backend.ts";
 
-export const backends: readonly BackendDefinition[] = [host, service, mcp, mcpLogins, ai, ui];
+export const backends: readonly BackendDefinition[] = [host, service, mcp, mcpLogins, a2a, ai, ui];

@@ -31,6 +31,7 @@ const FACTS: Required<Facts> = {
     prompt: { name: "n", target: "t" },
     resource: { uri: "u", target: "t" },
   },
+  a2a: { method: "message/send", taskId: "t", contextId: "c", skill: "s", agent: "a", skills: ["s"] },
   backend: { name: "b", type: "mcp", protocol: "mcp" },
 };
 

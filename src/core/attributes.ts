@@ -31,6 +31,7 @@ export interface ReadableExchange {
     readonly basicAuth?: object;
     readonly llm?: object;
     readonly mcp?: object;
+    readonly a2a?: object;
     readonly backend?: object;
   };
   readonly listener: string;
@@ -113,6 +114,10 @@ export class Attributes {
 
   get mcp(): object | undefined {
     return this.#exchange.facts.mcp;
+  }
+
+  get a2a(): object | undefined {
+    return this.#exchange.facts.a2a;
   }
 
   get backend(): object | undefined {

@@ -43,6 +43,18 @@ export interface ModelAccess {
   readonly names: readonly string[];
 }
 
+/** A call of an A2A agent. */
+export interface A2aFacts {
+  method: string;
+  taskId?: string;
+  contextId?: string;
+  /** The skill that the client names in the metadata of its message. */
+  skill?: string;
+  /** The agent's name and skills, from its card. */
+  agent?: string;
+  skills?: readonly string[];
+}
+
 export interface LlmFacts {
   requestModel?: string;
   responseModel?: string;
@@ -70,5 +82,6 @@ export interface Facts {
   basicAuth?: { readonly username: string };
   llm?: LlmFacts;
   mcp?: McpFacts;
+  a2a?: A2aFacts;
   backend?: BackendFacts;
 }

@@ -34,6 +34,7 @@ const ALWAYS = "always";
 const RESPONSE = "once the response head has arrived";
 const LLM_REQUEST = "LLM requests, once the body has been read; `authorization` waits for it";
 const LLM_RESPONSE = "LLM requests, once the response has ended";
+const A2A_REQUEST = "calls of A2A agents, once the body has been read; `authorization` and limits wait for it";
 const MCP_REQUEST = "MCP requests, once the body has been read; `authorization` and limits wait for it";
 
 export const ATTRIBUTES: readonly Attribute[] = [
@@ -158,6 +159,18 @@ export const ATTRIBUTES: readonly Attribute[] = [
       field("mcp.prompt.target", "string", "The prompt's target.", "`prompts/get`, and each prompt of a list"),
       field("mcp.resource.uri", "string", "The resource.", "`resources/read`, and each resource of a list"),
       field("mcp.resource.target", "string", "The resource's target.", "`resources/read`, and each resource of a list"),
+    ],
+  },
+  {
+    name: "a2a",
+    doc: "What is known of a call of an A2A agent.",
+    fields: [
+      field("a2a.method", "string", "The JSON-RPC method, for example `message/send`.", A2A_REQUEST),
+      field("a2a.taskId", "string", "The task that is meant.", "A2A calls about a task"),
+      field("a2a.contextId", "string", "The conversation that a message belongs to.", "A2A messages with one"),
+      field("a2a.skill", "string", "The skill that `metadata.skillId` of the message names.", "A2A messages with one"),
+      field("a2a.agent", "string", "The agent's name.", "agents with a card"),
+      field("a2a.skills", "list", "The ids of the agent's skills.", "agents with a card"),
     ],
   },
   {

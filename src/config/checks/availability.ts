@@ -45,6 +45,7 @@ export const AVAILABILITY: readonly Availability[] = [
   { path: "basicAuth", setBy: ["basicAuth"], reason: "no policy here checks passwords; add `basicAuth`" },
   { path: "llm", backends: ["ai"], reason: "no LLM backend is reached from here" },
   { path: "mcp", backends: ["mcp"], reason: "no MCP backend is reached from here" },
+  { path: "a2a", backends: ["a2a"], reason: "no A2A agent is reached from here" },
   {
     path: "backend",
     neverAt: ["access", "request"],

@@ -23,5 +23,6 @@ export function tellCall({ audit, facts, spans, trace }: Exchange, clock: Clock)
   spans?.called(clock.monotonicMs());
   if (facts.backend?.protocol !== "http") audit?.check();
   if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
+  if (trace && facts.a2a) trace.point({ type: "policyEvent", kind: "a2a", details: { ...facts.a2a } });
   if (trace && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
 }

@@ -15,7 +15,7 @@ export interface SplitRules {
 }
 
 export function splitRules(rules: AccessRules): SplitRules {
-  const isLate = (rule: Expression): boolean => rule.attributes.has("llm") || rule.attributes.has("mcp");
+  const isLate = (rule: Expression): boolean => ["llm", "mcp", "a2a"].some((name) => rule.attributes.has(name));
   const isEarly = (rule: Expression): boolean => !isLate(rule);
   // One allow rule is enough, and it may be one that waits: so they all do.
   const allowsLate = rules.allow.some(isLate);

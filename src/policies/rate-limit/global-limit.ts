@@ -116,7 +116,7 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   return {
     isShadow,
     counts: { requests: requests.length > 0, tokens: tokens.length > 0 },
-    needsBody: readsAttribute(requests, "mcp"),
+    needsBody: readsAttribute(requests, "mcp") || readsAttribute(requests, "a2a"),
     readsModel: readsAttribute(tokens, "llm"),
     admitRequest: (exchange) =>
       admit(

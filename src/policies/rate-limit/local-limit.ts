@@ -63,7 +63,7 @@ export function compileLocalLimit(config: LocalLimitConfig, keepKey: string, env
     type,
     isShadow: config.mode === "shadow",
     store: living.store,
-    needsBody: type === "requests" && key?.attributes.has("mcp") === true,
+    needsBody: type === "requests" && (key?.attributes.has("mcp") === true || key?.attributes.has("a2a") === true),
     readsModel: key?.attributes.has("llm") === true,
     reservesOutput: config.reserveOutput === true,
     capacityText: String(living.store.rule.capacity),

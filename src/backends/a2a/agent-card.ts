@@ -1,0 +1,91 @@
+/**
+ * The card of an A2A agent: read from the agent, and shown to clients with the gateway's address in the place of the
+ * agent's, so that they come back here. Ways that the gateway does not pass (gRPC, REST) are left out, and so are
+ * signatures, which no longer fit.
+ */
+import type { Fetch } from "../../lib/http/fetch.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+
+const CARD_MS = 10_000;
+const MAX_CARD_BYTES = 1024 * 1024;
+const KEPT_MS = 300_000;
+/** An agent that has no card now is not asked for each request. */
+const FAILED_MS = 10_000;
+const MAX_SKILLS = 1_000;
+
+export type AgentCard = Readonly<Record<string, unknown>>;
+
+export const CARD_PATHS = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+
+export class AgentCards {
+  readonly #urls: readonly string[];
+  readonly #fetch: Fetch;
+  readonly #clock: Clock;
+  #card: { readonly read: Promise<AgentCard>; untilMs: number } | undefined = undefined;
+
+  /** `given`: where the card is, if not where agents have it. */
+  constructor(agentUrl: string, given: string | undefined, fetch: Fetch, clock: Clock) {
+    const { origin, pathname } = new URL(agentUrl);
+    const base = `${origin}${pathname.replace(/\/+$/, "")}`;
+    this.#urls = given ? [given] : [...new Set([base, origin].flatMap((at) => CARD_PATHS.map((path) => at + path)))];
+    this.#fetch = fetch;
+    this.#clock = clock;
+  }
+
+  /** Rejects with an Error that says why there is none. */
+  get(): Promise<AgentCard> {
+    const nowMs = this.#clock.monotonicMs();
+    if (this.#card && this.#card.untilMs > nowMs) return this.#card.read;
+    const card = { read: this.#read(), untilMs: nowMs + KEPT_MS };
+    card.read.catch(() => {
+      card.untilMs = this.#clock.monotonicMs() + FAILED_MS;
+    });
+    this.#card = card;
+    return card.read;
+  }
+
+  async #read(): Promise<AgentCard> {
+    let problem = "";
+    for (const url of this.#urls) {
+      try {
+        const answer = await this.#fetch({ url, timeoutMs: CARD_MS, maxBytes: MAX_CARD_BYTES });
+        if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+        const card: unknown = JSON.parse(answer.body.toString("utf8"));
+        if (isObject(card)) return card;
+        throw new Error("not a JSON object");
+      } catch (error) {
+        problem = `${url}: ${error instanceof Error ? error.message : String(error)}`;
+      }
+    }
+    throw new Error(`the agent's card cannot be read: ${problem}`);
+  }
+}
+
+/** The card as clients of the gateway shall see it. `address` is where they call. */
+export function shownCard(card: AgentCard, address: string): AgentCard {
+  const { signatures: _, ...shown } = card;
+  const ways = (list: unknown): object[] =>
+    (Array.isArray(list) ? list : [])
+      .filter((one) => isObject(one) && isJsonRpc(one.transport ?? one.protocolBinding))
+      .map((one) => ({ ...one, url: address }));
+  return {
+    ...shown,
+    ...("url" in card || !("supportedInterfaces" in card) ? { url: address, preferredTransport: "JSONRPC" } : {}),
+    ...("additionalInterfaces" in card ? { additionalInterfaces: ways(card.additionalInterfaces) } : {}),
+    ...("supportedInterfaces" in card ? { supportedInterfaces: ways(card.supportedInterfaces) } : {}),
+  };
+}
+
+/** The ids of what the agent says it can do. */
+export function skillsOf({ skills }: AgentCard): string[] {
+  const list = Array.isArray(skills) ? skills.slice(0, MAX_SKILLS) : [];
+  return list.flatMap((skill) => (isObject(skill) && typeof skill.id === "string" ? [skill.id] : []));
+}
+
+function isJsonRpc(transport: unknown): boolean {
+  return transport === undefined || String(transport).toUpperCase() === "JSONRPC";
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,176 @@
+/**
+ * The `a2a` backend: an agent that speaks A2A over JSON-RPC. Its card names the gateway's address; calls and their event
+ * streams are passed on as they are; what is asked of which skill is readable in rules, limits and the trace.
+ */
+import { z } from "zod";
+import { type Backend, defineBackend } from "../../core/backend.ts";
+import { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { A2aFacts } from "../../core/facts.ts";
+import { readBody } from "../../core/read-body.ts";
+import { jsonReply, type Reply } from "../../core/reply.ts";
+import { httpUrl } from "../../core/schema.ts";
+import { openHttpPool } from "../../lib/client/http-pool.ts";
+import { errorText, JsonRpcProblem, parseClientMessages } from "../../mcp/wire/json-rpc.ts";
+import { sendTo } from "../host/backend.ts";
+import { withHttpChoice } from "../host/http-choice.ts";
+import { AgentCards, CARD_PATHS, shownCard, skillsOf } from "./agent-card.ts";
+
+/** Agents take their time before the first byte. */
+const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
+const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
+const INVALID_REQUEST = -32600;
+/** Its answer holds a card with the agent's own address, past the gateway. */
+const CARD_METHODS = new Set(["agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"]);
+
+export const a2a = defineBackend({
+  key: "a2a",
+  doc: "An agent that speaks A2A (JSON-RPC): its card, calls and event streams.",
+  schema: z.strictObject({
+    url: httpUrl().describe("The agent's JSON-RPC endpoint, for example `https://agent.example.com/a2a`."),
+    card: httpUrl()
+      .optional()
+      .describe("The URL of its card. Default: `.well-known/agent-card.json` below `url`, or at its host."),
+  }),
+
+  compile(config, env): Backend {
+    const url = new URL(config.url);
+    const isTls = url.protocol === "https:";
+    const host = url.hostname.replace(/^\[|\]$/g, "");
+    const port = url.port === "" ? (isTls ? 443 : 80) : Number(url.port);
+    const scheme = isTls ? ("https" as const) : ("http" as const);
+    const target = withHttpChoice(
+      { protocol: scheme, host, port, ...(isTls && env.tls ? { tls: env.tls } : {}) },
+      env.protocol,
+    );
+    const pool = env.keep(
+      `http-pool ${url.origin}`,
+      target,
+      () => openHttpPool(target, env.clock),
+      (open) => open.close(),
+    );
+    const cards = env.keep(
+      `a2a card ${config.card ?? ""} ${config.url}`,
+      "card",
+      () => new AgentCards(config.url, config.card, env.fetch, env.clock),
+    );
+    const logger = env.logger.for("a2a");
+    const prefixes = env.matchedPrefixes
+      .map((prefix) => prefix.replace(/\/+$/, ""))
+      .sort((a, b) => b.length - a.length);
+
+    /** The agent's own place on the gateway, and what follows it. */
+    function placeOf(path: string): { readonly prefix: string; readonly rest: string } {
+      const prefix = prefixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
+      return { prefix, rest: path.slice(prefix.length) };
+    }
+
+    async function card(exchange: Exchange, prefix: string): Promise<Reply> {
+      try {
+        const address = `${baseOf(exchange)}${prefix === "" ? "/" : prefix}`;
+        return jsonReply(200, shownCard(await cards.get(), address), { "cache-control": "no-cache" });
+      } catch (error) {
+        throw new GatewayError("backend_unavailable", {
+          detail: error instanceof Error ? error.message : String(error),
+        });
+      }
+    }
+
+    async function understand(exchange: Exchange): Promise<Reply | undefined> {
+      const { request } = exchange;
+      const { body } = request;
+      const bytes =
+        body.kind === "bytes"
+          ? body.bytes
+          : body.kind === "stream"
+            ? await readBody(body, MAX_A2A_REQUEST_BYTES)
+            : EMPTY;
+      if (bytes.length > MAX_A2A_REQUEST_BYTES) throw new GatewayError("body_too_large");
+      request.body = { kind: "bytes", bytes };
+      let facts: A2aFacts;
+      try {
+        const message = parseClientMessages(bytes.toString("utf8"));
+        if (!("kind" in message) || message.kind === "response")
+          throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
+        facts = factsOf(message.method, message.params);
+        if (CARD_METHODS.has(message.method) && message.kind === "request")
+          return refusal(-32601, `Method not found: ${message.method} is not passed on`, message.id);
+      } catch (error) {
+        if (!(error instanceof JsonRpcProblem)) throw error;
+        return refusal(error.code, error.message, error.id);
+      }
+      try {
+        const known = await cards.get();
+        if (typeof known.name === "string") facts.agent = known.name;
+        facts.skills = skillsOf(known);
+      } catch (error) {
+        logger.debug("the agent's card is not known", {
+          reason: error instanceof Error ? error.message : String(error),
+        });
+      }
+      exchange.facts.a2a = facts;
+      request.host = url.host;
+      request.path = url.pathname;
+      request.query = url.search.slice(1);
+      return undefined;
+    }
+
+    return {
+      facts: { name: env.name, type: "static", protocol: "http" },
+      defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
+      prepare(exchange) {
+        const { prefix, rest } = placeOf(exchange.request.path);
+        const { method } = exchange.request;
+        if (CARD_PATHS.includes(rest)) {
+          if (method === "GET" || method === "HEAD") return card(exchange, prefix);
+          throw new GatewayError("method_not_allowed", { headers: { allow: "GET, HEAD" } });
+        }
+        if (rest !== "" && rest !== "/")
+          throw new GatewayError("not_found", { detail: "an A2A agent has its card and its JSON-RPC endpoint" });
+        if (method !== "POST") throw new GatewayError("method_not_allowed", { headers: { allow: "POST" } });
+        return understand(exchange);
+      },
+      call: (exchange, call) => sendTo(pool, url.host, scheme, exchange, call),
+      describe: () => ({ a2a: { url: url.origin + url.pathname }, connections: pool.connections() }),
+    };
+  },
+});
+
+const EMPTY = Buffer.alloc(0);
+
+function factsOf(method: string, params: Readonly<Record<string, unknown>>): A2aFacts {
+  const message = objectOf(params.message);
+  const task = textOf(params.id) ?? textOf(params.taskId) ?? textOf(message.taskId);
+  const context = textOf(message.contextId);
+  const metadata = { ...objectOf(params.metadata), ...objectOf(message.metadata) };
+  const skill = textOf(metadata.skillId) ?? textOf(metadata.skill);
+  return {
+    method,
+    ...(task === undefined ? {} : { taskId: task }),
+    ...(context === undefined ? {} : { contextId: context }),
+    ...(skill === undefined ? {} : { skill }),
+  };
+}
+
+function refusal(code: number, message: string, id: string | undefined): Reply {
+  const reply = jsonReply(code === -32601 ? 200 : 400, {});
+  return { ...reply, body: Buffer.from(errorText(id, code, message)) };
+}
+
+/** As the client called it; a trusted proxy may say it. */
+function baseOf({ request, originalHost }: Exchange): string {
+  const proto = request.headers.get("x-forwarded-proto")?.split(",", 1)[0]?.trim().toLowerCase();
+  const host = request.headers.get("x-forwarded-host")?.split(",", 1)[0]?.trim();
+  const scheme = proto === "https" || proto === "http" ? proto : request.scheme;
+  return `${scheme}://${host !== undefined && /^[\w.:[\]-]+$/.test(host) ? host : originalHost}`;
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function objectOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+    ? (value as Readonly<Record<string, unknown>>)
+    : {};
+}

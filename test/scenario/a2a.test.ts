@@ -1,0 +1,170 @@
+/** The `a2a` backend: an agent's card with the gateway's address, calls and streams passed on, facts for rules. */
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type TestContext, test } from "node:test";
+import { gatewayFor } from "../support/scenario.ts";
+
+const SKILLS = [
+  { id: "book", name: "Book" },
+  { id: "cancel", name: "Cancel" },
+];
+
+async function startAgent(t: TestContext) {
+  const state = { url: "", calls: [] as { host: string | undefined; path: string; body: string }[], cards: 0 };
+  const server = createServer((req, res) => {
+    const chunks: Buffer[] = [];
+    req.on("data", (chunk: Buffer) => chunks.push(chunk));
+    req.on("end", () => {
+      const body = Buffer.concat(chunks).toString();
+      const json = (value: object): void => {
+        res.writeHead(200, { "content-type": "application/json" });
+        res.end(JSON.stringify(value));
+      };
+      if (req.url === "/.well-known/agent-card.json") {
+        state.cards += 1;
+        const url = `${state.url}/a2a/v1`;
+        const ways = ["JSONRPC", "GRPC"].map((transport) => ({ url, transport }));
+        const signatures = [{ signature: "x" }];
+        json({
+          name: "Travel",
+          url,
+          preferredTransport: "GRPC",
+          additionalInterfaces: ways,
+          signatures,
+          skills: SKILLS,
+        });
+        return;
+      }
+      if (req.url !== "/a2a/v1?key=1") {
+        res.writeHead(404).end();
+        return;
+      }
+      state.calls.push({ host: req.headers.host, path: req.url, body });
+      const { id, method } = JSON.parse(body);
+      if (method !== "message/stream") {
+        json({ jsonrpc: "2.0", id, result: { kind: "message", parts: [{ kind: "text", text: "ok" }] } });
+        return;
+      }
+      res.writeHead(200, { "content-type": "text/event-stream" });
+      for (const status of ["working", "completed"])
+        res.write(
+          `data: ${JSON.stringify({ jsonrpc: "2.0", id, result: { kind: "status-update", state: status } })}\n\n`,
+        );
+      res.end();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  state.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return state;
+}
+
+async function setUp(t: TestContext, policies: object = {}, path = "/agents/travel") {
+  const agent = await startAgent(t);
+  const config = JSON.stringify({
+    config: { logging: { level: "info,access=off" } },
+    gateways: { default: { port: 0, address: "127.0.0.1" } },
+    routes: [
+      {
+        name: "travel",
+        matches: [{ path: { pathPrefix: path } }],
+        policies,
+        backends: [{ a2a: { url: `${agent.url}/a2a/v1?key=1` } }],
+      },
+    ],
+  });
+  const gateway = await gatewayFor(t, config);
+  const url = `${gateway.url()}${path}`;
+  const post = (body: unknown, at = url) =>
+    fetch(at, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: typeof body === "string" ? body : JSON.stringify(body),
+    });
+  return { agent, gateway, url, post };
+}
+
+const call = (method: string, params: object = {}, id: unknown = 1) => ({ jsonrpc: "2.0", id, method, params });
+const message = (metadata: object = {}) => ({ message: { messageId: "m", contextId: "c1", parts: [], metadata } });
+
+test("the card names the gateway, and nothing that leads past it", async (t) => {
+  const { url, agent, gateway } = await setUp(t);
+  for (const name of ["agent-card.json", "agent.json"]) {
+    const card = await (await fetch(`${url}/.well-known/${name}`)).json();
+    assert.deepEqual(card, {
+      name: "Travel",
+      url,
+      preferredTransport: "JSONRPC",
+      additionalInterfaces: [{ url, transport: "JSONRPC" }],
+      skills: SKILLS,
+    });
+  }
+  assert.equal(agent.cards, 1, "it is kept");
+  assert.equal((await fetch(`${gateway.url()}/.well-known/agent-card.json`)).status, 404);
+});
+
+test("an agent at the root of a gateway", async (t) => {
+  const { gateway, post } = await setUp(t, {}, "/");
+  const card = (await (await fetch(`${gateway.url()}/.well-known/agent-card.json`)).json()) as { url: string };
+  assert.equal(card.url, `${gateway.url()}/`);
+  assert.equal((await post(call("message/send", message()), card.url)).status, 200);
+});
+
+test("calls and streams are passed on as they are", async (t) => {
+  const { agent, post } = await setUp(t);
+  const text = '{"jsonrpc":"2.0","id":"a","method":"message/send","params":{"message":{"n":12345678901234567890}}}';
+  const answer = (await (await post(text)).json()) as { id: string };
+  assert.equal(answer.id, "a");
+  assert.deepEqual(agent.calls, [{ host: new URL(agent.url).host, path: "/a2a/v1?key=1", body: text }]);
+  const stream = await post(call("message/stream", message()));
+  assert.equal(stream.headers.get("content-type"), "text/event-stream");
+  assert.deepEqual(
+    [...(await stream.text()).matchAll(/"state":"(\w+)"/g)].map(([, state]) => state),
+    ["working", "completed"],
+  );
+});
+
+test("rules and limits read the call; what they cannot read is denied", async (t) => {
+  const { agent, post } = await setUp(t, {
+    authorization: { rules: ['a2a.agent == "Travel" && a2a.skill in a2a.skills && a2a.skill != "cancel"'] },
+    rateLimit: { local: [{ key: "a2a.skill", requests: 2, unit: "Hours" }] },
+  });
+  assert.equal((await post(call("message/send", message({ skillId: "book" })))).status, 200);
+  for (const params of [message({ skillId: "cancel" }), message({ skillId: "other" }), message(), {}])
+    assert.equal((await post(call("message/send", params))).status, 403);
+  // Two readings of one text.
+  const twice = JSON.stringify(call("message/send", message({ skillId: "book" }))).replace(
+    '"skillId"',
+    '"skillId":"cancel","skillId"',
+  );
+  assert.equal((await post(twice)).status, 400);
+  assert.equal((await post(call("message/send", message({ skillId: "book" })))).status, 200);
+  assert.equal((await post(call("message/send", message({ skillId: "book" })))).status, 429);
+  assert.equal(agent.calls.length, 2);
+});
+
+test("what is no call of an agent is refused", async (t) => {
+  const { agent, post, url } = await setUp(t);
+  for (const body of ["", "{", "[]", JSON.stringify([call("x")]), "1", '{"jsonrpc":"1.0","id":1,"method":"x"}'])
+    assert.equal((await post(body)).status, 400, body);
+  const large = JSON.stringify(call("x", { a: "x".repeat(4 * 1024 * 1024) }));
+  assert.equal((await post(large)).status, 413);
+  assert.equal((await post(call("message/send"), `${url}/v1/message:send`)).status, 404);
+  assert.equal((await fetch(url)).status, 405);
+  const card = (await (await post(call("agent/getAuthenticatedExtendedCard"))).json()) as { error: { code: number } };
+  assert.equal(card.error.code, -32601);
+  assert.equal(agent.calls.length, 0);
+});
+
+test("the trace tells of the call", async (t) => {
+  const { post, gateway } = await setUp(t);
+  const tracing = await fetch(`${gateway.adminUrl}/debug/trace`, { method: "POST" });
+  await post(call("message/send", message({ skillId: "book" })));
+  const text = await tracing.text();
+  assert.match(text, /"kind":"a2a"/);
+  assert.match(text, /"skill":"book"/);
+});
