@@ -147,6 +147,15 @@ test("rules and limits read the call; what they cannot read is denied", async (t
   assert.equal(agent.calls.length, 2);
 });
 
+test("rules judge the card, too, under a method of its own", async (t) => {
+  const card = async (rule: string) => {
+    const { url } = await setUp(t, { authorization: { rules: [rule] } });
+    return (await fetch(`${url}/.well-known/agent-card.json`)).status;
+  };
+  assert.equal(await card('a2a.method == "message/send"'), 403);
+  assert.equal(await card('a2a.method == "agent/card" && a2a.agent == "Travel"'), 200);
+});
+
 test("what is no call of an agent is refused", async (t) => {
   const { agent, post, url } = await setUp(t);
   for (const body of ["", "{", "[]", JSON.stringify([call("x")]), "1", '{"jsonrpc":"1.0","id":1,"method":"x"}'])

@@ -10,16 +10,19 @@ import type { A2aFacts } from "../../core/facts.ts";
 import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import { httpUrl } from "../../core/schema.ts";
+import { HostHealth } from "../../lib/client/host-health.ts";
 import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { errorText, JsonRpcProblem, parseClientMessages } from "../../mcp/wire/json-rpc.ts";
-import { sendTo } from "../host/backend.ts";
+import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
-import { AgentCards, CARD_PATHS, shownCard, skillsOf } from "./agent-card.ts";
+import { type AgentCard, AgentCards, CARD_PATHS, shownCard, skillsOf } from "./agent-card.ts";
 
 /** Agents take their time before the first byte. */
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
 const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
 const INVALID_REQUEST = -32600;
+/** What rules know a request for the card by. */
+const CARD = "agent/card";
 /** Its answer holds a card with the agent's own address, past the gateway. */
 const CARD_METHODS = new Set(["agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"]);
 
@@ -40,7 +43,13 @@ export const a2a = defineBackend({
     const port = url.port === "" ? (isTls ? 443 : 80) : Number(url.port);
     const scheme = isTls ? ("https" as const) : ("http" as const);
     const target = withHttpChoice(
-      { protocol: scheme, host, port, ...(isTls && env.tls ? { tls: env.tls } : {}) },
+      {
+        protocol: scheme,
+        host,
+        port,
+        ...(isTls && env.tls ? { tls: env.tls } : {}),
+        ...(env.isConfined ? { isConfined: true } : {}),
+      },
       env.protocol,
     );
     const pool = env.keep(
@@ -48,6 +57,11 @@ export const a2a = defineBackend({
       target,
       () => openHttpPool(target, env.clock),
       (open) => open.close(),
+    );
+    const health = env.keep(
+      `http-health ${url.origin}`,
+      target,
+      () => new HostHealth(env.clock, healthEvents(url.host, env)),
     );
     const cards = env.keep(
       `a2a card ${config.card ?? ""} ${config.url}`,
@@ -68,7 +82,9 @@ export const a2a = defineBackend({
     async function card(exchange: Exchange, prefix: string): Promise<Reply> {
       try {
         const address = `${baseOf(exchange)}${prefix === "" ? "/" : prefix}`;
-        return jsonReply(200, shownCard(await cards.get(), address), { "cache-control": "no-cache" });
+        const known = await cards.get();
+        exchange.facts.a2a = { method: CARD, ...aboutAgent(known) };
+        return jsonReply(200, shownCard(known, address), { "cache-control": "no-cache" });
       } catch (error) {
         throw new GatewayError("backend_unavailable", {
           detail: error instanceof Error ? error.message : String(error),
@@ -100,9 +116,7 @@ export const a2a = defineBackend({
         return refusal(error.code, error.message, error.id);
       }
       try {
-        const known = await cards.get();
-        if (typeof known.name === "string") facts.agent = known.name;
-        facts.skills = skillsOf(known);
+        Object.assign(facts, aboutAgent(await cards.get()));
       } catch (error) {
         logger.debug("the agent's card is not known", {
           reason: error instanceof Error ? error.message : String(error),
@@ -117,6 +131,7 @@ export const a2a = defineBackend({
 
     return {
       facts: { name: env.name, type: "static", protocol: "http" },
+      health,
       defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
       prepare(exchange) {
         const { prefix, rest } = placeOf(exchange.request.path);
@@ -130,13 +145,21 @@ export const a2a = defineBackend({
         if (method !== "POST") throw new GatewayError("method_not_allowed", { headers: { allow: "POST" } });
         return understand(exchange);
       },
-      call: (exchange, call) => sendTo(pool, url.host, scheme, exchange, call),
-      describe: () => ({ a2a: { url: url.origin + url.pathname }, connections: pool.connections() }),
+      call: (exchange, call) => sendTo(pool, url.host, scheme, exchange, call, health),
+      describe: () => ({
+        a2a: { url: url.origin + url.pathname },
+        connections: pool.connections(),
+        ...health.describe(),
+      }),
     };
   },
 });
 
 const EMPTY = Buffer.alloc(0);
+
+function aboutAgent(card: AgentCard): Pick<A2aFacts, "agent" | "skills"> {
+  return { ...(typeof card.name === "string" ? { agent: card.name } : {}), skills: skillsOf(card) };
+}
 
 function factsOf(method: string, params: Readonly<Record<string, unknown>>): A2aFacts {
   const message = objectOf(params.message);

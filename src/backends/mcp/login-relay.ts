@@ -12,9 +12,10 @@ import { createLoginLimit, type LoginLimit } from "../../identity/login/login-li
 import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../../identity/login/well-known.ts";
 import { parseForm, requireUnique, serialiseForm } from "../../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../../identity/providers/provider-error.ts";
+import type { Fetch } from "../../lib/http/fetch.ts";
 import { Refused } from "../../mcp/clients/downstream.ts";
 import { readBody } from "../../mcp/clients/read-body.ts";
-import { discoverLogin, type LoginDocuments } from "../../mcp/logins/oauth-server.ts";
+import { confinedFetch, discoverLogin, type LoginDocuments } from "../../mcp/logins/oauth-server.ts";
 import type { McpConfig } from "../../mcp/servers/target-config.ts";
 
 const DOCUMENTS_MS = 600_000;
@@ -59,6 +60,7 @@ export function loginRelay(config: McpConfig, env: BackendEnv): LoginRelay | und
 export class LoginRelay {
   readonly #serverUrl: string;
   readonly #env: BackendEnv;
+  readonly #fetch: Fetch;
   readonly #limit: LoginLimit;
   readonly #suffixes: readonly string[];
   readonly #endpoints: ReadonlyMap<string, LoginEndpoint>;
@@ -66,6 +68,7 @@ export class LoginRelay {
 
   constructor(serverUrl: string, limit: LoginLimit, env: BackendEnv) {
     this.#serverUrl = serverUrl;
+    this.#fetch = confinedFetch(serverUrl, env.fetch);
     this.#env = env;
     this.#limit = limit;
     this.#suffixes = suffixesOf(env.matchedPrefixes);
@@ -120,18 +123,16 @@ export class LoginRelay {
       return refused(error);
     }
     const authorization = headers.get("authorization");
-    const answer = await this.#env
-      .fetch({
-        url: server.tokenEndpoint,
-        method: "POST",
-        headers: { "content-type": FORM, accept: "application/json", ...(authorization && { authorization }) },
-        body: Buffer.from(form),
-        timeoutMs: TOKEN_MS,
-        maxBytes: MAX_RELAYED_ANSWER_BYTES,
-      })
-      .catch((error: unknown) => {
-        throw unavailable(error);
-      });
+    const answer = await this.#fetch({
+      url: server.tokenEndpoint,
+      method: "POST",
+      headers: { "content-type": FORM, accept: "application/json", ...(authorization && { authorization }) },
+      body: Buffer.from(form),
+      timeoutMs: TOKEN_MS,
+      maxBytes: MAX_RELAYED_ANSWER_BYTES,
+    }).catch((error: unknown) => {
+      throw unavailable(error);
+    });
     const value = objectOf(answer.body);
     if (value === undefined || (answer.status >= 300 && answer.status < 400))
       throw unavailable(new Error(`the token endpoint answered with status ${answer.status}`));
@@ -144,7 +145,7 @@ export class LoginRelay {
     const nowMs = this.#env.clock.monotonicMs();
     if (this.#documents && this.#documents.untilMs > nowMs) return this.#documents.found;
     this.#limit.take(listener);
-    const found = discoverLogin(this.#serverUrl, undefined, this.#env.fetch).catch((error: unknown) => {
+    const found = discoverLogin(this.#serverUrl, undefined, this.#fetch).catch((error: unknown) => {
       held.untilMs = this.#env.clock.monotonicMs() + FAILURE_MS;
       this.#env.logger.for("mcp").warn("MCP server's login could not be found", { reason: reasonOf(error) });
       throw unavailable(error);

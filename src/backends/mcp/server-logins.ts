@@ -6,6 +6,7 @@ import { createHash } from "node:crypto";
 import type { BackendEnv } from "../../core/backend.ts";
 import { storeNamespace } from "../../lib/store/store.ts";
 import { LoginRegistry } from "../../mcp/logins/login-registry.ts";
+import { confinedFetch } from "../../mcp/logins/oauth-server.ts";
 import { ServerLogin } from "../../mcp/logins/server-login.ts";
 import { Vault } from "../../mcp/logins/vault.ts";
 import type { McpConfig } from "../../mcp/servers/target-config.ts";
@@ -34,7 +35,8 @@ export function serverLogins(config: McpConfig, env: BackendEnv): ReadonlyMap<st
       () => {
         const vault = new Vault(storeNamespace(env.store, "mcp-vault"), key);
         const logger = env.logger.for("mcp");
-        const parts = { clock: env.clock, fetch: env.fetch, logger, vault };
+        const fetch = oauth.issuer === undefined ? confinedFetch(url, env.fetch) : env.fetch;
+        const parts = { clock: env.clock, fetch, logger, vault };
         return { login: new ServerLogin(id, name, url, oauth, parts), vault };
       },
       ({ login }) => registry.remove(login),

@@ -23,6 +23,19 @@ export interface OauthServer {
 
 type Document = Readonly<Record<string, unknown>>;
 
+/**
+ * Requests to what a server on the internet names, other than itself, do not reach this machine, whatever the name
+ * resolves to.
+ */
+export function confinedFetch(serverUrl: string, fetch: Fetch): Fetch {
+  const { origin } = new URL(serverUrl);
+  if (isLocal(new URL(serverUrl))) return fetch;
+  return (request) =>
+    fetch(
+      URL.canParse(request.url) && new URL(request.url).origin === origin ? request : { ...request, isConfined: true },
+    );
+}
+
 /** Throws an Error that completes "the login of target x …". */
 export async function discoverOauthServer(
   serverUrl: string,

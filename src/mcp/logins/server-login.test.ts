@@ -6,6 +6,7 @@ import type { Fetch } from "../../lib/http/fetch.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { Store } from "../../lib/store/store.ts";
 import { LoginRegistry } from "./login-registry.ts";
+import { confinedFetch, discoverLogin } from "./oauth-server.ts";
 import { ServerLogin } from "./server-login.ts";
 import { Vault } from "./vault.ts";
 
@@ -134,4 +135,37 @@ test("a token is renewed before it expires, once for many calls, and forgotten w
   assert.equal(await parts.login.revoke(alice), true);
   assert.equal(await parts.login.token(alice), undefined);
   assert.equal(await parts.login.revoke(alice), false);
+});
+
+for (const [what, change] of [
+  ["a loopback address as its token endpoint", { token_endpoint: "https://127.0.0.1/token" }],
+  ["an address of the cloud's metadata service", { token_endpoint: "https://169.254.169.254/token" }],
+  ["a private address", { authorization_endpoint: "https://10.0.0.1/authorize" }],
+  ["a mapped address", { token_endpoint: "https://[::ffff:127.0.0.1]/token" }],
+  ["localhost", { token_endpoint: "https://localhost./token" }],
+  ["http", { token_endpoint: "http://cal.example/token" }],
+  ["credentials", { token_endpoint: "https://a:b@cal.example/token" }],
+  ["another issuer", { issuer: "https://evil.example" }],
+] as const)
+  test(`a server on the internet that names ${what} has no login`, async () => {
+    const inner = authorizationServer();
+    const fetch: Fetch = async (request) => {
+      const answer = await inner(request);
+      if (!request.url.includes("oauth-authorization-server")) return answer;
+      return { ...answer, body: Buffer.from(JSON.stringify({ ...JSON.parse(answer.body.toString()), ...change })) };
+    };
+    await assert.rejects(discoverLogin(SERVER, undefined, fetch));
+  });
+
+test("what a server names is asked confined; the server itself and servers of this network are not", async () => {
+  const asked: (boolean | undefined)[] = [];
+  const fetch: Fetch = async (request) => {
+    asked.push(request.isConfined);
+    return { status: 200, headers: new HeaderList(), body: Buffer.alloc(0) };
+  };
+  const limits = { timeoutMs: 1, maxBytes: 1 };
+  await confinedFetch(SERVER, fetch)({ url: "https://cal.example/x", ...limits });
+  await confinedFetch(SERVER, fetch)({ url: "https://idp.example/x", ...limits });
+  await confinedFetch("http://10.1.2.3/mcp", fetch)({ url: "https://idp.example/x", ...limits });
+  assert.deepEqual(asked, [undefined, true, undefined]);
 });
