@@ -513,6 +513,7 @@ const LIMITS = {
     ],
     ["MAX_KEPT_BYTES", "backends/ai/cache/kept-answer.ts", "an answer in the response cache", "it is not kept"],
     ["MAX_CACHE_MS", "backends/ai/models/schema.ts", "`cache.ttl`", "the configuration is rejected"],
+    ["MAX_VERDICT_BYTES", "llm/guards/guard-webhook.ts", "what a guard by webhook answers", "it counts as failed"],
     ["MAX_CATALOGUE_BYTES", "backends/ai/models/quotes.ts", "a file of prices", "the configuration is rejected"],
     ["MAX_BUDGETS", "policies/budgets/schema.ts", "entries of `budgets.limits`", "the configuration is rejected"],
     ["MAX_ALERTS", "policies/budgets/schema.ts", "percentages of `alertAt`", "the configuration is rejected"],

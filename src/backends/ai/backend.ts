@@ -18,9 +18,8 @@ import { noteFreeRequest, noteSizedRequest } from "../../llm/dialects/sized-fact
 import { createGuardWatch } from "../../llm/guards/guard-watch.ts";
 import { bytesPerToken } from "../../llm/usage/estimate-size.ts";
 import { createLlmMetrics } from "../../llm/usage/llm-metrics.ts";
-import { GuardedCall } from "./answers/guarded-call.ts";
+import { guardAnswers } from "./answers/guard-answers.ts";
 import { Settlement } from "./answers/settlement.ts";
-import { watchedCall } from "./answers/watched-call.ts";
 import { createResponseCache } from "./cache/response-cache.ts";
 import { forwardPlain, isWebsocket, UPLOAD } from "./forward-plain.ts";
 import { compileModels } from "./models/compile-models.ts";
@@ -29,8 +28,16 @@ import type { ModelTable } from "./models/model-table.ts";
 import { modelsReply } from "./models/models-list.ts";
 import { createQuotes, pricesOf, type Quotes } from "./models/quotes.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
-import { applyPolicies } from "./requests/apply-policies.ts";
-import { MISSING_MODEL, modelNotFound, noteRefusal, refusal, shapeError } from "./requests/refusals.ts";
+import { applyPolicies, applyWebhooks, type PolicedCall } from "./requests/apply-policies.ts";
+import { DeferredRun } from "./requests/deferred-run.ts";
+import {
+  MISSING_MODEL,
+  modelNotFound,
+  noteRefusal,
+  refusal,
+  shapeError,
+  UNREADABLE_STREAM,
+} from "./requests/refusals.ts";
 import { PlanError } from "./requests/upstream-request.ts";
 import { AiRun, sendJson } from "./run.ts";
 
@@ -86,46 +93,41 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
         sendJson(call, error.status, errorBody(llm.dialect.format, error));
         return NOTHING_RUNS;
       };
-      try {
-        const policed = applyPolicies(llm, running, createGuardWatch(exchange, "request"));
+      const start = (policed: PolicedCall): BackendRun => {
         if (policed.model === undefined && llm.dialect.format !== "opaque" && !table.hasFixedModels)
           return refuse(MISSING_MODEL);
         const candidates = table.candidates(policed.model);
         if (candidates === undefined) return refuse(modelNotFound(policed.model));
-        const guards = policed.rules.responseGuards;
-        const { format, pathStream } = llm.dialect;
-        const isForeignStream = (format === "converse" || format === "invoke") && pathStream === true;
-        if (guards && isForeignStream) {
-          return refuse({
-            status: 400,
-            message: "response guards cannot read this kind of stream; ask without streaming",
-            code: "unsupported_format",
-          });
-        }
-        const shown = (to: BackendCall): BackendCall =>
-          watchedCall(to, exchange, policed.rules.watchedResponses, isForeignStream);
+        const guarding = guardAnswers(policed, llm.dialect, exchange);
+        if (guarding === "unreadable") return refuse(UNREADABLE_STREAM);
         const ask = (to: BackendCall): BackendRun => {
-          const guarded = guards ? new GuardedCall(shown(to), guards, format) : undefined;
-          const run = new AiRun(running, exchange, guarded ?? shown(to), policed.llm, candidates, settlement);
+          const { shown, onRefusal } = guarding(to);
+          const run = new AiRun(running, exchange, shown, policed.llm, candidates, settlement);
           // A provider whose answer was refused must not go on writing it.
-          guarded?.onRefusal(() => run.abort());
+          onRefusal(() => run.abort());
           run.start();
           return run;
         };
         if (cache === undefined) return ask(call);
-        const through = (to: BackendCall): BackendCall =>
-          guards ? new GuardedCall(shown(to), guards, format) : shown(to);
-        return cache.run(exchange, call, {
-          model: policed.model,
-          llm: policed.llm,
-          candidates,
-          settlement,
-          ask,
-          through,
-        });
-      } catch (error) {
+        const through = (to: BackendCall): BackendCall => guarding(to).shown;
+        const { model, llm: asked } = policed;
+        return cache.run(exchange, call, { model, llm: asked, candidates, settlement, ask, through });
+      };
+      const refused = (error: unknown): BackendRun => {
         if (error instanceof PlanError) return refuse(error.error);
         throw error;
+      };
+      try {
+        const policed = applyPolicies(llm, running, createGuardWatch(exchange, "request"));
+        const webhooks = policed.rules.requestWebhooks;
+        if (webhooks === undefined) return start(policed);
+        const asked = applyWebhooks(policed, webhooks, running).then(
+          (judged) => () => start(judged),
+          (error: unknown) => () => refused(error),
+        );
+        return new DeferredRun(call, asked, () => settlement.nothing("aborted"));
+      } catch (error) {
+        return refused(error);
       }
     },
     describe: () => ({

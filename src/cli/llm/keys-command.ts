@@ -12,6 +12,7 @@ import { printable, type Terminal } from "../terminal/terminal.ts";
 import { type Fields, fieldsOf, listOf, numberOf } from "../views/fields.ts";
 
 const DURATION = /^(\d+)([hdw])$/;
+const ISO_DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/;
 const UNIT_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000, w: 7 * 86_400_000 };
 
 export interface MakeFlags extends TargetFlags {
@@ -119,7 +120,12 @@ function budgetOf({ cost, tokens, per }: MakeFlags): object | undefined {
 
 function expiryOf(text: string): number {
   const [, count, unit] = DURATION.exec(text) ?? [];
-  const atMs = count === undefined ? Date.parse(text) : Date.now() + Number(count) * (UNIT_MS[unit ?? ""] ?? 0);
+  const atMs =
+    count === undefined
+      ? ISO_DATE.test(text)
+        ? Date.parse(text)
+        : Number.NaN
+      : Date.now() + Number(count) * (UNIT_MS[unit ?? ""] ?? 0);
   if (Number.isNaN(atMs)) throw usageError(`"${text}" is neither a duration such as 90d nor a date such as 2027-01-31`);
   if (atMs <= Date.now()) throw usageError(`${text} is in the past`);
   return atMs;

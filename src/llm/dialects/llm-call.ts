@@ -31,11 +31,23 @@ export interface PromptRules {
   /** Guards in shadow mode: they change and reject nothing. */
   readonly watchedRequests?: readonly TextGuard[] | undefined;
   readonly watchedResponses?: readonly TextGuard[] | undefined;
+  /** Guards that somebody else runs, after those above. */
+  readonly requestWebhooks?: readonly WebhookGuard[] | undefined;
+  readonly responseWebhooks?: readonly WebhookGuard[] | undefined;
 }
 
 export interface PromptMessage {
   readonly role: string;
   readonly content: string;
+}
+
+/** Judges all texts of a request or answer; the texts to go on with. */
+export interface WebhookGuard {
+  check(question: {
+    readonly direction: "request" | "response";
+    readonly model: string | undefined;
+    readonly texts: readonly string[];
+  }): Promise<readonly string[]>;
 }
 
 /** Looks at one text: undefined means that nothing was found. */

@@ -25,7 +25,7 @@ export function editsRequest(rules: PromptRules): boolean {
 export class GuardRejection extends Error {
   readonly status: number;
 
-  constructor(guard: TextGuard) {
+  constructor(guard: Pick<TextGuard, "rejection">) {
     super(guard.rejection.message);
     this.name = "GuardRejection";
     this.status = guard.rejection.status;

@@ -19,7 +19,7 @@ export interface StreamGuard {
 const HELD_CHARACTERS = 128;
 
 /** Where a delta's text stands in a parsed event, and how to write another in its place. */
-interface Slot {
+export interface Slot {
   readonly key: string;
   readonly text: string;
   /** The same event says that the text is over: nothing is held back any more. */
@@ -60,7 +60,7 @@ export function createStreamGuard(guards: readonly TextGuard[], guard: Guarding 
       if (!body || !slot) {
         // Something else than text: what was said before it goes first, and full texts that repeat deltas are guarded too.
         const before = flush();
-        return [...before, body ? { ...event, data: JSON.stringify(guardRepeats(body, guard)) } : event];
+        return [...before, body ? { ...event, data: JSON.stringify(mapRepeats(body, guard)) } : event];
       }
       const before = channels.has(slot.key) ? [] : flush();
       const channel = channels.get(slot.key) ?? { held: "", last: { event, slot } };
@@ -76,7 +76,7 @@ export function createStreamGuard(guards: readonly TextGuard[], guard: Guarding 
 }
 
 /** The one text of a delta event, in any dialect. */
-function slotOf(event: Members): Slot | undefined {
+export function slotOf(event: Members): Slot | undefined {
   if (typeof event.delta === "string") {
     return {
       key: `${event.type} ${event.item_id} ${event.content_index}`,
@@ -130,11 +130,6 @@ function onlyItem(value: unknown): Members | undefined {
   return Array.isArray(value) && value.length === 1 && isMembers(value[0]) ? value[0] : undefined;
 }
 
-/** Events that carry text outside a plain delta: whole texts (`…done`, `…completed`), last chunks, several choices. */
-function guardRepeats(body: Members, guard: Guarding): Members {
-  return mapAll(body, guard) as Members;
-}
-
 const TEXT_MEMBERS = new Set([
   "text",
   "content",
@@ -146,6 +141,11 @@ const TEXT_MEMBERS = new Set([
   "refusal",
   "input",
 ]);
+
+/** Of events that carry text outside a plain delta: whole texts (`…done`, `…completed`), last chunks, several choices. */
+export function mapRepeats(body: Members, map: (text: string) => string): Members {
+  return mapAll(body, map) as Members;
+}
 
 function mapAll(value: unknown, guard: Guarding, key = ""): unknown {
   if (typeof value === "string") return TEXT_MEMBERS.has(key) ? guard(value) : value;

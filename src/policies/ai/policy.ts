@@ -4,10 +4,11 @@
  * wanted; the `ai` backend, which knows the dialects, does it.
  */
 import { z } from "zod";
-import { definePolicy } from "../../core/policy.ts";
-import { exactlyOneOf } from "../../core/schema.ts";
-import type { PromptRules, TextGuard } from "../../llm/dialects/llm-call.ts";
+import { type CompileEnv, definePolicy } from "../../core/policy.ts";
+import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
+import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/dialects/llm-call.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
+import { createGuardWebhook } from "../../llm/guards/guard-webhook.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 
 const message = z.strictObject({
@@ -23,33 +24,60 @@ const rule = exactlyOneOf(
   ["builtin", "pattern"],
 );
 
-const guard = z.strictObject({
-  mode: z
-    .enum(["enforce", "shadow"])
-    .optional()
-    .describe(
-      "`shadow`: what the guard would mask or reject is recorded (`gwctl shadow report`), but nothing is changed or rejected. Default: enforce.",
-    ),
-  regex: z
-    .strictObject({
-      action: z
-        .enum(["mask", "reject"])
-        .default("mask")
-        .describe("Mask matches, or reject the whole message. Default: mask."),
-      rules: z.array(rule).min(1).describe("The patterns."),
-    })
-    .describe("Regular expressions, matched in linear time."),
-  rejection: z
-    .strictObject({
-      status: z.int().min(400).max(599).default(403).describe("The response status. Default: 403."),
-      body: z
-        .string()
-        .min(1)
-        .default("The request was rejected due to inappropriate content")
-        .describe("The response message."),
-    })
-    .optional()
-    .describe("The response for rejected requests."),
+/** Long enough for a small model beside the gateway. */
+const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;
+
+const guard = exactlyOneOf(
+  z.strictObject({
+    mode: z
+      .enum(["enforce", "shadow"])
+      .optional()
+      .describe(
+        "`shadow`: what the guard would mask or reject is recorded (`gwctl shadow report`), but nothing is changed or rejected. Default: enforce.",
+      ),
+    regex: z
+      .strictObject({
+        action: z
+          .enum(["mask", "reject"])
+          .default("mask")
+          .describe("Mask matches, or reject the whole message. Default: mask."),
+        rules: z.array(rule).min(1).describe("The patterns."),
+      })
+      .optional()
+      .describe("Regular expressions, matched in linear time."),
+    webhook: z
+      .strictObject({
+        url: httpUrl().describe("Gets the texts as a POST and answers pass, mask or reject."),
+        headers: z
+          .record(headerName(), headerValue().meta({ secret: true }))
+          .default({})
+          .describe("Headers of that request, for example a token."),
+        timeout: duration().default(DEFAULT_WEBHOOK_TIMEOUT_MS).describe("How long it may take. Default: 2s."),
+        failureMode: z
+          .enum(["closed", "open"])
+          .default("closed")
+          .describe(
+            "If it fails or is too slow: `closed` rejects with 503, `open` lets the texts pass. Default: closed.",
+          ),
+      })
+      .optional()
+      .describe("A guard of your own that is asked over HTTP."),
+    rejection: z
+      .strictObject({
+        status: z.int().min(400).max(599).default(403).describe("The response status. Default: 403."),
+        body: z
+          .string()
+          .min(1)
+          .default("The request was rejected due to inappropriate content")
+          .describe("The response message."),
+      })
+      .optional()
+      .describe("The response for rejected requests."),
+  }),
+  ["regex", "webhook"],
+).refine(({ mode, webhook }) => mode !== "shadow" || webhook === undefined, {
+  path: ["mode"],
+  message: "`shadow` can only be used with `regex`",
 });
 
 const DEFAULT_REJECTION = { status: 403, body: "The request was rejected due to inappropriate content" };
@@ -87,7 +115,7 @@ export const ai = definePolicy({
       .describe("Mask or reject matching texts."),
   }),
 
-  compile(config) {
+  compile(config, env) {
     const rules: PromptRules = {
       defaults: config.defaults,
       overrides: config.overrides,
@@ -98,6 +126,8 @@ export const ai = definePolicy({
       responseGuards: compileGuards(config.promptGuard?.response, "enforce"),
       watchedRequests: compileGuards(config.promptGuard?.request, "shadow"),
       watchedResponses: compileGuards(config.promptGuard?.response, "shadow"),
+      requestWebhooks: compileWebhooks(config.promptGuard?.request, env),
+      responseWebhooks: compileWebhooks(config.promptGuard?.response, env),
     };
     return {
       llmRequest(exchange) {
@@ -115,13 +145,34 @@ function compileGuards(
   configs: readonly GuardConfig[] | undefined,
   mode: "enforce" | "shadow",
 ): readonly TextGuard[] | undefined {
-  const guards = configs?.filter((config) => (config.mode ?? "enforce") === mode).map(compileGuard);
+  const guards = configs?.flatMap((config) => {
+    const { status, body } = config.rejection ?? DEFAULT_REJECTION;
+    if (config.regex === undefined || (config.mode ?? "enforce") !== mode) return [];
+    return [compileTextGuard(config.regex.action, config.regex.rules, { status, message: body })];
+  });
   return guards?.length === 0 ? undefined : guards;
 }
 
-function compileGuard(config: GuardConfig): TextGuard {
-  const { status, body } = config.rejection ?? DEFAULT_REJECTION;
-  return compileTextGuard(config.regex.action, config.regex.rules, { status, message: body });
+function compileWebhooks(
+  configs: readonly GuardConfig[] | undefined,
+  env: CompileEnv,
+): readonly WebhookGuard[] | undefined {
+  const failures = env.metrics.counter("gateway_llm_guard_failures_total", "Guards by webhook that gave no verdict.", [
+    "url",
+  ]);
+  const guards = configs?.flatMap(({ webhook, rejection }) => {
+    if (webhook === undefined) return [];
+    const { url, headers, timeout: timeoutMs, failureMode } = webhook;
+    const { status, body } = rejection ?? DEFAULT_REJECTION;
+    const settings = { url, headers, timeoutMs, failureMode, rejection: { status, message: body } };
+    return [
+      createGuardWebhook(settings, env.fetch, (reason) => {
+        failures.labels(url).add();
+        env.logger.for("llm").warn("a guard gave no verdict", { url, reason, failureMode });
+      }),
+    ];
+  });
+  return guards?.length === 0 ? undefined : guards;
 }
 
 /** Exact names first, then patterns in the order of the file. */

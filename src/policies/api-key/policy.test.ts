@@ -120,3 +120,9 @@ test("each key is a user of its own, whatever its metadata says", () => {
   const other = run({ headers: { "x-api-key": "plain-key-1" } }).principal;
   assert.ok(one !== undefined && other !== undefined && one !== other);
 });
+
+for (const expires of ["tomorrow", "1", "2027-02-30T99:00Z", "2027-13-01", "31.01.2027"]) {
+  test(`rejects the expiry ${expires}`, () => {
+    assert.equal(apiKey.schema.safeParse({ keys: [{ key: "a", expires }] }).success, false);
+  });
+}

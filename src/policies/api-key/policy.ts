@@ -33,6 +33,8 @@ const USUAL_PLACES: readonly CredentialLocation[] = [
 ];
 
 const KEY_HASH = /^sha256:[0-9a-fA-F]{64}$/;
+/** JavaScript takes far more for a date. */
+const ISO_DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/;
 const RETRY_AFTER_SECONDS = "2";
 
 const writtenKey = exactlyOneOf(
@@ -49,7 +51,8 @@ const writtenKey = exactlyOneOf(
       .describe("Readable as `apiKey.<field>`, for example `user_id`."),
     expires: z
       .string()
-      .refine((text) => !Number.isNaN(Date.parse(text)), "expected a date such as 2027-01-31")
+      .regex(ISO_DATE, "expected a date such as 2027-01-31")
+      .refine((text) => !Number.isNaN(Date.parse(text)), "there is no such date")
       .optional()
       .describe("The key is rejected from this date on (UTC). Default: never."),
     models: keyModels.optional().describe("The models that the key may use, each with at most one `*`. Default: all."),

@@ -6,8 +6,9 @@ import type { BackendCall, BackendEnv, BackendRun } from "../../../core/backend.
 import type { Exchange } from "../../../core/exchange.ts";
 import { HeaderList } from "../../../lib/http/headers.ts";
 import type { Clock } from "../../../lib/process/clock.ts";
-import { type Store, storeNamespace } from "../../../lib/store/store.ts";
+import { storeNamespace } from "../../../lib/store/store.ts";
 import type { Settlement } from "../answers/settlement.ts";
+import { DeferredRun } from "../requests/deferred-run.ts";
 import { type CacheQuestion, cacheKey } from "./cache-key.ts";
 import { bodyOf, KeepingCall, type KeptAnswer, parseKept } from "./kept-answer.ts";
 
@@ -66,59 +67,26 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
         return cached.ask(new KeepingCall(call, "miss", (answer) => keep(key, answer, exchange)));
       };
       if (/\bno-cache\b/i.test(wish)) return ask();
-      return new LookingRun(store, key, call, ask, (kept) => {
-        // Of another time, before the clock or the configuration was changed.
-        if (kept.keptAtMs > clock.now() || kept.keptAtMs + ttl <= clock.now()) return ask();
+      const replay = (kept: KeptAnswer): BackendRun => {
         outcomes.labels("hit").add();
         savedTokens.labels().add(kept.tokens);
         savedDollars.labels().add(kept.cost);
         cached.settlement.replayed();
         exchange.trace?.point({ type: "policyEvent", kind: "llmCache", details: { outcome: "hit" } });
         return new ReplayRun(cached.through(call), kept, clock);
-      });
+      };
+      const looked = store
+        .get(key)
+        .catch(() => undefined)
+        .then((text) => {
+          const kept = text === undefined ? undefined : parseKept(text);
+          // Of another time, before the clock or the configuration was changed.
+          const isOver = kept === undefined || kept.keptAtMs > clock.now() || kept.keptAtMs + ttl <= clock.now();
+          return isOver ? ask : () => replay(kept);
+        });
+      return new DeferredRun(call, looked, () => cached.settlement.nothing("aborted"));
     },
   };
-}
-
-/** Asks the store first; then it is whichever run follows. */
-class LookingRun implements BackendRun {
-  #run: BackendRun | undefined = undefined;
-  #isAborted = false;
-
-  constructor(
-    store: Store,
-    key: string,
-    call: BackendCall,
-    ask: () => BackendRun,
-    replay: (kept: KeptAnswer) => BackendRun,
-  ) {
-    store
-      .get(key)
-      .catch(() => undefined)
-      .then((text) => {
-        if (this.#isAborted) return;
-        const kept = text === undefined ? undefined : parseKept(text);
-        this.#run = kept === undefined ? ask() : replay(kept);
-      })
-      .catch((error) => call.fail(error));
-  }
-
-  abort(): void {
-    this.#isAborted = true;
-    this.#run?.abort();
-  }
-
-  resume(): void {
-    this.#run?.resume();
-  }
-
-  get spareTargets(): number {
-    return this.#run?.spareTargets ?? 0;
-  }
-
-  tryNext(reason: string): boolean {
-    return this.#run?.tryNext?.(reason) ?? false;
-  }
 }
 
 class ReplayRun implements BackendRun {

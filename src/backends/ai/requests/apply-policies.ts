@@ -3,9 +3,10 @@
  * with other bytes.
  */
 import { GatewayError } from "../../../core/errors.ts";
-import type { LlmCall, PromptRules, TextGuard } from "../../../llm/dialects/llm-call.ts";
+import type { LlmCall, PromptRules, TextGuard, WebhookGuard } from "../../../llm/dialects/llm-call.ts";
 import { scanRequest } from "../../../llm/dialects/scan-request.ts";
 import type { GuardWatch } from "../../../llm/guards/guard-watch.ts";
+import { checkAll } from "../../../llm/guards/guard-webhook.ts";
 import { mapPromptTexts } from "../../../llm/guards/map-texts.ts";
 import { applyRules, editsRequest, GuardRejection, mergeRules, watchText } from "../../../llm/guards/prompt-rules.ts";
 import { readSkeleton } from "../../../llm/wire/skeleton.ts";
@@ -46,6 +47,43 @@ function edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): LlmCall {
     if (!scanned.ok)
       throw new GatewayError("internal", { detail: `a prompt policy made an invalid request: ${scanned.reason}` });
     return { ...llm, bytes, scan: scanned.scan };
+  } catch (error) {
+    if (!(error instanceof GuardRejection)) throw error;
+    throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
+  }
+}
+
+/** The call with the texts that guards by webhook leave. Rejects with PlanError. */
+export async function applyWebhooks(
+  policed: PolicedCall,
+  webhooks: readonly WebhookGuard[],
+  env: PlanEnv,
+): Promise<PolicedCall> {
+  const { llm, model } = policed;
+  if (llm.scan.isForm) return policed;
+  const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  if (skeleton === "not JSON")
+    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
+  if ("tooLarge" in skeleton)
+    throw new PlanError({
+      status: 413,
+      message: `a request ${skeleton.tooLarge} cannot pass the guards`,
+      code: "request_too_large",
+    });
+  const texts: string[] = [];
+  mapPromptTexts(skeleton.value, (text) => {
+    texts.push(text);
+    return text;
+  });
+  try {
+    const judged = await checkAll(webhooks, { direction: "request", model, texts });
+    if (judged === texts) return policed;
+    let next = 0;
+    const bytes = Buffer.concat(skeleton.write(mapPromptTexts(skeleton.value, () => judged[next++] ?? "")));
+    const scanned = scanRequest(bytes);
+    if (!scanned.ok)
+      throw new GatewayError("internal", { detail: `a guard made an invalid request: ${scanned.reason}` });
+    return { ...policed, llm: { ...llm, bytes, scan: scanned.scan } };
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
     throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });

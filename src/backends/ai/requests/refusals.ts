@@ -24,6 +24,12 @@ export const MISSING_MODEL: LlmError = {
   param: "model",
 };
 
+export const UNREADABLE_STREAM: LlmError = {
+  status: 400,
+  message: "response guards cannot read this kind of stream; ask without streaming",
+  code: "unsupported_format",
+};
+
 export function modelNotFound(model: string | undefined): LlmError {
   return {
     status: 404,

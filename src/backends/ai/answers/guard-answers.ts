@@ -1,0 +1,41 @@
+/**
+ * What an answer passes on its way to the client: regular expressions first, then guards by webhook, and nearest to the client
+ * those in shadow mode.
+ */
+import type { BackendCall } from "../../../core/backend.ts";
+import type { Exchange } from "../../../core/exchange.ts";
+import type { Dialect } from "../../../llm/dialects/dialect.ts";
+import { checkAll } from "../../../llm/guards/guard-webhook.ts";
+import type { PolicedCall } from "../requests/apply-policies.ts";
+import { GuardedCall } from "./guarded-call.ts";
+import { watchedCall } from "./watched-call.ts";
+import { WebhookCall } from "./webhook-call.ts";
+
+export interface GuardedWay {
+  /** What the answer is told to. */
+  readonly shown: BackendCall;
+  /** Called when an answer is refused before its end. */
+  onRefusal(refused: () => void): void;
+}
+
+/** `unreadable`: no guard can read such a stream. */
+export function guardAnswers(
+  { rules, model }: PolicedCall,
+  { format, pathStream }: Dialect,
+  exchange: Exchange,
+): "unreadable" | ((call: BackendCall) => GuardedWay) {
+  const { responseGuards: guards, responseWebhooks: webhooks, watchedResponses } = rules;
+  const isForeignStream = (format === "converse" || format === "invoke") && pathStream === true;
+  if ((guards || webhooks) && isForeignStream) return "unreadable";
+  // What is encoded could not be judged.
+  if (webhooks) exchange.request.headers.set("accept-encoding", "identity");
+  return (call) => {
+    const watched = watchedCall(call, exchange, watchedResponses, isForeignStream);
+    const judged = webhooks
+      ? new WebhookCall(watched, format, (texts) => checkAll(webhooks, { direction: "response", model, texts }))
+      : watched;
+    if (guards === undefined) return { shown: judged, onRefusal: () => undefined };
+    const guarded = new GuardedCall(judged, guards, format);
+    return { shown: guarded, onRefusal: (refused) => guarded.onRefusal(refused) };
+  };
+}

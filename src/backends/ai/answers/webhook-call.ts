@@ -1,0 +1,149 @@
+/**
+ * Response guards that somebody else runs. An answer is held until it is whole, because a verdict is about all of it; a stream
+ * goes out as a stream once it was judged. Nothing has been sent when it is refused, so a refusal has a status of its own.
+ */
+import type { Duplex } from "node:stream";
+import type { BackendCall, BackendProblem } from "../../../core/backend.ts";
+import { GatewayError } from "../../../core/errors.ts";
+import type { Sent } from "../../../core/wire.ts";
+import type { HeaderList } from "../../../lib/http/headers.ts";
+import { createSseParser, encodeSseEvent, type SseEvent } from "../../../lib/http/sse.ts";
+import type { Format } from "../../../llm/dialects/dialect.ts";
+import { errorBody } from "../../../llm/dialects/error-shape.ts";
+import { mapAnswerTexts } from "../../../llm/guards/map-texts.ts";
+import { GuardRejection } from "../../../llm/guards/prompt-rules.ts";
+import { streamTexts } from "../../../llm/guards/stream-texts.ts";
+import { parseMembers } from "../../../llm/wire/json.ts";
+import { MAX_ANSWER_BYTES, MAX_EVENT_BYTES } from "./guarded-call.ts";
+import { isEventStream } from "./native-answer.ts";
+
+export class WebhookCall implements BackendCall {
+  readonly #call: BackendCall;
+  readonly #judge: (texts: readonly string[]) => Promise<readonly string[]>;
+  readonly #format: Format;
+  #status = 0;
+  #headers: HeaderList | undefined;
+  #held: Buffer[] = [];
+  #bytes = 0;
+  #passes = false;
+  #over = false;
+
+  constructor(call: BackendCall, format: Format, judge: (texts: readonly string[]) => Promise<readonly string[]>) {
+    this.#call = call;
+    this.#format = format;
+    this.#judge = judge;
+  }
+
+  attempt(target: string, sent?: Sent): void {
+    this.#call.attempt(target, sent);
+  }
+
+  received(status: number, headers: HeaderList): void {
+    this.#call.received(status, headers);
+  }
+
+  missed(reason: string): void {
+    this.#call.missed(reason);
+  }
+
+  head(status: number, headers: HeaderList): void {
+    this.#status = status;
+    this.#headers = headers;
+    this.#passes = status >= 400;
+    if (this.#passes) this.#call.head(status, headers);
+  }
+
+  data(chunk: Buffer): boolean {
+    if (this.#passes) return this.#call.data(chunk);
+    if (this.#over) return true;
+    this.#bytes += chunk.length;
+    this.#held.push(chunk);
+    if (this.#bytes > MAX_ANSWER_BYTES) this.#refuseUnread(`the answer is larger than ${MAX_ANSWER_BYTES} bytes`);
+    return true;
+  }
+
+  end(trailers?: readonly string[]): void {
+    if (this.#passes) this.#call.end(trailers);
+    else if (!this.#over) this.#judgeWhole().catch((error) => this.#call.fail(error));
+  }
+
+  fail(error: unknown): void {
+    this.#over = true;
+    this.#call.fail(error);
+  }
+
+  problem(problem: BackendProblem): void {
+    this.#call.problem(problem);
+  }
+
+  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
+    this.#call.upgraded(status, headers, socket);
+  }
+
+  async #judgeWhole(): Promise<void> {
+    const bytes = Buffer.concat(this.#held);
+    this.#held = [];
+    try {
+      const judged = isEventStream(this.#headers?.get("content-type"))
+        ? await this.#judgeStream(bytes)
+        : await this.#judgeJson(bytes);
+      if (judged === undefined) this.#refuseUnread("it cannot be read");
+      else this.#send(this.#status, judged);
+    } catch (error) {
+      if (!(error instanceof GuardRejection)) throw error;
+      const { status, message } = error;
+      this.#headers?.set("content-type", "application/json");
+      const said = errorBody(this.#format, { status, message, code: "content_rejected" });
+      this.#send(status, Buffer.from(JSON.stringify(said)));
+    }
+  }
+
+  async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
+    const body = parseMembers(bytes.toString("utf8"));
+    if (body === undefined) return undefined;
+    const texts: string[] = [];
+    mapAnswerTexts(body, (text) => {
+      texts.push(text);
+      return text;
+    });
+    const judged = await this.#judge(texts);
+    if (judged === texts) return bytes;
+    let next = 0;
+    return Buffer.from(JSON.stringify(mapAnswerTexts(body, () => judged[next++] ?? "")));
+  }
+
+  async #judgeStream(bytes: Buffer): Promise<Buffer | undefined> {
+    const events: SseEvent[] = [];
+    try {
+      createSseParser((event) => events.push(event), MAX_EVENT_BYTES).push(bytes);
+    } catch {
+      return undefined;
+    }
+    const found = streamTexts(events);
+    const judged = await this.#judge(found.texts);
+    if (judged === found.texts) return bytes;
+    const written = found
+      .replaced(judged)
+      .map(({ event, data, id }) =>
+        encodeSseEvent({ ...(event === "message" ? {} : { event }), data, ...(id === undefined ? {} : { id }) }),
+      );
+    return Buffer.from(written.join(""));
+  }
+
+  #send(status: number, bytes: Buffer): void {
+    const headers = this.#headers;
+    if (headers === undefined) return;
+    headers.delete("etag");
+    if (isEventStream(headers.get("content-type"))) headers.delete("content-length");
+    else headers.set("content-length", String(bytes.length));
+    this.#call.head(status, headers);
+    this.#call.data(bytes);
+    this.#call.end();
+  }
+
+  #refuseUnread(why: string): void {
+    this.#over = true;
+    this.#held = [];
+    this.#call.fail(new GatewayError("backend_response_invalid", { detail: `the response guards: ${why}` }));
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * A guard that somebody else runs: it gets the texts of a request or answer as JSON, and says pass, mask (with texts in their
+ * place) or reject. What it does not say in time, or says wrongly, counts as its failure, and the operator chooses whether
+ * that rejects or passes.
+ */
+import { z } from "zod";
+import type { Fetch } from "../../lib/http/fetch.ts";
+import { GuardRejection } from "./prompt-rules.ts";
+
+export interface GuardWebhook {
+  /** The texts to go on with. Throws GuardRejection. */
+  check(question: GuardQuestion): Promise<readonly string[]>;
+}
+
+export interface GuardQuestion {
+  readonly direction: "request" | "response";
+  readonly model: string | undefined;
+  readonly texts: readonly string[];
+}
+
+export interface WebhookSettings {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly timeoutMs: number;
+  readonly failureMode: "closed" | "open";
+  readonly rejection: { readonly status: number; readonly message: string };
+}
+
+/** Masked texts may be as large as what was sent. */
+const MAX_VERDICT_BYTES = 8 * 1024 * 1024;
+const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };
+
+const verdict = z.discriminatedUnion("action", [
+  z.object({ action: z.literal("pass") }),
+  z.object({ action: z.literal("mask"), texts: z.array(z.string()) }),
+  z.object({
+    action: z.literal("reject"),
+    status: z.int().min(400).max(599).optional(),
+    message: z.string().min(1).max(4_000).optional(),
+  }),
+]);
+
+export function createGuardWebhook(
+  settings: WebhookSettings,
+  fetch: Fetch,
+  failed: (reason: string) => void,
+): GuardWebhook {
+  async function ask(question: GuardQuestion): Promise<z.output<typeof verdict>> {
+    const { status, body } = await fetch({
+      url: settings.url,
+      method: "POST",
+      headers: { "content-type": "application/json", ...settings.headers },
+      body: Buffer.from(JSON.stringify(question)),
+      timeoutMs: settings.timeoutMs,
+      maxBytes: MAX_VERDICT_BYTES,
+    });
+    if (status !== 200) throw new Error(`it answered ${status}`);
+    const said = verdict.parse(JSON.parse(body.toString("utf8")));
+    if (said.action === "mask" && said.texts.length !== question.texts.length)
+      throw new Error(`it masked ${said.texts.length} texts of ${question.texts.length}`);
+    return said;
+  }
+
+  return {
+    async check(question) {
+      if (question.texts.length === 0) return question.texts;
+      let said: z.output<typeof verdict>;
+      try {
+        said = await ask(question);
+      } catch (error) {
+        failed(error instanceof z.ZodError ? "it gave no valid verdict" : (error as Error).message);
+        if (settings.failureMode === "open") return question.texts;
+        throw new GuardRejection({ rejection: UNAVAILABLE });
+      }
+      if (said.action === "pass") return question.texts;
+      if (said.action === "mask") return said.texts;
+      const { status, message } = settings.rejection;
+      throw new GuardRejection({ rejection: { status: said.status ?? status, message: said.message ?? message } });
+    },
+  };
+}
+
+/** One after the other: each sees what those before it made of the texts. */
+export async function checkAll(webhooks: readonly GuardWebhook[], question: GuardQuestion): Promise<readonly string[]> {
+  let { texts } = question;
+  for (const webhook of webhooks) texts = await webhook.check({ ...question, texts });
+  return texts;
+}
