@@ -132,11 +132,12 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     },
     describe: () => ({
       models: table.names,
-      targets: table.targets.map(({ name, provider, display, health }) => ({
+      targets: table.targets.map(({ name, provider, display, health, quota }) => ({
         name,
         provider: provider.name,
         target: display,
         ...health.describe(),
+        ...quota?.describe(),
       })),
     }),
   };

@@ -69,7 +69,9 @@ export class AiRun implements BackendRun, AttemptOwner {
     try {
       const planned = this.#targets.take();
       if (planned === undefined) {
-        if (this.#targets.refusal) this.#refuse(this.#targets.refusal);
+        const { refusal, retryAfterSeconds } = this.#targets;
+        const isBusy = refusal?.status === 429 && retryAfterSeconds !== undefined;
+        if (refusal) this.#refuse(refusal, isBusy ? { "retry-after": String(retryAfterSeconds) } : {});
         return;
       }
       const { candidate, plan } = planned;
@@ -147,6 +149,10 @@ export class AiRun implements BackendRun, AttemptOwner {
       this.#exchange.trace?.point({ type: "policyEvent", kind: "llmDropped", details: { members: names } });
     const scheme = target.address.protocol;
     this.#call.attempt(target.display, this.#exchange.trace && { over: "http", scheme, request });
+    if (target.quota) {
+      const { quota } = target;
+      this.#settlement.charges(quota.begin(quota.countsTokens ? (this.#exchange.facts.llm?.estimatedTokens ?? 0) : 0));
+    }
     const attempt = new TargetAttempt(this, candidate, plan);
     this.#attempt = attempt;
     attempt.sent(target.upstream.send(request, attempt));

@@ -41,6 +41,7 @@ export class Settlement {
   #firstByteMs: number | undefined;
   /** The model's name as the provider is asked for it. */
   #asked: string | undefined;
+  #charged: ((usedTokens: number) => void) | undefined;
   #answered = false;
   #settled = false;
 
@@ -50,6 +51,12 @@ export class Settlement {
     this.#free = dialect.free;
     this.#operation = OPERATIONS[dialect.format] ?? "other";
     this.#startedMs = env.clock.monotonicMs();
+  }
+
+  /** `settle` gets the tokens of the call that begins now. The one before it, at a target that was given up, used none. */
+  charges(settle: (usedTokens: number) => void): void {
+    this.#charged?.(0);
+    this.#charged = settle;
   }
 
   asks(model: string): void {
@@ -93,6 +100,7 @@ export class Settlement {
 
   #finish(errorType: string | undefined): void {
     this.#settled = true;
+    this.#charged?.((this.#facts.inputTokens ?? 0) + (this.#facts.outputTokens ?? 0));
     const { prices, metrics, clock } = this.#env;
     const cost = prices ? costOf(prices, this.#facts, this.#asked) : undefined;
     if (cost !== undefined) this.#facts.cost = cost;

@@ -41,9 +41,10 @@ function written(config: {
   pathOverride?: string | undefined;
   pathPrefix?: string | undefined;
   timeouts?: TargetOptions["timeouts"];
+  perMinute?: TargetOptions["perMinute"];
 }) {
-  const { auth, hostOverride, pathOverride, pathPrefix, timeouts } = config;
-  return { auth, hostOverride, pathOverride, pathPrefix, timeouts };
+  const { auth, hostOverride, pathOverride, pathPrefix, timeouts, perMinute } = config;
+  return { auth, hostOverride, pathOverride, pathPrefix, timeouts, perMinute };
 }
 
 function single(target: Target, model: string | undefined): TargetGroup {

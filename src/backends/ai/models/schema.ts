@@ -9,6 +9,7 @@ import { parseAddress } from "../../../lib/http/backend-address.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
 import { cooldown, failoverOn } from "./failover-schema.ts";
 import { PRESETS } from "./presets.ts";
+import { cache, perMinute } from "./quota-schema.ts";
 
 const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
 
@@ -98,6 +99,7 @@ const overrides = {
     .regex(/^\/.*[^/]$|^$/, "expected a path without a slash at its end")
     .optional()
     .describe("Replaces the beginning of the provider's path, for example `/v1`."),
+  perMinute,
   timeouts: z
     .strictObject({
       firstByte: duration()
@@ -231,8 +233,6 @@ export const virtualModelSchema = z.strictObject({
   ).describe("How a model is chosen."),
 });
 
-const MAX_CACHE_MS = 30 * 86_400_000;
-
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
@@ -262,18 +262,7 @@ export const aiSchema = exactlyOneOf(
       .boolean()
       .default(true)
       .describe("Whether models that `modelCatalog` does not name have the prices of the shipped list. Default: true."),
-    cache: z
-      .strictObject({
-        ttl: duration()
-          .refine((ms) => ms >= 1_000 && ms <= MAX_CACHE_MS, "expected 1s to 30d")
-          .describe("How long an answer may be used again, up to 30d."),
-        scope: z
-          .enum(["user", "shared"])
-          .default("user")
-          .describe("Whether each user has answers of their own, or all share them. Default: user."),
-      })
-      .optional()
-      .describe("Answers equal requests again from the store."),
+    cache,
     maxBodyBytes: z
       .int()
       .min(1024)

@@ -19,6 +19,7 @@ import { addKey, type Credential, compileCredential } from "../credentials/crede
 import { createDemoUpstream, demoProvider, type Upstream } from "./demo-upstream.ts";
 import { type Cooldown, Health } from "./health.ts";
 import { habitsOf } from "./presets.ts";
+import { type PerMinute, Quota } from "./quota.ts";
 import type { ProviderConfig } from "./schema.ts";
 
 export interface Target {
@@ -38,6 +39,7 @@ export interface Target {
   /** Puts a credential that must be obtained or computed on a request; undefined where none is needed. */
   readonly seal: Seal | undefined;
   readonly health: Health;
+  readonly quota: Quota | undefined;
   readonly timeouts: TargetTimeouts | undefined;
 }
 
@@ -58,6 +60,7 @@ export interface TargetOptions {
   readonly pathPrefix: string | undefined;
   readonly timeouts: { readonly firstByte?: number | undefined; readonly idle?: number | undefined } | undefined;
   readonly cooldown: Cooldown;
+  readonly perMinute?: PerMinute | undefined;
   /** Instead of the model in the provider's own settings. */
   readonly model?: string | undefined;
 }
@@ -98,8 +101,14 @@ export function openTarget(options: TargetOptions, env: BackendEnv): Target {
     credential,
     seal: sealOf(credential, region, env.clock),
     health: new Health(env.clock, options.cooldown),
+    quota: options.perMinute && keptQuota(options.name, options.perMinute, env),
     timeouts: options.timeouts && { firstByteMs: options.timeouts.firstByte, idleMs: options.timeouts.idle },
   };
+}
+
+/** A reload does not give back what was asked. */
+function keptQuota(name: string, perMinute: PerMinute, env: BackendEnv): Quota {
+  return env.keep(`ai-quota ${env.name} ${name}`, perMinute, () => new Quota(env.clock, perMinute));
 }
 
 function sealOf(credential: Credential, region: string, clock: Clock): Seal | undefined {

@@ -19,6 +19,8 @@ export interface Planned {
 export class TargetQueue {
   /** Why the first target that was passed over could not be asked. */
   refusal: LlmError | undefined = undefined;
+  /** When the first of those that were passed over because their minute is used up can be asked. */
+  retryAfterSeconds: number | undefined = undefined;
   readonly #llm: LlmCall;
   readonly #request: Pick<GatewayRequest, "query" | "headers">;
   readonly #candidates: readonly Candidate[];
@@ -71,6 +73,16 @@ export class TargetQueue {
   }
 
   #plan(candidate: Candidate): Planned | undefined {
+    const { quota } = candidate.target;
+    if (quota?.isUsedUp) {
+      this.retryAfterSeconds = Math.min(this.retryAfterSeconds ?? quota.secondsLeft, quota.secondsLeft);
+      this.refusal ??= {
+        status: 429,
+        message: "the model's requests or tokens per minute are used up",
+        code: "rate_limited",
+      };
+      return undefined;
+    }
     const { dialect } = this.#llm;
     const { provider } = candidate.target;
     const counted = countedFormat(dialect);
