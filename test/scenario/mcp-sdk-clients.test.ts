@@ -53,7 +53,7 @@ for (const [name, open] of [
     assert.equal((await client.listPrompts()).prompts.length, 2);
     assert.equal((await client.readResource({ uri: "test://odd/a" })).contents.length, 1);
     const progress: number[] = [];
-    const slow = await client.callTool({ name: "slow", arguments: { steps: 3 } }, undefined, {
+    const slow = await client.callTool({ name: "slow", arguments: { steps: 3, asks: true } }, undefined, {
       onprogress: (one) => progress.push(one.progress),
     });
     assert.equal((slow.content as Content)[0]?.text, "slow ");

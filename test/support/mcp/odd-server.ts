@@ -163,6 +163,8 @@ async function callTool(
         await sleep(Number(args.ms ?? 10) / steps);
         if (meta.progressToken !== undefined)
           notify("notifications/progress", { progressToken: meta.progressToken, progress: step, total: steps });
+        // The client has taken the progress before it answers.
+        if (args.asks === true) await ask("sampling/createMessage", { messages: [], maxTokens: 1 });
       }
       // The official client loses progress that comes in one breath with the answer.
       await sleep(5);
