@@ -5,6 +5,7 @@
 import type { ListenerTls } from "../lib/http/tls-listener.ts";
 import type { Phase } from "../trace/events.ts";
 import type { Backend } from "./backend.ts";
+import type { Exchange } from "./exchange.ts";
 import type { Hooks, LlmSight, Settings } from "./policy.ts";
 
 export interface CompiledPolicy {
@@ -40,8 +41,14 @@ export interface CompiledScope {
   readonly effectivePolicy: Readonly<Record<string, unknown>>;
 }
 
+/** A backend on trial chooses its requests itself, before weights count. */
+export interface Canary {
+  takes(exchange: Exchange, random: () => number): boolean;
+}
+
 export interface WeightedBackend {
   readonly weight: number;
+  readonly canary?: Canary;
   readonly backend: Backend;
   readonly policies: CompiledScope;
 }

@@ -26,6 +26,7 @@ import { fieldPlace } from "../load/field-place.ts";
 import type { NormalBackend, NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
 import type { Environment } from "../text/env.ts";
 import { pathText } from "../text/value-path.ts";
+import { compileCanary } from "./canary.ts";
 import { scopeOf } from "./compiled-scope.ts";
 import { readConfigFile } from "./config-file.ts";
 import { claimExtraMatches, readsCredential } from "./extra-matches.ts";
@@ -162,11 +163,11 @@ function createCompiler(context: CompileContext) {
         tls: settings.backendTls,
         protocol: backend.protocol,
       };
-      return {
-        weight: backend.weight,
-        backend: definition.compile(backend.config, env),
-        policies: { ...scope, settings },
-      };
+      const compiled = definition.compile(backend.config, env);
+      const policies = { ...scope, settings };
+      if (backend.canary === undefined) return { weight: backend.weight, backend: compiled, policies };
+      const canary = compileCanary(backend.canary, backend.config, env);
+      return { weight: 0, canary, backend: canary.watched(compiled), policies };
     });
   }
 

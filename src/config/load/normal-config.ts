@@ -3,6 +3,7 @@
  */
 import type { BackendProtocol } from "../../core/backend.ts";
 import type { RouteMatch } from "../../core/topology.ts";
+import type { CanaryConfig } from "../schema/canary-schema.ts";
 import type { WrittenProcess } from "../schema/schema.ts";
 import type { Path } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
@@ -56,6 +57,7 @@ export interface NormalBackend {
   readonly name: string;
   readonly weight: number;
   readonly protocol?: BackendProtocol | undefined;
+  readonly canary?: CanaryConfig | undefined;
   readonly config: unknown;
   readonly policies: readonly PlacedPolicy[];
   readonly place: Place;

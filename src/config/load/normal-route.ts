@@ -32,6 +32,7 @@ function normalBackend(name: string, written: WrittenBackend, place: Place): Nor
     name,
     weight: written.weight ?? 1,
     protocol: written.protocol,
+    canary: written.canary,
     config: fields[key],
     policies: placePolicies(written.policies, `backend ${name}`, place),
     place: { document: place.document, path: [...place.path, key] },

@@ -7,13 +7,14 @@ import { backends } from "../../backends/index.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
 import { celSource, duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
 import { parseLogFilter } from "../../lib/log/log-filter.ts";
-import { linearRegex } from "../../lib/text/regex.ts";
 import { isAddressRange } from "../../pipeline/listen/trusted-peers.ts";
 import { auditSchema } from "../../pipeline/records/audit-settings.ts";
 import { policies } from "../../policies/index.ts";
 import { telemetrySchema } from "../../telemetry/settings.ts";
+import { canarySchema, hasOther, onlyHttpCanaries } from "./canary-schema.ts";
 import { acceptsHttp2, backendProtocol, onlyHttpBackends } from "./http-version-schema.ts";
 import { listenerTls } from "./listener-tls-schema.ts";
+import { routeMatch } from "./match-schema.ts";
 import { storeSchema } from "./store-schema.ts";
 import { configTests } from "./tests-schema.ts";
 
@@ -24,59 +25,20 @@ const DEFAULT_TUNNEL_IDLE = "1h";
 /** More threads than any machine has use for. */
 const MAX_WORKERS = 128;
 
-const regex = z.string().superRefine((source, context) => {
-  try {
-    linearRegex(source);
-  } catch (error) {
-    context.addIssue({
-      code: "custom",
-      message: `not a valid regular expression (RE2 syntax): ${(error as Error).message}`,
-    });
-  }
-});
-
-const valueMatch = exactlyOneOf(
-  z.strictObject({
-    name: z.string().min(1).describe("The name of the header or query parameter."),
-    exact: z.string().optional().describe("The whole value."),
-    regex: regex.optional().describe("A regular expression for the whole value (RE2 syntax)."),
-  }),
-  ["exact", "regex"],
-);
-
-const absolutePath = z.string().startsWith("/", "a path begins with /");
-
-const routeMatch = z.strictObject({
-  path: exactlyOneOf(
-    z.strictObject({
-      exact: absolutePath.optional().describe("The whole path."),
-      pathPrefix: absolutePath
-        .optional()
-        .describe("A prefix of whole segments: `/a` matches `/a` and `/a/b`, not `/ab`."),
-      regex: regex.optional().describe("A regular expression for the whole path (RE2 syntax)."),
-    }),
-    ["exact", "pathPrefix", "regex"],
-  )
-    .optional()
-    .describe("Default: the prefix `/`."),
-  method: z
-    .string()
-    .regex(/^[A-Z]+$/, "write methods in upper case")
-    .optional()
-    .describe("The request's method, for example `POST`."),
-  headers: z.array(valueMatch).optional().describe("Required headers; all must match."),
-  query: z.array(valueMatch).optional().describe("Required query parameters; all must match."),
-});
-
 const backend = exactlyOneOf(
   z.strictObject({
     ...Object.fromEntries(backends.map(({ key, schema, doc }) => [key, schema.optional().describe(doc)])),
     weight: z.int().min(0).max(1_000_000).optional().describe("Share of the route's requests. Default: 1."),
     protocol: backendProtocol.optional(),
+    canary: canarySchema
+      .optional()
+      .describe("The backend is on trial: it gets some requests, and none when too many fail. It has no `weight`."),
     policies: policiesOf("backend").optional().describe("Policies of this backend; they run for each attempt."),
   }),
   backends.map(({ key }) => key),
-).refine(...onlyHttpBackends);
+)
+  .refine(...onlyHttpBackends)
+  .refine(...onlyHttpCanaries);
 
 const gateway = z
   .strictObject({
@@ -107,7 +69,11 @@ export const routeSchema = z.strictObject({
     .min(1)
     .optional()
     .describe("One of these must match. Default: every path; for MCP backends `/mcp` and `/sse`."),
-  backends: z.array(backend).optional().describe("The backends; several share the requests by weight."),
+  backends: z
+    .array(backend)
+    .refine(...hasOther)
+    .optional()
+    .describe("The backends; several share the requests by weight."),
   policies: policiesOf("route").optional().describe("Policies of this route."),
 });
 

@@ -55,6 +55,7 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
     policies: dryScope(route.policies),
     backends: route.backends.map((one) => ({
       weight: one.weight,
+      ...(one.canary ? { canary: one.canary } : {}),
       backend: dryBackend(one.backend, walks),
       policies: dryScope(one.policies),
     })),

@@ -134,7 +134,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   // BACKEND PHASE: once per attempt
 
   #backendPhase(route: Route): void {
-    const chosen = chooseBackend(route, this.#env.random);
+    const chosen = chooseBackend(route, this.#env.random, this.exchange);
     if (!chosen) throw new GatewayError("no_backend");
     const scope = chosen.policies;
     this.#held.restore();
