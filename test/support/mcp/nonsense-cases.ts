@@ -201,7 +201,7 @@ export const OVER_HTTP: readonly NonsenseCase[] = [
       { raw: '{"id":$ID' },
       { end: "close" },
     ],
-    reason: /broke off|could not be reached/,
+    reason: /ended its response early/,
   },
   {
     name: "another id",

@@ -132,7 +132,8 @@ async function startRemote(transport: "http" | "sse", script: Script): Promise<S
       if ("status" in step) res.writeHead(step.status, step.headers);
       else if ("end" in step) {
         res.flushHeaders();
-        res.destroy();
+        // What was written is on its way by then: a connection that ends before its answer began is another case.
+        setImmediate(() => res.destroy());
       } else if ("raw" in step) res.write(withId(step.raw, request.id).repeat(step.repeat ?? 1));
       else if (!("stay" in step)) {
         if ("mutated" in step) {
