@@ -65,6 +65,15 @@ test("every link in the documents leads to a file", () => {
   assert.deepEqual(broken, []);
 });
 
+test("every page is in the index", () => {
+  const index = read("docs/README.md");
+  const pages = readdirSync(join(root, "docs")).filter((name) => name.endsWith(".md") && name !== "README.md");
+  assert.deepEqual(
+    pages.filter((name) => !index.includes(`(${name})`)),
+    [],
+  );
+});
+
 test("configurations in the text that call themselves config.yaml load", () => {
   let count = 0;
   for (const page of pages) {
