@@ -36,7 +36,7 @@ function at(config: Values, path: string): Values {
 }
 
 test("whatever is put into a configuration, the result is valid, and what was put in is named", () => {
-  const names = fc.constantFrom("foo", "extAuthz", "tcpRoutes", "requestMirror", "oidc", "Ünknown", "a-b");
+  const names = fc.constantFrom("foo", "extProc", "tcpRoutes", "requestMirror", "oidc", "Ünknown", "a-b");
   const values = fc.oneof(
     fc.constant({}),
     fc.constant([1]),
@@ -59,7 +59,7 @@ test("whatever is put into a configuration, the result is valid, and what was pu
   );
 });
 
-const protections = ["extAuthz", "oidc", "networkAuthorization"];
+const protections = ["oidc", "networkAuthorization"];
 for (const scope of ["gateways.default", "routes[0]"])
   for (const name of protections)
     test(`${scope}: ${name} without a counterpart closes it`, () => {

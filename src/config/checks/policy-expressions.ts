@@ -22,6 +22,8 @@ export interface ExpressionPlace {
 export const EXPRESSION_PLACES: readonly ExpressionPlace[] = [
   { policy: "authorization", at: ["rules", "*"], moment: "access" },
   { policy: "authorization", at: ["rules", "*", "*"], moment: "access" },
+  { policy: "extAuthz", at: ["context", "*"], moment: "access" },
+  { policy: "extAuthz", at: ["cache", "key"], moment: "access" },
   { policy: "mcpAuthorization", at: ["rules", "*"], moment: "item" },
   { policy: "mcpAuthorization", at: ["rules", "*", "*"], moment: "item" },
   {

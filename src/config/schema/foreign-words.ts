@@ -47,8 +47,9 @@ export const FOREIGN_WORDS: readonly ForeignWord[] = [
   ...write(["targets", "prefixMode"], ["sessionTtl"], "`sessionIdleTtl`"),
   ...unsupported(["providers"], "write `provider` and `params` in each entry of `models`"),
   ...unsupported(["azureProjectName"], "Azure is reached by `azureResourceName`"),
+  ...unsupported(["a2a"], "write a backend `a2a`"),
   ...unsupported(["tcpRoutes", "tlsRoutes", "routeGroups", "workloads", "frontendPolicies"]),
-  ...unsupported(["extAuthz", "extProc", "csrf", "oidc", "a2a", "networkAuthorization", "jwtSign", "tokenExchange"]),
+  ...unsupported(["extProc", "csrf", "oidc", "networkAuthorization", "jwtSign", "tokenExchange"]),
   ...unsupported([
     "openapi",
     "conditional",

@@ -11,6 +11,7 @@ test("the defaults", () => {
   assert.deepEqual(settings, {
     prefixMode: "conditional",
     toolMode: "all",
+    statefulMode: "stateful",
     failureMode: "failOpen",
     sessionIdleTtl: 1_800_000,
     parkAfter: 60_000,
