@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AdminAddress } from "../admin/server/address.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
-import { openAdminAddresses } from "./admin-addresses.ts";
+import { createAdminAddresses } from "./admin-addresses.ts";
 import type { Loaded } from "./config-loader.ts";
 import { StartError } from "./start-error.ts";
 
@@ -22,13 +22,13 @@ function setUp(process: { adminAddr?: string; statsAddr?: string }, defaultAdmin
     process: process as Loaded["process"],
     processWrittenAt: (field: string) => `config.yaml:2:3: config.${field}`,
   };
-  return { log, parts: { config, defaultAdminAddr, endpoints: all, statistics, open } };
+  const addresses = createAdminAddresses({ config, defaultAdminAddr, open });
+  return { log, addresses, opened: () => addresses.open(all, statistics) };
 }
 
 test("operators see everything, scrapers the statistics", async () => {
-  const { log, parts } = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "0.0.0.0:2" });
-  const addresses = await openAdminAddresses(parts);
-  assert.equal(addresses.adminUrl, "http://operators");
+  const { log, addresses, opened } = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "0.0.0.0:2" });
+  assert.equal(await opened(), "http://operators");
   addresses.close();
   assert.deepEqual(log, [
     "open 127.0.0.1:1 for operators: /everything",
@@ -40,27 +40,27 @@ test("operators see everything, scrapers the statistics", async () => {
 
 test("without an address of its own there is none for scrapers; the configuration goes before the default", async () => {
   const byDefault = setUp({}, "127.0.0.1:0");
-  await openAdminAddresses(byDefault.parts);
+  await byDefault.opened();
   assert.deepEqual(byDefault.log, ["open 127.0.0.1:0 for operators: /everything"]);
   const off = setUp({ adminAddr: "off" }, "127.0.0.1:0");
-  assert.equal((await openAdminAddresses(off.parts)).adminUrl, undefined);
+  assert.equal(await off.opened(), undefined);
 });
 
 test("without any setting the admin interface is on loopback, port 15000 [S2.1-11] [S1-7]", async () => {
-  const { log, parts } = setUp({});
-  await openAdminAddresses(parts);
+  const { log, opened } = setUp({});
+  await opened();
   assert.deepEqual(log, ["open 127.0.0.1+::1:15000 for operators: /everything"]);
 });
 
 test("an address that cannot be bound is named with its place, and none stays open", async () => {
   const admin = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "127.0.0.1:2" }, undefined, "operators");
-  await assert.rejects(openAdminAddresses(admin.parts), (error) => {
+  await assert.rejects(admin.opened(), (error) => {
     assert.ok(error instanceof StartError);
     assert.match(error.message, /^config\.yaml:2:3: config\.adminAddr: cannot listen on 127\.0\.0\.1:1: /);
     return true;
   });
   assert.deepEqual(admin.log, []);
   const stats = setUp({ adminAddr: "127.0.0.1:1", statsAddr: "127.0.0.1:2" }, undefined, "scrapers");
-  await assert.rejects(openAdminAddresses(stats.parts), /config\.statsAddr: cannot listen on 127\.0\.0\.1:2: /);
+  await assert.rejects(stats.opened(), /config\.statsAddr: cannot listen on 127\.0\.0\.1:2: /);
   assert.equal(stats.log.at(-1), "close operators");
 });

@@ -15,47 +15,54 @@ export interface AdminAddressParts {
   readonly config: Pick<Loaded, "process" | "processWrittenAt">;
   /** Where the admin interface binds when the configuration does not say. */
   readonly defaultAdminAddr: string | undefined;
-  readonly endpoints: readonly AdminEndpoint[];
-  readonly statistics: readonly AdminEndpoint[];
   open(address: AdminAddress, endpoints: readonly AdminEndpoint[], audience: Audience): Promise<AdminServer>;
 }
 
 export interface AdminAddresses {
-  /** Undefined when the admin interface is off. */
-  readonly adminUrl: string | undefined;
+  /** Returns the address of the admin interface; undefined when it is off. */
+  open(endpoints: readonly AdminEndpoint[], statistics: readonly AdminEndpoint[]): Promise<string | undefined>;
   readonly ports: { readonly admin: number | undefined; readonly stats: number | undefined };
   close(): void;
 }
 
-export async function openAdminAddresses(parts: AdminAddressParts): Promise<AdminAddresses> {
+export function createAdminAddresses(parts: AdminAddressParts): AdminAddresses {
   const { adminAddr = parts.defaultAdminAddr, statsAddr } = parts.config.process;
-  const openAt = async (
+  let admin: AdminServer | undefined;
+  let stats: AdminServer | undefined;
+
+  async function openAt(
     field: "adminAddr" | "statsAddr",
     text: string | undefined,
     list: readonly AdminEndpoint[],
     audience: Audience,
-  ): Promise<AdminServer> => {
+  ): Promise<AdminServer> {
     try {
       return await parts.open(parseAdminAddress(text), list, audience);
     } catch (error) {
       const at = parts.config.processWrittenAt(field);
       throw new StartError([`${at}: cannot listen on ${text ?? "loopback port 15000"}: ${explainBindError(error)}`]);
     }
-  };
-  const admin = await openAt("adminAddr", adminAddr, parts.endpoints, "operators");
-  try {
-    const stats =
-      statsAddr === undefined ? undefined : await openAt("statsAddr", statsAddr, parts.statistics, "scrapers");
-    return {
-      adminUrl: admin.url,
-      ports: { admin: admin.port, stats: stats?.port },
-      close() {
-        admin.close();
-        stats?.close();
-      },
-    };
-  } catch (error) {
-    admin.close();
-    throw error;
   }
+
+  function close(): void {
+    admin?.close();
+    stats?.close();
+  }
+
+  return {
+    async open(endpoints, statistics) {
+      admin = await openAt("adminAddr", adminAddr, endpoints, "operators");
+      try {
+        if (statsAddr !== undefined) stats = await openAt("statsAddr", statsAddr, statistics, "scrapers");
+      } catch (error) {
+        close();
+        throw error;
+      }
+      return admin.url;
+    },
+    get ports() {
+      return { admin: admin?.port, stats: stats?.port };
+    },
+    close,
+  };
 }

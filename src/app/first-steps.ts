@@ -3,8 +3,8 @@
  * as it stands. Routes that cannot be told by one path are left out.
  */
 import { ADMIN_PATHS } from "../admin/server/paths.ts";
-import type { App } from "../app.ts";
 import type { Listener, Route, Topology } from "../core/topology.ts";
+import type { App } from "./start/app-options.ts";
 
 /** A screen, not a list of everything. */
 const SHOWN_PER_KIND = 2;

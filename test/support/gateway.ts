@@ -5,7 +5,8 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type App, type AppOptions, startApp } from "../../src/app.ts";
+import type { App, AppOptions } from "../../src/app/start/app-options.ts";
+import { startApp } from "../../src/app.ts";
 import { type Clock, systemClock } from "../../src/lib/process/clock.ts";
 
 export interface TestGateway {
