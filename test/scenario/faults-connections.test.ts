@@ -154,10 +154,7 @@ test("with 256 open files it says so at the start, accepts what it can serve, an
     if (req.url === "/now") res.end("ok");
     else held.push(res);
   });
-  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))], {
-    compiled: true,
-    maxOpenFiles: 256,
-  });
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))], { maxOpenFiles: 256 });
   const port = await gateway.port();
   assert.match(gateway.stdout(), /ulimit -n.* openFiles=256 connections=96 wantedOpenFiles=20000/);
 
@@ -185,7 +182,7 @@ test("with even fewer files than connections need, what cannot be opened is refu
 gateways: { one: { port: 0, address: 127.0.0.1 }, two: { port: 0, address: 127.0.0.1 }, three: { port: 0, address: 127.0.0.1 } }
 routes: [{ gateways: [one, two, three], backends: [{ host: "${backend.host}" }] }]
 `;
-  const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], { compiled: true, maxOpenFiles: 256 });
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], { maxOpenFiles: 256 });
   const ports = await Promise.all(["one", "two", "three"].map((name) => gateway.port(name)));
   const clients: Socket[] = [];
   // Three listeners with 96 places each: more than the process can open.
