@@ -1,8 +1,8 @@
 /**
  * This build of the gateway against another one, in one run: `BENCH_AGAINST=/path/to/other/dist/gateway.js npm run bench -- against`.
- * More builds
- * are separated by commas; ratios are to the first. Also what policies cost a chat, idle connections, and a gigabyte on its way. BENCH_NODE names another Node than the one that
- * runs the bench; BENCH_ROWS takes only the rows whose titles begin with one of its comma-separated words.
+ * More
+ * builds are separated by commas; ratios are to the first. Also what policies cost a chat, idle connections, and a gigabyte on
+ * its way. BENCH_NODE names another Node than the one that runs the bench; BENCH_ROWS takes only the rows whose titles begin with one of its comma-separated words.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -22,7 +22,7 @@ const node = process.env.BENCH_NODE ?? process.execPath;
 const SLICES = 4;
 const OTHER = "other build";
 
-/** A rule that reads the request and the model, and two limits: what an ordinary LLM route has. */
+/** A rule that reads path and headers, and two limits: what an ordinary LLM route has. */
 const POLICIES = {
   authorization: { rules: [`request.path.startsWith("/v1/") && request.headers["user-agent"].startsWith("bench")`] },
   rateLimit: {

@@ -56,7 +56,7 @@ function remembered(watcher: (exchange: Exchange) => undefined) {
 console.log("\\nwhat a request pays (an exchange alone is subtracted by the reader)");
 measure("an exchange alone", () => void exchangeOf());
 measure("with being remembered, nobody waits", remembered(() => undefined));
-const facts = createFactRing(createRedaction());
+const facts = createFactRing(createRedaction(), Number.POSITIVE_INFINITY);
 const claims = { iss: "https://id.example.com", sub: "alice", aud: "gateway", roles: ["admin", "user"], exp: 1 };
 measure("with its facts recorded for rehearsals", () => {
   const exchange = exchangeOf();

@@ -94,7 +94,7 @@ test("credentials are not recorded, nor copies of them anywhere", () => {
 });
 
 test("the ring keeps the last ones, in bounded memory, and leaves out what is too long", () => {
-  const ring = createFactRing(createRedaction());
+  const ring = createFactRing(createRedaction(), Number.POSITIVE_INFINITY);
   for (let i = 0; i < 2 * RECORDED_REQUESTS + 5; i++)
     ring.note(exchangeOf(`r${i}`, ["x-a", "b".repeat(60)]), outcome, 1);
   const records = readSegments(ring.segments());
@@ -111,11 +111,25 @@ test("the ring keeps the last ones, in bounded memory, and leaves out what is to
 });
 
 test("who follows hears each record until withdrawn", () => {
-  const ring = createFactRing(createRedaction());
+  const ring = createFactRing(createRedaction(), Number.POSITIVE_INFINITY);
   const heard: string[] = [];
   const withdraw = ring.follow((text) => heard.push(text.split("\n")[1] as string));
   ring.note(exchangeOf("one", []), outcome, 1);
   withdraw();
   ring.note(exchangeOf("two", []), outcome, 1);
   assert.deepEqual(heard, ["one"]);
+});
+
+test("of many requests in a second some are kept, of all that somebody follows each", () => {
+  const ring = createFactRing(createRedaction(), 50);
+  for (let i = 0; i < 100; i++) ring.note(exchangeOf(`r${i}`, []), outcome, 0);
+  assert.equal(ring.counts.requests, 5);
+  // A tenth of a second later.
+  ring.note(exchangeOf("later", []), outcome, 100);
+  assert.equal(ring.counts.requests, 6);
+  const heard: string[] = [];
+  const stop = ring.follow((text) => heard.push(text));
+  for (let i = 0; i < 100; i++) ring.note(exchangeOf(`f${i}`, []), outcome, 100);
+  stop();
+  assert.equal(heard.length, 100);
 });

@@ -9,6 +9,9 @@ import type { Redaction } from "../../trace/redact.ts";
 import { type RecordedRequest, readRecord, recordText } from "./recorded-request.ts";
 
 export const RECORDED_REQUESTS = 10_000;
+/** Of more, these are kept: the last requests reach back 20 seconds at least, and a busy gateway does not pay for each. */
+const RECORDED_PER_SECOND = 500;
+const WINDOW_MS = 100;
 /** A request with more (long claims, many headers) is left out. */
 const MAX_RECORD_BYTES = 32 * 1024;
 const SEGMENT_BYTES = 128 * 1024;
@@ -24,6 +27,7 @@ interface Segment {
 }
 
 export interface FactRing {
+  /** All, up to a rate; all if somebody follows. */
   note(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   /** Copies of the buffers, oldest first; see `readSegments`. */
   segments(): Uint8Array[];
@@ -32,11 +36,24 @@ export interface FactRing {
   readonly counts: { readonly requests: number; readonly leftOut: number; readonly bytes: number };
 }
 
-export function createFactRing(redaction: Redaction): FactRing {
+export function createFactRing(redaction: Redaction, perSecond = RECORDED_PER_SECOND): FactRing {
+  const perWindow = (perSecond * WINDOW_MS) / 1_000;
   const segments: Segment[] = [];
   const followers = new Set<(text: string) => void>();
   let count = 0;
   let leftOut = 0;
+  let window = -1;
+  let inWindow = 0;
+
+  function isTooMany(atMs: number): boolean {
+    const now = Math.floor(atMs / WINDOW_MS);
+    if (now !== window) {
+      window = now;
+      inWindow = 0;
+    }
+    inWindow += 1;
+    return inWindow > perWindow;
+  }
 
   /** One that has room for so many bytes. */
   function roomFor(bytes: number): Segment {
@@ -56,6 +73,7 @@ export function createFactRing(redaction: Redaction): FactRing {
 
   return {
     note(exchange, outcome, durationMs) {
+      if (isTooMany(exchange.startedAt + durationMs) && followers.size === 0) return;
       const text = recordText(exchange, outcome, durationMs, redaction);
       const worst = text.length * 3 + 1;
       const bytes = worst <= MAX_RECORD_BYTES ? worst : Buffer.byteLength(text) + 1;
