@@ -3,8 +3,9 @@
  * beside it: windows of the same paced load take turns, without and with a rehearsal. Exits with 1 if the median rehearsal takes
  * 2 s or more, or if the p99 with rehearsals is more than 1.5 times that without.
  */
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { Agent, request as httpRequestOf } from "node:http";
+import { Agent, get, request as httpRequestOf } from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -29,7 +30,11 @@ export async function benchRehearse({ quick = false } = {}) {
     writeFileSync(file, configOf(port, adminPort, backendPort, "admin"));
     running.push(await start(process.execPath, [join(root, "dist/gateway.js"), "-f", file], port));
     const request = httpRequest({ headers: { "x-api-key": "key-of-alice-12345", "user-agent": "bench", "x-a": "1" } });
+    // Whoever follows gets each request, so that each is kept.
+    const follower = get(`http://127.0.0.1:${adminPort}/debug/recording?follow=true`, (answer) => answer.resume());
+    await once(follower, "response");
     await sendLoad({ port, request, count: REQUESTS + 2_000, connections: 16 });
+    follower.destroy();
     const changed = configOf(port, adminPort, backendPort, "admn");
     const agent = new Agent({ keepAlive: true });
     const latencies = { without: [], with: [] };
