@@ -3,10 +3,9 @@
  * words are held back, because a pattern may go on in the next event. A refusal in a stream that has begun is an
  * error event and a broken connection.
  */
-import type { Duplex } from "node:stream";
-import type { BackendCall, BackendProblem } from "../../../core/backend.ts";
+
+import type { BackendCall } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
-import type { Sent } from "../../../core/wire.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent } from "../../../lib/http/sse.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
@@ -18,12 +17,12 @@ import { createStreamGuard, type StreamGuard } from "../../../llm/guards/stream-
 import { isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { parseMembers } from "../../../llm/wire/json.ts";
 import { failAfter, isEventStream } from "./native-answer.ts";
+import { PassingCall } from "./passing-call.ts";
 
 export const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 
-export class GuardedCall implements BackendCall {
-  readonly #call: BackendCall;
+export class GuardedCall extends PassingCall {
   readonly #guards: readonly TextGuard[];
   readonly #format: Format;
   #status = 0;
@@ -37,7 +36,7 @@ export class GuardedCall implements BackendCall {
   #refused: () => void = () => undefined;
 
   constructor(call: BackendCall, guards: readonly TextGuard[], format: Format) {
-    this.#call = call;
+    super(call);
     this.#guards = guards;
     this.#format = format;
   }
@@ -47,36 +46,24 @@ export class GuardedCall implements BackendCall {
     this.#refused = refused;
   }
 
-  attempt(target: string, sent?: Sent): void {
-    this.#call.attempt(target, sent);
-  }
-
-  received(status: number, headers: HeaderList): void {
-    this.#call.received(status, headers);
-  }
-
-  missed(reason: string): void {
-    this.#call.missed(reason);
-  }
-
   head(status: number, headers: HeaderList): void {
     this.#status = status;
     this.#headers = headers;
     if (status >= 400) {
       this.#passes = true;
-      this.#call.head(status, headers);
+      this.call.head(status, headers);
     } else if (isEventStream(headers.get("content-type")) && !isEncoded(headers.get("content-encoding"))) {
       const guard = createStreamGuard(this.#guards);
       const parser = createSseParser((event) => this.#take(guard.event(event)), MAX_EVENT_BYTES);
       this.#stream = { push: (chunk) => parser.push(chunk), guard };
       headers.delete("content-length");
-      this.#call.head(status, headers);
+      this.call.head(status, headers);
     }
   }
 
   data(chunk: Buffer): boolean {
     if (this.#over) return true;
-    if (this.#passes) return this.#call.data(chunk);
+    if (this.#passes) return this.call.data(chunk);
     if (this.#stream) {
       const { push } = this.#stream;
       return this.#guarded(() => push(chunk)) ? this.#flush() : true;
@@ -89,25 +76,17 @@ export class GuardedCall implements BackendCall {
 
   end(trailers?: readonly string[]): void {
     if (this.#over) return;
-    if (this.#passes) this.#call.end(trailers);
+    if (this.#passes) this.call.end(trailers);
     else if (this.#stream) {
       const { guard } = this.#stream;
       if (!this.#guarded(() => this.#take(guard.end()))) return;
       this.#flush();
-      this.#call.end(trailers);
+      this.call.end(trailers);
     } else this.#endWhole();
   }
 
   fail(error: unknown): void {
-    if (!this.#over) this.#call.fail(error);
-  }
-
-  problem(problem: BackendProblem): void {
-    this.#call.problem(problem);
-  }
-
-  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#call.upgraded(status, headers, socket);
+    if (!this.#over) this.call.fail(error);
   }
 
   #tooLarge(): void {
@@ -115,14 +94,14 @@ export class GuardedCall implements BackendCall {
     this.#held = [];
     this.#refused();
     const detail = `the answer is larger than the ${MAX_ANSWER_BYTES} bytes that the response guards read`;
-    this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
+    this.call.fail(new GatewayError("backend_response_invalid", { detail }));
   }
 
   #endWhole(): void {
     const body = parseMembers(Buffer.concat(this.#held).toString("utf8"));
     const headers = this.#headers;
     if (body === undefined || headers === undefined) {
-      this.#call.fail(
+      this.call.fail(
         new GatewayError("backend_response_invalid", { detail: "the response guards cannot read the response" }),
       );
       return;
@@ -140,9 +119,9 @@ export class GuardedCall implements BackendCall {
     headers.delete("etag");
     headers.set("content-type", "application/json");
     headers.set("content-length", String(bytes.length));
-    this.#call.head(status, headers);
-    this.#call.data(bytes);
-    this.#call.end();
+    this.call.head(status, headers);
+    this.call.data(bytes);
+    this.call.end();
   }
 
   /** False if the stream was refused. */
@@ -161,7 +140,7 @@ export class GuardedCall implements BackendCall {
         code: rejected ? "content_rejected" : "upstream_error",
       };
       failAfter(
-        this.#call,
+        this.call,
         Buffer.from(encodeSseEvent(errorEvent(this.#format, said))),
         new GatewayError("backend_response_invalid", {
           cause: error,
@@ -183,6 +162,6 @@ export class GuardedCall implements BackendCall {
     if (this.#out.length === 0) return true;
     const text = this.#out.join("");
     this.#out = [];
-    return this.#call.data(Buffer.from(text));
+    return this.call.data(Buffer.from(text));
   }
 }

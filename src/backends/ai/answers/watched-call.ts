@@ -3,10 +3,9 @@
  * JSON is looked at when it is whole, a stream event by event. What an enforced guard could not read is noted, because
  * it would have rejected it.
  */
-import type { Duplex } from "node:stream";
-import type { BackendCall, BackendProblem } from "../../../core/backend.ts";
+
+import type { BackendCall } from "../../../core/backend.ts";
 import type { Exchange } from "../../../core/exchange.ts";
-import type { Sent } from "../../../core/wire.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser } from "../../../lib/http/sse.ts";
 import type { TextGuard } from "../../../llm/dialects/llm-call.ts";
@@ -18,6 +17,7 @@ import { isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { parseMembers } from "../../../llm/wire/json.ts";
 import { MAX_ANSWER_BYTES, MAX_EVENT_BYTES } from "./guarded-call.ts";
 import { isEventStream } from "./native-answer.ts";
+import { PassingCall } from "./passing-call.ts";
 
 /** Reads the chunks of one answer. */
 interface Reader {
@@ -39,28 +39,15 @@ export function watchedCall(
   return call;
 }
 
-class WatchedCall implements BackendCall {
-  readonly #call: BackendCall;
+class WatchedCall extends PassingCall {
   readonly #guards: readonly TextGuard[];
   readonly #watch: GuardWatch;
   #reader: Reader | undefined;
 
   constructor(call: BackendCall, guards: readonly TextGuard[], watch: GuardWatch) {
-    this.#call = call;
+    super(call);
     this.#guards = guards;
     this.#watch = watch;
-  }
-
-  attempt(target: string, sent?: Sent): void {
-    this.#call.attempt(target, sent);
-  }
-
-  received(status: number, headers: HeaderList): void {
-    this.#call.received(status, headers);
-  }
-
-  missed(reason: string): void {
-    this.#call.missed(reason);
   }
 
   head(status: number, headers: HeaderList): void {
@@ -68,31 +55,23 @@ class WatchedCall implements BackendCall {
       const isStream = isEventStream(headers.get("content-type")) && !isEncoded(headers.get("content-encoding"));
       this.#reader = isStream ? this.#streamReader() : this.#wholeReader();
     }
-    this.#call.head(status, headers);
+    this.call.head(status, headers);
   }
 
   data(chunk: Buffer): boolean {
     this.#look((reader) => reader.data(chunk));
-    return this.#call.data(chunk);
+    return this.call.data(chunk);
   }
 
   end(trailers?: readonly string[]): void {
     this.#look((reader) => reader.end());
     this.#reader = undefined;
-    this.#call.end(trailers);
+    this.call.end(trailers);
   }
 
   fail(error: unknown): void {
     this.#reader = undefined;
-    this.#call.fail(error);
-  }
-
-  problem(problem: BackendProblem): void {
-    this.#call.problem(problem);
-  }
-
-  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#call.upgraded(status, headers, socket);
+    this.call.fail(error);
   }
 
   /** Whatever goes wrong here is the guards' own affair. */

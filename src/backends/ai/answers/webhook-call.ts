@@ -2,10 +2,9 @@
  * Response guards that somebody else runs. An answer is held until it is whole, because a verdict is about all of it; a stream
  * goes out as a stream once it was judged. Nothing has been sent when it is refused, so a refusal has a status of its own.
  */
-import type { Duplex } from "node:stream";
-import type { BackendCall, BackendProblem } from "../../../core/backend.ts";
+
+import type { BackendCall } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
-import type { Sent } from "../../../core/wire.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent } from "../../../lib/http/sse.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
@@ -16,9 +15,9 @@ import { streamTexts } from "../../../llm/guards/stream-texts.ts";
 import { parseMembers } from "../../../llm/wire/json.ts";
 import { MAX_ANSWER_BYTES, MAX_EVENT_BYTES } from "./guarded-call.ts";
 import { isEventStream } from "./native-answer.ts";
+import { PassingCall } from "./passing-call.ts";
 
-export class WebhookCall implements BackendCall {
-  readonly #call: BackendCall;
+export class WebhookCall extends PassingCall {
   readonly #judge: (texts: readonly string[]) => Promise<readonly string[]>;
   readonly #format: Format;
   #status = 0;
@@ -29,32 +28,20 @@ export class WebhookCall implements BackendCall {
   #over = false;
 
   constructor(call: BackendCall, format: Format, judge: (texts: readonly string[]) => Promise<readonly string[]>) {
-    this.#call = call;
+    super(call);
     this.#format = format;
     this.#judge = judge;
-  }
-
-  attempt(target: string, sent?: Sent): void {
-    this.#call.attempt(target, sent);
-  }
-
-  received(status: number, headers: HeaderList): void {
-    this.#call.received(status, headers);
-  }
-
-  missed(reason: string): void {
-    this.#call.missed(reason);
   }
 
   head(status: number, headers: HeaderList): void {
     this.#status = status;
     this.#headers = headers;
     this.#passes = status >= 400;
-    if (this.#passes) this.#call.head(status, headers);
+    if (this.#passes) this.call.head(status, headers);
   }
 
   data(chunk: Buffer): boolean {
-    if (this.#passes) return this.#call.data(chunk);
+    if (this.#passes) return this.call.data(chunk);
     if (this.#over) return true;
     this.#bytes += chunk.length;
     this.#held.push(chunk);
@@ -63,21 +50,13 @@ export class WebhookCall implements BackendCall {
   }
 
   end(trailers?: readonly string[]): void {
-    if (this.#passes) this.#call.end(trailers);
-    else if (!this.#over) this.#judgeWhole().catch((error) => this.#call.fail(error));
+    if (this.#passes) this.call.end(trailers);
+    else if (!this.#over) this.#judgeWhole().catch((error) => this.call.fail(error));
   }
 
   fail(error: unknown): void {
     this.#over = true;
-    this.#call.fail(error);
-  }
-
-  problem(problem: BackendProblem): void {
-    this.#call.problem(problem);
-  }
-
-  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#call.upgraded(status, headers, socket);
+    this.call.fail(error);
   }
 
   async #judgeWhole(): Promise<void> {
@@ -136,14 +115,14 @@ export class WebhookCall implements BackendCall {
     headers.delete("etag");
     if (isEventStream(headers.get("content-type"))) headers.delete("content-length");
     else headers.set("content-length", String(bytes.length));
-    this.#call.head(status, headers);
-    this.#call.data(bytes);
-    this.#call.end();
+    this.call.head(status, headers);
+    this.call.data(bytes);
+    this.call.end();
   }
 
   #refuseUnread(why: string): void {
     this.#over = true;
     this.#held = [];
-    this.#call.fail(new GatewayError("backend_response_invalid", { detail: `the response guards: ${why}` }));
+    this.call.fail(new GatewayError("backend_response_invalid", { detail: `the response guards: ${why}` }));
   }
 }

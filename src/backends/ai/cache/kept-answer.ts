@@ -2,12 +2,12 @@
  * An answer as the cache keeps it: what the client got, whole, and what it had cost. What is not whole, too large, or tells
  * of an error is not kept.
  */
-import type { Duplex } from "node:stream";
+
 import { z } from "zod";
 import type { BackendCall, BackendProblem } from "../../../core/backend.ts";
-import type { Sent } from "../../../core/wire.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { isEncoded } from "../../../llm/wire/decode-answer.ts";
+import { PassingCall } from "../answers/passing-call.ts";
 
 /** As text in JSON it stays below what a store takes. */
 const MAX_KEPT_BYTES = 512 * 1024;
@@ -41,8 +41,7 @@ export function bodyOf({ body, isBase64 }: KeptAnswer): Buffer {
 export type Keep = (answer: Pick<KeptAnswer, "headers" | "body" | "isBase64">) => void;
 
 /** Passes an answer on, and keeps a copy until its end. */
-export class KeepingCall implements BackendCall {
-  readonly #call: BackendCall;
+export class KeepingCall extends PassingCall {
   readonly #outcome: "miss" | "bypass";
   readonly #keep: Keep | undefined;
   #headers: string[] | undefined;
@@ -51,21 +50,9 @@ export class KeepingCall implements BackendCall {
 
   /** Without `keep`, only the head says what the cache did. */
   constructor(call: BackendCall, outcome: "miss" | "bypass", keep?: Keep) {
-    this.#call = call;
+    super(call);
     this.#outcome = outcome;
     this.#keep = keep;
-  }
-
-  attempt(target: string, sent?: Sent): void {
-    this.#call.attempt(target, sent);
-  }
-
-  received(status: number, headers: HeaderList): void {
-    this.#call.received(status, headers);
-  }
-
-  missed(reason: string): void {
-    this.#call.missed(reason);
   }
 
   head(status: number, headers: HeaderList): void {
@@ -75,7 +62,7 @@ export class KeepingCall implements BackendCall {
         return value === undefined ? [] : [name, value];
       });
     headers.set("x-gateway-cache", this.#outcome);
-    this.#call.head(status, headers);
+    this.call.head(status, headers);
   }
 
   data(chunk: Buffer): boolean {
@@ -84,7 +71,7 @@ export class KeepingCall implements BackendCall {
       if (this.#bytes <= MAX_KEPT_BYTES) this.#chunks.push(chunk);
       else this.#forget();
     }
-    return this.#call.data(chunk);
+    return this.call.data(chunk);
   }
 
   end(trailers?: readonly string[]): void {
@@ -97,21 +84,17 @@ export class KeepingCall implements BackendCall {
         this.#keep?.({ headers, body: isBase64 ? bytes.toString("base64") : text, isBase64 });
       this.#forget();
     }
-    this.#call.end(trailers);
+    this.call.end(trailers);
   }
 
-  problem(problem: BackendProblem): void {
+  override problem(problem: BackendProblem): void {
     this.#forget();
-    this.#call.problem(problem);
+    this.call.problem(problem);
   }
 
   fail(error: unknown): void {
     this.#forget();
-    this.#call.fail(error);
-  }
-
-  upgraded(status: number, headers: HeaderList, socket: Duplex): void {
-    this.#call.upgraded(status, headers, socket);
+    this.call.fail(error);
   }
 
   #forget(): void {
