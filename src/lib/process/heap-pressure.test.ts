@@ -84,6 +84,24 @@ test("while it is full, the collector is asked again and again; else never", asy
   heap.stop();
 });
 
+test("a collector that takes long is asked less often", async () => {
+  const clock = fakeClock();
+  let passedMs = 0;
+  let asked = 0;
+  const heap = watchHeap(
+    { ...clock, monotonicMs: () => clock.monotonicMs() + passedMs },
+    () => undefined,
+    () => ({ usedBytes: 960, limitBytes: 1000 }),
+    () => {
+      asked += 1;
+      passedMs += 1_000;
+    },
+  );
+  await clock.advance(60_000);
+  assert.ok(asked >= 5 && asked <= 6, `${asked} times a second in a minute`);
+  heap.stop();
+});
+
 const MIB = 1024 * 1024;
 const processes: [name: string, rss: number, heapTotal: number, external: number, usedMib: number][] = [
   ["bodies outside of the heap count", 400, 50, 280, 394],

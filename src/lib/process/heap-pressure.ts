@@ -6,6 +6,7 @@
 import { totalmem } from "node:os";
 import { getHeapSpaceStatistics, getHeapStatistics } from "node:v8";
 import type { Clock } from "./clock.ts";
+import { collectGarbage } from "./collect-garbage.ts";
 
 /** `tight`: connections are not kept. `full`: new requests are rejected. */
 export type HeapLevel = "normal" | "tight" | "full";
@@ -28,8 +29,8 @@ const FULL = 0.95;
 const MIB = 1024 * 1024;
 /** While requests are refused little is allocated, and V8 sees no reason to collect: then it is asked to, this often. */
 const COLLECT_EVERY_LOOKS = 8;
-/** More than V8 lets pass without a look at what lies outside of its heap. */
-const NUDGE_BYTES = 32 * MIB;
+/** A collection of a large heap takes seconds: then most of the time is left to the requests. */
+const COLLECT_AT_MOST_SHARE = 0.1;
 /** What Node takes besides the heap and buffers: code, stacks, TLS. */
 const NATIVE_BYTES = 64 * MIB;
 
@@ -41,15 +42,21 @@ export function watchHeap(
   clock: Clock,
   changed: (level: HeapLevel, size: HeapSize) => void,
   read: () => HeapSize,
-  collect: () => void = nudgeCollector,
+  collect: () => void = collectGarbage,
 ): HeapPressure {
   let level: HeapLevel = "normal";
   let fullLooks = 0;
+  let collectNextMs = 0;
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const size = read();
     const next = levelOf(size.usedBytes / size.limitBytes);
     fullLooks = next === "full" ? fullLooks + 1 : 0;
-    if (fullLooks % COLLECT_EVERY_LOOKS === 2) collect();
+    if (fullLooks % COLLECT_EVERY_LOOKS === 2 && clock.monotonicMs() >= collectNextMs) {
+      const beganMs = clock.monotonicMs();
+      collect();
+      const endedMs = clock.monotonicMs();
+      collectNextMs = endedMs + (endedMs - beganMs) / COLLECT_AT_MOST_SHARE;
+    }
     if (next === level) return;
     level = next;
     changed(level, size);
@@ -65,11 +72,6 @@ export function watchHeap(
 function levelOf(share: number): HeapLevel {
   if (share >= FULL) return "full";
   return share >= TIGHT ? "tight" : "normal";
-}
-
-/** An untouched buffer takes no memory, but counts as memory outside of the heap: V8 then collects all garbage. */
-function nudgeCollector(): void {
-  new ArrayBuffer(NUDGE_BYTES);
 }
 
 /** Whichever is closer to its limit. */
