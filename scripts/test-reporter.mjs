@@ -7,25 +7,33 @@ import { Readable } from "node:stream";
 import { spec as SpecReporter } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
 
-const COUNT = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) [\d.]+$/;
+const COUNT = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/;
 
-// biome-ignore lint/style/noDefaultExport: node's runner takes a reporter as the default export.
-export default async function* report(events) {
+/** Writes a run to `output` and returns node's counts, the failures and the names of the files that have one. */
+export async function tell(events, output) {
   const failures = [];
-  const counts = [];
+  const files = new Set();
+  const counts = new Map();
   async function* details() {
     for await (const event of events) {
       const { type, data } = event;
       if (type === "test:fail" && isCause(data)) failures.push(data);
-      if (type === "test:diagnostic" && data.nesting === 0 && COUNT.test(data.message)) counts.push(data.message);
-      else yield event;
+      if (type === "test:fail" && data.todo === undefined && data.nesting === 0) files.add(data.name);
+      const count = type === "test:diagnostic" && data.nesting === 0 ? COUNT.exec(data.message) : null;
+      if (count === null) yield event;
+      else counts.set(count[1], Number(count[2]));
     }
   }
-  yield* Readable.from(details()).pipe(new SpecReporter());
-  if (failures.length > 0) yield `\n${failures.length === 1 ? "1 failure" : `${failures.length} failures`}:\n`;
-  for (const failure of failures) yield `✖ ${failure.name}${placeOf(failure)}\n`;
-  if (failures.length > 0) yield "\n";
-  for (const count of counts) yield `ℹ ${count}\n`;
+  for await (const text of Readable.from(details()).pipe(new SpecReporter())) output.write(text);
+  return { counts, failures, files: [...files] };
+}
+
+/** The last lines: one for each failure, then the counts. */
+export function tellEnd({ counts, failures }, output) {
+  if (failures.length > 0) output.write(`\n${failures.length === 1 ? "1 failure" : `${failures.length} failures`}:\n`);
+  for (const failure of failures) output.write(`✖ ${failure.name}${placeOf(failure)}\n`);
+  if (failures.length > 0) output.write("\n");
+  for (const [name, count] of counts) output.write(`ℹ ${name} ${count}\n`);
 }
 
 /** A suite fails because a test in it does: the test is named, not both. A test that may fail is none. */

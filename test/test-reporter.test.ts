@@ -7,9 +7,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
-import { pathToFileURL } from "node:url";
 
-const REPORTER = pathToFileURL(join(process.cwd(), "scripts", "test-reporter.mjs")).href;
+const RUNNER = join(process.cwd(), "scripts", "run-tests.mjs");
 
 function run(t: TestContext, code: string) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-reporter-"));
@@ -17,8 +16,11 @@ function run(t: TestContext, code: string) {
   writeFileSync(join(folder, "some.test.mjs"), `import { describe, test } from "node:test";\n${code}`);
   // Inside of a test, the runner would take itself for a part of this one.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-  const args = ["--test", `--test-reporter=${REPORTER}`, "--test-reporter-destination=stdout", "some.test.mjs"];
-  const { status, stdout } = spawnSync(process.execPath, args, { cwd: folder, env, encoding: "utf8" });
+  const { status, stdout } = spawnSync(process.execPath, [RUNNER, "1", "some.test.mjs"], {
+    cwd: folder,
+    env,
+    encoding: "utf8",
+  });
   return { status, lines: stdout.trimEnd().split("\n") };
 }
 
