@@ -158,7 +158,8 @@ function createCompiler(context: CompileContext) {
         ...envFor(backend, `backend ${backend.name}`, prefixes),
         name: backend.name,
         ...guards,
-        environment: context.environment,
+        // What this machine is given, for example an identity in a cloud, is not a document's of a cluster.
+        environment: backend.place.document.confined ? {} : context.environment,
         ...context.internals,
         tls: settings.backendTls,
         protocol: backend.protocol,

@@ -5,6 +5,7 @@
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
 import type { Exchange } from "../../core/exchange.ts";
 import { pathAndQuery } from "../../core/request-path.ts";
+import { plainChannel } from "../../lib/client/grpc-credentials.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { exportsOf } from "../../lib/text/exports-of.ts";
 import { type CheckRequest, type CheckResponse, type HeaderOption, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";
@@ -21,8 +22,9 @@ export interface CheckClient {
   close(): void;
 }
 
-export function openCheckClient(host: string, clock: Clock): CheckClient {
-  const opening = openClient(host);
+/** `isConfined`: a document of a cluster names the address, which cannot be one of this machine. */
+export function openCheckClient(host: string, clock: Clock, isConfined = false): CheckClient {
+  const opening = openClient(host, isConfined);
   // Whoever calls sees the failure; without a call it must not end the process.
   opening.catch(() => undefined);
   return {
@@ -52,6 +54,7 @@ export function openCheckClient(host: string, clock: Clock): CheckClient {
 
 async function openClient(
   host: string,
+  isConfined: boolean,
 ): Promise<{ client: Client; method: MethodDefinition<CheckRequest, CheckResponse> }> {
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
@@ -59,7 +62,9 @@ async function openClient(
   ]);
   const definition = loader.fromJSON(PROTOCOL, { keepCase: true, longs: Number, defaults: true, arrays: true });
   const service = definition[SERVICE_NAME] as ServiceDefinition;
-  const client = new grpc.Client(host, grpc.credentials.createInsecure(), {
+  const { credentials, options } = plainChannel(grpc, isConfined);
+  const client = new grpc.Client(host, credentials, {
+    ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,
     "grpc.max_reconnect_backoff_ms": LONGEST_RECONNECT_MS,
     "grpc.max_receive_message_length": ANSWER_BYTES,

@@ -105,8 +105,8 @@ export const extAuthz = definePolicy({
         ? undefined
         : env.keep(
             `extAuthz service ${host}`,
-            {},
-            () => openCheckClient(host, env.clock),
+            { isConfined: env.isConfined === true },
+            () => openCheckClient(host, env.clock, env.isConfined),
             (closing: CheckClient) => closing.close(),
           );
     const service = host ?? url ?? "";

@@ -51,8 +51,8 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   const tokens = compileDescriptors(config, "tokens", env);
   const client = env.keep(
     `rateLimit service ${config.host}`,
-    {},
-    () => openRlsClient(config.host, env.clock, env.tasks),
+    { isConfined: env.isConfined === true },
+    () => openRlsClient(config.host, env.clock, env.tasks, env.isConfined),
     (closing: RlsClient) => closing.close(),
   );
   const living = env.keep(

@@ -4,6 +4,7 @@
  * is loaded only when a global limit is configured: it costs more start time than the rest of the gateway.
  */
 import type { Client, ServiceError } from "@grpc/grpc-js";
+import { plainChannel } from "../../lib/client/grpc-credentials.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Task, Tasks } from "../../lib/process/tasks.ts";
 import { exportsOf } from "../../lib/text/exports-of.ts";
@@ -35,10 +36,11 @@ interface Channel {
   close(): void;
 }
 
-export function openRlsClient(host: string, clock: Clock, tasks: Tasks): RlsClient {
+/** `isConfined`: a document of a cluster names the address, which cannot be one of this machine. */
+export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfined = false): RlsClient {
   let isClosed = false;
   let timeoutsInARow = 0;
-  let channel: Promise<Channel> = openChannel(host);
+  let channel: Promise<Channel> = openChannel(host, isConfined);
   const task: Task = tasks.start("rate-limit-service", host, () => ({ timeoutsInARow }));
   // Whoever calls sees the failure; without a call nobody does, and it must not end the process.
   channel.catch(() => undefined);
@@ -50,7 +52,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks): RlsClie
   function replaceChannel(): void {
     timeoutsInARow = 0;
     channel.then((old) => old.close()).catch(() => undefined);
-    channel = openChannel(host);
+    channel = openChannel(host, isConfined);
     channel.catch(() => undefined);
   }
 
@@ -99,7 +101,7 @@ function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void>
   });
 }
 
-async function openChannel(host: string): Promise<Channel> {
+async function openChannel(host: string, isConfined: boolean): Promise<Channel> {
   const [grpc, loader] = await Promise.all([
     import("@grpc/grpc-js").then(exportsOf),
     import("@grpc/proto-loader").then(exportsOf),
@@ -107,7 +109,9 @@ async function openChannel(host: string): Promise<Channel> {
   const definition = loader.fromJSON(PROTOCOL, { keepCase: true, longs: Number, defaults: true, arrays: true });
   const service = definition[SERVICE_NAME] as import("@grpc/grpc-js").ServiceDefinition;
   const method = service.ShouldRateLimit as import("@grpc/grpc-js").MethodDefinition<RlsRequest, RlsResponse>;
-  const client: Client = new grpc.Client(host, grpc.credentials.createInsecure(), {
+  const { credentials, options } = plainChannel(grpc, isConfined);
+  const client: Client = new grpc.Client(host, credentials, {
+    ...options,
     "grpc.initial_reconnect_backoff_ms": FIRST_RECONNECT_MS,
     "grpc.max_reconnect_backoff_ms": MAX_RECONNECT_MS,
     "grpc.max_receive_message_length": MAX_ANSWER_BYTES,
