@@ -13,7 +13,8 @@ import {
   PNG,
   type Wish,
 } from "../support/llm/client-requests.ts";
-import { COUNTS, startUpstream, TEXT, type TestUpstream } from "../support/llm/upstream.ts";
+import { startUpstream, type TestUpstream } from "../support/llm/upstream.ts";
+import { COUNTS, TEXT } from "../support/llm/upstream-answers.ts";
 
 const PAGE = "docs/reference/llm-pairs.md";
 const AWS = "{ aws: { accessKeyId: AKIDEXAMPLE, secretAccessKey: wJalrXUtnFEMI } }";

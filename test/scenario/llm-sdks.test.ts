@@ -11,7 +11,8 @@ import { NodeHttpHandler } from "@smithy/node-http-handler";
 import { generateText, jsonSchema, streamText, tool } from "ai";
 import OpenAI from "openai";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { COUNTS, startUpstream, TEXT, type TestUpstream } from "../support/llm/upstream.ts";
+import { startUpstream, type TestUpstream } from "../support/llm/upstream.ts";
+import { COUNTS, TEXT } from "../support/llm/upstream-answers.ts";
 
 const ANSWER = TEXT.join("");
 let upstream: TestUpstream;

@@ -5,7 +5,8 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { startUpstream, TEXT, type TestUpstream } from "../support/llm/upstream.ts";
+import { startUpstream, type TestUpstream } from "../support/llm/upstream.ts";
+import { TEXT } from "../support/llm/upstream-answers.ts";
 
 let gateway: TestGateway;
 let openai: TestUpstream;

@@ -6,7 +6,8 @@ import { get, request } from "node:http";
 import { after, before, test } from "node:test";
 import { estimateTextTokens } from "../../src/llm/usage/estimate.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { COUNTS, startUpstream, TEXT, type TestUpstream } from "../support/llm/upstream.ts";
+import { startUpstream, type TestUpstream } from "../support/llm/upstream.ts";
+import { COUNTS, TEXT } from "../support/llm/upstream-answers.ts";
 
 let gateway: TestGateway;
 const upstreams: TestUpstream[] = [];

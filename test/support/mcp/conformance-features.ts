@@ -2,7 +2,6 @@
  * What the official conformance suite expects of the server behind a gateway: tools, prompts and resources with
  * fixed names and behaviour, for both protocol eras. Built on the official SDK; transports are elsewhere.
  */
-import { createHmac, timingSafeEqual } from "node:crypto";
 import {
   CLIENT_CAPABILITIES_META_KEY,
   inputRequired,
@@ -11,11 +10,20 @@ import {
   Server,
   type ServerContext,
 } from "@modelcontextprotocol/server";
-
-/** One red pixel, and a WAV file without a sample. */
-const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
-const WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
-const STATE_KEY = "only for tests";
+import {
+  content,
+  DEFAULTS,
+  ENUMS,
+  image,
+  RESOURCES,
+  type Result,
+  readResource,
+  resource,
+  SCHEMA_2020_12,
+  text,
+  WAV,
+} from "./conformance-content.ts";
+import { type Args, accepted, ask, PROMPTS, sample, seal, stateOf, withState } from "./conformance-questions.ts";
 
 export interface FeatureEnv {
   readonly era: "legacy" | "modern";
@@ -24,9 +32,6 @@ export interface FeatureEnv {
   /** What the client said at `initialize`. */
   clientCapabilities(): Record<string, unknown>;
 }
-
-type Result = Record<string, unknown>;
-type Args = Readonly<Record<string, unknown>>;
 
 interface Tool {
   readonly description: string;
@@ -282,95 +287,6 @@ function inputTools(env: FeatureEnv): Record<string, Tool> {
   };
 }
 
-const PROMPTS: readonly {
-  name: string;
-  description: string;
-  arguments?: { name: string; description: string; required: boolean }[];
-  messages(args: Args, ctx: ServerContext): Result;
-}[] = [
-  {
-    name: "test_simple_prompt",
-    description: "A prompt.",
-    messages: () => messages(text("This is a simple prompt for testing.")),
-  },
-  {
-    name: "test_prompt_with_arguments",
-    description: "A prompt with arguments.",
-    arguments: [
-      { name: "arg1", description: "First test argument", required: true },
-      { name: "arg2", description: "Second test argument", required: true },
-    ],
-    messages: (args) =>
-      messages(text(`Prompt with arguments: arg1='${String(args.arg1)}', arg2='${String(args.arg2)}'`)),
-  },
-  {
-    name: "test_prompt_with_embedded_resource",
-    description: "A prompt with a resource.",
-    arguments: [{ name: "resourceUri", description: "URI of the resource to embed", required: true }],
-    messages: (args) =>
-      messages(
-        resource(String(args.resourceUri), "text/plain", "Embedded resource content for testing."),
-        text("Please process the embedded resource above."),
-      ),
-  },
-  {
-    name: "test_prompt_with_image",
-    description: "A prompt with an image.",
-    messages: () => messages(image(), text("Please analyze the image above.")),
-  },
-  {
-    name: "test_input_required_result_prompt",
-    description: "A prompt that asks first.",
-    messages(_, ctx) {
-      const answer = accepted(ctx, "user_context");
-      if (answer) return messages(text(`With context: ${String(answer.context)}`));
-      return inputRequired({
-        inputRequests: { user_context: ask("What context should the prompt use?", { context: { type: "string" } }) },
-      });
-    },
-  },
-];
-
-const RESOURCES: readonly { uri: string; name: string; description: string; mimeType: string; contents: Result }[] = [
-  {
-    uri: "test://static-text",
-    name: "static-text",
-    description: "Text.",
-    mimeType: "text/plain",
-    contents: { text: "This is the content of the static text resource." },
-  },
-  {
-    uri: "test://static-binary",
-    name: "static-binary",
-    description: "An image.",
-    mimeType: "image/png",
-    contents: { blob: PNG },
-  },
-  {
-    uri: "test://watched-resource",
-    name: "watched-resource",
-    description: "A resource to watch.",
-    mimeType: "text/plain",
-    contents: { text: "Watched resource content" },
-  },
-];
-
-function readResource(uri: string): Result {
-  const known = RESOURCES.find((one) => one.uri === uri);
-  if (known) return { contents: [{ uri, mimeType: known.mimeType, ...known.contents }] };
-  const id = /^test:\/\/template\/([^/]+)\/data$/.exec(uri)?.[1];
-  if (id === undefined) throw new ProtocolError(-32602, "Resource not found", { uri });
-  return {
-    contents: [
-      {
-        uri,
-        mimeType: "application/json",
-        text: JSON.stringify({ id, templateTest: true, data: `Data for ID: ${id}` }),
-      },
-    ],
-  };
-}
-
 async function logging(ctx: ServerContext, pauseMs = 50): Promise<Result> {
   for (const line of ["Tool execution started", "Tool processing data", "Tool execution completed"]) {
     await ctx.mcpReq.log("info", line);
@@ -411,34 +327,6 @@ async function elicit(
   });
 }
 
-function withState(ctx: ServerContext, key: string, properties: Result, done: () => Result): Result {
-  if (stateOf(ctx) !== undefined && accepted(ctx, key)) return done();
-  return inputRequired({ inputRequests: { [key]: ask("Please confirm", properties) }, requestState: seal("waiting") });
-}
-
-/** State that passes through the client is sealed: what was changed on the way is refused. */
-function seal(state: string): string {
-  return `${state}.${createHmac("sha256", STATE_KEY).update(state).digest("hex")}`;
-}
-
-function stateOf(ctx: ServerContext): string | undefined {
-  const raw = ctx.mcpReq.requestState<string>();
-  if (raw === undefined) return undefined;
-  const state = raw.slice(0, Math.max(0, raw.lastIndexOf(".")));
-  const expected = Buffer.from(seal(state));
-  const given = Buffer.from(raw);
-  if (given.length !== expected.length || !timingSafeEqual(given, expected))
-    throw new ProtocolError(-32602, "The request state is not ours");
-  return state;
-}
-
-function accepted(ctx: ServerContext, key: string): Record<string, unknown> | undefined {
-  const answer = ctx.mcpReq.inputResponses?.[key] as { action?: unknown; content?: unknown } | undefined;
-  return answer?.action === "accept" && typeof answer.content === "object" && answer.content !== null
-    ? (answer.content as Record<string, unknown>)
-    : undefined;
-}
-
 /** Per request in the modern era, once and for all in the legacy one. */
 function capabilities(env: FeatureEnv, ctx: ServerContext): Record<string, unknown> {
   if (env.era === "legacy") return env.clientCapabilities();
@@ -451,96 +339,6 @@ function trigger(env: FeatureEnv, list: "tools" | "prompts"): Result {
   return content(text("changed"));
 }
 
-function ask(message: string, properties: Result): never {
-  return {
-    method: "elicitation/create",
-    params: {
-      mode: "form",
-      message,
-      requestedSchema: { type: "object", properties, required: Object.keys(properties) },
-    },
-  } as never;
-}
-
-function sample(prompt: string, maxTokens: number): never {
-  return {
-    method: "sampling/createMessage",
-    params: { messages: [{ role: "user", content: { type: "text", text: prompt } }], maxTokens },
-  } as never;
-}
-
-function content(...blocks: Result[]): Result {
-  return { content: blocks };
-}
-
-function messages(...blocks: Result[]): Result {
-  return { messages: blocks.map((block) => ({ role: "user", content: block })) };
-}
-
-function text(value: string): Result {
-  return { type: "text", text: value };
-}
-
-function image(): Result {
-  return { type: "image", data: PNG, mimeType: "image/png" };
-}
-
-function resource(uri: string, mimeType: string, value: string): Result {
-  return { type: "resource", resource: { uri, mimeType, text: value } };
-}
-
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
-
-const DEFAULTS = {
-  name: { type: "string", description: "Name", default: "John Doe" },
-  age: { type: "integer", description: "Age", default: 30 },
-  score: { type: "number", description: "Score", default: 95.5 },
-  status: { type: "string", description: "Status", enum: ["active", "inactive", "pending"], default: "active" },
-  verified: { type: "boolean", description: "Verified", default: true },
-};
-
-const ENUMS = {
-  untitledSingle: { type: "string", enum: ["option1", "option2", "option3"] },
-  titledSingle: {
-    type: "string",
-    oneOf: ["First", "Second", "Third"].map((title, i) => ({ const: `value${i + 1}`, title: `${title} Option` })),
-  },
-  legacyEnum: {
-    type: "string",
-    enum: ["opt1", "opt2", "opt3"],
-    enumNames: ["Option One", "Option Two", "Option Three"],
-  },
-  untitledMulti: { type: "array", items: { type: "string", enum: ["option1", "option2", "option3"] } },
-  titledMulti: {
-    type: "array",
-    items: {
-      anyOf: ["First", "Second", "Third"].map((title, i) => ({ const: `value${i + 1}`, title: `${title} Choice` })),
-    },
-  },
-};
-
-const SCHEMA_2020_12 = {
-  $schema: "https://json-schema.org/draft/2020-12/schema",
-  $defs: {
-    address: {
-      $anchor: "addressDef",
-      type: "object",
-      properties: { street: { type: "string" }, city: { type: "string" } },
-    },
-  },
-  properties: {
-    name: { type: "string" },
-    address: { $ref: "#/$defs/address" },
-    contactMethod: { type: "string", enum: ["phone", "email"] },
-    phone: { type: "string" },
-    email: { type: "string" },
-  },
-  allOf: [{ anyOf: [{ required: ["phone"] }, { required: ["email"] }] }],
-  if: { properties: { contactMethod: { const: "phone" } }, required: ["contactMethod"] },
-  // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
-  then: { required: ["phone"] },
-  else: { required: ["email"] },
-  additionalProperties: false,
-};
