@@ -21,6 +21,7 @@ import { Retirement } from "./servers/retirement.ts";
 import { StartGate } from "./servers/start-gate.ts";
 import { Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
+import { holdsChild } from "./servers/tenant.ts";
 import type { CallReport } from "./sessions/call-outcome.ts";
 import type { Lane } from "./sessions/lane.ts";
 import type { Session } from "./sessions/session.ts";
@@ -150,9 +151,9 @@ export class Hub {
     for (const target of this.targets) target.warmUp();
   }
 
-  /** Nobody uses a spare: it goes first. */
+  /** For a child. Nobody uses a spare: it goes first. A session whose processes are parked would free nothing. */
   #makeRoom(): boolean {
-    return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom();
+    return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(holdsChild);
   }
 
   /** The backend is gone from the configuration: requests that run are answered, then everything is closed. */
@@ -258,6 +259,7 @@ export class Hub {
 
   #leave(target: Target): void {
     this.#leftTargets.push(target);
+    target.leave();
     this.#tools.forget(target);
     const server = this.#routers.forget(target);
     if (server === undefined) return;

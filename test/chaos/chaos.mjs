@@ -7,6 +7,7 @@ import { writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { installIfMissing, step } from "../../scripts/steps.mjs";
+import { countedChildren } from "./support/counted-children.mjs";
 import { startFaults } from "./support/faults.mjs";
 import { parseFlags } from "./support/flags.mjs";
 import { openLedger } from "./support/ledger.mjs";
@@ -68,6 +69,8 @@ if (world.gateway.crash !== undefined) broken.push(`the gateway ended: ${world.g
 if (!isEnded) broken.push("the gateway did not end within 15 s of SIGTERM");
 if (orphans > 0) broken.push(`${orphans} MCP servers outlived the gateway`);
 if (after.children > 0) broken.push(`${after.children} MCP servers of sessions that are over`);
+if (after.counted > after.children)
+  broken.push(`the gateway counts ${after.counted} children, there are ${after.children}`);
 if (after.descriptors > before.descriptors + DESCRIPTOR_SLACK)
   broken.push(`descriptors: ${before.descriptors} before, ${after.descriptors} after`);
 const grown = growth(heap.slice(Math.floor(heap.length / 3)));
@@ -78,7 +81,7 @@ if (/unhandled|internal error/i.test(log))
 printCounts(ledger);
 console.log(`calm for ${(CALM_MS / 1000).toFixed(0)} s after the last fault at ${new Date(lastFaultMs).toISOString()}`);
 console.log(
-  `descriptors ${before.descriptors} → ${after.descriptors}, children ${before.children} → ${after.children}`,
+  `descriptors ${before.descriptors} → ${after.descriptors}, children ${before.children} → ${after.children}, counted ${before.counted} → ${after.counted}`,
 );
 console.log(
   `used heap ${heap.map(mib).join(", ")}; resident ${mib(before.residentBytes)} → ${mib(after.residentBytes)}`,
@@ -97,6 +100,7 @@ async function inSilence() {
   await pause(KEPT_MS);
   const facts = {
     children: childrenOf(pid).length,
+    counted: await countedChildren(world),
     descriptors: descriptors(pid),
     heapBytes: await world.gateway.inspector.usedHeapBytes(),
     residentBytes: residentBytes(pid),

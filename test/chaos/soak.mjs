@@ -5,6 +5,7 @@
  */
 import { renameSync, writeFileSync } from "node:fs";
 import { installIfMissing, step } from "../../scripts/steps.mjs";
+import { countedChildren } from "./support/counted-children.mjs";
 import { parseFlags } from "./support/flags.mjs";
 import { openLedger } from "./support/ledger.mjs";
 import { childrenOf, descriptors, residentBytes } from "./support/process-facts.mjs";
@@ -15,7 +16,7 @@ import { openWorld, pause, until } from "./support/world.mjs";
 
 const MIB = 1024 * 1024;
 const RELOAD_EVERY_MS = 60_000;
-const LIMITS = { heapBytes: MIB, residentBytes: 10 * MIB, descriptors: 4, children: 0 };
+const LIMITS = { heapBytes: MIB, residentBytes: 10 * MIB, descriptors: 4, children: 0, counted: 0 };
 const SAMPLES = 30;
 /** After this no side keeps a connection that is not in use. */
 const KEPT_MS = 6_000;
@@ -52,11 +53,12 @@ while (Date.now() < endMs && world.gateway.crash === undefined) {
     residentBytes: residentBytes(pid),
     descriptors: descriptors(pid),
     children: childrenOf(pid).length,
+    counted: await countedChildren(world),
   };
   traffic.release();
   samples.push(sample);
   console.log(
-    `heap ${mib(sample.heapBytes)}, resident ${mib(sample.residentBytes)}, descriptors ${sample.descriptors}, children ${sample.children}`,
+    `heap ${mib(sample.heapBytes)}, resident ${mib(sample.residentBytes)}, descriptors ${sample.descriptors}, children ${sample.children}, counted ${sample.counted}`,
   );
 }
 clearInterval(reloading);

@@ -4,6 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { isOneFile } from "../../lib/process/embedded-files.ts";
+import { checkSpareDescriptors } from "../../lib/process/spare-descriptors.ts";
 import { type FromPredecessor, type FromSuccessor, HANDED_SOCKETS, type HandedSocket } from "./messages.ts";
 
 /** Standard streams and the channel come before it. */
@@ -29,6 +30,7 @@ export function startSuccessor(
 ): Successor {
   const handed = sockets.map((socket, i) => ({ ...socket, fd: FIRST_FD + i }));
   const own = process.argv.slice(isOneFile() ? 2 : 1);
+  checkSpareDescriptors();
   const child = spawn(process.execPath, [...process.execArgv, ...own], {
     stdio: ["inherit", "inherit", "inherit", "ipc", ...sockets.map(({ fd }) => fd)],
     env: {

@@ -2,6 +2,7 @@
  * Runs another program: curl for inject mode, a credential plugin of a kubeconfig. Always without a shell.
  */
 import { spawn } from "node:child_process";
+import { checkSpareDescriptors } from "./spare-descriptors.ts";
 
 const MAX_OUTPUT_CHARS = 1024 * 1024;
 
@@ -24,6 +25,7 @@ export interface ProgramOptions {
 /** Rejects with `code: "ENOENT"` if the program is not installed. */
 export function runProgram(command: string, args: readonly string[], options: ProgramOptions): Promise<ProgramRun> {
   return new Promise((resolve, reject) => {
+    checkSpareDescriptors();
     const child = spawn(command, args, {
       shell: false,
       windowsHide: true,

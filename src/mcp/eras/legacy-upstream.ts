@@ -73,6 +73,10 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     return this.#link.lossReason;
   }
 
+  get holdsChild(): boolean {
+    return this.target.config.stdio !== undefined && this.#link.isConnected;
+  }
+
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
     this.#opened = done;
     this.#link.connect(wire);

@@ -79,6 +79,10 @@ export class ModernUpstream implements Upstream, LinkOwner {
     return this.#link.lossReason;
   }
 
+  get holdsChild(): boolean {
+    return this.target.config.stdio !== undefined && this.#link.isConnected;
+  }
+
   open(done: (outcome: OpenOutcome) => void): void {
     this.#opened = done;
     this.#link.connect();

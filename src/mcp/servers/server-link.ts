@@ -60,6 +60,11 @@ export class ServerLink {
     return this.#loss?.reason;
   }
 
+  /** There is a connection, or a process that is to become one. */
+  get isConnected(): boolean {
+    return this.#channel !== undefined;
+  }
+
   /** It failed a moment ago; the pause before the next attempt is not over. */
   get isResting(): boolean {
     return this.#state !== "up" && this.#pauses.leftMs(this.#env.clock.monotonicMs()) > 0;
@@ -220,8 +225,7 @@ export class ServerLink {
       pending.fail(this.#failure("does not read its input", "overloaded"));
       return;
     }
-    const { headers } = pending.call;
-    if (headers) this.#headers = this.#env.forwarded(headers);
+    if (pending.call.headers) this.#headers = this.#env.forwarded(pending.call.headers);
     this.#conversation.begin(pending);
   }
 
@@ -240,10 +244,7 @@ export class ServerLink {
 
   readonly #broke = (error: unknown): void => {
     const reason = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    this.#env.logger.error("cannot handle a message from an MCP server", {
-      target: this.#env.targetName,
-      reason,
-    });
+    this.#env.logger.error("cannot handle a message from an MCP server", { target: this.#env.targetName, reason });
   };
 
   /** Opens the session anew and sends the request again that found it gone: once, lest it go round for ever. */
@@ -254,9 +255,8 @@ export class ServerLink {
     const channel = this.#drop(this.#failure("lost the session"));
     this.#state = "down";
     void channel?.close();
-    if (!found) return;
     if (!mayRepeat) {
-      found.fail(this.#failure("lost the session"));
+      found?.fail(this.#failure("lost the session"));
       return;
     }
     found.wireId = 0;

@@ -92,3 +92,59 @@ test("a slot that is given back twice counts once", () => {
   enter();
   assert.equal(it.living, 1);
 });
+
+test("who waits in line when the last place is taken is refused at once too, not after a minute [R47]", () => {
+  const { it, slots, refusals, enter } = gate({ maxChildren: 2, maxConcurrentStarts: 1 });
+  for (let i = 0; i < 4; i++) enter();
+  assert.deepEqual(refusals, []);
+  slots[0]?.started();
+  assert.equal(slots.length, 2);
+  assert.equal(it.waiting, 0);
+  assert.deepEqual(refusals, Array(2).fill("the limit of 2 child processes is reached"));
+});
+
+test("who waits in line when the last place is taken gets the place of an idle session, and is not refused", () => {
+  let idle = 1;
+  const { it, slots, refusals, enter } = gate({ maxChildren: 2, maxConcurrentStarts: 1 }, () => idle-- > 0);
+  for (let i = 0; i < 4; i++) enter();
+  slots[0]?.started();
+  assert.deepEqual(refusals, ["the limit of 2 child processes is reached"]);
+  slots[1]?.started();
+  assert.equal(it.waiting, 1);
+  assert.equal(refusals.length, 1, "the one that was promised a place keeps waiting for it");
+  slots[0]?.released();
+  assert.equal(slots.length, 3);
+  assert.equal(it.living, 2);
+});
+
+test("a refusal that makes others leave the line, or enter it, disturbs nobody", () => {
+  const clock = fakeClock();
+  const told: string[] = [];
+  const slots: Slot[] = [];
+  const it = new StartGate({ maxChildren: 1, maxConcurrentStarts: 1 }, clock, () => false);
+  const enter = (name: string, refused: () => void = () => undefined): (() => void) =>
+    it.enter(
+      (slot) => {
+        told.push(`${name} starts`);
+        slots.push(slot);
+      },
+      () => {
+        told.push(`${name} is refused`);
+        refused();
+      },
+    );
+  it.limits = { maxChildren: 2, maxConcurrentStarts: 1 };
+  enter("one");
+  enter("two");
+  let leave: () => void = () => undefined;
+  enter("three", () => {
+    leave();
+    enter("five");
+  });
+  leave = enter("four");
+  slots[0]?.started();
+  assert.deepEqual(told, ["one starts", "two starts", "three is refused", "five is refused"]);
+  assert.equal(it.waiting, 0);
+  for (const slot of slots) slot.released();
+  assert.equal(it.living, 0);
+});

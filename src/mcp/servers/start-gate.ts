@@ -26,6 +26,8 @@ interface Waiting {
   start(slot: Slot): void;
   refuse(reason: string): void;
   timer: Timer;
+  /** Somebody was ended so that it can start: it is not refused meanwhile. */
+  hasPromise: boolean;
 }
 
 export class StartGate {
@@ -57,8 +59,9 @@ export class StartGate {
       start(this.#take());
       return () => undefined;
     }
-    if (this.#living >= this.limits.maxChildren && !this.#makeRoom()) {
-      refuse(`the limit of ${this.limits.maxChildren} child processes is reached`);
+    const isFull = this.#isFull();
+    if (isFull && !this.#makeRoom()) {
+      refuse(this.#full());
       return () => undefined;
     }
     if (this.#waiting.length >= MAX_LINE) {
@@ -72,6 +75,7 @@ export class StartGate {
         leave();
         refuse("too many child processes are starting");
       }),
+      hasPromise: isFull,
     };
     const leave = (): void => {
       waiting.timer.cancel();
@@ -87,8 +91,16 @@ export class StartGate {
     return this.#waiting.length === 0 && this.#hasRoom() ? this.#take() : undefined;
   }
 
+  #isFull(): boolean {
+    return this.#living >= this.limits.maxChildren;
+  }
+
+  #full(): string {
+    return `the limit of ${this.limits.maxChildren} child processes is reached`;
+  }
+
   #hasRoom(): boolean {
-    return this.#living < this.limits.maxChildren && this.#starting < this.limits.maxConcurrentStarts;
+    return !this.#isFull() && this.#starting < this.limits.maxConcurrentStarts;
   }
 
   #take(): Slot {
@@ -120,6 +132,23 @@ export class StartGate {
       if (next === undefined) return;
       next.timer.cancel();
       next.start(this.#take());
+    }
+    if (this.#isFull()) this.#answerLine();
+  }
+
+  /** The last place was taken while others wait for it: they fare as who comes now does, instead of waiting in vain. */
+  #answerLine(): void {
+    for (const one of [...this.#waiting]) {
+      if (one.hasPromise) continue;
+      if (this.#makeRoom()) {
+        one.hasPromise = true;
+        continue;
+      }
+      const at = this.#waiting.indexOf(one);
+      if (at < 0) continue;
+      this.#waiting.splice(at, 1);
+      one.timer.cancel();
+      one.refuse(this.#full());
     }
   }
 }

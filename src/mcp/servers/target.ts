@@ -163,6 +163,11 @@ export class Target implements RoutedTarget {
     this.#spares?.fill();
   }
 
+  /** Sessions that have it may go on for long; no new one gets it, so that nothing needs to wait for one. */
+  leave(): void {
+    this.#spares?.close();
+  }
+
   /** Ends a child that waits for a session. False if there is none. */
   dropSpare(): boolean {
     return this.#spares?.drop() === true;

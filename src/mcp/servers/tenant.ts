@@ -16,6 +16,11 @@ export interface Tenant {
   detail(): Record<string, unknown>;
 }
 
+/** Whether its end would end a process. */
+export function holdsChild({ upstreams }: Tenant): boolean {
+  return upstreams.some((upstream) => upstream.holdsChild === true);
+}
+
 /** Something whose connection wants a sign of life now and then. */
 export interface Beating extends Linked<Beating> {
   beat(nowMs: number): void;

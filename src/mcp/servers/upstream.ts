@@ -39,6 +39,8 @@ export interface Upstream {
   readonly isResting: boolean;
   /** Why it was lost last; completes "target x …". */
   readonly lossReason: string | undefined;
+  /** A process runs for it alone, and ends with it. */
+  readonly holdsChild?: boolean;
   /** `wire` is told of the handshake, where it is made for a client's request. */
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void;
   call(call: Call): Running;

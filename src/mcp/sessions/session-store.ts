@@ -152,11 +152,12 @@ export class SessionStore {
     return session !== undefined && session.owner === owner && session.general.isConnected ? session : undefined;
   }
 
-  /** Ends the session or lane that nobody has used for the longest time; false if all are in use. */
-  makeRoom(): boolean {
+  /** Ends the session or lane, of those that may go, that nobody has used for the longest time; false if there is none. */
+  makeRoom(mayGo: (tenant: Tenant) => boolean = () => true): boolean {
     let oldest: Tenant | undefined;
     for (const tenant of this.#tenants.keys()) {
-      if (tenant.isIdle && (oldest === undefined || tenant.lastUsedMs < oldest.lastUsedMs)) oldest = tenant;
+      if (oldest !== undefined && tenant.lastUsedMs >= oldest.lastUsedMs) continue;
+      if (tenant.isIdle && mayGo(tenant)) oldest = tenant;
     }
     if (oldest === undefined || this.#env.clock.monotonicMs() - oldest.lastUsedMs < MIN_EVICTABLE_MS) return false;
     oldest.end("the session limit was reached", false);

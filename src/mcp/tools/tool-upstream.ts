@@ -73,6 +73,10 @@ export class ToolUpstream implements Upstream, UpstreamUser {
     return this.inner.lossReason;
   }
 
+  get holdsChild(): boolean {
+    return this.inner.holdsChild === true;
+  }
+
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
     this.inner.open(done, wire);
   }

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, mkdtempSync, openSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
 import { systemClock } from "../../lib/process/clock.ts";
 import { StdioProcess } from "./child-process.ts";
@@ -108,6 +110,37 @@ for (const [name, cmd, cwd, mend] of notStarted) {
     assert.doesNotMatch(reason, /given-secret/);
   });
 }
+
+test("a child that cannot be started for want of descriptors leaves none open, however many there are [R7]", {
+  skip: hasPrlimit() ? false : "there is no prlimit",
+}, async (t) => {
+  // It lives already: with few descriptors no other could be started to raise the limit again.
+  const shell = spawn("sh", [], { stdio: ["pipe", "pipe", "ignore"] });
+  const setLimit = async (files: number): Promise<void> => {
+    shell.stdin.write(`prlimit --pid ${process.pid} --nofile=${files}: && echo\n`);
+    await once(shell.stdout, "data");
+  };
+  const before = Number(
+    /nofile\s+\D*(\d+)/i.exec(execFileSync("prlimit", ["--pid", String(process.pid)]).toString())?.[1],
+  );
+  t.after(() => shell.stdin.end());
+  const openFiles = (): number => readdirSync("/proc/self/fd").length;
+  for (let spare = 0; spare <= 10; spare++) {
+    const first = openFiles();
+    await setLimit(first + 100);
+    const taken = takeAll();
+    for (const descriptor of taken.splice(0, spare)) closeSync(descriptor);
+    const { child, exited } = start("/bin/true", []);
+    for (const descriptor of taken) closeSync(descriptor);
+    await setLimit(before);
+    assert.match(
+      await exited,
+      spare < 8 ? /^could not be started: too many files are open \(EMFILE\)$/ : /^exited with/,
+    );
+    await child.stop();
+    await eventually(`${spare} spare: as many files are open as before`, () => openFiles() <= first);
+  }
+});
 
 test("a file that may not be run is said to be so [R7]", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "stdio-process-"));
@@ -224,4 +257,18 @@ function isAlive(pid: number | undefined): boolean {
   } catch {
     return false;
   }
+}
+
+/** Every descriptor that the limit allows. */
+function takeAll(): number[] {
+  const taken: number[] = [];
+  try {
+    for (;;) taken.push(openSync("/dev/null", "r"));
+  } catch {
+    return taken;
+  }
+}
+
+function hasPrlimit(): boolean {
+  return process.platform === "linux" && spawnSync("prlimit", ["--version"]).status === 0;
 }

@@ -12,6 +12,7 @@ import type { Logger } from "../../lib/log/logger.ts";
 import { listChild } from "../../lib/process/child-registry.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import { contain } from "../../lib/process/contain.ts";
+import { checkSpareDescriptors } from "../../lib/process/spare-descriptors.ts";
 import { LineSplitter, LineTooLong } from "./line-splitter.ts";
 import { StderrTail } from "./stderr-tail.ts";
 
@@ -69,6 +70,7 @@ export class StdioProcess {
       if (!this.#isOver) this.#handlers.line(line);
     }, options.maxLineBytes);
     try {
+      checkSpareDescriptors();
       const child = spawn(options.cmd, [...options.args], {
         cwd: options.cwd,
         env: { ...options.env },

@@ -1,18 +1,47 @@
 /**
  * MCP sessions over streamable HTTP: opened, used for a few calls, then deleted or abandoned. Each call has its own
- * answer.
+ * answer. A quick machine abandons no more sessions than a slow one: each holds a child until it counts as idle, and
+ * more than the limit of children allows would be refused, rightly.
  */
 import { WrongAnswer } from "../support/ledger.mjs";
 import { ask, askFor, newNonce } from "./ask.mjs";
 
 const VERSION = "2025-06-18";
+/** Far below the limit of children, which also holds those that end slowly. */
+const MAX_ABANDONED = 10;
+/** Longer than the configuration lets a session be idle, and its child end. */
+const ABANDONED_MS = 9_000;
 
 export const mcpStdio = { name: "mcp stdio", once: (world, random) => session(world, random, "/mcp-stdio") };
 export const mcpHttp = { name: "mcp http", once: (world, random) => session(world, random, "/mcp-http") };
 
+/** When sessions were abandoned, by path. */
+const abandoned = { "/mcp-stdio": [], "/mcp-http": [] };
+
 async function session(world, random, path) {
-  let id = 0;
   const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+  const failure = await useSession(world, random, path, headers).then(
+    () => undefined,
+    (error) => error,
+  );
+  if (headers["mcp-session-id"] !== undefined && !mayAbandon(random, path)) {
+    const deleted = ask(world, path, { method: "DELETE", headers });
+    await (failure instanceof WrongAnswer ? deleted.catch(() => undefined) : deleted);
+  }
+  if (failure !== undefined) throw failure;
+}
+
+function mayAbandon(random, path) {
+  const nowMs = performance.now();
+  const recent = abandoned[path].filter((atMs) => nowMs - atMs < ABANDONED_MS);
+  abandoned[path] = recent;
+  if (random.chance(0.7) || recent.length >= MAX_ABANDONED) return false;
+  recent.push(nowMs);
+  return true;
+}
+
+async function useSession(world, random, path, headers) {
+  let id = 0;
   const post = (message, expected = 200) =>
     askFor(expected, world, path, {
       method: "POST",
@@ -35,7 +64,6 @@ async function session(world, random, path) {
     const result = resultOf(text, id);
     if (result.content?.[0]?.text !== message) throw new WrongAnswer(`asked for ${message}, got ${text.slice(0, 300)}`);
   }
-  if (random.chance(0.7)) await ask(world, path, { method: "DELETE", headers });
 }
 
 /** From JSON or an event stream. An error of the protocol is a failure, an answer to something else is wrong. */
