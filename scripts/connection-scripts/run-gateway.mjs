@@ -26,8 +26,16 @@ routes:
   const child = spawn(process.execPath, [program, "-f", config], { stdio: ["ignore", "pipe", "pipe"] });
   let log = "";
   let crash;
-  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (log += chunk));
-  const exited = new Promise((resolve) => child.once("exit", (code, signal) => resolve(`${code ?? signal}`)));
+  let errors = "";
+  child.stdout.on("data", (chunk) => (log += chunk));
+  child.stderr.on("data", (chunk) => {
+    log += chunk;
+    errors = (errors + chunk).slice(-LOG_SHOWN);
+  });
+  // When its streams have closed too: what it said last is often why.
+  const exited = new Promise((resolve) =>
+    child.once("close", (code, signal) => resolve(code === null ? `signal ${signal}` : `exit code ${code}`)),
+  );
   exited.then((how) => (crash ??= how));
   const port = Number(await inLog(/listening gateway=default url=\S+:(\d+)/));
   const adminUrl = await inLog(/admin interface ui=(\S+)\/ui/);
@@ -49,14 +57,25 @@ routes:
 
   /** What was wrong with its end: it came before this, or not as it should. `atOnce`: nobody waits for a drain. */
   async function stop(atOnce = false) {
-    // The end of a process may be told after the end of its connections.
-    await Promise.race([exited, new Promise((resolve) => setTimeout(resolve, 200))]);
+    // The end of a process may be told after the end of its connections; one that does not answer may be ending.
+    await Promise.race([exited, isAnswering()]);
     const early = crash;
     child.kill(atOnce ? "SIGKILL" : "SIGTERM");
     const how = await exited;
     rmSync(folder, { recursive: true, force: true });
-    if (early !== undefined) return `the gateway ended (${early})\n${log.slice(-LOG_SHOWN)}`;
-    return atOnce || how === "0" ? undefined : `exit after SIGTERM: ${how}`;
+    const words = `\nits last lines:\n${log.slice(-LOG_SHOWN)}\non stderr:\n${errors || "nothing"}`;
+    if (early !== undefined) return `the gateway ended with ${early}${words}`;
+    return atOnce || how === "exit code 0" ? undefined : `after SIGTERM the gateway ended with ${how}${words}`;
+  }
+
+  /** Resolves when it is certain that it lives, or after ten seconds. */
+  async function isAnswering() {
+    const signal = AbortSignal.timeout(10_000);
+    const isAlive = await fetch(`${adminUrl}/memory`, { signal }).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+    if (!isAlive && !signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve));
   }
 
   async function inLog(pattern) {
