@@ -21,8 +21,8 @@ const runs = [
   { transport: "stdio", flags: [], revision: "2026-07-28" },
   { transport: "http", flags: [], revision: "2025-11-25" },
   { transport: "http", flags: [], revision: "2026-07-28" },
-  { transport: "stdio", flags: ["--modern-only"], revision: "2025-11-25" },
-  { transport: "stdio", flags: ["--legacy-only"], revision: "2026-07-28" },
+  { transport: "http", flags: ["--modern-only"], revision: "2025-11-25" },
+  { transport: "http", flags: ["--legacy-only"], revision: "2026-07-28" },
 ] as const;
 
 for (const { transport, flags, revision } of runs) {
