@@ -7,7 +7,7 @@ import type { Topology } from "../core/topology.ts";
 import type { Logger, Logging } from "../lib/log/logger.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
-import type { DryReport } from "../pipeline/dry-run/dry-run.ts";
+import type { DryReport } from "../pipeline/dry-run/dry-report.ts";
 import type { FactRing } from "../pipeline/records/fact-ring.ts";
 import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { ShadowReport } from "../pipeline/records/shadow-report.ts";

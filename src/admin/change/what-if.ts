@@ -5,7 +5,7 @@
 import { z } from "zod";
 import { type DescribedRequest, describedRequest } from "../../config/schema/tests-schema.ts";
 import type { GivenToken } from "../../core/policy.ts";
-import type { DryReport } from "../../pipeline/dry-run/dry-run.ts";
+import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
 import { type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 

@@ -6,8 +6,9 @@ import type { PlacedTest } from "../../config/load/load.ts";
 import type { ConfigTest, DescribedRequest } from "../../config/schema/tests-schema.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { GivenToken } from "../../core/policy.ts";
+import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
 import type { DryRequest } from "../../pipeline/dry-run/dry-request.ts";
-import type { DryReport, DryRunner } from "../../pipeline/dry-run/dry-run.ts";
+import type { DryRunner } from "../../pipeline/dry-run/dry-run.ts";
 
 export interface TestResult {
   readonly name: string;

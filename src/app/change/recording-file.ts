@@ -3,6 +3,7 @@
  * recorded request is an error that names it.
  */
 import { z } from "zod";
+import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
 import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
 
 /** The last so many of a longer file. */
@@ -44,7 +45,7 @@ const line = z.object({
 });
 
 /** Throws an Error that names the line. */
-export function parseRecording(content: string): RecordedRequest[] {
+export function parseRecording(content: string): RecordedTraffic {
   const lines = content.split("\n");
   const records: RecordedRequest[] = [];
   for (const [index, written] of lines.entries()) {
@@ -62,5 +63,6 @@ export function parseRecording(content: string): RecordedRequest[] {
     }
     records.push(parsed.data as RecordedRequest);
   }
-  return records.slice(-MAX_REHEARSED_LINES);
+  const inOrder = records.slice(-MAX_REHEARSED_LINES).sort((one, other) => one.at - other.at);
+  return { firstAt: inOrder[0]?.at, [Symbol.iterator]: () => inOrder.values() };
 }

@@ -80,7 +80,8 @@ export interface RehearsalCount {
   report(durationMs: number, notes: readonly string[]): RehearsalReport;
 }
 
-export function createRehearsalCount(): RehearsalCount {
+/** `isSensitive`: of these headers only is compared whether they are there. */
+export function createRehearsalCount(isSensitive: (name: string) => boolean): RehearsalCount {
   const denied = new Map<string, SubjectChange>();
   const admitted = new Map<string, SubjectChange>();
   const limits = new Map<string, LimitChange>();
@@ -143,9 +144,10 @@ export function createRehearsalCount(): RehearsalCount {
   }
 
   function noteHeaders(side: HeaderChange["side"], before: Verdict, after: Verdict): boolean {
-    const one = side === "request" ? before.requestHeaders : before.responseHeaders;
-    const other = side === "request" ? after.requestHeaders : after.responseHeaders;
-    if (one === undefined || other === undefined) return false;
+    const pairs = side === "request" ? before.requestHeaders : before.responseHeaders;
+    const others = side === "request" ? after.requestHeaders : after.responseHeaders;
+    if (pairs === undefined || others === undefined || isSameList(pairs, others)) return false;
+    const [one, other] = [valuesOf(pairs), valuesOf(others)];
     let differs = false;
     const note = (name: string, change: HeaderChange["change"]): void => {
       differs = true;
@@ -154,11 +156,12 @@ export function createRehearsalCount(): RehearsalCount {
       const row = rowOf(headers, key, () => ({ side, name, change, route, requests: 0 }));
       if (row) row.requests += 1;
     };
-    for (const name in one) {
-      if (VOLATILE.has(name) || String(one[name]) === String(other[name])) continue;
-      note(name, other[name] === undefined ? "removed" : "changed");
+    for (const [name, value] of one) {
+      const now = other.get(name);
+      if (now === undefined) note(name, "removed");
+      else if (now !== value && !isSensitive(name)) note(name, "changed");
     }
-    for (const name in other) if (one[name] === undefined && !VOLATILE.has(name)) note(name, "added");
+    for (const name of other.keys()) if (!one.has(name)) note(name, "added");
     return differs;
   }
 
@@ -199,6 +202,23 @@ export function createRehearsalCount(): RehearsalCount {
       notes,
     }),
   };
+}
+
+function isSameList(one: readonly string[], other: readonly string[]): boolean {
+  if (one.length !== other.length) return false;
+  for (let i = 0; i < one.length; i++) if (one[i] !== other[i]) return false;
+  return true;
+}
+
+function valuesOf(pairs: readonly string[]): Map<string, string> {
+  const values = new Map<string, string>();
+  for (let i = 0; i + 1 < pairs.length; i += 2) {
+    const [name, value] = [pairs[i] as string, pairs[i + 1] as string];
+    if (VOLATILE.has(name)) continue;
+    const before = values.get(name);
+    values.set(name, before === undefined ? value : `${before},${value}`);
+  }
+  return values;
 }
 
 function answerOf({ outcome, status, code }: Verdict): string {

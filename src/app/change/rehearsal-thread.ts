@@ -4,9 +4,14 @@
 import { constants, setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { systemClock } from "../../lib/process/clock.ts";
-import { readSegments } from "../../pipeline/records/fact-ring.ts";
+import { trafficIn } from "../../pipeline/records/fact-ring.ts";
+import { createPause } from "./pause.ts";
 import type { RehearsalData } from "./rehearsals.ts";
 import { rehearse } from "./rehearse.ts";
+
+/** Where a thread has no priority of its own, those that serve get the processor this often. */
+const WORK_MS = 5;
+const REST_MS = 1;
 
 if (parentPort !== null) {
   const { input, segments } = workerData as RehearsalData;
@@ -15,5 +20,6 @@ if (parentPort !== null) {
   if (process.platform === "linux") setPriority(0, constants.priority.PRIORITY_LOW);
   // Refusals are errors that nobody looks for the place of.
   Error.stackTraceLimit = 0;
-  void rehearse(input, readSegments(segments), systemClock).then((found) => port.postMessage(found));
+  const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => setTimeout(resolve, REST_MS)));
+  void rehearse(input, trafficIn(segments), systemClock, pause).then((found) => port.postMessage(found));
 }

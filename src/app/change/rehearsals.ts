@@ -4,10 +4,14 @@
  */
 import { Worker } from "node:worker_threads";
 import type { Clock } from "../../lib/process/clock.ts";
-import { readSegments } from "../../pipeline/records/fact-ring.ts";
+import { trafficIn } from "../../pipeline/records/fact-ring.ts";
+import { createPause } from "./pause.ts";
 import { type Rehearsal, type RehearsalInput, rehearse } from "./rehearse.ts";
 
 const MAX_REHEARSAL_MS = 60_000;
+
+/** Without a thread of its own: so long may requests wait for it. */
+const SHARED_WORK_MS = 1;
 
 /** Walks leave nothing behind: with room for many of them the collector has little to do. */
 const LIMITS = { maxYoungGenerationSizeMb: 96, maxOldGenerationSizeMb: 512 };
@@ -80,7 +84,8 @@ function inThread(
 }
 
 function here({ input, segments }: RehearsalData, clock: Clock): Promise<Rehearsal> {
-  return rehearse(input, readSegments(segments), clock, () => new Promise((resolve) => setImmediate(resolve)));
+  const pause = createPause(clock, SHARED_WORK_MS, () => new Promise((resolve) => setImmediate(resolve)));
+  return rehearse(input, trafficIn(segments), clock, pause);
 }
 
 function startWorker(workerData: RehearsalData): Worker {

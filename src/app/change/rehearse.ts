@@ -7,7 +7,7 @@ import type { Environment } from "../../config/text/env.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { createDryRunner, type DryRunner } from "../../pipeline/dry-run/dry-run.ts";
 import { recordedVerdict, walkRecorded } from "../../pipeline/dry-run/recorded-walk.ts";
-import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts";
+import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
 import { type DryConfig, openDryConfig } from "./dry-config.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
 
@@ -23,16 +23,15 @@ export type Rehearsal =
   | { readonly ok: true; readonly report: RehearsalReport }
   | { readonly ok: false; readonly problems: readonly string[] };
 
-/** `breathe` is awaited now and then, where others use the same thread. */
+/** `breathe` is awaited now and then, so that others get the thread or the processor; see `pause.ts`. */
 export async function rehearse(
   input: RehearsalInput,
-  requests: readonly RecordedRequest[],
+  traffic: RecordedTraffic,
   clock: Clock,
-  breathe?: () => Promise<void>,
+  breathe?: () => Promise<void> | undefined,
 ): Promise<Rehearsal> {
   const startedMs = clock.monotonicMs();
-  const inOrder = [...requests].sort((one, other) => one.at - other.at);
-  const moving = movingClock(clock, inOrder[0]?.at ?? clock.now());
+  const moving = movingClock(clock, traffic.firstAt ?? clock.now());
   const { environment, allowMissingEnv = false } = input;
   const open: DryConfig[] = [];
   const runnerOf = (sources: readonly SourceText[]): DryRunner | readonly string[] => {
@@ -47,21 +46,22 @@ export async function rehearse(
     const before = input.before && runnerOf(input.before);
     if (before && !("run" in before))
       return { ok: false, problems: before.map((problem) => `the configuration to compare with: ${problem}`) };
-    const count = createRehearsalCount();
-    for (const [i, recorded] of inOrder.entries()) {
+    const { redaction } = after;
+    const count = createRehearsalCount((name) => redaction.isSensitive(name));
+    for (const recorded of traffic) {
       moving.moveTo(recorded.at);
-      const old = before ? await walkRecorded(recorded, before) : recordedVerdict(recorded);
-      count.add(recorded, old, await walkRecorded(recorded, after));
-      if (breathe && i % BATCH === BATCH - 1) await breathe();
+      const old = before ? walkRecorded(recorded, before) : recordedVerdict(recorded);
+      const was = old instanceof Promise ? await old : old;
+      const is = walkRecorded(recorded, after);
+      count.add(recorded, was, is instanceof Promise ? await is : is);
+      const pause = breathe?.();
+      if (pause) await pause;
     }
     return { ok: true, report: count.report(clock.monotonicMs() - startedMs, notesOn(input)) };
   } finally {
     for (const { close } of open) close();
   }
 }
-
-/** A request takes some tens of microseconds: so many may hold up others. */
-const BATCH = 16;
 
 /** What cannot be judged without bodies. */
 function notesOn({ after, before }: RehearsalInput): string[] {

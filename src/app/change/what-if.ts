@@ -4,7 +4,8 @@
  */
 import type { WhatIf } from "../../admin/change/what-if.ts";
 import type { SourceText } from "../../config/load/load.ts";
-import { createDryRunner, type DryReport } from "../../pipeline/dry-run/dry-run.ts";
+import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
+import { createDryRunner } from "../../pipeline/dry-run/dry-run.ts";
 import { dryRequestOf } from "./config-tests.ts";
 import { type DryConfigOptions, openDryConfig } from "./dry-config.ts";
 

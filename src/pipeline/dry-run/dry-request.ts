@@ -9,6 +9,7 @@ import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { readHead } from "../listen/edge.ts";
+import type { RecordedRequest } from "../records/recorded-request.ts";
 import { type DryMessage, llmBody, mcpMessage } from "./dry-message.ts";
 
 export interface DryRequest {
@@ -31,10 +32,12 @@ export interface DryRequest {
   /** Who a recorded request came from. */
   readonly recorded?: RecordedIdentity | undefined;
   /** Facts of a recorded request: they stand for the body, which was not recorded. */
-  readonly facts?: { readonly mcp?: McpFacts; readonly llm?: LlmFacts } | undefined;
+  readonly facts?: { readonly mcp?: McpFacts | undefined; readonly llm?: LlmFacts | undefined } | undefined;
 }
 
 const DEFAULT_SOURCE = "127.0.0.1";
+/** Headers that frame a body, which a recorded request has not; its host is a field of its own. */
+const FRAMING = new Set(["content-length", "transfer-encoding", "host", "expect"]);
 
 /** The listener that a request to this URL reaches; throws an Error that says which there are. */
 export function listenerOf(listeners: readonly Listener[], request: DryRequest): Listener {
@@ -63,31 +66,43 @@ export function dryExchange(request: DryRequest, listener: Listener, clock: Cloc
   const headers: Record<string, string> = { host, ...message?.headers };
   if (body !== undefined) headers["content-type"] = "application/json";
   for (const [name, value] of Object.entries(request.headers ?? {})) headers[name.toLowerCase()] = value;
-  const head = readHead(
-    {
-      method: request.method,
-      target,
-      version: "1.1",
-      pairs: pairsOf(headers),
-      fault: undefined,
-    },
-    true,
-    false,
-  );
-  const { identity } = request;
+  return exchangeOf({ ...request, target, pairs: pairsOf(headers), body: bodyOf(body) }, listener, clock);
+}
+
+/** The same of a recorded request, whose body is not known. */
+export function recordedExchange(recorded: RecordedRequest, listener: Listener, clock: Clock): Exchange {
+  const { method, host, path, query, headers, source, identity, llm } = recorded;
+  const pairs = ["host", host];
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i] as string;
+    if (!FRAMING.has(name)) pairs.push(name, headers[i + 1] as string);
+  }
+  const target = query === "" ? path : `${path}?${query}`;
+  return exchangeOf({ method, target, pairs, source, identity, body: NO_BODY, facts: { llm } }, listener, clock);
+}
+
+interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "facts"> {
+  readonly target: string;
+  readonly pairs: string[];
+  readonly body: RequestBody;
+}
+
+function exchangeOf(request: ReadRequest, listener: Listener, clock: Clock): Exchange {
+  const { method, target, pairs, identity, body } = request;
+  const head = readHead({ method, target, version: "1.1", pairs, fault: undefined }, true, false);
   const exchange = new Exchange({
     id: "dry-run",
     listener: listener.name,
     source: { address: request.source ?? DEFAULT_SOURCE, port: 0, ...(identity === undefined ? {} : { identity }) },
     request: {
-      method: request.method,
+      method,
       scheme: listener.tls ? "https" : "http",
       host: head.host,
       path: head.path,
       query: head.query,
       version: "1.1",
       headers: head.headers,
-      body: bodyOf(body),
+      body,
     },
     startedAt: clock.now(),
     startedMs: clock.monotonicMs(),

@@ -12,19 +12,20 @@ import type { DryRequest } from "./dry-request.ts";
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
-/** What the shut doors tell of one walk. */
-export interface Walk {
-  readonly request: DryRequest;
+/** One walk: what stands for credentials and body, and what the shut doors tell. */
+export interface Walk extends Pick<DryRequest, "given" | "recorded" | "facts"> {
   /** The request as the backend would get it. */
   called?: Exchange["request"];
-  readonly charges: Charge[];
+  /** To be given back. Undefined: they stay taken, and limits are settled with what the recorded facts say. */
+  readonly charges: Charge[] | undefined;
   /** Policies that would have sent something. */
-  readonly notAsked: Set<string>;
-  /** Limits are settled too, with what the recorded facts say. */
-  readonly keep: boolean;
+  notAsked?: Set<string>;
+  ended?: { readonly error: unknown };
+  onEnd?: () => void;
 }
 
-export type Walks = WeakMap<Exchange, Walk>;
+/** Those that have not ended. */
+export type Walks = Map<Exchange, Walk>;
 
 export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
   const policies = new Map<CompiledPolicy, CompiledPolicy>();
@@ -74,20 +75,21 @@ function dryHooks({ kind, hooks }: CompiledPolicy, walks: Walks): Hooks {
   const free = (hook: NonNullable<Hooks["admit"]>) => (exchange: Exchange) => counted(hook(exchange), exchange, walks);
   return {
     ...hooks,
-    ...(hooks.sends ? { request: (exchange: Exchange) => void walks.get(exchange)?.notAsked.add(kind) } : {}),
+    ...(hooks.sends ? { request: (exchange: Exchange) => notAsked(exchange, kind, walks) } : {}),
     ...(request && (assume || recall)
       ? {
           request(exchange: Exchange) {
-            const { given, recorded } = walks.get(exchange)?.request ?? {};
-            if (recorded && recall) return recall(exchange, recorded);
-            return given && assume ? assume(exchange, given) : request(exchange);
+            const walk = walks.get(exchange);
+            if (walk?.recorded && recall) return recall(exchange, walk.recorded);
+            return walk?.given && assume ? assume(exchange, walk.given) : request(exchange);
           },
         }
       : {}),
     ...(settle
       ? {
           settle(exchange: Exchange, outcome: Outcome) {
-            if (walks.get(exchange)?.keep) settle(exchange, outcome);
+            const walk = walks.get(exchange);
+            if (walk && !walk.charges) settle(exchange, outcome);
           },
         }
       : {}),
@@ -97,10 +99,17 @@ function dryHooks({ kind, hooks }: CompiledPolicy, walks: Walks): Hooks {
   };
 }
 
+function notAsked(exchange: Exchange, kind: string, walks: Walks): undefined {
+  const walk = walks.get(exchange);
+  if (walk === undefined) return;
+  walk.notAsked ??= new Set();
+  walk.notAsked.add(kind);
+}
+
 /** Remembered, to be given back; a service that would count with its answer is not asked. */
 function counted(charge: Charge | undefined, exchange: Exchange, walks: Walks): Charge | undefined {
   if (charge === undefined) return undefined;
-  walks.get(exchange)?.charges.push(charge);
+  walks.get(exchange)?.charges?.push(charge);
   return { take: () => charge.take(), giveBack: () => charge.giveBack() };
 }
 
@@ -112,7 +121,7 @@ function dryBackend(backend: Backend, walks: Walks): Backend {
     ...(prepare
       ? {
           prepare(exchange: Exchange) {
-            const given = walks.get(exchange)?.request.facts;
+            const given = walks.get(exchange)?.facts;
             if (given?.mcp !== undefined) exchange.facts.mcp = { ...given.mcp };
             if (given?.llm !== undefined) exchange.facts.llm = { ...given.llm };
             const { method, body } = exchange.request;

@@ -2,10 +2,10 @@
  * A recorded request walked again: as it was recorded, by whom it came, with the facts that stand for its body. What
  * counts here is the verdict, so that two configurations can be compared.
  */
-import { ERRORS } from "../../core/errors.ts";
+import { ERRORS, GatewayError } from "../../core/errors.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";
-import type { DryRequest } from "./dry-request.ts";
-import type { DryReport, DryRunner } from "./dry-run.ts";
+import { type DryReport, itemOf } from "./dry-report.ts";
+import type { DryRunner, Walked } from "./dry-run.ts";
 
 export interface Verdict {
   readonly route: string | null;
@@ -13,33 +13,45 @@ export interface Verdict {
   readonly status: number;
   readonly code: string | null;
   readonly reason: string | null;
-  /** Undefined where they are not known. */
-  readonly requestHeaders: Headers | undefined;
-  readonly responseHeaders: Headers | undefined;
+  /** name, value, name, value, …; undefined where they are not known. */
+  readonly requestHeaders: readonly string[] | undefined;
+  readonly responseHeaders: readonly string[] | undefined;
 }
 
-type Headers = Readonly<Record<string, string | string[]>>;
-
-export async function walkRecorded(recorded: RecordedRequest, runner: DryRunner): Promise<Verdict> {
-  let report: DryReport;
+/** At once, unless a policy waits. */
+export function walkRecorded(recorded: RecordedRequest, runner: DryRunner): Verdict | Promise<Verdict> {
   try {
-    report = await runner.run(dryRequestOf(recorded), { keep: true });
+    const walked = runner.walk(recorded);
+    return walked instanceof Promise ? walked.then(verdictOf, unwalked) : verdictOf(walked);
   } catch (error) {
-    // The listener is gone.
-    const reason = (error as Error).message;
-    const nothing = { requestHeaders: undefined, responseHeaders: undefined };
-    return { route: null, outcome: "refused", status: 0, code: "not_served", reason, ...nothing };
+    return unwalked(error);
   }
-  const { route, outcome, status, reason, request, responseHeaders } = report;
+}
+
+function verdictOf({ exchange, called }: Walked): Verdict {
+  // Asking for the item may add the reason why it is hidden.
+  const item = exchange.facts.mcp && itemOf(exchange, called !== undefined);
+  const { failure, response } = exchange;
+  const outcome = called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered";
   return {
-    route,
+    route: exchange.route ?? null,
     outcome,
-    status,
-    code: outcome === "refused" ? (reason?.code ?? null) : null,
-    reason: outcome === "refused" ? (reason?.detail ?? reason?.message ?? null) : null,
-    requestHeaders: request?.headers,
-    responseHeaders,
+    status: response?.status ?? 0,
+    code: outcome === "refused" ? (failure?.code ?? null) : null,
+    reason: outcome === "refused" ? (failure?.detail ?? failure?.message ?? null) : null,
+    requestHeaders: called?.headers.pairs,
+    responseHeaders: response?.headers.pairs,
   };
+}
+
+/** The edge refuses it, its listener is gone, or its walk broke. */
+function unwalked(error: unknown): Verdict {
+  const nothing = { route: null, outcome: "refused", requestHeaders: undefined, responseHeaders: undefined } as const;
+  if (error instanceof GatewayError) {
+    const { status, code, message, detail } = error;
+    return { ...nothing, status, code, reason: detail ?? message };
+  }
+  return { ...nothing, status: 0, code: "not_served", reason: (error as Error).message };
 }
 
 /** What became of it when it was recorded. A failure behind the gateway is none of the configuration. */
@@ -54,30 +66,4 @@ export function recordedVerdict({ route, status, code }: RecordedRequest): Verdi
     requestHeaders: undefined,
     responseHeaders: undefined,
   };
-}
-
-function dryRequestOf(recorded: RecordedRequest): DryRequest {
-  const { method, scheme, host, path, query, listener, source, identity, claims, principals, mcp, llm } = recorded;
-  return {
-    method,
-    url: `${scheme}://${host}${path}${query === "" ? "" : `?${query}`}`,
-    listener,
-    source,
-    identity,
-    headers: headersOf(recorded.headers),
-    recorded: { claims, principals },
-    facts: { ...(mcp ? { mcp } : {}), ...(llm ? { llm } : {}) },
-  };
-}
-
-/** Without those that frame a body, which there is not. */
-function headersOf(pairs: readonly string[]): Record<string, string> {
-  const headers: Record<string, string> = {};
-  for (let i = 0; i + 1 < pairs.length; i += 2) {
-    const name = pairs[i] as string;
-    if (name === "content-length" || name === "transfer-encoding" || name === "host" || name === "expect") continue;
-    const value = pairs[i + 1] as string;
-    headers[name] = headers[name] === undefined ? value : `${headers[name]}, ${value}`;
-  }
-  return headers;
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Exchange, NO_BODY } from "../../core/exchange.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { createRedaction } from "../../trace/redact.ts";
-import { createFactRing, RECORDED_REQUESTS, readSegments } from "./fact-ring.ts";
+import { createFactRing, RECORDED_REQUESTS, readSegments, trafficIn } from "./fact-ring.ts";
 
 const outcome = { status: 200, end: "complete", responseBytes: 2 } as const;
 
@@ -132,4 +132,23 @@ test("of many requests in a second some are kept, of all that somebody follows e
   for (let i = 0; i < 100; i++) ring.note(exchangeOf(`f${i}`, []), outcome, 100);
   stop();
   assert.equal(heard.length, 100);
+});
+
+test("traffic is read in the order in which requests came, not in which they ended", () => {
+  const ring = createFactRing(createRedaction());
+  for (const [id, startedAt] of [
+    ["slow", 5],
+    ["first", 1],
+    ["second", 3],
+  ] as const)
+    ring.note(Object.assign(exchangeOf(id, []), { startedAt }), outcome, 1);
+  const traffic = trafficIn(ring.segments());
+  assert.equal(traffic.firstAt, 1);
+  assert.deepEqual(
+    [...traffic].map(({ id }) => id),
+    ["first", "second", "slow"],
+  );
+  assert.equal(trafficIn([]).firstAt, undefined);
+  const none = trafficIn([Buffer.from("no record\0")]);
+  assert.deepEqual([none.firstAt, ...none], [undefined]);
 });

@@ -6,7 +6,7 @@ import { Buffer } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { Redaction } from "../../trace/redact.ts";
-import { type RecordedRequest, readRecord, recordText } from "./recorded-request.ts";
+import { type RecordedRequest, readRecord, recordText, timeOf } from "./recorded-request.ts";
 
 export const RECORDED_REQUESTS = 10_000;
 /** Of more, these are kept: the last requests reach back 20 seconds at least, and a busy gateway does not pay for each. */
@@ -108,8 +108,33 @@ export function createFactRing(redaction: Redaction, perSecond = RECORDED_PER_SE
 
 /** The records in copies of the buffers, oldest first. */
 export function readSegments(segments: readonly Uint8Array[]): RecordedRequest[] {
+  return textsOf(segments).flatMap((text) => readRecord(text) ?? []);
+}
+
+/** Requests in the order in which they came. */
+export interface RecordedTraffic extends Iterable<RecordedRequest> {
+  readonly firstAt: number | undefined;
+}
+
+/** Each is read when its turn comes: ten thousand that wait would all be carried through each collection. */
+export function trafficIn(segments: readonly Uint8Array[]): RecordedTraffic {
+  const texts = textsOf(segments).filter((text) => Number.isFinite(timeOf(text)));
+  const times = Float64Array.from(texts, timeOf);
+  const order = Uint32Array.from(texts.keys()).sort((one, other) => (times[one] ?? 0) - (times[other] ?? 0));
+  return {
+    firstAt: order[0] === undefined ? undefined : times[order[0]],
+    *[Symbol.iterator]() {
+      for (const index of order) {
+        const record = readRecord(texts[index] as string);
+        if (record) yield record;
+      }
+    },
+  };
+}
+
+function textsOf(segments: readonly Uint8Array[]): string[] {
   const texts = segments.flatMap((bytes) =>
     Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8").split(END).slice(0, -1),
   );
-  return texts.slice(-RECORDED_REQUESTS).flatMap((text) => readRecord(text) ?? []);
+  return texts.slice(-RECORDED_REQUESTS);
 }

@@ -66,6 +66,11 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   return secrets === undefined ? text : withoutSecrets(text, secrets);
 }
 
+/** When the request of this record came; NaN if it is none. */
+export function timeOf(text: string): number {
+  return Number(text.slice(0, text.indexOf(FIELD)));
+}
+
 /** A text that somebody else wrote may hold anything: undefined if it is no record. */
 export function readRecord(text: string): RecordedRequest | undefined {
   const fields = text.split(FIELD);

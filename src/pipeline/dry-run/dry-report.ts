@@ -1,0 +1,139 @@
+/**
+ * What a dry run says of one walk: the listener, the route, each policy with its verdict, the limits, the backend, the
+ * status. Credentials are redacted.
+ */
+import type { Exchange, Failure, LimitReading, ShadowDenial, Step } from "../../core/exchange.ts";
+import { shownPrincipal } from "../../core/principal.ts";
+import { asGatewayError } from "../../core/reply.ts";
+import type { Listener } from "../../core/topology.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
+import type { Redaction } from "../../trace/redact.ts";
+import type { Walk } from "./dry-topology.ts";
+
+const NOT_ASKED = "not asked in a dry run, which sends nothing; it counts as agreeing";
+
+export interface DryStep extends Pick<Step, "phase" | "policy" | "verdict"> {
+  readonly reason?: string;
+}
+
+export interface DryReport {
+  readonly listener: string;
+  readonly route: string | null;
+  /** 200 stands for "a backend is called": what it would answer is not known. */
+  readonly status: number;
+  /** `forwarded`: a backend is called. `answered`: the gateway answers, for example a redirect. `refused`: it rejects. */
+  readonly outcome: "forwarded" | "answered" | "refused";
+  readonly reason?: Pick<Failure, "code" | "message" | "detail">;
+  /** Whom authentication policies let in. */
+  readonly subject?: string;
+  readonly policies: readonly DryStep[];
+  /** What policies in shadow mode would deny. */
+  readonly shadow: readonly ShadowDenial[];
+  readonly limits: readonly Pick<LimitReading, "limit" | "remaining" | "resetSeconds">[];
+  /** All of the route, by weight; the one that this walk took is `chosen`. */
+  readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
+  /** The item that the MCP message is about; `visible` if the client sees it in lists and may use it. */
+  readonly item?: DryItem;
+  /** The request as the backend gets it, credentials redacted. */
+  readonly request?: {
+    readonly method: string;
+    readonly url: string;
+    readonly headers: Readonly<Record<string, string | string[]>>;
+  };
+  readonly responseHeaders: Readonly<Record<string, string | string[]>>;
+}
+
+export interface DryItem {
+  readonly kind: "tool" | "prompt" | "resource";
+  readonly name: string;
+  readonly target: string | null;
+  readonly visible: boolean;
+}
+
+export function reportOf(exchange: Exchange, listener: Listener, walk: Walk, redaction: Redaction): DryReport {
+  const { called } = walk;
+  // Asking for the item may add the reason why it is hidden.
+  const item = itemOf(exchange, called !== undefined);
+  const { failure, response, principal, request } = exchange;
+  const route = listener.routes.find(({ name }) => name === exchange.route);
+  const status = response?.status ?? 0;
+  const shown = called ?? request;
+  const query = redaction.query(shown.query, exchange.credentialQuery);
+  return {
+    listener: listener.name,
+    route: exchange.route ?? null,
+    status,
+    outcome: called && item?.visible !== false ? "forwarded" : failure ? "refused" : "answered",
+    ...(failure ? { reason: { code: failure.code, message: failure.message, detail: failure.detail } } : {}),
+    ...(principal === undefined ? {} : { subject: shownPrincipal(principal) }),
+    policies: exchange.steps.map((step) => dryStep(step, failure, walk)),
+    shadow: exchange.shadowDenials ?? [],
+    limits: (exchange.limits ?? []).map(({ limit, remaining, resetSeconds }) => ({ limit, remaining, resetSeconds })),
+    backends: (route?.backends ?? []).map(({ weight, backend }) => ({
+      name: backend.facts.name,
+      weight,
+      chosen: called !== undefined && exchange.facts.backend === backend.facts,
+    })),
+    ...(item ? { item } : {}),
+    ...(called
+      ? {
+          request: {
+            method: called.method,
+            url: `${called.scheme}://${called.host}${called.path}${query === "" ? "" : `?${query}`}`,
+            headers: redaction.headers(called.headers.pairs, exchange.secrets),
+          },
+        }
+      : {}),
+    responseHeaders: shownHeaders(response?.headers, redaction),
+  };
+}
+
+function dryStep({ phase, policy, verdict }: Step, failure: Failure | undefined, { notAsked }: Walk): DryStep {
+  const refused = verdict === "refused" && failure ? (failure.detail ?? failure.message) : undefined;
+  const reason = notAsked?.has(policy) ? NOT_ASKED : refused;
+  return { phase, policy, verdict, ...(reason === undefined ? {} : { reason }) };
+}
+
+/** What the backend would ask the rules of `mcpAuthorization` before it passes the call on. */
+export function itemOf(exchange: Exchange, isCalled: boolean): DryItem | undefined {
+  const { mcp } = exchange.facts;
+  if (mcp === undefined) return undefined;
+  const kind = mcp.tool ? "tool" : mcp.prompt ? "prompt" : mcp.resource ? "resource" : undefined;
+  if (kind === undefined) return undefined;
+  const target = mcp[kind]?.target ?? "";
+  const name = mcp.resource?.uri ?? mcp.tool?.name ?? mcp.prompt?.name ?? "";
+  const visible = isCalled && mayUse(exchange, kind, name, target);
+  return { kind, name, target: target === "" ? null : target, visible };
+}
+
+function mayUse({ mcpAccess, facts }: Exchange, kind: DryItem["kind"], name: string, target: string): boolean {
+  if (mcpAccess === undefined) return true;
+  try {
+    const tool = facts.mcp?.tool as { readonly arguments?: unknown } | undefined;
+    const call = kind === "tool" ? { arguments: tool?.arguments } : undefined;
+    return mcpAccess.allows(kind, name, target, call);
+  } catch {
+    // Arguments that are too large to be judged.
+    return false;
+  }
+}
+
+function shownHeaders(headers: HeaderList | undefined, redaction: Redaction): DryReport["responseHeaders"] {
+  return headers === undefined ? {} : redaction.headers(headers.pairs);
+}
+
+export function refusedAtEdge(listener: Listener, thrown: unknown): DryReport {
+  const { code, message, detail, status } = asGatewayError(thrown);
+  return {
+    listener: listener.name,
+    route: null,
+    status,
+    outcome: "refused",
+    reason: { code, message, detail },
+    policies: [],
+    shadow: [],
+    limits: [],
+    backends: [],
+    responseHeaders: {},
+  };
+}
