@@ -20,6 +20,6 @@ if (parentPort !== null) {
   if (process.platform === "linux") setPriority(0, constants.priority.PRIORITY_LOW);
   // Refusals are errors that nobody looks for the place of.
   Error.stackTraceLimit = 0;
-  const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => setTimeout(resolve, REST_MS)));
+  const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => systemClock.after(REST_MS, resolve)));
   void rehearse(input, trafficIn(segments), systemClock, pause).then((found) => port.postMessage(found));
 }
