@@ -9,11 +9,13 @@ import type { Clock } from "../lib/process/clock.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
 import type { DryReport } from "../pipeline/dry-run/dry-report.ts";
 import type { FactRing } from "../pipeline/records/fact-ring.ts";
+import type { MirrorReport } from "../pipeline/records/mirror-report.ts";
 import type { RecentRequests } from "../pipeline/records/recent-requests.ts";
 import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import type { TraceHub } from "../trace/hub.ts";
 import type { KeptTraces } from "../trace/kept-traces.ts";
+import { mirrorsEndpoint } from "./change/mirrors.ts";
 import { recordingEndpoint } from "./change/recording.ts";
 import { type RehearseParts, rehearseEndpoint } from "./change/rehearse.ts";
 import { shadowEndpoint } from "./change/shadow.ts";
@@ -58,6 +60,7 @@ export interface AdminParts {
   dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
   shadow(): ShadowReport;
+  mirrors(): MirrorReport;
   readonly facts: FactRing;
   readonly rehearsals: RehearseParts;
   whatIf(question: WhatIf): Promise<DryReport>;
@@ -94,6 +97,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     celEndpoint(recent),
     whatIfEndpoint(parts.whatIf),
     shadowEndpoint(parts.shadow),
+    mirrorsEndpoint(parts.mirrors),
     recordingEndpoint(parts.facts, clock),
     rehearseEndpoint(parts.rehearsals),
     ...profileEndpoints({ clock, logger: parts.logger, heap, platform: process.platform }),

@@ -92,6 +92,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     },
     topology: () => reloads.running().topology,
     shadow: records.shadow.report,
+    mirrors: records.mirrors.report,
     facts: records.facts,
     rehearsals: {
       isBusy: (error) => error instanceof RehearsalBusy,

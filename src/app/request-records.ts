@@ -9,6 +9,7 @@ import { compileAccessFields } from "../pipeline/records/access-fields.ts";
 import { type AccessLogCopy, createAccessLog } from "../pipeline/records/access-log.ts";
 import type { Audit } from "../pipeline/records/audit.ts";
 import { createFactRing, type FactRing } from "../pipeline/records/fact-ring.ts";
+import { createMirrorRecords, type MirrorRecords } from "../pipeline/records/mirror-report.ts";
 import { createRecentRequests, type RecentRequests } from "../pipeline/records/recent-requests.ts";
 import { createRequestMetrics } from "../pipeline/records/request-metrics.ts";
 import { createShadowRecords, type ShadowRecords } from "../pipeline/records/shadow-report.ts";
@@ -23,6 +24,7 @@ export interface RequestRecords extends Pick<ListenersEnv, "trace" | "settled" |
   readonly hub: TraceHub<Exchange>;
   readonly recent: RecentRequests;
   readonly shadow: ShadowRecords;
+  readonly mirrors: MirrorRecords;
   readonly facts: FactRing;
   readonly history: TrafficHistory;
   /** Undefined unless `config.tracing.keepFailed` asks for it. */
@@ -52,12 +54,14 @@ export function createRequestRecords(
   });
   const facts = createFactRing(redaction);
   const shadow = createShadowRecords(metrics, clock.now());
+  const mirrors = createMirrorRecords(metrics, clock.now());
   const history = createTrafficHistory(clock);
   const countRequest = createRequestMetrics(metrics);
   return {
     hub,
     recent,
     shadow,
+    mirrors,
     facts,
     history,
     kept,
@@ -80,6 +84,7 @@ export function createRequestRecords(
       if (exchange.spans !== undefined) telemetry?.settled(exchange, outcome);
       audit?.settled(exchange, outcome, durationMs);
       if (exchange.shadowDenials !== undefined || exchange.awaitsShadow) shadow.note(exchange);
+      if (exchange.mirrored !== undefined) mirrors.note(exchange);
       recent.settled(exchange, outcome, durationMs);
     },
     defect: (exchange, error) => unexpected.report("request", error, { id: exchange.id, route: exchange.route }),

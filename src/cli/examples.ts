@@ -42,6 +42,8 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   gwctl gateway list -A                              of all namespaces`,
   "shadow report": `
   gwctl shadow report                                whom policies in shadow mode would deny`,
+  "mirror report": `
+  gwctl mirror report                                where a mirror answers differently`,
   record: `
   gwctl record -o traffic.jsonl --count 1000         the next 1,000 requests
   gwctl record -o traffic.jsonl --last               what the gateway remembers

@@ -143,6 +143,11 @@ Common commands:
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/shadow-command.ts")).shadowReport(name, flags, terminal));
 
+  withTarget(program.command("mirror").description("answers of mirrors").command("report [instance]"))
+    .description("list how answers of mirrors differ from the backends', where requestMirror compares them")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) => (await import("./commands/mirror-command.ts")).mirrorReport(name, flags, terminal));
+
   withTarget(program.command("record [instance]"))
     .description("record requests into a file, without bodies and credentials")
     .requiredOption("-o, --output <file>", "where to write, one JSON object per line")

@@ -6,6 +6,7 @@ import type { RequestBodyStream } from "../lib/http/body-stream.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { Linked } from "../lib/text/linked-list.ts";
 import type { AuditTrail } from "../trace/audit-trail.ts";
+import type { Mirrored } from "../trace/mirrored.ts";
 import type { RequestSpans } from "../trace/request-spans.ts";
 import type { Trace } from "../trace/trace.ts";
 import { Attributes } from "./attributes.ts";
@@ -199,6 +200,8 @@ export class Exchange implements Linked<Exchange> {
   awaitsShadow = false;
   /** Hears of a denial that comes after the request ended. */
   onLateShadow: ((denial: ShadowDenial) => void) | undefined = undefined;
+  /** Set where answers of a mirror are compared. */
+  mirrored: Mirrored | undefined = undefined;
   /** What is known of each message of an MCP batch, where a rule reads it. */
   mcpBatch: readonly McpFacts[] | undefined = undefined;
   upstreamStartedMs: number | undefined = undefined;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { mergeMetrics } from "./merge-metrics.ts";
-import { mergeDumps, mergeMemory, mergeRequests, mergeTasks } from "./merge-reports.ts";
+import { mergeDumps, mergeMemory, mergeMirrors, mergeRequests, mergeTasks } from "./merge-reports.ts";
 
 test("the same series of all threads are added, and each family is told once", () => {
   const head = "# HELP a Things, counted.\n# TYPE a counter\n";
@@ -78,6 +78,43 @@ test("memory is added by heap space and told by thread", () => {
       [2, 3],
     ],
   );
+});
+
+test("comparisons of mirrors are added up, means by how many there were", () => {
+  const counts = { status: 0, shape: 1, failed: 0, unread: 0, slower: 0, others: 0 };
+  const of = (compared: number, mirrorMs: number, requests: number) => ({
+    since: "s",
+    mirrors: [
+      {
+        route: "r",
+        mirror: "m",
+        compared,
+        same: compared - 1,
+        ...counts,
+        backendMs: 1,
+        mirrorMs,
+        differences: [{ difference: "$.a: missing", requests, examples: [] }],
+      },
+    ],
+    others: 1,
+  });
+  assert.deepEqual(mergeMirrors([of(1, 4, 1), of(3, 8, 2)]), {
+    since: "s",
+    mirrors: [
+      {
+        route: "r",
+        mirror: "m",
+        compared: 4,
+        same: 2,
+        ...counts,
+        shape: 2,
+        backendMs: 1,
+        mirrorMs: 7,
+        differences: [{ difference: "$.a: missing", requests: 3, examples: [] }],
+      },
+    ],
+    others: 2,
+  });
 });
 
 test("the dump is the main thread's, with connections and sessions of all", () => {

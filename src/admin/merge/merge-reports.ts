@@ -80,6 +80,43 @@ function mergeRule(one: Json, other: Json): Json {
   };
 }
 
+const MIRROR_COUNTS = ["compared", "same", "status", "shape", "failed", "unread", "slower", "others"];
+
+export function mergeMirrors(reports: readonly Json[]): Json {
+  const mirrors = new Map<string, Json>();
+  for (const one of reports.flatMap((report) => listOf(report.mirrors))) {
+    const key = JSON.stringify([one.route, one.mirror]);
+    const known = mirrors.get(key);
+    mirrors.set(key, known ? mergeMirror(known, one) : one);
+  }
+  return {
+    ...reports[0],
+    mirrors: [...mirrors.values()].sort((one, other) => Number(other.compared) - Number(one.compared)),
+    others: sum(reports, "others"),
+  };
+}
+
+function mergeMirror(one: Json, other: Json): Json {
+  const counts = Object.fromEntries(MIRROR_COUNTS.map((name) => [name, Number(one[name]) + Number(other[name])]));
+  const mean = (name: string): number => {
+    const total = Number(one[name]) * Number(one.compared) + Number(other[name]) * Number(other.compared);
+    return Math.round((total / Number(counts.compared)) * 100) / 100;
+  };
+  const differences = new Map<unknown, Json>();
+  for (const row of [...listOf(one.differences), ...listOf(other.differences)]) {
+    const known = differences.get(row.difference);
+    const requests = Number(known?.requests ?? 0) + Number(row.requests);
+    differences.set(row.difference, { ...(known ?? row), requests });
+  }
+  return {
+    ...one,
+    ...counts,
+    backendMs: mean("backendMs"),
+    mirrorMs: mean("mirrorMs"),
+    differences: [...differences.values()].sort((first, second) => Number(second.requests) - Number(first.requests)),
+  };
+}
+
 const LIVING = ["connections", "sessions", "children"];
 
 /** The configuration is that of the main thread; what lives of it, in the other threads. */

@@ -17,7 +17,7 @@ import { ADMIN_PATHS } from "../server/paths.ts";
 import { mergeHistories } from "./merge-history.ts";
 import { mergeMetrics } from "./merge-metrics.ts";
 import { mergeProfiles } from "./merge-profiles.ts";
-import { mergeDumps, mergeMemory, mergeRequests, mergeShadow, mergeTasks } from "./merge-reports.ts";
+import { mergeDumps, mergeMemory, mergeMirrors, mergeRequests, mergeShadow, mergeTasks } from "./merge-reports.ts";
 import { mergeStreams } from "./merge-streams.ts";
 
 /** Asks every thread that runs. */
@@ -87,6 +87,7 @@ const MERGES: Readonly<Record<string, Merge>> = {
     return (await ask(again)).find(({ status }) => status !== 404) ?? mine;
   },
   [ADMIN_PATHS.shadow]: reports((own, others) => mergeShadow([own, ...others])),
+  [ADMIN_PATHS.mirrors]: reports((own, others) => mergeMirrors([own, ...others])),
   [ADMIN_PATHS.recording]: async (request, _own, ask) => {
     const answers = await ask(request);
     if (request.query.get("follow") === "true") return mergeStreams(answers);

@@ -19,6 +19,7 @@ export const ADMIN_PATHS = {
   mcpConnections: "/debug/mcp/connections",
   cel: "/debug/cel",
   shadow: "/debug/shadow",
+  mirrors: "/debug/mirrors",
   recording: "/debug/recording",
   rehearse: "/debug/rehearse",
   whatIf: "/debug/what-if",

@@ -1,6 +1,6 @@
 /**
- * `requestMirror`: a copy of each request, or of a share of them, to another server, whose answers are thrown away. The
- * client never waits for it. A body is copied when its length is known and small enough; other requests with a body are
+ * `requestMirror`: a copy of each request, or of a share of them, to another server, whose answers are thrown away or
+ * compared with the backend's. The client never waits for it. A body is copied when its length is known and small enough; other requests with a body are
  * not mirrored, because a copy would hold them up or fill the memory.
  */
 import { z } from "zod";
@@ -11,6 +11,7 @@ import { exactlyOneOf } from "../../core/schema.ts";
 import { markLocal } from "../../core/schema-marks.ts";
 import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
+import { ComparedAnswer, compareCopies, expectCopy, watchBackend } from "./compare-answers.ts";
 
 /** Copies of larger bodies would be felt. */
 const MAX_MIRRORED_BYTES = 256 * 1024;
@@ -32,20 +33,26 @@ const mirror = exactlyOneOf(
       .optional()
       .describe("A Service of the cluster, as `namespace/name:port`."),
     percent: z.number().min(0).max(100).optional().describe("The share of requests. Default: 100."),
+    compare: z
+      .boolean()
+      .optional()
+      .describe("Compares its answers with the backend's: status, shape of JSON, time. See `gwctl mirror report`."),
   }),
   ["host", "service"],
 );
 
 export const requestMirror = definePolicy({
   kind: "requestMirror",
-  doc: "Sends copies of requests to another server and ignores its answers.",
+  doc: "Sends copies of requests to another server and ignores its answers, or compares them.",
   scopes: ["route", "backend"],
   schema: z.array(mirror).min(1).max(16),
 
   compile(config, env) {
     const mirrors = config.map((one, i) => openMirror(one, `${env.owner} requestMirror ${i}`, env));
+    const compares = config.some(({ compare }) => compare === true);
     return {
       sends: true,
+      ...(compares ? { response: watchBackend, settle: compareCopies } : {}),
       bodyBytes({ request: { body } }) {
         if (body.kind !== "stream" || body.length === undefined || body.length > MAX_MIRRORED_BYTES) return undefined;
         return MAX_MIRRORED_BYTES;
@@ -60,7 +67,7 @@ export const requestMirror = definePolicy({
 });
 
 function openMirror(
-  { host, service, percent = 100 }: z.output<typeof mirror>,
+  { host, service, percent = 100, compare = false }: z.output<typeof mirror>,
   key: string,
   env: CompileEnv,
 ): (exchange: Exchange) => void {
@@ -76,7 +83,10 @@ function openMirror(
   let copies = 0;
   let share = 0;
 
-  return ({ request, id }) => {
+  const name = host ?? service?.name ?? "";
+
+  return (exchange) => {
+    const { request, id } = exchange;
     // Spread evenly, so that a share is one also of few requests.
     share += percent;
     if (share < 100) return;
@@ -90,12 +100,20 @@ function openMirror(
     const { body } = request;
     if (body.kind === "bytes") headers.set("content-length", String(body.bytes.length));
     copies += 1;
+    const copy = compare ? expectCopy(exchange, name) : undefined;
+    const startedMs = env.clock.monotonicMs();
+    let answer: ComparedAnswer | undefined;
     let isOver = false;
-    const over = (): void => {
+    const over = (failed?: string): void => {
       if (isOver) return;
       isOver = true;
       copies -= 1;
       timer.cancel();
+      if (copy === undefined) return;
+      const tookMs = env.clock.monotonicMs() - startedMs;
+      if (failed !== undefined) answer?.forget();
+      copy.ended = failed === undefined && answer ? answer : { failed: failed ?? "no answer", tookMs };
+      copy.onEnd?.();
     };
     const call = next.pool.send(
       {
@@ -104,11 +122,21 @@ function openMirror(
         headers,
         body: body.kind === "bytes" ? body.bytes : undefined,
       },
-      { head: () => undefined, data: () => true, end: over, error: over },
+      {
+        head(status, headers) {
+          if (copy !== undefined) answer = new ComparedAnswer(status, headers, env.clock.monotonicMs() - startedMs);
+        },
+        data(chunk) {
+          answer?.add(chunk);
+          return true;
+        },
+        end: () => over(),
+        error: ({ message }) => over(message),
+      },
     );
     const timer = env.clock.after(TIMEOUT_MS, () => {
       call.abort();
-      over();
+      over(`no whole answer within ${TIMEOUT_MS / 1000} s`);
     });
   };
 }

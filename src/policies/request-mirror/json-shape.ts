@@ -1,0 +1,84 @@
+/**
+ * The shape of a JSON value: which fields there are and of which types, not what they say. Elements of an array count
+ * together. Bounded, because it is computed for answers of others.
+ */
+
+/** Values that are looked at; what comes after them has no part in the shape. */
+const MAX_SHAPE_VALUES = 10_000;
+const MAX_SHAPE_DEPTH = 16;
+/** Differences that are named of one pair of answers. */
+const MAX_SHAPE_DIFFERENCES = 10;
+const NAME_CHARS = 60;
+
+interface Shape {
+  readonly types: Set<string>;
+  readonly fields: Map<string, Shape>;
+  items: Shape | undefined;
+}
+
+/** What differs from `before` in `after`, each as one text. */
+export function shapeDifferences(before: unknown, after: unknown): string[] {
+  const differences: string[] = [];
+  compare(shapeOf(before), shapeOf(after), "$", differences);
+  return differences.slice(0, MAX_SHAPE_DIFFERENCES);
+}
+
+function shapeOf(root: unknown): Shape {
+  let rest = MAX_SHAPE_VALUES;
+  const add = (shape: Shape, value: unknown, depth: number): void => {
+    if (rest <= 0) return;
+    rest -= 1;
+    if (value === null || typeof value !== "object") {
+      shape.types.add(value === null ? "null" : typeof value);
+      return;
+    }
+    shape.types.add(Array.isArray(value) ? "array" : "object");
+    if (depth >= MAX_SHAPE_DEPTH) return;
+    if (Array.isArray(value)) {
+      for (const item of value) {
+        shape.items ??= emptyShape();
+        add(shape.items, item, depth + 1);
+      }
+      return;
+    }
+    for (const [name, field] of Object.entries(value)) {
+      const known = shape.fields.get(name) ?? emptyShape();
+      shape.fields.set(name, known);
+      add(known, field, depth + 1);
+    }
+  };
+  const shape = emptyShape();
+  add(shape, root, 0);
+  return shape;
+}
+
+function emptyShape(): Shape {
+  return { types: new Set(), fields: new Map(), items: undefined };
+}
+
+function compare(before: Shape, after: Shape, path: string, differences: string[]): void {
+  if (differences.length >= MAX_SHAPE_DIFFERENCES) return;
+  const [was, is] = [typesOf(before), typesOf(after)];
+  if (was !== is) {
+    differences.push(`${path}: ${was} → ${is}`);
+    return;
+  }
+  for (const [name, field] of before.fields) {
+    const other = after.fields.get(name);
+    if (other === undefined) differences.push(`${pathOf(path, name)}: missing`);
+    else compare(field, other, pathOf(path, name), differences);
+  }
+  for (const name of after.fields.keys())
+    if (!before.fields.has(name)) differences.push(`${pathOf(path, name)}: added`);
+  // An empty list says nothing of its items.
+  if (before.items && after.items) compare(before.items, after.items, `${path}[]`, differences);
+}
+
+function typesOf({ types }: Shape): string {
+  return [...types].sort().join(" or ");
+}
+
+function pathOf(path: string, name: string): string {
+  const shown = name.slice(0, NAME_CHARS);
+  return /^[A-Za-z_$][\w$-]*$/.test(shown) ? `${path}.${shown}` : `${path}[${JSON.stringify(shown)}]`;
+}
