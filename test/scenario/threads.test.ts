@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
+import { backendFor } from "../support/scenario.ts";
 import { HELLO_ROUTE, sendMany, startThreaded, threadedConfig, threadingNode } from "../support/threaded-gateway.ts";
 
 const node = threadingNode();
@@ -95,4 +96,27 @@ test("a stop lets requests end in all threads, and the process ends", { skip }, 
   await sendMany(`${gateway.url}/hello`, 30, 10);
   gateway.process.child.kill("SIGTERM");
   assert.equal((await gateway.process.exited).code, 0);
+});
+
+test("two threads decide once about a canary, from what both counted", { skip }, async (t) => {
+  const bad = await backendFor(t, (_, response) => response.writeHead(503).end());
+  const good = await backendFor(t, (_, response) => response.end("old"));
+  const route = `
+  - gateways: [main]
+    name: trial
+    matches: [{ path: { pathPrefix: /trial } }]
+    backends:
+      - { host: "${good.host}" }
+      - { host: "${bad.host}", canary: { share: 100, minRequests: 100, maxErrors: 50 } }
+`;
+  const gateway = await startThreaded(t, threadedConfig(2, route), newer);
+  const { statuses } = await sendMany(`${gateway.url}/trial`, 400, 8);
+  // Those that were on their way when it was decided are the only ones beyond.
+  const failed = statuses[503] ?? 0;
+  assert.ok(failed >= 100 && failed <= 108, JSON.stringify(statuses));
+  const metrics = await gateway.admin("/metrics");
+  assert.match(metrics, /^gateway_canary_withdrawn_total\{backend="[^"]+"\} 1$/m);
+  const dump = await gateway.json<{ backends: { canary?: { state: string; reason: string } }[] }>("/config_dump");
+  const canary = dump.backends.find((backend) => backend.canary)?.canary;
+  assert.deepEqual([canary?.state, canary?.reason], ["withdrawn", "100 of 100 requests failed"]);
 });

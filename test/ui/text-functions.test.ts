@@ -3,6 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { canaryOf } from "../../ui/src/data/canary.ts";
 import { parseMetrics } from "../../ui/src/data/metrics.ts";
 import { targetState } from "../../ui/src/data/target-state.ts";
 import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
@@ -10,6 +11,26 @@ import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
 import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
 import { differences } from "../../ui/src/pages/requests/differences.ts";
 import { bytesText, durationText, visible } from "../../ui/src/parts/format.ts";
+
+test("a canary says what it gets and how it went, or why it was withdrawn", () => {
+  const counts = { requests: 40, failed: 1, slow: 0 };
+  assert.equal(canaryOf({ name: "a" }), undefined);
+  assert.deepEqual(canaryOf({ canary: { share: 5, state: "active", ...counts } }), {
+    isWithdrawn: false,
+    text: "5 % of requests · 1 failed of 40",
+  });
+  assert.match(
+    canaryOf({ canary: { when: "true", state: "active", ...counts, slow: 2 } })?.text ?? "",
+    /^when true · 1 failed, 2 slow of 40$/,
+  );
+  assert.deepEqual(
+    canaryOf({ canary: { share: 5, state: "withdrawn", at: "now", reason: "3 of 11 requests failed" } }),
+    {
+      isWithdrawn: true,
+      text: "withdrawn at now: 3 of 11 requests failed",
+    },
+  );
+});
 
 const yaml = `config:
   logging: { level: info }

@@ -3,6 +3,7 @@
  * when too many of them fail or are slow; the others then serve everything again. Only a changed configuration or a restart
  * brings it back: what failed once should not try again by itself.
  */
+import { createHash } from "node:crypto";
 import type { Duplex } from "node:stream";
 import type { Expression } from "../../cel/expression.ts";
 import type { Backend, BackendCall, BackendEnv, BackendProblem, BackendRun } from "../../core/backend.ts";
@@ -12,20 +13,12 @@ import type { Sent } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { HttpClientError } from "../../lib/http/http-client.ts";
 import type { CanaryConfig } from "../schema/canary-schema.ts";
+import { CanaryTrial, type TrialCounts } from "./canary-trial.ts";
 
 /** More of them than this make the 95th percentile slow. */
 const SLOW_PERCENT = 5;
 /** A call that is given up after so long, without a bound for latency, has failed: the client did not just leave. */
 const HANGS_MS = 30_000;
-
-/** What a reload that does not change it hands over. */
-interface Trial {
-  windowStartMs: number;
-  requests: number;
-  failed: number;
-  slow: number;
-  withdrawn: { readonly at: string; readonly reason: string } | undefined;
-}
 
 export interface CompiledCanary extends Canary {
   /** The backend with its calls counted and its trial in the dump. */
@@ -36,13 +29,14 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
   const { share, when, maxErrors, maxLatency, minRequests, window } = config;
   const { clock, name } = env;
   const condition: Expression | undefined = when === undefined ? undefined : env.cel(when);
-  const trial = env.keep<Trial>(`canary ${name}`, { config, definition }, () => ({
-    windowStartMs: clock.monotonicMs(),
-    requests: 0,
-    failed: 0,
-    slow: 0,
-    withdrawn: undefined,
-  }));
+  const memory = `canary ${name} ${createHash("sha256").update(JSON.stringify({ config, definition })).digest("hex")}`;
+  // A reload that does not change it hands its trial over.
+  const trial = env.keep(
+    `canary ${name}`,
+    { config, definition },
+    () => new CanaryTrial(memory, clock.monotonicMs(), env.shared),
+    () => env.shared?.release(memory),
+  );
   const counter = env.metrics.counter("gateway_canary_requests_total", "Requests that went to a canary.", [
     "backend",
     "result",
@@ -52,30 +46,27 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
     .labels(name);
   const logger = env.logger.for("backends");
 
-  function count(hasFailed: boolean, tookMs: number): void {
-    const nowMs = clock.monotonicMs();
-    if (nowMs - trial.windowStartMs >= window)
-      Object.assign(trial, { windowStartMs: nowMs, requests: 0, failed: 0, slow: 0 });
-    trial.requests += 1;
-    if (hasFailed) trial.failed += 1;
-    if (maxLatency !== undefined && tookMs > maxLatency) trial.slow += 1;
-    counter.labels(name, hasFailed ? "failed" : "ok").add();
-    if (trial.withdrawn !== undefined || trial.requests < minRequests) return;
-    const { requests, failed, slow } = trial;
-    if (failed * 100 > maxErrors * requests) withdraw(`${failed} of ${requests} requests failed`);
-    else if (slow * 100 > SLOW_PERCENT * requests)
-      withdraw(`${slow} of ${requests} requests took longer than ${maxLatency} ms`);
-  }
+  const isFailing = ({ requests, failed }: TrialCounts): boolean => failed * 100 > maxErrors * requests;
+  const isBad = (counts: TrialCounts): boolean =>
+    counts.requests >= minRequests && (isFailing(counts) || counts.slow * 100 > SLOW_PERCENT * counts.requests);
+  const reasonOf = (counts: TrialCounts): string =>
+    isFailing(counts)
+      ? `${counts.failed} of ${counts.requests} requests failed`
+      : `${counts.slow} of ${counts.requests} requests took longer than ${maxLatency} ms`;
 
-  function withdraw(reason: string): void {
-    trial.withdrawn = { at: new Date(clock.now()).toISOString(), reason };
+  function count(hasFailed: boolean, tookMs: number): void {
+    counter.labels(name, hasFailed ? "failed" : "ok").add();
+    const result = { hasFailed, isSlow: maxLatency !== undefined && tookMs > maxLatency };
+    const times = { nowMs: clock.monotonicMs(), wallMs: clock.now(), windowMs: window };
+    if (!trial.count(result, times, isBad)) return;
     returns.add();
+    const reason = reasonOf(trial.withdrawal ?? trial.counts);
     logger.warn("canary withdrawn; the route's other backends serve all requests again", { backend: name, reason });
   }
 
   return {
     takes(exchange, random) {
-      if (trial.withdrawn !== undefined) return false;
+      if (trial.isWithdrawn) return false;
       if (condition === undefined) return random() >= 1 - (share ?? 0) / 100;
       const result = condition.evaluate(exchange.attributes);
       return result.ok && result.value === true;
@@ -89,10 +80,13 @@ export function compileCanary(config: CanaryConfig, definition: unknown, env: Ba
         return watched.holding(run, () => clock.monotonicMs() - startedMs >= (maxLatency ?? HANGS_MS));
       },
       describe() {
-        const { requests, failed, slow, withdrawn } = trial;
+        const { withdrawal, counts } = trial;
         const chosen = share === undefined ? { when } : { share };
-        const state = withdrawn === undefined ? { state: "active" } : { state: "withdrawn", ...withdrawn };
-        return { ...backend.describe(), canary: { ...chosen, ...state, requests, failed, slow } };
+        const state =
+          withdrawal === undefined
+            ? { state: "active" }
+            : { state: "withdrawn", at: new Date(withdrawal.at).toISOString(), reason: reasonOf(withdrawal) };
+        return { ...backend.describe(), canary: { ...chosen, ...state, ...counts } };
       },
     }),
   };

@@ -3,6 +3,7 @@
  */
 import { computed } from "@preact/signals";
 import { getJson } from "./api.ts";
+import { canaryOf } from "./canary.ts";
 import { createPoll } from "./poll.ts";
 
 export interface Dump {
@@ -91,19 +92,19 @@ export function matchText(match: DumpMatch): string {
 /** What a backend leads to, in a few words. */
 export function backendText(backend: DumpBackend): string {
   if (typeof backend.host === "string") return backend.host;
-  const leaves = leavesOf(backend);
+  const leaves = leavesOf(backend).filter(({ kind }) => kind !== "canary");
   if (leaves.length > 0) return leaves.map(({ name }) => name).join(", ");
   return backend.type;
 }
 
 export interface Leaf {
   readonly name: string;
-  readonly kind: "target" | "model";
+  readonly kind: "target" | "model" | "canary";
   readonly detail: string;
   readonly state: "ok" | "warn" | "bad" | "idle";
 }
 
-/** MCP servers, LLM providers and models: what stands behind a backend. */
+/** MCP servers, LLM providers and models: what stands behind a backend. And whether it is on trial. */
 export function leavesOf(backend: DumpBackend): Leaf[] {
   const targets = listOf(backend.targets).map((target) => ({
     name: textOf(target.name),
@@ -117,7 +118,14 @@ export function leavesOf(backend: DumpBackend): Leaf[] {
     detail: "model",
     state: "idle" as const,
   }));
-  return [...targets, ...models].filter(({ name }) => name !== "");
+  const trial = canaryOf(backend);
+  const canary = trial && {
+    name: "canary",
+    kind: "canary" as const,
+    detail: trial.text,
+    state: trial.isWithdrawn ? ("bad" as const) : ("ok" as const),
+  };
+  return [...targets, ...models, ...(canary ? [canary] : [])].filter(({ name }) => name !== "");
 }
 
 /** How a target is reached: a command, a URL, a provider. */

@@ -2,6 +2,7 @@
  * One node of the picture in detail: its policies in running order, its last requests, and its lines in the file.
  */
 import { isReadOnly } from "../../data/about.ts";
+import { canaryOf } from "../../data/canary.ts";
 import { configText, placeOf } from "../../data/config-text.ts";
 import type { Dump, Policies } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";
@@ -10,6 +11,7 @@ import { pageHref, setParams } from "../../frame/router.ts";
 import { fileName, visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel } from "../../parts/panel.tsx";
+import { Status } from "../../parts/status.tsx";
 import { RequestTable } from "../requests/request-table.tsx";
 
 const SHOWN_REQUESTS = 8;
@@ -34,6 +36,7 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
     >
       <div class="columns">
         <div class="stack">
+          <Canaries dump={dump} kind={kind} name={name} />
           <h3>Policies, in execution order</h3>
           {scopes.every(({ policies }) => Object.keys(policies).length === 0) ? <p class="muted">None.</p> : null}
           {scopes.map((scope) => (
@@ -44,6 +47,30 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
       </div>
       <LastRequests rows={rows} kind={kind} name={name} />
     </Panel>
+  );
+}
+
+/** The backends on trial of a route, or this one. */
+function Canaries({ dump, kind, name }: { dump: Dump; kind: string; name: string }) {
+  const names =
+    kind === "route" ? dump.routes.find((one) => one.name === name)?.backends.map((one) => one.name) : [name];
+  const trials = dump.backends.flatMap((backend) => {
+    const trial = kind !== "listener" && names?.includes(backend.name) ? canaryOf(backend) : undefined;
+    return trial ? [{ name: backend.name, ...trial }] : [];
+  });
+  if (trials.length === 0) return null;
+  return (
+    <>
+      <h3>Canary</h3>
+      {trials.map((trial) => (
+        <p key={trial.name}>
+          <Status level={trial.isWithdrawn ? "bad" : "ok"}>
+            <span class="mono">{visible(trial.name)}</span>
+          </Status>{" "}
+          {visible(trial.text)}
+        </p>
+      ))}
+    </>
   );
 }
 

@@ -114,7 +114,9 @@ function sentencesOf(dump: Dump): Sentence[] {
         .filter(
           ({ kind, name, state }) => state === "bad" || (kind === "target" && livingOf(backend.name, name).isFailing),
         )
-        .map(({ name }) => {
+        .map(({ kind, name, detail }) => {
+          if (kind === "canary")
+            return { level: "bad" as const, text: `Canary ${backend.name} ${detail}`, href: pageHref("config") };
           const { lastError } = livingOf(backend.name, name);
           const text = `${name} (${backend.name}) failed${lastError === "" ? "" : `: ${lastError}`}`;
           return { level: "bad" as const, text, href: pageHref(backend.type === "ai" ? "llm" : "mcp") };
