@@ -13,10 +13,14 @@ const compile = ["-p", ".", "--outDir", out, "--noCheck", "--incremental", "fals
 const compiled = spawnSync(bin("tsc"), compile, { cwd: root, stdio: "inherit" });
 const run =
   compiled.status === 0
-    ? spawnSync(process.execPath, ["--enable-source-maps", `${out}/test/support/mcp/run-conformance.js`], {
-        cwd: root,
-        stdio: "inherit",
-      })
+    ? spawnSync(
+        process.execPath,
+        ["--enable-source-maps", `${out}/test/support/mcp/run-conformance.js`, ...process.argv.slice(2)],
+        {
+          cwd: root,
+          stdio: "inherit",
+        },
+      )
     : compiled;
 rmSync(join(root, out), { recursive: true, force: true });
 process.exit(run.status ?? 1);

@@ -759,6 +759,13 @@ const LIMITS = {
       "kept in the store",
     ],
     ["MAX_PARAMS_BYTES", "mcp/sessions/session-id.ts", "`initialize` parameters, unpacked", "kept in the store"],
+    [
+      "MAX_CARRIED_CHARS",
+      "mcp/sessions/carried-answers.ts",
+      "a client's answer that another replica asked for",
+      "dropped, with a warning",
+    ],
+    ["MAX_WRITES", "mcp/sessions/carried-answers.ts", "such answers that are being written", "dropped, with a warning"],
     ["MAX_KEY_BYTES", "lib/store/store.ts", "a key", "the operation is rejected"],
     ["MAX_VALUE_BYTES", "lib/store/store.ts", "a value", "the operation is rejected"],
     ["MAX_ENTRIES", "lib/store/table.ts", "keys in memory or in a folder", "new keys are rejected until others expire"],

@@ -10,7 +10,7 @@ import { resumeSession } from "./sessions/session-opening.ts";
 import type { SessionRecords } from "./sessions/session-records.ts";
 import type { SessionStore } from "./sessions/session-store.ts";
 import type { Failure } from "./wire/call.ts";
-import { asClientRequest, type ClientRequest } from "./wire/json-rpc.ts";
+import { asClientRequest, type ClientRequest, type ClientResponse } from "./wire/json-rpc.ts";
 
 /** A failure of servers is no end: the next request tries again. */
 export type ResumeOutcome = "resumed" | "unknown" | Failure;
@@ -40,9 +40,12 @@ export class Resumption {
     return resuming;
   }
 
-  /** Whether there is such a session, in whatever process. */
-  async knows(id: string, owner: string | undefined): Promise<boolean> {
-    return (await this.#env.records.find(id, owner)) !== undefined;
+  /** A client tells something to a session that this process does not hold. False if there is none. */
+  async tell(id: string, owner: string | undefined, responses: readonly ClientResponse[]): Promise<boolean> {
+    const { records } = this.#env;
+    const known = await records.find(id, owner);
+    for (const response of responses) records.answers.leave(known?.record, response);
+    return known !== undefined;
   }
 
   /** The client ends a session that this process does not hold. False if there is none. */

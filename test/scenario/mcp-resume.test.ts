@@ -156,6 +156,37 @@ test("replicas with Redis: ended at one, over at the other that does not hold it
   assert.ok((await second.request("tools/list")).result);
 });
 
+for (const isHeld of [false, true])
+  test(`replicas with Redis: an answer reaches the one that asked${isHeld ? ", also if both hold the session" : ""}`, {
+    skip: skipWithoutRedis,
+  }, async (t) => {
+    const redis = await startRedis();
+    t.after(redis.close);
+    const setup: Setup = { config: { store: { redis: redis.url } } };
+    const replicas = [await gatewayFor(t, yaml(setup)), await gatewayFor(t, yaml(setup))];
+    const [first, second] = replicas.map((gateway) => rawClient(`${gateway.url()}/mcp`));
+    assert.ok(first && second);
+    await first.initialize({ capabilities: { sampling: {} } });
+    second.sessionId = first.sessionId;
+    if (isHeld) assert.ok((await second.request("tools/list")).result);
+    const call = { jsonrpc: "2.0", id: "call", method: "tools/call", params: { name: "ask", arguments: {} } };
+    const streams = [await first.stream(call), ...(isHeld ? [await second.stream(call)] : [])];
+    const asked: number[] = [];
+    for (const stream of streams)
+      asked.push((await stream.next((message) => message.method === "sampling/createMessage")).message.id);
+    assert.equal(new Set(asked).size, streams.length, "questions of two replicas have different ids");
+    // What nobody asked is accepted and dropped, wherever it arrives.
+    assert.equal((await second.post({ jsonrpc: "2.0", id: 1, result: { content: "nobody asked" } })).status, 202);
+    for (const id of asked) {
+      const answer = await second.post({ jsonrpc: "2.0", id, result: { content: `secret answer to ${id}` } });
+      assert.equal(answer.status, 202);
+    }
+    for (const [i, stream] of streams.entries()) {
+      const { message } = await stream.next((one) => one.id === "call");
+      assert.match(JSON.stringify(message.result), new RegExp(`secret answer to ${asked[i]}`));
+    }
+  });
+
 test("an id counts only for its owner, its backend, its key and as it was given", async (t) => {
   const keys = { apiKey: { keys: [{ key: "key-of-alice-1" }, { key: "key-of-carol-2" }] } };
   const setup: Setup = { config: { sessionKey: SESSION_KEY }, route: { policies: keys } };

@@ -1,6 +1,6 @@
 /**
- * Requests of a session that another process opened. Requests and streams bring it up here; what only tells something
- * is accepted, since there is nobody here to be told; a DELETE ends it without bringing it up.
+ * Requests of a session that another process opened. Requests and streams bring it up here; answers to questions of servers
+ * are left for the process that asked, notifications have nobody here to be told; a DELETE ends it without bringing it up.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import { type Demand, isBatch, Refused } from "../../mcp/clients/downstream.ts";
@@ -27,9 +27,12 @@ export async function fromElsewhere(
   const owner = ownerOf(exchange);
   const { method, headers } = exchange.request;
   if (method === "DELETE") return (await resumption.end(id, owner)) ? { kind: "endedElsewhere" } : undefined;
-  const requests = requestsOf(parsed);
-  if (method === "POST" && requests.length === 0)
-    return (await resumption.knows(id, owner)) ? { kind: "dropped" } : undefined;
+  const messages = parsed === undefined ? [] : isBatch(parsed) ? parsed : [parsed];
+  const requests = messages.filter((message) => message.kind === "request");
+  if (method === "POST" && requests.length === 0) {
+    const responses = messages.filter((message) => message.kind === "response");
+    return (await resumption.tell(id, owner, responses)) ? { kind: "dropped" } : undefined;
+  }
   // A second handshake is refused, whoever has the session.
   if (requests.some((request) => request.method === "initialize")) return undefined;
   const outcome = await resumption.resume(id, owner, headers);
@@ -39,9 +42,4 @@ export async function fromElsewhere(
     headers: failureHeaders(outcome),
     failure: outcome.error === "overloaded" ? "overloaded" : "backend_unavailable",
   });
-}
-
-function requestsOf(parsed: Parsed) {
-  if (parsed === undefined) return [];
-  return (isBatch(parsed) ? parsed : [parsed]).filter((message) => message.kind === "request");
 }

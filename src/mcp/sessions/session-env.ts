@@ -1,11 +1,14 @@
 /**
  * What a session needs from those who keep it, and where it comes from if another process began it.
  */
+import type { CarriedAnswers } from "./carried-answers.ts";
 import type { EventStream } from "./event-stream.ts";
 import type { SessionRecord } from "./session-records.ts";
 
 export interface SessionEnv<S> {
   readonly nowMs: () => number;
+  /** To and from replicas that hold the same session. */
+  readonly answers: CarriedAnswers;
   /** How long a session may be left alone before its processes are stopped; 0: for ever. */
   parkAfterMs(): number;
   /** Something that the end of the gateway must wait for. */

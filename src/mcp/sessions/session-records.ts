@@ -7,6 +7,7 @@ import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { SigningKey } from "../../lib/store/signing-key.ts";
 import { type Store, StoreUnavailable, storeNamespace } from "../../lib/store/store.ts";
+import { CarriedAnswers } from "./carried-answers.ts";
 import { fitsInside, readSessionId, sessionId } from "./session-id.ts";
 
 /** How long an id counts where no record can say whether the session is alive. */
@@ -39,9 +40,12 @@ export interface RecordsEnv {
 export class SessionRecords {
   readonly #env: RecordsEnv;
   readonly #store: Store;
+  /** What clients answer to other replicas that hold their session. */
+  readonly answers: CarriedAnswers;
 
   constructor(env: RecordsEnv) {
     this.#env = env;
+    this.answers = new CarriedAnswers(env);
     this.#store = storeNamespace(env.store, "mcp-sessions");
   }
 

@@ -65,6 +65,7 @@ export class SessionStore {
     this.#retirement = env.retirement;
     this.#sessionEnv = {
       nowMs: () => env.clock.monotonicMs(),
+      answers: env.records.answers,
       parkAfterMs: () => this.settings.parkAfterMs,
       closing: (done) => this.#waitFor(done),
       streamOpened: (stream) => this.beatFor(stream),

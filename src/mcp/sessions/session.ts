@@ -47,7 +47,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   readonly #env: SessionEnv<Session>;
   readonly #servers = new SessionServers();
   readonly #streams: SessionStreams;
-  readonly #questions = new ClientQuestions();
+  readonly #questions: ClientQuestions;
   readonly #calls = new RunningCalls();
   #state: "opening" | "open" | "ended" = "opening";
   #isDraining = false;
@@ -64,6 +64,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
     this.lastUsedMs = this.createdMs;
     this.recordedMs = this.createdMs;
     this.#streams = new SessionStreams(this, eventsBefore);
+    this.#questions = new ClientQuestions(record, env.answers);
     // One that began elsewhere may have had a stream there.
     this.#hadStream = eventsBefore !== undefined;
   }
