@@ -6,13 +6,13 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, renameSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
+import { eventually } from "../../eventually.ts";
 import { startHttpFixture } from "../conformance.ts";
 import { stdioFixture } from "../fixture.ts";
 
 const PYTHON_SDK = "2.3.0";
 const GO_SDK = "1.8.0";
 const CACHE = join(process.cwd(), "node_modules/.cache/conformance");
-const START_MS = 30_000;
 
 export interface Running {
   readonly url: string;
@@ -116,13 +116,12 @@ async function startServer(command: string, args: (port: number) => string[], en
   const port = await freePort();
   const child = spawn(command, args(port), { stdio: "ignore", env: { ...process.env, ...env } });
   const url = `http://127.0.0.1:${port}/mcp`;
-  const deadlineMs = Date.now() + START_MS;
-  while (!(await answers(url))) {
-    if (child.exitCode !== null || Date.now() > deadlineMs) {
-      await ended(child);
-      throw new Error(`${command} does not answer at ${url}`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, 100));
+  try {
+    await eventually(`${command} answers at ${url}`, async () => child.exitCode !== null || (await answers(url)));
+    if (child.exitCode !== null) throw new Error(`${command} exited with ${child.exitCode}`);
+  } catch (error) {
+    await ended(child);
+    throw error;
   }
   return { url, close: () => ended(child) };
 }
