@@ -132,13 +132,20 @@ function talk(messages, random) {
       pay();
       // As clients do. The gateway must notice that, too.
       if (type === TYPE.goaway && payload.readUInt32BE(4) !== 0) socket.destroy();
-      if (type === TYPE.goaway) goodbye = `, goaway ${payload.toString("hex")}`;
+      if (type === TYPE.goaway) {
+        goodbye = `, goaway ${payload.toString("hex")}`;
+        // What was opened after the client's own goodbye is named as not processed (RFC 9113 section 6.8).
+        for (const one of [...waited]) if (one > payload.readUInt32BE(0)) over(one);
+      }
       const hasEnd = (type === TYPE.data || type === TYPE.headers) && (flag & FLAG.endStream) !== 0;
       if (!hasEnd && type !== TYPE.reset) return;
+      over(stream);
+    });
+    const over = (stream) => {
       ended.add(stream);
       waited.delete(stream);
       leave();
-    });
+    };
     // Not in the middle of a frame that is cut.
     const owed = [];
     const pay = () => {
