@@ -6,6 +6,8 @@ import { fileURLToPath } from "node:url";
 const STDIO_SERVER = fileURLToPath(new URL("./stdio-server.mjs", import.meta.url));
 /** Requests a second on the limited route, and above it for those who were quiet. */
 export const LIMIT = { requests: 20, burst: 10 };
+/** How long MCP sessions may be idle. */
+export const IDLE_SECONDS = 5;
 export const ISSUER = "http://issuer.chaos.test";
 
 export function configText({ ports, links, webHost, mark, note = "" }) {
@@ -25,7 +27,7 @@ routes:
     matches: [{ path: { exact: /mcp-stdio } }]
     backends:
       - mcp:
-          sessionIdleTtl: 5s
+          sessionIdleTtl: ${IDLE_SECONDS}s
           requestTimeout: 8s
           maxChildren: 24
           targets: [{ name: echo, stdio: { cmd: "${process.execPath}", args: ["${STDIO_SERVER}", "${mark}"] } }]
@@ -33,7 +35,7 @@ routes:
     matches: [{ path: { exact: /mcp-http } }]
     backends:
       - mcp:
-          sessionIdleTtl: 5s
+          sessionIdleTtl: ${IDLE_SECONDS}s
           requestTimeout: 8s
           targets: [{ name: echo, mcp: { url: "http://127.0.0.1:${links.mcp}/mcp" } }]
   - name: llm
