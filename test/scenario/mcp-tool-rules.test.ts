@@ -1,6 +1,8 @@
 /** Rules about the arguments of a tool call, and guards on its result. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
+import type { TestGateway } from "../support/gateway.ts";
 import { type Json, type RawClient, rawClient } from "../support/mcp/client.ts";
 import { mcpConfig } from "../support/mcp/gateway-config.ts";
 import { startToolsServer, type ToolsServer } from "../support/mcp/tools-server.ts";
@@ -10,7 +12,7 @@ async function setUp(
   t: TestContext,
   policies: object,
   tools?: object,
-): Promise<{ server: ToolsServer; client: RawClient }> {
+): Promise<{ server: ToolsServer; client: RawClient; gateway: TestGateway }> {
   const server = await startToolsServer([
     { name: "read", inputSchema: { type: "object" } },
     { name: "write", inputSchema: { type: "object" } },
@@ -21,7 +23,7 @@ async function setUp(
   const client = rawClient(`${gateway.url()}/mcp`);
   client.version = "2025-03-26";
   await client.initialize();
-  return { server, client };
+  return { server, client, gateway };
 }
 
 const deep = (levels: number): Json => (levels === 0 ? "x" : { a: deep(levels - 1) });
@@ -125,4 +127,32 @@ test("texts in results are masked or rejected, wherever they stand", async (t) =
   });
   server.results.write = { content: [{ type: "text", text: "y".repeat(3_000_000) }] };
   assert.match((await client.call("write")).result.content[0].text, /not for you \(the result is too large/);
+});
+
+test("result guards in shadow mode change nothing, and the shadow report has what they would do", async (t) => {
+  const { server, client, gateway } = await setUp(
+    t,
+    {},
+    {
+      resultGuard: [
+        { mode: "shadow", regex: { action: "mask", rules: [{ builtin: "email" }] } },
+        { mode: "shadow", regex: { action: "reject", rules: [{ pattern: "(?i)internal use only" }] } },
+      ],
+    },
+  );
+  const mail = { content: [{ type: "text", text: "write to ann@corp.example" }] };
+  server.results.read = mail;
+  assert.deepEqual((await client.call("read")).result, mail);
+  const internal = { content: [{ type: "text", text: "Internal use only" }] };
+  server.results.write = internal;
+  assert.deepEqual((await client.call("write")).result, internal);
+  let rules: { policy: string; rule: string; denied: number }[] = [];
+  await eventually("both are in the report", async () => {
+    ({ rules } = (await (await fetch(`${gateway.adminUrl}/debug/shadow`)).json()) as { rules: typeof rules });
+    return rules.length === 2;
+  });
+  assert.deepEqual(rules.map(({ policy, rule, denied }) => [policy, rule, denied]).sort(), [
+    ["mcp", "resultGuard: (?i)internal use only", 1],
+    ["mcp", "resultGuard: email", 1],
+  ]);
 });

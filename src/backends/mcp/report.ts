@@ -9,6 +9,7 @@ import { factsOf } from "../../mcp/clients/message-facts.ts";
 import type { Names } from "../../mcp/many/names.ts";
 import type { McpMetrics } from "../../mcp/servers/mcp-metrics.ts";
 import type { CallReport } from "../../mcp/sessions/call-outcome.ts";
+import type { ShadowTold } from "../../mcp/wire/call.ts";
 
 export interface ReportEnv {
   readonly metrics: McpMetrics;
@@ -20,6 +21,12 @@ export function reportTo(env: ReportEnv, exchange: Exchange, call: BackendCall, 
   return {
     get caller() {
       return exchange.attributes;
+    },
+    get watched(): ShadowTold {
+      // The exchange of a message on the old transport ends before its answer comes.
+      if (isOldTransport) exchange.awaitsShadow = true;
+      // A call that a guard rejects has been counted by limits.
+      return (detail, rule) => exchange.deniedInShadow("mcp", detail, { rule, isCounted: true });
     },
     ended(request, routed, { kind, problem }, answer) {
       const facts = exchange.facts.mcp;

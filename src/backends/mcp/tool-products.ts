@@ -3,13 +3,20 @@
  * file that all of them are compared with.
  */
 import type { BackendEnv } from "../../core/backend.ts";
+import type { TextGuard } from "../../llm/dialects/llm-call.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import type { Demand } from "../../mcp/clients/downstream.ts";
 import { unwrappedCall, unwrappedMessage } from "../../mcp/many/search-tools.ts";
 import type { McpConfig } from "../../mcp/servers/target-config.ts";
 import type { ResultGuardConfig } from "../../mcp/servers/tool-settings.ts";
 import { parseToolLocks, type ToolLock } from "../../mcp/tools/tool-lock.ts";
-import { compileToolProduct, type ResultGuard, type ToolProduct } from "../../mcp/tools/tool-product.ts";
+import {
+  compileToolProduct,
+  type ResultGuard,
+  type ResultWatch,
+  type ToolProduct,
+  type WatchFinding,
+} from "../../mcp/tools/tool-product.ts";
 import type { ToolProducts } from "../../mcp/tools/tools-of-targets.ts";
 
 const DEFAULT_REFUSAL = "The result was rejected due to inappropriate content";
@@ -26,7 +33,8 @@ export function toolProducts(config: McpConfig, env: BackendEnv): ToolProducts {
         compileToolProduct({
           tools,
           lock: locks?.(name),
-          guard: resultGuardOf(tools?.resultGuard),
+          guard: resultGuardOf(tools?.resultGuard?.filter(({ mode }) => mode !== "shadow")),
+          watch: resultWatchOf(tools?.resultGuard?.filter(({ mode }) => mode === "shadow")),
           key: "",
           cel: (source) => env.cel(source),
         }),
@@ -35,20 +43,47 @@ export function toolProducts(config: McpConfig, env: BackendEnv): ToolProducts {
 }
 
 /** The same guards as for texts of LLM responses. */
-function resultGuardOf(configs: readonly ResultGuardConfig[] | undefined): ResultGuard | undefined {
-  if (configs === undefined) return undefined;
-  const guards = configs.map(({ regex, rejection }) => {
-    const message = rejection?.body ?? DEFAULT_REFUSAL;
-    return compileTextGuard(regex.action, regex.rules, { status: 403, message });
-  });
-  const rejecting = guards.filter(({ action }) => action === "reject");
-  const masking = guards.filter(({ action }) => action === "mask");
+export function resultGuardOf(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
+  if (configs.length === 0) return undefined;
+  const { rejecting, masking } = compiledGuards(configs);
   return {
     refusal: rejecting[0]?.rejection.message ?? DEFAULT_REFUSAL,
     checked: (text) =>
       rejecting.some((guard) => guard.matches(text))
         ? undefined
         : masking.reduce((masked, guard) => guard.mask(masked), text),
+  };
+}
+
+export function resultWatchOf(configs: readonly ResultGuardConfig[] = []): ResultWatch | undefined {
+  if (configs.length === 0) return undefined;
+  const { rejecting, masking } = compiledGuards(configs);
+  const findingOf = ({ name, action }: TextGuard): WatchFinding => ({ rule: name, action });
+  return {
+    unread: [...rejecting, ...masking].map(({ name }) => ({ rule: name, action: "reject" })),
+    found(text) {
+      const refused = rejecting.filter((guard) => guard.matches(text));
+      if (refused.length > 0) return refused.map(findingOf);
+      let seen = text;
+      return masking
+        .filter((guard) => {
+          const before = seen;
+          seen = guard.mask(seen);
+          return seen !== before;
+        })
+        .map(findingOf);
+    },
+  };
+}
+
+function compiledGuards(configs: readonly ResultGuardConfig[]): Record<"rejecting" | "masking", TextGuard[]> {
+  const guards = configs.map(({ regex, rejection }) => {
+    const message = rejection?.body ?? DEFAULT_REFUSAL;
+    return compileTextGuard(regex.action, regex.rules, { status: 403, message });
+  });
+  return {
+    rejecting: guards.filter(({ action }) => action === "reject"),
+    masking: guards.filter(({ action }) => action === "mask"),
   };
 }
 

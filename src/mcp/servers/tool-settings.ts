@@ -51,6 +51,12 @@ const guardRule = exactlyOneOf(
 );
 
 const resultGuard = z.strictObject({
+  mode: z
+    .enum(["enforce", "shadow"])
+    .optional()
+    .describe(
+      "`shadow`: what the guard would mask or reject is recorded (`gwctl shadow report`), but nothing is changed or rejected. Default: enforce.",
+    ),
   regex: z
     .strictObject({
       action: z

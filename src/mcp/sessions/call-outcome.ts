@@ -6,7 +6,7 @@
 import type { AttributeSource } from "../../cel/expression.ts";
 import type { BackendProblem } from "../../core/backend.ts";
 import type { McpOutcome } from "../../core/facts.ts";
-import type { Failure, RoutedTarget } from "../wire/call.ts";
+import type { Failure, RoutedTarget, ShadowTold } from "../wire/call.ts";
 import { type ClientRequest, INVALID_PARAMS, INVALID_REQUEST, type ServerMessage } from "../wire/json-rpc.ts";
 import { elements, find, member, type Span, slice } from "../wire/json-text.ts";
 
@@ -25,6 +25,8 @@ export interface CallOutcome {
 export interface CallReport {
   /** What expressions may read of the client's HTTP request. */
   readonly caller: AttributeSource;
+  /** Read when the call begins, and only where guards in shadow mode look at its answer. */
+  readonly watched: ShadowTold;
   ended(request: ClientRequest, target: RoutedTarget | undefined, outcome: CallOutcome, answer?: string): void;
 }
 

@@ -17,6 +17,7 @@ import {
   type Question,
   type RoutedTarget,
   type Running,
+  type ShadowTold,
 } from "../wire/call.ts";
 import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../wire/era.ts";
 import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "../wire/json-rpc.ts";
@@ -77,6 +78,10 @@ export class ModernCall implements Call, BackendRun, Beating {
 
   get caller(): AttributeSource {
     return this.#env.report.caller;
+  }
+
+  get watched(): ShadowTold {
+    return this.#env.report.watched;
   }
 
   routed(target: RoutedTarget): void {

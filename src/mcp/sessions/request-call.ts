@@ -7,7 +7,15 @@ import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";
-import { type Call, type Failure, isChallenge, type Question, type RoutedTarget, type Running } from "../wire/call.ts";
+import {
+  type Call,
+  type Failure,
+  isChallenge,
+  type Question,
+  type RoutedTarget,
+  type Running,
+  type ShadowTold,
+} from "../wire/call.ts";
 import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
@@ -64,6 +72,10 @@ export class RequestCall implements Call, Linked<RequestCall> {
 
   get caller(): AttributeSource {
     return this.#report.caller;
+  }
+
+  get watched(): ShadowTold {
+    return this.#report.watched;
   }
 
   routed(target: RoutedTarget): void {

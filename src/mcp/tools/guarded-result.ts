@@ -4,7 +4,7 @@
  */
 import { asServerMessage, edited, resultText, type ServerMessage } from "../wire/json-rpc.ts";
 import { type Edit, find, keyOf, skipSpace, stringEnd } from "../wire/json-text.ts";
-import type { ResultGuard } from "./tool-product.ts";
+import type { ResultGuard, ResultWatch, WatchFinding } from "./tool-product.ts";
 
 const QUOTE = 34;
 const COLON = 58;
@@ -16,9 +16,39 @@ const MAX_GUARDED_CHARS = 2 * 1024 * 1024;
 const BINARY: ReadonlySet<string> = new Set(["data", "blob"]);
 
 export function guardedResult(message: ServerMessage, guard: ResultGuard): ServerMessage {
-  const result = message.kind === "result" ? find(message.text, 0, "result") : undefined;
-  if (!result) return message;
   const edits: Edit[] = [];
+  let refused: string | undefined;
+  const isWhole = eachText(message, (text, start, end) => {
+    const checked = guard.checked(text);
+    if (checked === undefined) refused = guard.refusal;
+    else if (checked !== text) edits.push({ start, end, text: JSON.stringify(checked) });
+    return refused === undefined;
+  });
+  if (refused !== undefined) return refusal(refused);
+  if (!isWhole) return refusal(`${guard.refusal} (the result is too large to be checked)`);
+  return edits.length === 0 ? message : edited(message, edits);
+}
+
+/** What guards in shadow mode would do with the result: each once, and no masks where it would be rejected. */
+export function watchedResult(message: ServerMessage, watch: ResultWatch): WatchFinding[] {
+  const found = new Map<string, WatchFinding>();
+  const add = (findings: readonly WatchFinding[]): void => {
+    for (const one of findings) found.set(`${one.action} ${one.rule}`, one);
+  };
+  const isWhole = eachText(message, (text) => {
+    add(watch.found(text));
+    return true;
+  });
+  if (!isWhole) add(watch.unread);
+  const findings = [...found.values()];
+  const rejected = findings.filter(({ action }) => action === "reject");
+  return rejected.length > 0 ? rejected : findings;
+}
+
+/** Every text of a result, as the model would read it, until `visit` says false. False if there is too much of it. */
+function eachText(message: ServerMessage, visit: (text: string, start: number, end: number) => boolean): boolean {
+  const result = message.kind === "result" ? find(message.text, 0, "result") : undefined;
+  if (!result) return true;
   let chars = 0;
   let key = "";
   for (let i = result.start; i < result.end; i++) {
@@ -27,16 +57,13 @@ export function guardedResult(message: ServerMessage, guard: ResultGuard): Serve
     const isKey = message.text.charCodeAt(skipSpace(message.text, end)) === COLON;
     if (isKey || !BINARY.has(key)) {
       chars += end - i;
-      if (chars > MAX_GUARDED_CHARS) return refusal(`${guard.refusal} (the result is too large to be checked)`);
-      const text = keyOf(message.text, i, end);
-      const checked = guard.checked(text);
-      if (checked === undefined) return refusal(guard.refusal);
-      if (checked !== text) edits.push({ start: i, end, text: JSON.stringify(checked) });
+      if (chars > MAX_GUARDED_CHARS) return false;
+      if (!visit(keyOf(message.text, i, end), i, end)) return true;
     }
     key = isKey ? message.text.slice(i + 1, end - 1) : "";
     i = end - 1;
   }
-  return edits.length === 0 ? message : edited(message, edits);
+  return true;
 }
 
 function refusal(text: string): ServerMessage {

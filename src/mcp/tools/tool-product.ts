@@ -25,11 +25,25 @@ export interface ResultGuard {
   readonly refusal: string;
 }
 
+/** Guards in shadow mode. */
+export interface ResultWatch {
+  /** What they would do with this text; rules and actions, never the text. */
+  found(text: string): readonly WatchFinding[];
+  /** What they would do with a result that is too large to be looked at. */
+  readonly unread: readonly WatchFinding[];
+}
+
+export interface WatchFinding {
+  readonly rule: string;
+  readonly action: "mask" | "reject";
+}
+
 export interface ToolProduct {
   /** Changes when anything about the tools does. */
   readonly fingerprint: string;
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
+  readonly watch: ResultWatch | undefined;
   /** The tool that clients call by this name; undefined if they may not call any by it. */
   called(shown: string): OfferedTool | undefined;
   /** The text of a tool in a list, as clients shall see it; undefined if they shall not. */
@@ -46,12 +60,13 @@ export interface ProductParts {
   readonly tools: ToolsConfig | undefined;
   readonly lock: ToolLock | undefined;
   readonly guard: ResultGuard | undefined;
+  readonly watch: ResultWatch | undefined;
   /** Of everything that has a part in it, beyond `tools` and `lock`. */
   readonly key: string;
   cel(source: string): Expression;
 }
 
-export function compileToolProduct({ tools = {}, lock, guard, key, cel }: ProductParts): ToolProduct {
+export function compileToolProduct({ tools = {}, lock, guard, watch, key, cel }: ProductParts): ToolProduct {
   const overrides = lookupTable(
     Object.fromEntries(
       Object.entries(tools.override ?? {}).map(([name, one]): [string, CompiledOverride] => [
@@ -87,6 +102,7 @@ export function compileToolProduct({ tools = {}, lock, guard, key, cel }: Produc
     fingerprint: JSON.stringify([tools, lock?.fingerprint ?? null, key]),
     lock,
     guard,
+    watch,
     called,
     listed(text, item, name) {
       const override = overrides[name];

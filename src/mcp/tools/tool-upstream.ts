@@ -22,7 +22,7 @@ import {
 } from "../wire/json-rpc.ts";
 import { elements, find, member, slice } from "../wire/json-text.ts";
 import { listProblem } from "../wire/list-check.ts";
-import { guardedResult } from "./guarded-result.ts";
+import { checkedCall, timedCall } from "./checked-call.ts";
 import type { Quarantine } from "./quarantine.ts";
 import { filledRequest } from "./tool-arguments.ts";
 import type { OfferedTool, ToolProduct } from "./tool-product.ts";
@@ -264,35 +264,9 @@ export class ToolUpstream implements Upstream, UpstreamUser {
             ...filled.request.params,
             name: tool.name,
           });
-    const { guard } = this.#env.product;
-    const checked = guard === undefined ? call : withAnswer(call, (message) => guardedResult(message, guard));
+    const checked = checkedCall(call, this.#env.product);
     const renamed = request === call.request ? checked : { ...withAnswer(checked, (message) => message), request };
-    return tool.timeoutMs === undefined ? this.inner.call(renamed) : this.#timed(renamed, tool.timeoutMs, shown);
-  }
-
-  #timed(call: Call, timeoutMs: number, shown: string): Running {
-    let running: Running = NOTHING_RUNS;
-    const timer = this.#env.clock.after(timeoutMs, () => {
-      running.cancel("timeout");
-      const seconds = timeoutMs / 1000;
-      call.failed(serverFailure(`tool "${shown}" did not respond within ${seconds} s`, "backend_timeout"));
-    });
-    running = this.inner.call({
-      ...withAnswer(call, (message) => message),
-      answered: (message) => {
-        timer.cancel();
-        call.answered(message);
-      },
-      failed: (failure) => {
-        timer.cancel();
-        call.failed(failure);
-      },
-    });
-    return {
-      cancel: (reason) => {
-        timer.cancel();
-        running.cancel(reason);
-      },
-    };
+    if (tool.timeoutMs === undefined) return this.inner.call(renamed);
+    return timedCall(renamed, { timeoutMs: tool.timeoutMs, shown, clock: this.#env.clock, upstream: this.inner });
   }
 }

@@ -112,6 +112,7 @@ export function withAnswer(call: Call, change: (message: ServerMessage) => Serve
     request: call.request,
     headers: call.headers,
     caller: call.caller,
+    watched: call.watched,
     wire: call.wire,
     notified: (message) => call.notified(message),
     asked: (question) => call.asked(question),

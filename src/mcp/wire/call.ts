@@ -45,6 +45,9 @@ export interface RoutedTarget {
   shown(text: string): string;
 }
 
+/** `rule` is what the same findings have in common. */
+export type ShadowTold = (detail: string, rule: string) => void;
+
 export interface Call {
   /** In the words of the client, with names as the server knows them. */
   readonly request: ClientRequest;
@@ -52,6 +55,8 @@ export interface Call {
   readonly headers?: HeaderList | undefined;
   /** What expressions may read of the client's request; undefined for calls of the gateway's own. */
   readonly caller?: AttributeSource | undefined;
+  /** Hears what guards in shadow mode would do with the answer; undefined for calls of the gateway's own. */
+  readonly watched?: ShadowTold | undefined;
   /** Told what is sent to servers for it and what they answer; undefined unless the client's request is traced. */
   readonly wire?: WireTap | undefined;
   /** This target serves it; not told where it is for several. */
