@@ -667,6 +667,7 @@ const LIMITS = {
       "a pattern that is computed from a request",
       "the expression fails",
     ],
+    ["MAX_STATES", "cel/functions/regex-automaton.ts", "states of a pattern's table", "the pattern is read without it"],
     ["MAX_OUTPUT_DEPTH", "cel/values/values.ts", "nesting of a result", "the expression fails"],
     ["MAX_OUTPUT_VALUES", "cel/values/values.ts", "values of a result", "the expression fails"],
     ["MAX_CLAUSES", "cel/explain.ts", "clauses of an explanation", "the outermost are kept"],

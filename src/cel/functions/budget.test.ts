@@ -7,13 +7,22 @@ import { COST_EXCEEDED } from "./budget.ts";
 const many = Array.from({ length: 100_000 }, (_, index) => index);
 const texts = many.map((index) => `item ${index}`);
 const objects = Array.from({ length: 2_000 }, (_, id) => ({ id, tags: ["x", { y: id }] }));
+/** So that a pattern that remembers what it read needs a state for each place of it. */
+function noise(length: number): string {
+  let seed = 1;
+  return Array.from({ length }, () => {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+    return (seed & 0x10000) === 0 ? "a" : "b";
+  }).join("");
+}
+
 const attributes = {
   request: {
     many,
     texts,
     objects,
     body: "ab ".repeat(500_000),
-    noise: Array.from({ length: 60_000 }, (_, index) => (((index * 7919) >> 3) % 2 === 0 ? "a" : "b")).join(""),
+    noise: noise(60_000),
   },
 };
 
@@ -29,7 +38,6 @@ const bombs = [
   "request.texts.all(x, request.body.lowerAscii().contains(x))",
   "request.objects.all(x, sha256.encode(request.body) != '')",
   "request.texts.all(x, request.missing.field == 1 || true)",
-  "request.body.matches('(a+)+c?$')",
   "request.noise.matches('(a|b)*a(a|b){200}[cd]$')",
   "request.body.regexReplace('(a)(b)', '$2$1')",
   "request.texts.all(x, x.matches('(' + x + ')+'))",
@@ -40,7 +48,7 @@ for (const source of bombs) {
     const expression = compileExpression(source);
     const before = cpuMs();
     assert.deepEqual(expression.evaluate(attributes), { ok: false, error: COST_EXCEEDED });
-    // CPU time, not the clock: the aim is 100 ms, unbounded it would be minutes, and machines differ.
+    // CPU time, not the clock: the aim is 50 ms, unbounded it would be minutes, and machines differ.
     assert.ok(cpuMs() - before < 1_500, `took ${cpuMs() - before} ms of CPU`);
   });
 }
@@ -53,6 +61,8 @@ const affordable = [
   { source: "request.body.replace('a', 'bb').size()", value: 2_000_000 },
   { source: "request.body.contains('c')", value: false },
   { source: "request.body.matches('zebra')", value: false },
+  { source: "request.body.matches('(a+)+c?$')", value: false },
+  { source: "request.body.matches('[0-9]{3}-[0-9]{4}')", value: false },
   { source: "request.texts == request.texts", value: true },
 ];
 for (const { source, value } of affordable) {
@@ -63,7 +73,7 @@ for (const { source, value } of affordable) {
 
 test("every evaluation has the whole budget again", () => {
   const expression = compileExpression("request.list.all(x, request.list.all(y, x >= 0 && y >= 0))");
-  const list = many.slice(0, 150);
+  const list = many.slice(0, 90);
   for (let round = 0; round < 5; round++) {
     assert.deepEqual(expression.evaluate({ request: { list } }), { ok: true, value: true });
     assert.equal(expression.evaluate({ request: { list: many } }).ok, false);

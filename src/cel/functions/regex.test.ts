@@ -4,7 +4,7 @@ import { RE2JS } from "@bufbuild/re2";
 import fc from "fast-check";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { createBudget } from "./budget.ts";
-import { compileComputedRegex, compileRegex } from "./regex.ts";
+import { compileComputedRegex, compileRegex, type Regex } from "./regex.ts";
 
 const matching = [
   { pattern: "", text: "x", matches: true },
@@ -24,7 +24,15 @@ const matching = [
 for (const { pattern, text, matches } of matching) {
   test(`/${pattern}/ ${matches ? "matches" : "does not match"} ${JSON.stringify(text)}`, () => {
     assert.equal(compileRegex(pattern).test(text, createBudget()), matches);
+    assert.equal(withAutomaton(pattern).test(text, createBudget()), matches, "by its automaton");
   });
+}
+
+/** A pattern that has read enough for its table to be made. */
+function withAutomaton(pattern: string): Regex {
+  const regex = compileRegex(pattern);
+  regex.test("1 é\n".repeat(200), createBudget());
+  return regex;
 }
 
 const replacing = [
@@ -44,6 +52,7 @@ const replacing = [
 for (const { pattern, text, replacement, result } of replacing) {
   test(`replaces /${pattern}/ in ${text} by ${replacement}`, () => {
     assert.equal(compileRegex(pattern).replaceAll(text, replacement, createBudget()), result);
+    assert.equal(withAutomaton(pattern).replaceAll(text, replacement, createBudget()), result, "by its automaton");
   });
 }
 
@@ -81,7 +90,9 @@ test("agrees with the library's own engine on whether a pattern matches", () => 
       randomText,
       (core, head, tail, text) => {
         const pattern = `${head}${core}${tail}`;
-        assert.equal(compileRegex(pattern).test(text, createBudget()), RE2JS.compile(pattern).test(text), pattern);
+        const matches = RE2JS.compile(pattern).test(text);
+        assert.equal(compileRegex(pattern).test(text, createBudget()), matches, pattern);
+        assert.equal(withAutomaton(pattern).test(text, createBudget()), matches, `${pattern} by its automaton`);
       },
     ),
     { numRuns: 500 },
@@ -93,6 +104,11 @@ test("agrees with JavaScript on what is replaced", () => {
     fc.property(randomPattern, randomText, (pattern, text) => {
       const expected = text.replace(new RegExp(pattern, "gu"), "<$&>");
       assert.equal(compileRegex(pattern).replaceAll(text, "<$0>", createBudget()), expected, pattern);
+      assert.equal(
+        withAutomaton(pattern).replaceAll(text, "<$0>", createBudget()),
+        expected,
+        `${pattern} by its automaton`,
+      );
     }),
     { numRuns: 500 },
   );
@@ -112,4 +128,28 @@ test("a computed pattern is bounded, and one that does not compile is an error",
   assert.throws(() => compileComputedRegex("a".repeat(513), createBudget()), /at most 512/);
   assert.throws(() => compileComputedRegex("(", createBudget()), /missing closing/);
   assert.throws(() => compileComputedRegex("(a{1000}){1000}", createBudget()), /repeat/);
+});
+
+test("a long text costs a pattern a few units per hundred characters, also one that explodes elsewhere", () => {
+  const texts = ["a".repeat(200_000), `{"a":`.repeat(40_000), "Grüße, 漢字 ".repeat(20_000)];
+  for (const pattern of ["(a+)+$", "(a|aa)+$", "([a-z]+)*=", "\\b\\d{3}-\\d{2}\\b", "(?i)secret|password"]) {
+    const regex = compileRegex(pattern);
+    for (const text of texts) {
+      const budget = { left: 1_000_000 };
+      regex.test(text, budget);
+      assert.ok(1_000_000 - budget.left < text.length / 4, `${pattern}: ${1_000_000 - budget.left}`);
+    }
+  }
+});
+
+test("a pattern with too many states is read without a table, and pays for it", () => {
+  const regex = compileRegex("(a|b)*a(a|b){14}c$");
+  let seed = 1;
+  let text = "";
+  for (let i = 0; i < 20_000; i++) {
+    seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+    text += (seed & 0x10000) === 0 ? "a" : "b";
+  }
+  assert.equal(regex.test(`${text}c`, { left: 1e9 }), RE2JS.compile("a(a|b){14}c$").test(`${text}c`));
+  assert.throws(() => regex.test(text.repeat(50), createBudget()), /costs too much/);
 });

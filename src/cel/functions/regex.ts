@@ -2,15 +2,19 @@
  * Regular expressions in linear time. The syntax, and the program that a pattern compiles to, are those of the CEL
  * library's RE2 engine. That engine can only say yes or no, and it falls back to a slow path (75 µs per character
  * measured) when a pattern has many states, so the program is run here: a Pike machine, which visits each instruction
- * at most once per character, knows where groups matched, and pays for every visit from the budget.
+ * at most once per character, knows where groups matched, and pays for every visit from the budget. Most of a text is
+ * read by an automaton (`regex-automaton.ts`), and the machine runs only where that finds a match.
  */
 import { RE2JS } from "@bufbuild/re2";
 import { type Budget, CHARACTERS_PER_UNIT, spend } from "./budget.ts";
+import { isWord, RegexAutomaton, type Scan } from "./regex-automaton.ts";
 
-/** One visit of an instruction takes 30 to 50 ns. */
-const VISITS_PER_UNIT = 2.5;
+/** One visit of an instruction takes 40 to 100 ns. */
+const VISITS_PER_UNIT = 1.25;
 /** What one search with captures costs beside its visits. */
 const SEARCH_VISITS = 20;
+/** A new entry in the table costs as much as some 50 characters without it. */
+const WORTH_CHARACTERS = 512;
 const MAX_GENERATION = 0xffffffff;
 /** A pattern in the configuration is bounded by its source; one that is computed from a request is bounded here. */
 export const MAX_COMPUTED_PATTERN = 512;
@@ -36,7 +40,9 @@ export interface Regex {
   replaceAll(text: string, replacement: string, budget: Budget): string;
 }
 
+type Wanted = "whether" | "bounds" | "groups";
 type Captures = readonly number[];
+const NO_CAPTURES: Captures = [];
 
 /** Threads in order of preference; `mark[pc] === generation` says that a thread is already there. */
 interface Threads {
@@ -61,8 +67,7 @@ export function compileRegex(pattern: string): Regex {
   const stackCaptures: Captures[] = [];
 
   /** Puts every instruction that waits for a character, and is reachable from `start` without one, on the list. */
-  function addThreads(list: Threads, start: number, text: string, position: number, from: Captures): number {
-    const conditions = hasConditions ? conditionsAt(text, position) : 0;
+  function addThreads(list: Threads, start: number, conditions: number, position: number, from: Captures): number {
     // Without captures to carry along, half of the stack work falls away.
     const tracking = from.length > 0;
     let visits = 0;
@@ -92,8 +97,10 @@ export function compileRegex(pattern: string): Regex {
           break;
         case CAPTURE:
           stackPcs.push(instruction.out);
-          if (tracking) stackCaptures.push(captures.with(instruction.arg, position));
-          visits += captures.length;
+          if (instruction.arg < from.length) {
+            stackCaptures.push(captures.with(instruction.arg, position));
+            visits += captures.length;
+          } else if (tracking) stackCaptures.push(captures);
           break;
         case FAIL:
           break;
@@ -105,32 +112,36 @@ export function compileRegex(pattern: string): Regex {
     return visits;
   }
 
-  /** The leftmost match at or after `from`, as pairs of offsets per group; with `boundsWanted` false, just whether. */
-  function search(text: string, from: number, boundsWanted: boolean, budget: Budget): Captures | undefined {
+  /** The leftmost match at or after `from`, as pairs of offsets per group; only what is wanted of it. */
+  function search(text: string, from: number, wanted: Wanted, budget: Budget): Captures | undefined {
     clear(current);
     clear(next);
     stackPcs.length = 0;
     stackCaptures.length = 0;
     let found: Captures | undefined;
+    const boundsWanted = wanted !== "whether";
     let visits = boundsWanted ? SEARCH_VISITS : 0;
-    const noCaptures: Captures = boundsWanted ? new Array<number>(prog.numCap).fill(-1) : [];
-    for (let position = from; position <= text.length; ) {
+    const noCaptures: Captures = boundsWanted ? new Array<number>(wanted === "bounds" ? 2 : prog.numCap).fill(-1) : [];
+    for (let position = from, conditions = -1; position <= text.length; ) {
       if (current.pcs.length === 0) {
         if (found !== undefined || (onlyAtStart && position > 0)) break;
         // No thread is alive, so nothing is lost by a leap to where a match can begin.
         if (prefix !== "") {
           const leap = text.indexOf(prefix, position);
           if (leap < 0) break;
+          if (leap > position) conditions = -1;
           position = leap;
         }
       }
+      if (conditions < 0) conditions = hasConditions ? conditionsAt(text, position) : 0;
       if (found === undefined) {
         const captures = boundsWanted ? noCaptures.with(0, position) : noCaptures;
-        visits += captures.length + addThreads(current, prog.start, text, position, captures);
+        visits += captures.length + addThreads(current, prog.start, conditions, position, captures);
       }
       const rune = text.codePointAt(position) ?? -1;
       const width = rune > 0xffff ? 2 : 1;
       const after = position + width;
+      const conditionsAfter = hasConditions ? conditionsAt(text, after) : 0;
       for (let index = 0; index < current.pcs.length; index++) {
         const pc = current.pcs[index] ?? 0;
         const captures = current.captures[index] ?? noCaptures;
@@ -146,15 +157,51 @@ export function compileRegex(pattern: string): Regex {
           break;
         }
         if (rune >= 0 && instruction?.matchRune(rune)) {
-          visits += addThreads(next, instruction.out, text, after, captures);
+          visits += addThreads(next, instruction.out, conditionsAfter, after, captures);
         }
       }
       [current, next] = [next, clear(current)];
       position = after;
+      conditions = conditionsAfter;
       if (visits > budget.left * VISITS_PER_UNIT) break;
     }
     spend(budget, visits / VISITS_PER_UNIT);
     return found;
+  }
+
+  let automaton: RegexAutomaton | undefined;
+  let hasAutomaton = true;
+  let readCharacters = 0;
+  /** Undefined if only the threads can tell. */
+  function scan(text: string, from: number, budget: Budget): Scan | undefined {
+    if (!hasAutomaton) return undefined;
+    // For a pattern that reads a few words and is then forgotten no table is made.
+    if (automaton === undefined) {
+      readCharacters += text.length - from;
+      if (readCharacters < WORTH_CHARACTERS) return undefined;
+    }
+    automaton ??= new RegexAutomaton({
+      start: prog.start,
+      prefix,
+      hasConditions,
+      onlyAtStart,
+      reach(starts, before, behind) {
+        clear(next);
+        const conditions = hasConditions ? conditionsBetween(before, behind) : 0;
+        for (const start of starts) addThreads(next, start, conditions, 0, NO_CAPTURES);
+        const waiting = [...next.pcs];
+        return { waiting, matched: waiting.some((pc) => instructions[pc]?.op === MATCH) };
+      },
+      taken(pc, rune) {
+        const instruction = instructions[pc];
+        return instruction?.op !== MATCH && instruction?.matchRune(rune) ? instruction.out : -1;
+      },
+    });
+    const scanned = automaton.scan(text, from, budget);
+    if (scanned !== undefined) return scanned;
+    hasAutomaton = false;
+    automaton = undefined;
+    return undefined;
   }
 
   return {
@@ -163,13 +210,15 @@ export function compileRegex(pattern: string): Regex {
         spend(budget, 1 + text.length / CHARACTERS_PER_UNIT);
         return text.includes(prefix);
       }
-      return search(text, 0, false, budget) !== undefined;
+      return scan(text, 0, budget)?.matched ?? search(text, 0, "whether", budget) !== undefined;
     },
     replaceAll(text, replacement, budget) {
       let result = "";
       let copied = 0;
       for (let from = 0; from <= text.length; ) {
-        const match = search(text, from, true, budget);
+        const scanned = scan(text, from, budget);
+        if (scanned?.matched === false) break;
+        const match = search(text, scanned?.idleAt ?? from, replacement.includes("$") ? "groups" : "bounds", budget);
         if (match === undefined) break;
         const [start = 0, end = 0] = match;
         // As in RE2, an empty match right behind the previous one does not count.
@@ -212,16 +261,17 @@ function expand(replacement: string, text: string, match: Captures, names: Reado
 function conditionsAt(text: string, position: number): number {
   const before = position > 0 ? text.charCodeAt(position - 1) : -1;
   const after = position < text.length ? text.charCodeAt(position) : -1;
+  return conditionsBetween(before, after);
+}
+
+/** By the codes of the characters before and behind a place; -1 for the ends of the text. */
+function conditionsBetween(before: number, after: number): number {
   let conditions = isWord(before) === isWord(after) ? NO_WORD_BOUNDARY : WORD_BOUNDARY;
   if (before < 0) conditions |= BEGIN_TEXT | BEGIN_LINE;
   if (before === 10) conditions |= BEGIN_LINE;
   if (after < 0) conditions |= END_TEXT | END_LINE;
   if (after === 10) conditions |= END_LINE;
   return conditions;
-}
-
-function isWord(code: number): boolean {
-  return (code >= 97 && code <= 122) || (code >= 65 && code <= 90) || (code >= 48 && code <= 57) || code === 95;
 }
 
 function createThreads(size: number): Threads {
