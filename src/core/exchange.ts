@@ -153,6 +153,8 @@ export class Exchange implements Linked<Exchange> {
   traceparent: string | undefined = undefined;
   readonly steps: Step[] = [];
   failure: Failure | undefined = undefined;
+  /** It was answered, or the client left: nobody waits for anything any more. */
+  isOver = false;
   /** The web UI reads what it shows: not counted, logged or remembered. */
   isQuiet = false;
   /** Why the hook that runs now has nothing to do here; the pipeline takes it. */

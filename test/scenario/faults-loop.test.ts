@@ -12,10 +12,6 @@ import { oddTarget } from "../support/mcp/gateway-config.ts";
 import { gatewayFor } from "../support/scenario.ts";
 
 const MAX_TURN_MS = 100;
-/** A body as large as translation takes is scanned several times: for its model, its tokens and its images. */
-const SCANNED_MS = 250;
-/** A regular expression may look at 2 MiB of body; each character costs. */
-const MATCHED_MS = 500;
 const MIB = 1024 * 1024;
 
 let backend: Server;
@@ -52,7 +48,7 @@ const chat = (member: string) => `{"model":"m","messages":[{"role":"user","conte
 const keys = (count: number) => Array.from({ length: count }, (_, i) => `"k${i}":${i}`).join(",");
 const objects = (count: number) => Array.from({ length: count }, (_, i) => `{"k${i}":1}`).join(",");
 /** Fact 3 of the threat table, in sizes up to what each route buffers and beyond. */
-const bodies: [name: string, text: string, withinMs?: number][] = [
+const bodies: [name: string, text: string][] = [
   ["1 MiB of one string", chat(`"x":"${"x".repeat(MIB)}"`)],
   ["2 MB of small numbers", chat(`"x":[${"1,".repeat(MIB - 1000)}1]`)],
   ["10 MB of small numbers", chat(`"x":[${"1,".repeat(5 * MIB)}1]`)],
@@ -60,22 +56,22 @@ const bodies: [name: string, text: string, withinMs?: number][] = [
   ["2 MB of empty objects", chat(`"x":[${"{},".repeat(600_000)}{}]`)],
   ["14,000 objects, each with a name of its own", chat(`"x":[${objects(14_000)}]`)],
   ["19,000 keys", chat(keys(19_000))],
-  ["150,000 keys", chat(keys(150_000)), SCANNED_MS],
+  ["150,000 keys", chat(keys(150_000))],
   ["nesting of a million", chat(`"x":${"[".repeat(1_000_000)}${"]".repeat(1_000_000)}`)],
-  ["nesting of objects without an end", `{"a":`.repeat(400_000), MATCHED_MS],
+  ["nesting of objects without an end", `{"a":`.repeat(400_000)],
   ["escapes only", chat(`"x":"${"\\u0061".repeat(300_000)}"`)],
-  ["a long run for a regular expression", `${"a".repeat(MIB)}!`, MATCHED_MS],
+  ["a long run for a regular expression", `${"a".repeat(MIB)}!`],
 ];
 const paths = ["/native/v1/chat/completions", "/translated/v1/chat/completions", "/plain", "/cel", "/mcp"];
-for (const [name, text, withinMs = MAX_TURN_MS] of bodies) {
-  test(`${name}: no route holds the loop for ${withinMs} ms [R34]`, { timeout: 60_000 }, async () => {
+for (const [name, text] of bodies) {
+  test(`${name}: no route holds the loop for ${MAX_TURN_MS} ms [R34]`, { timeout: 60_000 }, async () => {
     const body = Buffer.from(text);
     for (const path of paths) {
       let status = 0;
       const longestMs = await longestTurnMs(async () => {
         status = await send("POST", path, body);
       });
-      assert.ok(longestMs < withinMs, `${path}: ${longestMs} ms`);
+      assert.ok(longestMs < MAX_TURN_MS, `${path}: ${longestMs} ms`);
       assert.ok(status !== 500, `${path}: ${status}`);
     }
   });

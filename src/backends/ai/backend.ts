@@ -8,11 +8,12 @@ import type { HookResult } from "../../core/policy.ts";
 import { readBody } from "../../core/read-body.ts";
 import type { Reply } from "../../core/reply.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
 import { type Dialect, dialectOf, modelsPathOf } from "../../llm/dialects/dialect.ts";
 import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
-import { readRequest } from "../../llm/dialects/read-request.ts";
+import { readingSteps } from "../../llm/dialects/read-request.ts";
 import { scanForm } from "../../llm/dialects/scan-form.ts";
 import { noteFreeRequest, noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
 import { createGuardWatch } from "../../llm/guards/guard-watch.ts";
@@ -28,7 +29,7 @@ import type { ModelTable } from "./models/model-table.ts";
 import { modelsReply } from "./models/models-list.ts";
 import { createQuotes, pricesOf, type Quotes } from "./models/quotes.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
-import { applyPolicies, applyWebhooks, type PolicedCall } from "./requests/apply-policies.ts";
+import { applyPolicies, applyWebhooks, type PolicedCall, withTree } from "./requests/apply-policies.ts";
 import { DeferredRun } from "./requests/deferred-run.ts";
 import {
   MISSING_MODEL,
@@ -117,15 +118,28 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
         if (error instanceof PlanError) return refuse(error.error);
         throw error;
       };
-      try {
-        const policed = applyPolicies(llm, running, createGuardWatch(exchange, "request"));
-        const webhooks = policed.rules.requestWebhooks;
-        if (webhooks === undefined) return start(policed);
-        const asked = applyWebhooks(policed, webhooks, running).then(
+      const policing = applyPolicies(llm, running, createGuardWatch(exchange, "request"));
+      let isAborted = false;
+      const isOver = (): boolean => isAborted;
+      const later = (policed: Promise<PolicedCall>): BackendRun => {
+        const asked = policed.then(
           (judged) => () => start(judged),
           (error: unknown) => () => refused(error),
         );
-        return new DeferredRun(call, asked, () => settlement.nothing("aborted"));
+        return new DeferredRun(call, asked, () => {
+          isAborted = true;
+          settlement.nothing("aborted");
+        });
+      };
+      if (llm.bytes.length > SLICED_BYTES)
+        return later(
+          inTurns(policing, isOver)
+            .then((policed) => applyWebhooks(policed, running, isOver))
+            .then((policed) => inTurns(withTree(policed, table.candidates(policed.model), running), isOver)),
+        );
+      try {
+        const policed = finish(policing);
+        return policed.rules.requestWebhooks ? later(applyWebhooks(policed, running, isOver)) : start(policed);
       } catch (error) {
         return refused(error);
       }
@@ -192,9 +206,12 @@ function prepare(exchange: Exchange, table: ModelTable, maxBodyBytes: number, qu
     noteUnread(exchange, dialect);
     return undefined;
   }
-  if (body.kind === "bytes") return understand(exchange, body.bytes, quotes);
-  if (body.kind === "none") return understand(exchange, Buffer.alloc(0), quotes);
-  return readBody(body, maxBodyBytes).then((bytes) => understand(exchange, bytes, quotes));
+  const understood = (bytes: Buffer): Reply | undefined | Promise<Reply | undefined> =>
+    bytes.length <= SLICED_BYTES
+      ? finish(understand(exchange, bytes, quotes))
+      : inTurns(understand(exchange, bytes, quotes), () => exchange.isOver);
+  if (body.kind === "stream") return readBody(body, maxBodyBytes).then(understood);
+  return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
 }
 
 /** Clients that try a WebSocket first (Codex) must hear at once that there is none. */
@@ -251,8 +268,8 @@ function noteUnread(exchange: Exchange, { free }: Dialect): void {
   else noteSizedRequest(exchange);
 }
 
-function understand(exchange: Exchange, bytes: Buffer, quotes: Quotes | undefined): Reply | undefined {
-  const reading = readRequest(exchange.request.path, bytes, "exact");
+function* understand(exchange: Exchange, bytes: Buffer, quotes: Quotes | undefined): Steps<Reply | undefined> {
+  const reading = yield* readingSteps(exchange.request.path, bytes, "exact");
   const { dialect } = reading;
   exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
   if (!reading.ok)
@@ -261,6 +278,7 @@ function understand(exchange: Exchange, bytes: Buffer, quotes: Quotes | undefine
   const quote = quotes?.(model);
   const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan, rules: [], quote });
   if (dialect.free) facts.makeFree();
+  if (bytes.length > SLICED_BYTES) yield* facts.count();
   exchange.facts.llm = facts;
   return undefined;
 }

@@ -38,9 +38,14 @@ const WIDE_STEPS_KEPT = 8192;
 const ASCII = 128;
 /** What it costs to find a state that is not in the table yet, beside its instructions; measured 2 to 4 µs. */
 const UNITS_PER_STEP = 30;
-const UNITS_PER_INSTRUCTION = 1;
+const UNITS_PER_INSTRUCTION = 3;
+/** So many states every pattern may have; more only while each of them reads as many characters as it costs. */
+const FREE_STATES = 40;
+const CHARACTERS_PER_STATE = 32;
 /** Measured 7 to 15 ns each. */
 const CHARACTERS_PER_UNIT = 8;
+/** A native search reads some bytes in a nanosecond. */
+const LEAPT_PER_UNIT = 256;
 /** A native search costs as much as the table for some characters: where the beginning of a match is everywhere, it loses. */
 const WORTH_LEAP = 16;
 const SHORT_LEAPS_MADE = 16;
@@ -65,6 +70,7 @@ export class RegexAutomaton {
   readonly #numbers = new Map<string, number>();
   #steps = new Int16Array(8 * ASCII).fill(UNKNOWN);
   #wideSteps = 0;
+  #readCharacters = 0;
 
   constructor(program: PatternProgram) {
     this.#program = program;
@@ -83,6 +89,7 @@ export class RegexAutomaton {
     let number = this.#idle(text, from);
     let idleAt = from;
     let paidTo = from;
+    let countedTo = from;
     let i = from;
     while (i < length) {
       const code = text.charCodeAt(i);
@@ -91,7 +98,8 @@ export class RegexAutomaton {
         if (onlyAtStart && i > 0) break;
         if (first >= 0 && code !== first) {
           const leap = text.indexOf(prefix, i);
-          spend(budget, 1 + ((leap < 0 ? length : leap) - paidTo) / CHARACTERS_PER_UNIT);
+          const end = leap < 0 ? length : leap;
+          spend(budget, 1 + (i - paidTo) / CHARACTERS_PER_UNIT + (end - i) / LEAPT_PER_UNIT);
           if (leap < 0) return { matched: false, idleAt: length };
           if (leap - i < WORTH_LEAP && ++shortLeaps > SHORT_LEAPS_MADE) first = -1;
           paidTo = leap;
@@ -106,6 +114,8 @@ export class RegexAutomaton {
         if (next === UNKNOWN) {
           const rune = code < ASCII ? code : (text.codePointAt(i - 1) as number);
           if (rune > 0xffff) i += 1;
+          this.#readCharacters += i - countedTo;
+          countedTo = i;
           next = this.#states[number]?.wide.get(rune) ?? this.#step(number, rune, budget);
           steps = this.#steps;
           if (next === UNKNOWN) return undefined;
@@ -171,7 +181,8 @@ export class RegexAutomaton {
 
   #add(key: string, waiting: readonly number[], before: number): number {
     const number = this.#states.length;
-    if (number >= MAX_STATES) return UNKNOWN;
+    const isWorth = number < FREE_STATES || number * CHARACTERS_PER_STATE < this.#readCharacters;
+    if (number >= MAX_STATES || !isWorth) return UNKNOWN;
     if ((number + 1) * ASCII > this.#steps.length) {
       const larger = new Int16Array(this.#steps.length * 2).fill(UNKNOWN);
       larger.set(this.#steps);

@@ -6,6 +6,7 @@
  * read by an automaton (`regex-automaton.ts`), and the machine runs only where that finds a match.
  */
 import { RE2JS } from "@bufbuild/re2";
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { type Budget, CHARACTERS_PER_UNIT, spend } from "./budget.ts";
 import { isWord, RegexAutomaton, type Scan } from "./regex-automaton.ts";
 
@@ -38,6 +39,8 @@ const NO_WORD_BOUNDARY = 32;
 export interface Regex {
   test(text: string, budget: Budget): boolean;
   replaceAll(text: string, replacement: string, budget: Budget): string;
+  /** The same, with a step for each match. */
+  replacing(text: string, replacement: string, budget: Budget): Steps<string>;
 }
 
 type Wanted = "whether" | "bounds" | "groups";
@@ -60,7 +63,7 @@ export function compileRegex(pattern: string): Regex {
   const hasConditions = instructions.some(({ op }) => op === EMPTY_WIDTH);
   const onlyAtStart = (prog.startCond() & BEGIN_TEXT) !== 0;
 
-  // Evaluation never yields, so that one set of working memory per pattern is enough.
+  // A search never yields, so that one set of working memory per pattern is enough.
   let current = createThreads(instructions.length);
   let next = createThreads(instructions.length);
   const stackPcs: number[] = [];
@@ -212,26 +215,30 @@ export function compileRegex(pattern: string): Regex {
       }
       return scan(text, 0, budget)?.matched ?? search(text, 0, "whether", budget) !== undefined;
     },
-    replaceAll(text, replacement, budget) {
-      let result = "";
-      let copied = 0;
-      for (let from = 0; from <= text.length; ) {
-        const scanned = scan(text, from, budget);
-        if (scanned?.matched === false) break;
-        const match = search(text, scanned?.idleAt ?? from, replacement.includes("$") ? "groups" : "bounds", budget);
-        if (match === undefined) break;
-        const [start = 0, end = 0] = match;
-        // As in RE2, an empty match right behind the previous one does not count.
-        if (end > start || start > copied || copied === 0) {
-          result += text.slice(copied, start) + expand(replacement, text, match, groupNames);
-          copied = end;
-        }
-        from = end > start ? end : start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1);
-        spend(budget, 1 + replacement.length / VISITS_PER_UNIT);
-      }
-      return result + text.slice(copied);
-    },
+    replaceAll: (text, replacement, budget) => finish(replacing(text, replacement, budget)),
+    replacing,
   };
+
+  function* replacing(text: string, replacement: string, budget: Budget): Steps<string> {
+    let result = "";
+    let copied = 0;
+    for (let from = 0; from <= text.length; ) {
+      const scanned = scan(text, from, budget);
+      if (scanned?.matched === false) break;
+      const match = search(text, scanned?.idleAt ?? from, replacement.includes("$") ? "groups" : "bounds", budget);
+      if (match === undefined) break;
+      const [start = 0, end = 0] = match;
+      // As in RE2, an empty match right behind the previous one does not count.
+      if (end > start || start > copied || copied === 0) {
+        result += text.slice(copied, start) + expand(replacement, text, match, groupNames);
+        copied = end;
+      }
+      from = end > start ? end : start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1);
+      spend(budget, 1 + replacement.length / VISITS_PER_UNIT);
+      yield;
+    }
+    return result + text.slice(copied);
+  }
 }
 
 /** For a pattern that is not known before the evaluation. */

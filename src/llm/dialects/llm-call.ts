@@ -3,7 +3,9 @@
  * policies of all scopes find it (`LlmRequestFacts.callOf`).
  */
 
+import type { Steps } from "../../lib/process/turns.ts";
 import type { Members } from "../wire/json.ts";
+import type { NoSkeleton, Skeleton } from "../wire/skeleton.ts";
 import type { Dialect } from "./dialect.ts";
 import type { RequestScan } from "./scan-request.ts";
 
@@ -11,6 +13,8 @@ export interface LlmCall {
   readonly dialect: Dialect;
   readonly bytes: Buffer;
   readonly scan: RequestScan;
+  /** The tree of a large request, where it was read before it is needed. */
+  readonly tree?: Skeleton | NoSkeleton;
   /** The rules of the `ai` policies on the way, outermost scope first. */
   readonly rules: PromptRules[];
   /** What so many tokens of its model cost in US dollars, at the dearest of its targets; undefined if there is no price. */
@@ -58,4 +62,7 @@ export interface TextGuard {
   readonly rejection: { readonly status: number; readonly message: string };
   matches(text: string): boolean;
   mask(text: string): string;
+  /** The same in steps, for texts that may be long. */
+  matching(text: string): Steps<boolean>;
+  masking(text: string): Steps<string>;
 }

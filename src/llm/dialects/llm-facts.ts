@@ -4,8 +4,9 @@
  */
 import type { Exchange } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";
-import { estimateRequestTokens } from "../usage/estimate-request.ts";
-import { outputMaximum } from "../usage/output-maximum.ts";
+import type { Steps } from "../../lib/process/turns.ts";
+import { estimateRequestTokens, estimateSteps } from "../usage/estimate-request.ts";
+import { outputMaximum, outputMaximumSteps } from "../usage/output-maximum.ts";
 import type { LlmCall } from "./llm-call.ts";
 
 export class LlmRequestFacts implements LlmFacts {
@@ -55,6 +56,14 @@ export class LlmRequestFacts implements LlmFacts {
       this.#asked = undefined;
     }
     return this.#maximum;
+  }
+
+  /** Reads in steps what the two counts above would read at once. */
+  *count(): Steps<void> {
+    if (this.#unread !== undefined) this.estimatedTokens = yield* estimateSteps(this.#unread);
+    if (this.#asked === undefined) return;
+    this.#maximum = yield* outputMaximumSteps(this.#asked);
+    this.#asked = undefined;
   }
 
   /** It counts tokens, lists or stores something: no model works for it. */

@@ -70,7 +70,7 @@ export interface Provider {
   upgrades?(path: string): boolean;
   /** What the provider needs changed in a native body. */
   adaptBody?(body: Members, call: UpstreamCall): Members;
-  needsAdapting?(call: UpstreamCall): boolean;
+  needsAdapting?(call: Pick<UpstreamCall, "format">): boolean;
 }
 
 /** A model's name that cannot stand in a path: what the client is told. */

@@ -3,8 +3,9 @@
  * all go by what is found here; where path and body say different things, the provider could go by the other one,
  * so that is refused.
  */
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { type Dialect, dialectOf } from "./dialect.ts";
-import { type KeyCase, modelProblem, type RequestScan, scanRequest } from "./scan-request.ts";
+import { type KeyCase, modelProblem, type RequestScan, scanSteps } from "./scan-request.ts";
 
 export type RequestReading =
   | {
@@ -17,8 +18,13 @@ export type RequestReading =
   | { readonly ok: false; readonly dialect: Dialect; readonly reason: string };
 
 export function readRequest(path: string, bytes: Buffer, keyCase: KeyCase): RequestReading {
+  return finish(readingSteps(path, bytes, keyCase));
+}
+
+/** The same in steps. */
+export function* readingSteps(path: string, bytes: Buffer, keyCase: KeyCase): Steps<RequestReading> {
   const dialect = dialectOf(path);
-  const scanned = scanRequest(bytes, keyCase);
+  const scanned = yield* scanSteps(bytes, keyCase);
   if (!scanned.ok) return { ok: false, dialect, reason: scanned.reason };
   const { scan } = scanned;
   const reason = conflict(dialect, scan);

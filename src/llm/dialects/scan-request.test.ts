@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { detectLlmRequest } from "./detect.ts";
+import { finish } from "../../lib/process/turns.ts";
+import { detectLlmRequest, mayNameModel } from "./detect.ts";
+import type { LlmRequestFacts } from "./llm-facts.ts";
 import { scanRequest } from "./scan-request.ts";
+
+function detect(path: string, bytes: Buffer): LlmRequestFacts | undefined {
+  return finish(detectLlmRequest(path, bytes)).facts;
+}
 
 test("reads model and stream and where they stand", () => {
   const bytes = Buffer.from('{ "messages": [{"model":"inner"}], "model" : "gpt-x", "stream":true }');
@@ -47,7 +53,7 @@ test("a null stream is no stream", () => {
 });
 
 test("a JSON request with a model is an LLM request, whatever its path", () => {
-  const facts = detectLlmRequest(
+  const facts = detect(
     "/api/x",
     Buffer.from('{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}'),
   );
@@ -57,10 +63,7 @@ test("a JSON request with a model is an LLM request, whatever its path", () => {
 });
 
 test("so is one whose path names the model", () => {
-  assert.equal(
-    detectLlmRequest("/v1beta/models/g:streamGenerateContent", Buffer.from('{"contents":[]}'))?.requestModel,
-    "g",
-  );
+  assert.equal(detect("/v1beta/models/g:streamGenerateContent", Buffer.from('{"contents":[]}'))?.requestModel, "g");
 });
 
 for (const [path, body] of [
@@ -69,7 +72,7 @@ for (const [path, body] of [
   ["/api", '{"model":5}'],
   ["/v1/messages/count_tokens", '{"model":"m"}'],
 ] as const) {
-  test(`${body} at ${path} is none`, () => assert.equal(detectLlmRequest(path, Buffer.from(body)), undefined));
+  test(`${body} at ${path} is none`, () => assert.equal(detect(path, Buffer.from(body)), undefined));
 }
 
 test("text has no such limit, wherever the pieces of the scan end", () => {
@@ -78,4 +81,24 @@ test("text has no such limit, wherever the pieces of the scan end", () => {
     const result = scanRequest(Buffer.from(`{"x":"${text}","model":"a","y":["${text}"]}`));
     assert.equal(result.ok && result.scan.model, "a");
   }
+});
+
+test("what a request counts is the same in steps", () => {
+  const messages = Array.from({ length: 4_000 }, (_, i) => ({ role: "user", content: `number ${i} \\ "quoted" é` }));
+  const bytes = Buffer.from(JSON.stringify({ messages, model: "m", max_tokens: 77 }));
+  const atOnce = detect("/x", bytes);
+  const inSteps = detect("/x", bytes);
+  assert.ok(atOnce && inSteps && bytes.length > 200_000);
+  const steps = inSteps.count();
+  let count = 0;
+  while (steps.next().done !== true) count += 1;
+  assert.ok(count >= 4, String(count));
+  assert.equal(inSteps.estimatedTokens, atOnce.estimatedTokens);
+  assert.deepEqual([inSteps.maxOutputTokens, atOnce.maxOutputTokens], [77, 77]);
+});
+
+test("a model is found wherever its name stands", () => {
+  for (const at of [0, 65_530, 65_533, 65_535, 65_536, 131_070])
+    assert.equal(finish(mayNameModel(Buffer.from(`${" ".repeat(at)}MODEL${" ".repeat(70_000)}`))), true, String(at));
+  assert.equal(finish(mayNameModel(Buffer.alloc(200_000, "x"))), false);
 });

@@ -4,6 +4,7 @@
  * behind us might read it otherwise than we did.
  */
 import { isUtf8 } from "node:buffer";
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { parseValue } from "../wire/json.ts";
 import type { JsonSpan } from "../wire/json-capture.ts";
 import { jsonKeysOfAnyCase } from "../wire/json-keys.ts";
@@ -37,8 +38,8 @@ const MAX_VALUE_BYTES = 16 * 1024;
 const MAX_MODEL_CHARS = 256;
 /** Brackets, numbers and blanks: 300,000 token numbers fit. A byte costs 10 ns, so these hold the loop for about 20 ms. */
 const MAX_SYNTAX_BYTES = 2 * 1024 * 1024;
-/** So that what has too many of them is not read to its end. */
-const SCANNED_PIECE_BYTES = 1024 * 1024;
+/** So that what has too many of them is not read to its end, and the loop goes on in between. */
+const SCANNED_PIECE_BYTES = 64 * 1024;
 
 /** `exact`: keys in another case are refused. `any`: they count; for servers that may or may not look at it. */
 export type KeyCase = "exact" | "any";
@@ -54,6 +55,11 @@ export function modelProblem(model: unknown): string | undefined {
 }
 
 export function scanRequest(bytes: Buffer, keyCase: KeyCase = "exact"): ScanResult {
+  return finish(scanSteps(bytes, keyCase));
+}
+
+/** The same in steps. */
+export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<ScanResult> {
   let model: Found | undefined;
   let stream: Found | undefined;
   let streamOptions: Found | undefined;
@@ -79,6 +85,7 @@ export function scanRequest(bytes: Buffer, keyCase: KeyCase = "exact"): ScanResu
     },
   });
   for (let from = 0; from < bytes.length; from += SCANNED_PIECE_BYTES) {
+    if (from > 0) yield;
     scanner.push(bytes.subarray(from, from + SCANNED_PIECE_BYTES));
     if (scanner.syntaxBytes > MAX_SYNTAX_BYTES) return refused("the JSON body has more than 2 MiB outside of strings");
   }

@@ -80,6 +80,23 @@ export function mapAnswerTexts(body: Members, map: (text: string) => string): Me
   return mapMembers(body, ANSWER_MEMBERS, map);
 }
 
+/** The same texts in the same order, for those who only look. */
+export function eachPromptText(body: Members, visit: (text: string) => void): void {
+  for (const name of PROMPT_MEMBERS) if (Object.hasOwn(body, name)) visitValue(body[name], visit);
+}
+
+export function eachAnswerText(body: Members, visit: (text: string) => void): void {
+  for (const name of ANSWER_MEMBERS) if (Object.hasOwn(body, name)) visitValue(body[name], visit);
+}
+
+function visitValue(value: unknown, visit: (text: string) => void): void {
+  if (typeof value === "string") visit(value);
+  else if (Array.isArray(value)) for (const item of value) visitValue(item, visit);
+  else if (isMembers(value))
+    for (const [key, member] of Object.entries(value))
+      if (typeof member !== "string" || !NOT_TEXT.has(key)) visitValue(member, visit);
+}
+
 function mapMembers(body: Members, names: readonly string[], map: (text: string) => string): Members {
   const changed: Record<string, unknown> = { ...body };
   for (const name of names) if (Object.hasOwn(body, name)) changed[name] = mapValue(body[name], map);

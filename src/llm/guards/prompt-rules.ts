@@ -2,10 +2,11 @@
  * What `ai` policies do to a request, in the client's own dialect: defaults and overrides of its members, messages
  * before and after it, guards over its texts. The order is that of this file; the model's name was settled before.
  */
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import type { Format } from "../dialects/dialect.ts";
 import type { PromptMessage, PromptRules, TextGuard } from "../dialects/llm-call.ts";
 import { isMembers, type Members } from "../wire/json.ts";
-import { mapPromptTexts } from "./map-texts.ts";
+import { eachAnswerText, eachPromptText, mapAnswerTexts, mapPromptTexts } from "./map-texts.ts";
 
 /** Each field of an inner scope replaces that of an outer one. */
 export function mergeRules(rules: readonly PromptRules[]): PromptRules {
@@ -33,36 +34,81 @@ export class GuardRejection extends Error {
 }
 
 /** Throws GuardRejection when a guard says no. */
-export function applyRules(body: Members, format: Format, rules: PromptRules): Members {
-  let edited: Members = { ...rules.defaults, ...withoutNulls(body), ...rules.overrides };
+export function* applyRules(body: Members, format: Format, rules: PromptRules): Steps<Members> {
+  let edited = yield* withoutNulls(body);
+  if (rules.defaults || rules.overrides) edited = { ...rules.defaults, ...edited, ...rules.overrides };
   if (rules.prepend) edited = addMessages(edited, format, rules.prepend, "before");
   if (rules.append) edited = addMessages(edited, format, rules.append, "after");
-  return rules.requestGuards ? mapPromptTexts(edited, (text) => guardText(text, rules.requestGuards ?? [])) : edited;
+  const { requestGuards: guards } = rules;
+  return guards ? yield* mapTextsInSteps(edited, "prompt", (text) => guardSteps(text, guards)) : edited;
 }
 
 /** A client that says null leaves the choice open, as if it had said nothing. */
-function withoutNulls(body: Members): Members {
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+function* withoutNulls(body: Members): Steps<Members> {
+  const entries = Object.entries(body);
+  const said = entries.filter(([, value]) => value !== null);
+  if (said.length === entries.length) return body;
+  yield;
+  const members = Object.fromEntries(said);
+  yield;
+  return members;
 }
 
 export function guardText(text: string, guards: readonly TextGuard[]): string {
+  return finish(guardSteps(text, guards));
+}
+
+/** Throws GuardRejection. */
+export function* guardSteps(text: string, guards: readonly TextGuard[]): Steps<string> {
   let seen = text;
   for (const guard of guards) {
-    if (guard.action === "mask") seen = guard.mask(seen);
-    else if (guard.matches(seen)) throw new GuardRejection(guard);
+    if (guard.action === "mask") seen = yield* guard.masking(seen);
+    else if (yield* guard.matching(seen)) throw new GuardRejection(guard);
   }
   return seen;
 }
 
+/** All texts are found, then each is looked at, then those that changed are put in their places. */
+export function* mapTextsInSteps(
+  body: Members,
+  kind: "prompt" | "answer",
+  look: (text: string) => Steps<string>,
+): Steps<Members> {
+  const texts: string[] = [];
+  const found = (text: string): void => void texts.push(text);
+  if (kind === "prompt") eachPromptText(body, found);
+  else eachAnswerText(body, found);
+  yield;
+  let isChanged = false;
+  for (const [i, text] of texts.entries()) {
+    const seen = yield* look(text);
+    isChanged ||= seen !== text;
+    texts[i] = seen;
+    yield;
+  }
+  let next = 0;
+  if (!isChanged) return body;
+  const mapTexts = kind === "prompt" ? mapPromptTexts : mapAnswerTexts;
+  return mapTexts(body, () => texts[next++] ?? "");
+}
+
 /** What guards in shadow mode would make of a text; each that finds something is told. */
 export function watchText(text: string, guards: readonly TextGuard[], found: (guard: TextGuard) => void): string {
+  return finish(watchSteps(text, guards, found));
+}
+
+export function* watchSteps(
+  text: string,
+  guards: readonly TextGuard[],
+  found: (guard: TextGuard) => void,
+): Steps<string> {
   let seen = text;
   for (const guard of guards) {
     if (guard.action === "mask") {
-      const masked = guard.mask(seen);
+      const masked = yield* guard.masking(seen);
       if (masked !== seen) found(guard);
       seen = masked;
-    } else if (guard.matches(seen)) {
+    } else if (yield* guard.matching(seen)) {
       found(guard);
       return seen;
     }

@@ -2,11 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import type { SseEvent } from "../../lib/http/sse.ts";
+import { finish } from "../../lib/process/turns.ts";
 import type { TextGuard } from "../dialects/llm-call.ts";
+import type { Members } from "../wire/json.ts";
 import { applyRules, GuardRejection, mergeRules } from "./prompt-rules.ts";
 import { createStreamGuard } from "./stream-guard.ts";
 import { type BuiltinPattern, compileTextGuard } from "./text-guard.ts";
 
+const apply = (...given: Parameters<typeof applyRules>): Members => finish(applyRules(...given));
 const REJECTION = { status: 403, message: "no" };
 const mask = (...rules: { builtin?: BuiltinPattern; pattern?: string }[]): TextGuard =>
   compileTextGuard("mask", rules, REJECTION);
@@ -79,15 +82,15 @@ test("guards see prompts, not ids, images or tool definitions", () => {
     ],
     tools: [{ function: { description: "mail a@b.com" } }],
   };
-  const text = JSON.stringify(applyRules(body, "chat", { requestGuards: guards }));
+  const text = JSON.stringify(apply(body, "chat", { requestGuards: guards }));
   assert.equal(text.split("<EMAIL_ADDRESS>").length, 3);
   assert.equal(text.split("a@b.com").length, 5);
 });
 
 test("a refusing guard says why", () => {
   const rules = { requestGuards: [reject({ pattern: "secret" })] };
-  assert.throws(() => applyRules({ messages: [{ role: "user", content: "a secret" }] }, "chat", rules), GuardRejection);
-  assert.ok(applyRules({ messages: [{ role: "user", content: "nothing" }] }, "chat", rules));
+  assert.throws(() => apply({ messages: [{ role: "user", content: "a secret" }] }, "chat", rules), GuardRejection);
+  assert.ok(apply({ messages: [{ role: "user", content: "nothing" }] }, "chat", rules));
 });
 
 test("defaults fill gaps, overrides win, an inner scope replaces field by field", () => {
@@ -95,7 +98,7 @@ test("defaults fill gaps, overrides win, an inner scope replaces field by field"
     { defaults: { temperature: 1, top_p: 0.5 }, overrides: { user: "outer" } },
     { overrides: { user: "inner" } },
   ]);
-  assert.deepEqual(applyRules({ model: "m", temperature: 0.2, top_p: null, user: "me" }, "chat", rules), {
+  assert.deepEqual(apply({ model: "m", temperature: 0.2, top_p: null, user: "me" }, "chat", rules), {
     model: "m",
     temperature: 0.2,
     top_p: 0.5,
@@ -160,7 +163,7 @@ const prompts: [
 for (const [format, body, expected] of prompts) {
   test(`messages are put around a ${format} prompt where they belong`, () => {
     const rules = { prepend: [{ role: "system", content: "S" }], append: [{ role: "user", content: "U" }] };
-    assert.deepEqual(applyRules(body as Record<string, unknown>, format, rules), expected);
+    assert.deepEqual(apply(body as Record<string, unknown>, format, rules), expected);
   });
 }
 

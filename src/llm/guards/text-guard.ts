@@ -5,6 +5,7 @@
  */
 import type { Budget } from "../../cel/functions/budget.ts";
 import { compileRegex, type Regex } from "../../cel/functions/regex.ts";
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import type { TextGuard } from "../dialects/llm-call.ts";
 
 export type BuiltinPattern = "ssn" | "creditCard" | "phoneNumber" | "email" | "caSin";
@@ -39,8 +40,8 @@ const BUILTINS: Readonly<
   caSin: { pattern: "\\b\\d{3}[ -]\\d{3}[ -]\\d{3}\\b", mask: "<CA_SIN>", hint: /\d{3}[ -]\d{3}[ -]\d/ },
 };
 
-/** One unit is about 0.1 µs: a piece of text holds the process for at most 20 ms per pattern. */
-const BUDGET_PER_PIECE = 200_000;
+/** One unit is about 0.1 µs: a piece of text costs at most 40 ms per pattern. Between matches the loop can go on. */
+const BUDGET_PER_PIECE = 400_000;
 /** Longer texts are looked at in pieces, cut where a line or a word ends. */
 const PIECE_CHARACTERS = 16 * 1024;
 const CUT_CHARACTERS = 2 * 1024;
@@ -52,43 +53,53 @@ export function compileTextGuard(
   rejection: TextGuard["rejection"],
 ): TextGuard {
   const compiled = rules.map(compileRule);
-  const each = (
+  function* each(
     text: string,
-    look: (piece: string, rule: CompiledRule, budget: Budget) => string | undefined,
-  ): string | undefined => {
+    look: (piece: string, rule: CompiledRule, budget: Budget) => Steps<string | undefined>,
+  ): Steps<string | undefined> {
     let result = "";
     for (const piece of piecesOf(text)) {
       let seen = piece;
       for (const rule of compiled) {
         if (!rule.mayMatch(seen)) continue;
-        const changed = look(seen, rule, { left: BUDGET_PER_PIECE });
+        const changed = yield* look(seen, rule, { left: BUDGET_PER_PIECE });
         if (changed === undefined) return undefined;
         seen = changed;
+        yield;
       }
       result += seen;
     }
     return result;
-  };
+  }
+  function* matching(text: string): Steps<boolean> {
+    // biome-ignore lint/correctness/useYield: a test is one step
+    const seen = yield* each(text, function* (piece, { regex }, budget) {
+      try {
+        return regex.test(piece, budget) ? undefined : piece;
+      } catch {
+        return undefined;
+      }
+    });
+    return seen === undefined;
+  }
+  function* masking(text: string): Steps<string> {
+    const masked = yield* each(text, function* (piece, { regex, mask }, budget) {
+      try {
+        return yield* regex.replacing(piece, mask, budget);
+      } catch {
+        return mask;
+      }
+    });
+    return masked ?? "";
+  }
   return {
     name: rules.map(({ builtin, pattern }) => builtin ?? pattern).join(", "),
     action,
     rejection,
-    matches: (text) =>
-      each(text, (piece, { regex }, budget) => {
-        try {
-          return regex.test(piece, budget) ? undefined : piece;
-        } catch {
-          return undefined;
-        }
-      }) === undefined,
-    mask: (text) =>
-      each(text, (piece, { regex, mask }, budget) => {
-        try {
-          return regex.replaceAll(piece, mask, budget);
-        } catch {
-          return mask;
-        }
-      }) ?? "",
+    matching,
+    masking,
+    matches: (text) => finish(matching(text)),
+    mask: (text) => finish(masking(text)),
   };
 }
 
@@ -106,9 +117,12 @@ function piecesOf(text: string): string[] {
   let from = 0;
   while (text.length - from > PIECE_CHARACTERS) {
     const latest = from + PIECE_CHARACTERS;
-    const line = text.lastIndexOf("\n", latest);
-    const word = text.lastIndexOf(" ", latest);
-    const cut = line > latest - CUT_CHARACTERS ? line + 1 : word > latest - CUT_CHARACTERS ? word + 1 : latest;
+    // Only so much of it is searched: a text without a line break must not be read again for each piece.
+    const earliest = latest - CUT_CHARACTERS;
+    const end = text.slice(earliest, latest + 1);
+    const line = end.lastIndexOf("\n");
+    const place = line >= 0 ? line : end.lastIndexOf(" ");
+    const cut = place >= 0 ? earliest + place + 1 : latest;
     pieces.push(text.slice(from, cut));
     from = cut;
   }

@@ -4,6 +4,7 @@
  * One pass over the bytes, no tree, no strings; encoded images are skipped, not read.
  */
 
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { endOfString } from "../wire/json-string.ts";
 import { estimateJsonTextTokens, SAMPLED_BYTES } from "./estimate.ts";
 import { CONTENT, DEFINITIONS, flagsOfKey, HOLDER, MEDIA, PROMPT, ROLE, SILENT } from "./prompt-keys.ts";
@@ -22,6 +23,9 @@ const SHORT_TEXT_BYTES = 64;
 /** Deeper names are not remembered: no dialect nests its own words so far. */
 const REMEMBERED_DEPTH = 32;
 
+/** About 0.5 ms. */
+const STEP_BYTES = 64 * 1024;
+
 const QUOTE = 34;
 const COLON = 58;
 const OPEN_BRACKET = 91;
@@ -31,15 +35,43 @@ const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 
 export function estimateRequestTokens(bytes: Buffer): number {
-  let tokens = BASE_TOKENS;
-  let depth = 0;
-  let top = 0;
-  let key = 0;
-  let readBytes = 0;
+  return finish(estimateSteps(bytes));
+}
+
+/** The same in steps. */
+export function* estimateSteps(bytes: Buffer): Steps<number> {
+  const reading = {
+    at: 0,
+    tokens: BASE_TOKENS,
+    depth: 0,
+    top: 0,
+    key: 0,
+    readBytes: 0,
+    names: new Uint8Array(REMEMBERED_DEPTH),
+  };
+  for (;;) {
+    readOn(bytes, reading, reading.at + STEP_BYTES);
+    if (reading.at >= bytes.length) return Math.ceil(reading.tokens);
+    yield;
+  }
+}
+
+interface Reading {
+  at: number;
+  tokens: number;
+  depth: number;
+  top: number;
+  key: number;
+  readBytes: number;
   /** The last name at each depth: what an object stands under. */
-  const names = new Uint8Array(REMEMBERED_DEPTH);
-  const { length } = bytes;
-  for (let i = 0; i < length; ) {
+  readonly names: Uint8Array;
+}
+
+function readOn(bytes: Buffer, reading: Reading, until: number): void {
+  const { names } = reading;
+  let { at: i, tokens, depth, top, key, readBytes } = reading;
+  const end = Math.min(until, bytes.length);
+  while (i < end) {
     const byte = bytes[i] as number;
     if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       depth += 1;
@@ -52,27 +84,32 @@ export function estimateRequestTokens(bytes: Buffer): number {
       continue;
     }
     const start = i + 1;
-    const end = endOfString(bytes, start);
-    i = skipBlanks(bytes, end + 1);
+    const quote = endOfString(bytes, start);
+    i = skipBlanks(bytes, quote + 1);
     if (bytes[i] === COLON) {
-      key = flagsOfKey(bytes, start, end);
+      key = flagsOfKey(bytes, start, quote);
       if (depth < REMEMBERED_DEPTH) names[depth] = key;
       // Written with escapes, a name is not recognised: whatever it means, it is counted.
-      if (depth === 1) top = key === 0 && hasEscape(bytes, start, end) ? PROMPT : key;
-      else if ((top & DEFINITIONS) !== 0) tokens += KEY_TOKENS + ((end - start) >> 4);
+      if (depth === 1) top = key === 0 && hasEscape(bytes, start, quote) ? PROMPT : key;
+      else if ((top & DEFINITIONS) !== 0) tokens += KEY_TOKENS + ((quote - start) >> 4);
       if ((key & ROLE) !== 0 && depth > 1) tokens += MESSAGE_TOKENS;
     } else if ((top & (PROMPT | DEFINITIONS)) !== 0 && (key & SILENT) === 0) {
       const isMedia = (key & MEDIA) !== 0 || ((key & CONTENT) !== 0 && ((names[depth - 1] ?? 0) & HOLDER) !== 0);
       if (isMedia) tokens += MEDIA_TOKENS;
       else {
         const share =
-          readBytes < READ_WHOLE_BYTES ? SAMPLED_BYTES : Math.max(SHORT_TEXT_BYTES, Math.floor((end - start) / 12));
-        tokens += estimateJsonTextTokens(bytes, start, end, Math.min(share, SAMPLED_BYTES));
-        readBytes += end - start;
+          readBytes < READ_WHOLE_BYTES ? SAMPLED_BYTES : Math.max(SHORT_TEXT_BYTES, Math.floor((quote - start) / 12));
+        tokens += estimateJsonTextTokens(bytes, start, quote, Math.min(share, SAMPLED_BYTES));
+        readBytes += quote - start;
       }
     }
   }
-  return Math.ceil(tokens);
+  reading.at = i;
+  reading.tokens = tokens;
+  reading.depth = depth;
+  reading.top = top;
+  reading.key = key;
+  reading.readBytes = readBytes;
 }
 
 function hasEscape(bytes: Buffer, start: number, end: number): boolean {

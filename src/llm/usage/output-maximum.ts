@@ -3,6 +3,7 @@
  * Where several members say it, the largest counts: which one the provider goes by is its own affair. A request for
  * several answers may get each of them in full.
  */
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { parseValue } from "../wire/json.ts";
 import { jsonKeysOfAnyCase } from "../wire/json-keys.ts";
 import { JsonScanner } from "../wire/json-scanner.ts";
@@ -21,8 +22,16 @@ const MAX_NUMBER_BYTES = 32;
 /** More than any model writes: a larger number counts as this much. */
 const MAX_OUTPUT_TOKENS = 1_000_000_000;
 
+/** About 0.5 ms. */
+const STEP_BYTES = 64 * 1024;
+
 /** undefined if the request does not say. */
 export function outputMaximum(bytes: Buffer): number | undefined {
+  return finish(outputMaximumSteps(bytes));
+}
+
+/** The same in steps. */
+export function* outputMaximumSteps(bytes: Buffer): Steps<number | undefined> {
   let maximum: number | undefined;
   let answers = 1;
   const scanner = new JsonScanner({
@@ -36,7 +45,10 @@ export function outputMaximum(bytes: Buffer): number | undefined {
       else maximum = Math.max(maximum ?? 0, count);
     },
   });
-  scanner.push(bytes);
+  for (let from = 0; from < bytes.length; from += STEP_BYTES) {
+    if (from > 0) yield;
+    scanner.push(bytes.subarray(from, from + STEP_BYTES));
+  }
   return maximum === undefined ? undefined : Math.min(MAX_OUTPUT_TOKENS, maximum * answers);
 }
 

@@ -3,6 +3,7 @@
  * tree is changed or translated, and put back as it was when it is written. The tree of a 20 MB request is then as
  * small as its text, and neither parsing nor writing it blocks the process.
  */
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { type Members, parseMembers } from "./json.ts";
 import { endOfString } from "./json-string.ts";
 
@@ -21,6 +22,9 @@ const SAMPLE_BYTES = 64;
  */
 const MAX_TREE_TOKENS = 60_000;
 
+/** About 0.3 ms. */
+const STEP_BYTES = 32 * 1024;
+
 const QUOTE = 34;
 const BACKSLASH = 92;
 const COMMA = 44;
@@ -33,11 +37,17 @@ export type NoSkeleton = { readonly tooLarge: string } | "not JSON";
 
 /** `nonce` must not be known to the client. */
 export function readSkeleton(bytes: Buffer, maxTreeBytes: number, nonce: string): Skeleton | NoSkeleton {
+  return finish(skeletonSteps(bytes, maxTreeBytes, nonce));
+}
+
+/** The same in steps. */
+export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: string): Steps<Skeleton | NoSkeleton> {
   const tooLarge = { tooLarge: `of more than ${maxTreeBytes} bytes besides images` };
   const pieces: Buffer[] = [];
   const blobs: Buffer[] = [];
   let from = 0;
   let size = 0;
+  let pausedAt = 0;
   const keep = (start: number, end: number): void => {
     pieces.push(bytes.subarray(start, end));
     size += end - start;
@@ -57,27 +67,45 @@ export function readSkeleton(bytes: Buffer, maxTreeBytes: number, nonce: string)
     // Known too large: the rest is not even looked at.
     if (size + end - from > maxTreeBytes) return tooLarge;
     quote = bytes.indexOf(QUOTE, end + 1);
+    if (end - pausedAt > STEP_BYTES) {
+      pausedAt = end;
+      yield;
+    }
   }
   keep(from, bytes.length);
   if (size > maxTreeBytes) return tooLarge;
   const tree = pieces.length === 1 ? bytes : Buffer.concat(pieces);
-  if (hasTooManyTokens(tree)) return { tooLarge: `of more than ${MAX_TREE_TOKENS} values and names` };
+  if (yield* hasTooManyTokens(tree)) return { tooLarge: `of more than ${MAX_TREE_TOKENS} values and names` };
+  yield;
   const value = parseMembers(tree.toString("utf8"));
+  yield;
   if (value === undefined) return "not JSON";
   return { value, write: (changed) => restore(JSON.stringify(changed), nonce, blobs) };
 }
 
-function hasTooManyTokens(tree: Buffer): boolean {
+function* hasTooManyTokens(tree: Buffer): Steps<boolean> {
   // Most requests cannot have as many: nothing is counted then.
   if (tree.length <= MAX_TREE_TOKENS) return false;
   let tokens = 0;
-  for (let i = 0; i < tree.length; i++) {
+  for (let from = 0; from < tree.length && tokens <= MAX_TREE_TOKENS; yield) {
+    const counted = countTokens(tree, from, from + STEP_BYTES);
+    tokens += counted.tokens;
+    from = counted.end;
+  }
+  return tokens > MAX_TREE_TOKENS;
+}
+
+/** Up to `end`, or the end of the string that stands there. */
+function countTokens(tree: Buffer, from: number, end: number): { tokens: number; end: number } {
+  let tokens = 0;
+  let i = from;
+  for (const stop = Math.min(end, tree.length); i < stop; i++) {
     const byte = tree[i];
     if (byte === QUOTE) i = endOfString(tree, i + 1);
     else if (byte === COLON) tokens += 2;
     else if (byte === COMMA || byte === OPEN_BRACE || byte === OPEN_BRACKET) tokens += 1;
   }
-  return tokens > MAX_TREE_TOKENS;
+  return { tokens, end: i };
 }
 
 function restore(text: string, nonce: string, blobs: readonly Buffer[]): readonly Buffer[] {

@@ -30,7 +30,12 @@ export function beforeCall(
 
 function prepare(run: BeforeCallRun, backend: Backend, entered: readonly CompiledScope[], next: () => void): void {
   if (run.exchange.request.body.kind === "stream") run.askForBody();
-  const done = (reply: Reply | undefined): void => (reply ? answer(run, entered, reply) : next());
+  const done = (reply: Reply | undefined): void => {
+    // The client left while a large body was read.
+    if (run.exchange.isOver) return;
+    if (reply) answer(run, entered, reply);
+    else next();
+  };
   const failed = (error: unknown): void => run.rules.admit(entered, () => run.fail(error));
   let result: HookResult;
   try {

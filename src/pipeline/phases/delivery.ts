@@ -142,6 +142,7 @@ export class Delivery {
   settle(end: Outcome["end"]): void {
     if (this.#settled) return;
     this.#settled = true;
+    this.#exchange.isOver = true;
     const outcome: Outcome = { status: this.#exchange.response?.status, end, responseBytes: this.#bytes };
     settle(this.#env, this.#exchange, this.entered, outcome, this.#capture);
   }

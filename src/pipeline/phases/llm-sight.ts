@@ -10,7 +10,8 @@ import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange
 import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/topology.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
-import { beginsObject, detectLlmRequest, isUnclear, mayNameModel } from "../../llm/dialects/detect.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
+import { beginsObject, detectLlmRequest, mayNameModel } from "../../llm/dialects/detect.ts";
 import { dialectOf } from "../../llm/dialects/dialect.ts";
 import { noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/usage-tap.ts";
@@ -57,26 +58,38 @@ export function lookAtBody(
       next(chargeBySize(exchange, scopes, true));
       return;
     }
-    run.holdBody(MAX_LLM_BODY_BYTES, () => next(readCall(exchange, scopes, wants.model)));
+    run.holdBody(MAX_LLM_BODY_BYTES, () => {
+      const { body } = exchange.request;
+      if (body.kind !== "bytes") next(scopes);
+      else if (body.bytes.length <= SLICED_BYTES) next(finish(readCall(exchange, body.bytes, scopes, wants.model)));
+      else
+        inTurns(readCall(exchange, body.bytes, scopes, wants.model), () => exchange.isOver)
+          .then(next)
+          .catch((error) => run.fail(error));
+    });
   });
 }
 
 /** The body is whole: recognises the request and arranges for its answer to be read. */
-function readCall(exchange: Exchange, scopes: readonly CompiledScope[], needsModel: boolean): readonly CompiledScope[] {
-  const { path, body } = exchange.request;
-  if (body.kind !== "bytes") return scopes;
-  const facts = detectLlmRequest(path, body.bytes);
+function* readCall(
+  exchange: Exchange,
+  bytes: Buffer,
+  scopes: readonly CompiledScope[],
+  needsModel: boolean,
+): Steps<readonly CompiledScope[]> {
+  const { path } = exchange.request;
+  const { facts, isUnclear } = yield* detectLlmRequest(path, bytes);
   // It asks for the size of a prompt, or stores something: that costs nothing.
   if (dialectOf(path).free) return scopes;
   if (facts !== undefined) {
+    if (bytes.length > SLICED_BYTES) yield* facts.count();
     exchange.facts.llm = facts;
     readAnswer(exchange, facts);
     return scopes;
   }
-  const unclear = isUnclear(path, body.bytes);
   // What we cannot read the server behind us may: unjudged, it would be a way around the rule.
-  if (unclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object");
-  return chargeBySize(exchange, scopes, unclear && mayNameModel(body.bytes));
+  if (isUnclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object");
+  return chargeBySize(exchange, scopes, isUnclear && (yield* mayNameModel(bytes)));
 }
 
 /** Charged by the route's own limit, and by that of the gateway only if it may be an LLM call. */

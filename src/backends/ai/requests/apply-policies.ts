@@ -3,13 +3,23 @@
  * with other bytes.
  */
 import { GatewayError } from "../../../core/errors.ts";
-import type { LlmCall, PromptRules, TextGuard, WebhookGuard } from "../../../llm/dialects/llm-call.ts";
-import { scanRequest } from "../../../llm/dialects/scan-request.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
+import type { LlmCall, PromptRules, TextGuard } from "../../../llm/dialects/llm-call.ts";
+import { scanSteps } from "../../../llm/dialects/scan-request.ts";
 import type { GuardWatch } from "../../../llm/guards/guard-watch.ts";
 import { checkAll } from "../../../llm/guards/guard-webhook.ts";
-import { mapPromptTexts } from "../../../llm/guards/map-texts.ts";
-import { applyRules, editsRequest, GuardRejection, mergeRules, watchText } from "../../../llm/guards/prompt-rules.ts";
-import { readSkeleton } from "../../../llm/wire/skeleton.ts";
+import { eachPromptText, mapPromptTexts } from "../../../llm/guards/map-texts.ts";
+import {
+  applyRules,
+  editsRequest,
+  GuardRejection,
+  mapTextsInSteps,
+  mergeRules,
+  watchSteps,
+} from "../../../llm/guards/prompt-rules.ts";
+import type { Members } from "../../../llm/wire/json.ts";
+import { type Skeleton, skeletonSteps } from "../../../llm/wire/skeleton.ts";
+import type { Candidate } from "../models/model-table.ts";
 import { type PlanEnv, PlanError } from "./upstream-request.ts";
 
 export interface PolicedCall {
@@ -20,33 +30,64 @@ export interface PolicedCall {
 }
 
 /** Throws PlanError with what the client is to be told. `watch` hears what guards in shadow mode find. */
-export function applyPolicies(llm: LlmCall, env: PlanEnv, watch: GuardWatch): PolicedCall {
+export function* applyPolicies(llm: LlmCall, env: PlanEnv, watch: GuardWatch): Steps<PolicedCall> {
   const rules = mergeRules(llm.rules);
   // What is passed on unread (images, speech, older completions) has no place for messages, but its texts are guarded.
   const applicable = llm.dialect.format === "opaque" ? { requestGuards: rules.requestGuards } : rules;
   // Nothing but the model is read of a form with files.
-  const edited = editsRequest(applicable) && !llm.scan.isForm ? edit(llm, applicable, env) : llm;
-  if (rules.watchedRequests && !edited.scan.isForm) watchRequest(edited, rules.watchedRequests, env, watch);
+  const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
+  if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
   const model = edited.dialect.pathModel ?? edited.scan.model;
   return { llm: edited, model: (model !== undefined && rules.aliases?.(model)) || model, rules };
 }
 
-function edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): LlmCall {
-  const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
-  if (skeleton === "not JSON")
+/** For targets that speak another dialect: the tree of a large request is read in steps before it is planned. */
+export function* withTree(
+  policed: PolicedCall,
+  candidates: readonly Candidate[] | undefined,
+  env: PlanEnv,
+): Steps<PolicedCall> {
+  const { llm } = policed;
+  if (candidates === undefined || llm.scan.isForm || !candidates.some((one) => needsTree(llm, one))) return policed;
+  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  return { ...policed, llm: { ...llm, tree } };
+}
+
+function needsTree({ dialect }: LlmCall, { target: { provider }, model }: Candidate): boolean {
+  const format = provider.upstreamFormat(dialect.format, model);
+  return format !== undefined && (format !== dialect.format || provider.needsAdapting?.({ format }) === true);
+}
+
+/** Throws PlanError where there is no tree. `purpose` follows "cannot". */
+function* treeOf(llm: LlmCall, env: PlanEnv, purpose: string): Steps<Skeleton> {
+  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  if (tree === "not JSON")
     throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
-  if ("tooLarge" in skeleton)
+  if ("tooLarge" in tree)
     throw new PlanError({
       status: 413,
-      message: `a request ${skeleton.tooLarge} cannot pass the prompt policies`,
+      message: `a request ${tree.tooLarge} cannot ${purpose}`,
       code: "request_too_large",
     });
+  return tree;
+}
+
+/** The call with other members. `maker` is told of if they cannot be read. */
+function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string): Steps<LlmCall> {
+  yield;
+  const bytes = Buffer.concat(tree.write(value));
+  yield;
+  const scanned = yield* scanSteps(bytes);
+  if (!scanned.ok)
+    throw new GatewayError("internal", { detail: `${maker} made an invalid request: ${scanned.reason}` });
+  return { ...llm, bytes, scan: scanned.scan };
+}
+
+function* edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): Steps<LlmCall> {
+  const tree = yield* treeOf(llm, env, "pass the prompt policies");
   try {
-    const bytes = Buffer.concat(skeleton.write(applyRules(skeleton.value, llm.dialect.format, rules)));
-    const scanned = scanRequest(bytes);
-    if (!scanned.ok)
-      throw new GatewayError("internal", { detail: `a prompt policy made an invalid request: ${scanned.reason}` });
-    return { ...llm, bytes, scan: scanned.scan };
+    const value = yield* applyRules(tree.value, llm.dialect.format, rules);
+    return yield* rewritten(llm, tree, value, "a prompt policy");
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
     throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
@@ -54,36 +95,20 @@ function edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): LlmCall {
 }
 
 /** The call with the texts that guards by webhook leave. Rejects with PlanError. */
-export async function applyWebhooks(
-  policed: PolicedCall,
-  webhooks: readonly WebhookGuard[],
-  env: PlanEnv,
-): Promise<PolicedCall> {
-  const { llm, model } = policed;
-  if (llm.scan.isForm) return policed;
-  const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
-  if (skeleton === "not JSON")
-    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
-  if ("tooLarge" in skeleton)
-    throw new PlanError({
-      status: 413,
-      message: `a request ${skeleton.tooLarge} cannot pass the guards`,
-      code: "request_too_large",
-    });
+export async function applyWebhooks(policed: PolicedCall, env: PlanEnv, isOver: () => boolean): Promise<PolicedCall> {
+  const { llm, model, rules } = policed;
+  if (rules.requestWebhooks === undefined || llm.scan.isForm) return policed;
+  const run = <T>(steps: Steps<T>): T | Promise<T> =>
+    llm.bytes.length > SLICED_BYTES ? inTurns(steps, isOver) : finish(steps);
+  const tree = await run(treeOf(llm, env, "pass the guards"));
   const texts: string[] = [];
-  mapPromptTexts(skeleton.value, (text) => {
-    texts.push(text);
-    return text;
-  });
+  eachPromptText(tree.value, (text) => void texts.push(text));
   try {
-    const judged = await checkAll(webhooks, { direction: "request", model, texts });
+    const judged = await checkAll(rules.requestWebhooks, { direction: "request", model, texts });
     if (judged === texts) return policed;
     let next = 0;
-    const bytes = Buffer.concat(skeleton.write(mapPromptTexts(skeleton.value, () => judged[next++] ?? "")));
-    const scanned = scanRequest(bytes);
-    if (!scanned.ok)
-      throw new GatewayError("internal", { detail: `a guard made an invalid request: ${scanned.reason}` });
-    return { ...policed, llm: { ...llm, bytes, scan: scanned.scan } };
+    const value = mapPromptTexts(tree.value, () => judged[next++] ?? "");
+    return { ...policed, llm: await run(rewritten(llm, tree, value, "a guard")) };
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
     throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
@@ -91,9 +116,9 @@ export async function applyWebhooks(
 }
 
 /** The same texts as an enforced guard reads; what it could not read it would reject. */
-function watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanEnv, watch: GuardWatch): void {
-  const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
-  if (skeleton === "not JSON") watch.unread(guards, "the body is not valid JSON");
-  else if ("tooLarge" in skeleton) watch.unread(guards, `a request ${skeleton.tooLarge} cannot be read`);
-  else mapPromptTexts(skeleton.value, (text) => watchText(text, guards, (guard) => watch.found(guard)));
+function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanEnv, watch: GuardWatch): Steps<void> {
+  const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
+  if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");
+  else if ("tooLarge" in tree) watch.unread(guards, `a request ${tree.tooLarge} cannot be read`);
+  else yield* mapTextsInSteps(tree.value, "prompt", (text) => watchSteps(text, guards, (guard) => watch.found(guard)));
 }

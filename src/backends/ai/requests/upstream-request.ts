@@ -170,7 +170,7 @@ function treeBody(
   target: Candidate["target"],
   env: PlanEnv,
 ): readonly Buffer[] {
-  const skeleton = readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
+  const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
   if (skeleton === "not JSON")
     throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
   if ("tooLarge" in skeleton)
