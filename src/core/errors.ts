@@ -91,6 +91,7 @@ export const ERRORS = {
     "client",
     "The body is larger than what this route may buffer.",
   ),
+  misdirected_request: entry(421, "text", "misdirected request", "client", "The connection is for another host."),
   unsupported_media_type: entry(
     415,
     "text",

@@ -66,6 +66,8 @@ export interface Source {
   readonly port: number;
   /** The subject of the certificate that the client showed. */
   readonly identity?: string | undefined;
+  /** The name that the client asked for when it opened the TLS connection. */
+  readonly serverName?: string | undefined;
 }
 
 /** One limit as it stood after this request was counted. */

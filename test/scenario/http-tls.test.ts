@@ -46,6 +46,12 @@ const reached: [name: string, scheme: string, tls: string, seen: object][] = [
   ["the policy alone makes a host:port TLS", "localhost", "root: root.pem", { servername: "localhost" }],
   ["the backend is named by its address", "127.0.0.1", "root: root.pem", {}],
   ["another name is asked for", "127.0.0.1", "root: root.pem, hostname: backend.test", { servername: "backend.test" }],
+  [
+    "its certificate has one of the names",
+    "127.0.0.1",
+    "root: root.pem, hostname: asked.test, subjectAltNames: [other.test, backend.test]",
+    { servername: "asked.test" },
+  ],
   ["anything is accepted", "https://localhost", "insecure: true", { servername: "localhost" }],
 ];
 for (const [name, host, tls, seen] of reached) {
@@ -61,6 +67,11 @@ for (const [name, host, tls, seen] of reached) {
 
 const notReached: [name: string, host: string, tls: string][] = [
   ["its root is not trusted", "https://localhost", ""],
+  [
+    "its certificate has none of the names",
+    "localhost",
+    "root: root.pem, subjectAltNames: [other.test, 'spiffe://localhost']",
+  ],
   ["its certificate carries another name", "127.0.0.1", "root: root.pem, hostname: other.test"],
 ];
 for (const [name, host, tls] of notReached) {

@@ -2,7 +2,7 @@
  * What a cluster has, as the translation of documents asks for it: Services and their endpoints, Secrets, labels of
  * namespaces, and who may refer to what. Pure: made from a list of objects, it never changes.
  */
-import { fieldsOf } from "../text/value-shapes.ts";
+import { fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
 import { groupOf, type KubernetesObject, keyOf, objectKey, specOf } from "./kubernetes-object.ts";
 import { type Labels, selects } from "./label-selector.ts";
 import { isGranted, type Referent, type Referrer } from "./reference-grants.ts";
@@ -19,6 +19,8 @@ export interface Cluster {
   /** One of our own or of another kind, by its name. */
   object(kind: string, namespace: string, name: string): KubernetesObject | undefined;
   objects(kind: string): readonly KubernetesObject[];
+  /** The BackendTLSPolicies of a namespace that name this Service. */
+  tlsPolicies(namespace: string, service: string): readonly KubernetesObject[];
   /** The texts of a Secret's keys. */
   secret(namespace: string, name: string): ReadonlyMap<string, string> | undefined;
   mayRefer(from: Referrer, to: Referent): boolean;
@@ -37,6 +39,13 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
   const find = (kind: string, namespace: string, name: string): KubernetesObject | undefined =>
     byKind.get(kind)?.get(keyOf(namespace, name));
 
+  const tlsPolicies = new Map<string, KubernetesObject[]>();
+  for (const policy of list("BackendTLSPolicy"))
+    for (const name of new Set(targetedServices(policy).map((target) => target.name))) {
+      const key = keyOf(policy.metadata.namespace ?? "", name);
+      tlsPolicies.set(key, [...(tlsPolicies.get(key) ?? []), policy]);
+    }
+
   return {
     service(namespace, name, port) {
       const service = find("Service", namespace, name);
@@ -45,6 +54,7 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
     },
     object: find,
     objects: list,
+    tlsPolicies: (namespace, service) => tlsPolicies.get(keyOf(namespace, service)) ?? [],
     secret(namespace, name) {
       const secret = find("Secret", namespace, name);
       return secret && textsOf(secret);
@@ -55,6 +65,21 @@ export function createCluster(objects: readonly KubernetesObject[]): Cluster {
       return selects(selector, (labels ?? {}) as Labels);
     },
   };
+}
+
+export interface TargetedService {
+  readonly name: string;
+  /** The name of a port; undefined for all of them. */
+  readonly sectionName: string | undefined;
+}
+
+/** The Services that a BackendTLSPolicy is for. */
+export function targetedServices(policy: KubernetesObject): TargetedService[] {
+  return listOf(specOf(policy).targetRefs).flatMap((reference) => {
+    const { group = "", kind, name, sectionName } = fieldsOf(reference);
+    if (group !== "" || kind !== "Service" || typeof name !== "string") return [];
+    return [{ name, sectionName: textOf(sectionName) }];
+  });
 }
 
 /** Endpoints of every Service port that has some: `namespace/name:port` → addresses. They change more often than all else. */

@@ -76,6 +76,11 @@ export function recordingCluster(cluster: Cluster): { readonly cluster: Cluster;
         take(kind, namespace, name);
         return cluster.object(kind, namespace, name);
       },
+      tlsPolicies(namespace, service) {
+        const found = cluster.tlsPolicies(namespace, service);
+        for (const { metadata } of found) take("BackendTLSPolicy", namespace, metadata.name);
+        return found;
+      },
       // Asked for only after the reference was found to be permitted.
       secret(namespace, name) {
         take("Secret", namespace, name);

@@ -18,9 +18,12 @@ export function scopeOf(
   effectivePolicy: Readonly<Record<string, unknown>>,
 ): CompiledScope {
   const inOrder = (list: readonly PolicyDefinition[]): CompiledPolicy[] =>
-    list.flatMap(({ kind }) =>
-      placed.filter((policy) => policy.kind === kind).flatMap((policy) => compiled.get(policy) ?? []),
-    );
+    // Most scopes of a large configuration are empty.
+    placed.length === 0
+      ? []
+      : list.flatMap(({ kind }) =>
+          placed.filter((policy) => policy.kind === kind).flatMap((policy) => compiled.get(policy) ?? []),
+        );
   const all = inOrder(policies);
   const open = inOrder(accessPolicies).filter(isOnTheWayIn);
   const access = closedBy === undefined ? open : [closedPolicy(closedBy)];

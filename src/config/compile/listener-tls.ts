@@ -5,6 +5,7 @@
 import { X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 import { checkCertificates } from "../../lib/http/certificates.ts";
+import { createServerNames } from "../../lib/http/server-names.ts";
 import type { ClientAuth, ListenerCertificate, ListenerTls } from "../../lib/http/tls-listener.ts";
 import type { WrittenTls } from "../load/normal-config.ts";
 import type { Path } from "../text/value-path.ts";
@@ -34,7 +35,13 @@ export function readListenerTls(tls: WrittenTls, reader: TlsReader): ListenerTls
   );
   if (first === undefined || others.includes(undefined) || floors === undefined) return undefined;
   if (tls.clientAuth !== undefined && clientAuth === undefined) return undefined;
-  return { certificates: [first, ...others.filter((one) => one !== undefined)], minVersion, ciphers, clientAuth };
+  return {
+    certificates: [first, ...others.filter((one) => one !== undefined)],
+    minVersion,
+    ciphers,
+    clientAuth,
+    ...(tls.parts === undefined ? {} : { parts: createServerNames(tls.parts.map((name) => [name, name])) }),
+  };
 }
 
 function readCertificate(

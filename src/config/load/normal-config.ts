@@ -36,6 +36,8 @@ export interface WrittenTls {
   readonly minVersion?: "TLSv1.2" | "TLSv1.3" | undefined;
   readonly ciphers?: string | undefined;
   readonly clientAuth?: { readonly ca: string; readonly mode: "require" | "optional" } | undefined;
+  /** Host names that share the port and are kept apart; whatever fits none of them is one part more. */
+  readonly parts?: readonly string[] | undefined;
 }
 
 export interface NormalGateway {

@@ -85,7 +85,11 @@ export interface WrittenGateway {
   readonly name: string;
   readonly port: number;
   readonly protocol: "HTTP" | "HTTPS";
-  readonly tls?: { readonly certificates: readonly ListenerCertificate[] };
+  readonly tls?: {
+    readonly certificates: readonly ListenerCertificate[];
+    /** Host names of listeners that share the port: a connection for one is not used for another. */
+    readonly parts?: readonly string[];
+  };
   readonly document: ResourceDocument;
   /** The listener in its document. */
   readonly path: Path;

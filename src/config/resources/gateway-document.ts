@@ -123,7 +123,9 @@ function writtenGateway(
   const certificates = sharing.flatMap(({ tls = [], hostname }) =>
     tls.map((certificate) => ({ ...certificate, ...(hostname === undefined ? {} : { hosts: [hostname] }) })),
   );
-  return { name, port, protocol: "HTTPS", tls: { certificates }, document, path };
+  const parts = sharing.flatMap(({ hostname }) => (hostname === undefined ? [] : [hostname.toLowerCase()]));
+  const isApart = sharing.length > 1;
+  return { name, port, protocol: "HTTPS", tls: { certificates, ...(isApart ? { parts } : {}) }, document, path };
 }
 
 function acceptance(listeners: readonly ListenerOutcome[]): Verdict {

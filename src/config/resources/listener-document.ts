@@ -15,7 +15,7 @@ const KEY_OPTION = `${POLICY_API_GROUP}/key`;
 
 const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Listener accepted" };
 const RESOLVED: Verdict = { isTrue: true, reason: "ResolvedRefs", message: "All references resolved" };
-export const HTTP_ROUTE_KIND = { group: GATEWAY_API_GROUP, kind: "HTTPRoute" };
+const ROUTE_KINDS = ["HTTPRoute", "GRPCRoute"].map((kind) => ({ group: GATEWAY_API_GROUP, kind }));
 
 export interface Certificate {
   readonly cert: string;
@@ -32,7 +32,8 @@ export interface ReadListener {
   readonly supportedKinds: readonly { readonly group: string; readonly kind: string }[];
   readonly accepted: Verdict;
   readonly resolvedRefs: Verdict;
-  admits(namespace: string): boolean;
+  /** Whether routes of this kind and namespace may be served. */
+  admits(namespace: string, kind: string): boolean;
 }
 
 export interface ListenerContext {
@@ -76,19 +77,19 @@ export function readListener(written: unknown, path: Path, context: ListenerCont
     supportedKinds: kinds.supported,
     accepted: ACCEPTED,
     resolvedRefs: tls && "reason" in tls ? tls : kinds.verdict,
-    admits: (namespace) => kinds.supported.length > 0 && admitted(namespace),
+    admits: (namespace, kind) => kinds.supported.some((one) => one.kind === kind) && admitted(namespace),
   };
 }
 
 function readKinds(written: Fields, path: Path, { problems }: ListenerContext) {
   const asked = listOf(fieldsOf(written.allowedRoutes).kinds).map(fieldsOf);
-  if (asked.length === 0) return { supported: [HTTP_ROUTE_KIND], verdict: RESOLVED };
-  const isKnown = ({ group, kind }: Fields): boolean =>
-    kind === "HTTPRoute" && (group === undefined || group === GATEWAY_API_GROUP);
-  const unknown = asked.filter((one) => !isKnown(one));
-  const supported = asked.some(isKnown) ? [HTTP_ROUTE_KIND] : [];
+  if (asked.length === 0) return { supported: ROUTE_KINDS, verdict: RESOLVED };
+  const isNamed = ({ group = GATEWAY_API_GROUP, kind }: Fields, known: (typeof ROUTE_KINDS)[number]): boolean =>
+    kind === known.kind && group === known.group;
+  const unknown = asked.filter((one) => !ROUTE_KINDS.some((known) => isNamed(one, known)));
+  const supported = ROUTE_KINDS.filter((known) => asked.some((one) => isNamed(one, known)));
   if (unknown.length === 0) return { supported, verdict: RESOLVED };
-  const message = `${unknown.map(({ kind }) => String(kind)).join(", ")} is not supported: use HTTPRoute`;
+  const message = `${unknown.map(({ kind }) => String(kind)).join(", ")} is not supported: use HTTPRoute or GRPCRoute`;
   problems.add([...path, "allowedRoutes", "kinds"], message);
   return { supported, verdict: { isTrue: false, reason: "InvalidRouteKinds", message } };
 }

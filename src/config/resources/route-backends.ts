@@ -8,11 +8,16 @@ import type { Cluster } from "../cluster/cluster.ts";
 import { pathText } from "../text/value-path.ts";
 import { type Fields, textOf } from "../text/value-shapes.ts";
 import { readBackend } from "./backend-document.ts";
+import { tlsOfService } from "./backend-tls-document.ts";
 import { GATEWAY_API_GROUP, POLICY_API_GROUP, type ResourceDocument, type ResourceInput } from "./documents.ts";
 import { identityOf } from "./problem-list.ts";
 
 export type FoundBackend =
-  | { readonly backend: Readonly<Record<string, unknown>> }
+  | {
+      readonly backend: Readonly<Record<string, unknown>>;
+      /** Why it must not be asked, although the reference is right. */
+      readonly closed?: string;
+    }
   | {
       readonly reason: "InvalidKind" | "BackendNotFound" | "RefNotPermitted" | "UnsupportedProtocol" | "InvalidBackend";
       readonly message: string;
@@ -53,8 +58,9 @@ export function backendsOfFiles(
         message: `Service ${inNamespace}/${name} was not found${near === undefined || near === name ? "" : ` (did you mean "${near}"?)`}: add it to \`services\` of the standalone document, for example \`${name}${port}: 127.0.0.1:8080\``,
       };
     }
-    if (typeof found !== "string") return { backend: { ...found } };
-    return { backend: { host: found.includes(":") || port === "" ? found : `${found}${port}` } };
+    const http2 = identityOf(route).kind === "GRPCRoute" ? { protocol: "h2c" } : {};
+    if (typeof found !== "string") return { backend: { ...http2, ...found } };
+    return { backend: { host: found.includes(":") || port === "" ? found : `${found}${port}`, ...http2 } };
   };
 }
 
@@ -65,11 +71,13 @@ function serviceName(key: string): string {
 
 /** `route` is the document whose backendRefs are looked up. */
 export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): FindBackend {
+  const { kind: routeKind } = identityOf(route);
+  const isGrpc = routeKind === "GRPCRoute";
   return (reference, namespace) => {
     if (isOwnBackend(reference)) {
       const place = placeOf(reference, namespace);
       const to = { group: POLICY_API_GROUP, kind: "Backend", namespace: place.namespace, name: place.name };
-      if (!cluster.mayRefer({ group: GATEWAY_API_GROUP, kind: "HTTPRoute", namespace }, to))
+      if (!cluster.mayRefer({ group: GATEWAY_API_GROUP, kind: routeKind, namespace }, to))
         return notPermitted(`Backend ${place.key}`);
       return resolved(cluster.object("Backend", place.namespace, place.name), place, namespace, route, cluster);
     }
@@ -83,7 +91,7 @@ export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): Fi
         message: `${group === "" ? "" : `${group}/`}${kind} is not supported: use Service, or Backend of ${POLICY_API_GROUP}`,
       };
     const shown = `Service ${inNamespace}/${name}`;
-    const from = { group: GATEWAY_API_GROUP, kind: "HTTPRoute", namespace };
+    const from = { group: GATEWAY_API_GROUP, kind: routeKind, namespace };
     if (!cluster.mayRefer(from, { group, kind, namespace: inNamespace, name })) return notPermitted(shown);
     const service = cluster.service(inNamespace, name, reference.port);
     if (service === undefined) return { reason: "BackendNotFound", message: `${shown} was not found` };
@@ -92,9 +100,14 @@ export function backendsOfCluster(cluster: Cluster, route: ResourceDocument): Fi
       return { reason: "UnsupportedProtocol", message: `${shown} is of type ExternalName, which is not supported` };
     if (service.port === undefined)
       return { reason: "BackendNotFound", message: `${shown} has no TCP port ${String(reference.port)}` };
-    const { port, appProtocol } = service.port;
-    const protocol = appProtocol === H2C ? { protocol: "h2c" } : {};
-    return { backend: { service: { name: `${inNamespace}/${name}:${port}` }, ...protocol } };
+    const { port, appProtocol, name: portName } = service.port;
+    const own = { service: { name: `${inNamespace}/${name}:${port}` } };
+    const tls = tlsOfService(cluster, route, { namespace: inNamespace, name, port: portName });
+    const isHttp2 = appProtocol === H2C || isGrpc;
+    if (tls === undefined) return { backend: { ...own, ...(isHttp2 ? { protocol: "h2c" } : {}) } };
+    const closed = "closed" in tls ? { closed: tls.closed } : {};
+    const policies = "closed" in tls ? {} : { policies: tls };
+    return { backend: { ...own, ...policies, ...(isGrpc ? { protocol: "h2" } : {}) }, ...closed };
   };
 }
 

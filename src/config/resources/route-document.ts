@@ -1,5 +1,5 @@
 /**
- * An HTTPRoute document (gateway.networking.k8s.io) → routes of the standalone configuration, one for each rule.
+ * An HTTPRoute or GRPCRoute document (gateway.networking.k8s.io) → routes of the standalone configuration, one for each rule.
  * A part of a rule that we cannot honour closes the rule (500): serving it without would be something else than what
  * was asked for.
  */
@@ -16,7 +16,7 @@ import {
 import { identityOf, type ProblemList } from "./problem-list.ts";
 import type { FindBackend, FoundBackend } from "./route-backends.ts";
 import { filtersOf, translateFilters } from "./route-filters.ts";
-import { translateMatch } from "./route-matches.ts";
+import { translateGrpcMatch, translateMatch } from "./route-matches.ts";
 import { findParents } from "./route-parents.ts";
 import { type GatewayTarget, type RouteTarget, routeReference, type TargetTable } from "./targets.ts";
 
@@ -43,12 +43,15 @@ export function translateRoute(
   context: RouteContext,
   problems: ProblemList,
 ): TranslatedRoute {
-  const { namespace, name } = identityOf(document);
+  const { namespace, name, kind } = identityOf(document);
+  const isGrpc = kind === "GRPCRoute";
   const spec = fieldsOf(fieldsOf(document.value).spec);
-  const found = findParents(spec, { ...context, namespace, problems });
+  const found = findParents(spec, { ...context, namespace, kind, problems });
   const written = listOf(spec.rules);
   if (written.length === 0) problems.add(["spec", "rules"], "a list with at least one rule is required");
-  const prefix = namespace === DEFAULT_NAMESPACE && !context.isCluster ? name : `${namespace}/${name}`;
+  const shortName = namespace === DEFAULT_NAMESPACE && !context.isCluster ? name : `${namespace}/${name}`;
+  // An HTTPRoute may have the same name.
+  const prefix = isGrpc ? `grpc:${shortName}` : shortName;
   const routes: WrittenRoute[] = [];
   const rules: { sectionName: string | undefined; route: string }[] = [];
   const contents: RuleContent[] = [];
@@ -61,7 +64,7 @@ export function translateRoute(
     }
     const sectionName = textOf(rule.name);
     const ruleName = written.length === 1 ? prefix : `${prefix}/${sectionName ?? `rule${i}`}`;
-    const content = translateRule(rule, path, namespace, context.findBackend, problems);
+    const content = translateRule(rule, path, { namespace, isGrpc, findBackend: context.findBackend, problems });
     contents.push(content);
     for (const [j, { gateways, hostnames, except, port }] of found.servedBy.entries()) {
       const isKnown = found.servedBy.slice(0, j).some((other) => other.gateways[0] === gateways[0]);
@@ -121,13 +124,19 @@ interface RuleContent {
   readonly unresolved: Verdict | undefined;
 }
 
+interface RuleContext {
+  readonly namespace: string;
+  readonly isGrpc: boolean;
+  readonly findBackend: FindBackend;
+  readonly problems: ProblemList;
+}
+
 function translateRule(
   rule: Fields,
   path: Path,
-  namespace: string,
-  findBackend: FindBackend,
-  problems: ProblemList,
+  { namespace, isGrpc, findBackend, problems }: RuleContext,
 ): RuleContent {
+  const translate = isGrpc ? translateGrpcMatch : translateMatch;
   let closed: string | undefined;
   const close = (at: Path, message: string): void => {
     closed ??= problems.add(at, `${message}; the rule is blocked until this is fixed`).toLine();
@@ -135,7 +144,7 @@ function translateRule(
 
   const matches: Record<string, unknown>[] = [];
   for (const [i, match] of listOf(rule.matches).entries()) {
-    const translated = isObject(match) ? translateMatch(match) : "expected an object";
+    const translated = isObject(match) ? translate(match) : "expected an object";
     // A match that cannot be told must not become a match of everything: the rule keeps the others.
     if (typeof translated === "string") problems.add([...path, "matches", i], `${translated}; this match is ignored`);
     else matches.push(translated);
@@ -150,9 +159,11 @@ function translateRule(
         ? { reason: "InvalidKind", message: "requests can be mirrored to a Service only" }
         : findBackend(reference, namespace);
     if ("backend" in found) {
-      // A copy whose answer nobody reads needs no HTTP/2.
-      const { protocol: _, ...backend } = found.backend;
-      return backend;
+      // A copy whose answer nobody reads needs no HTTP/2. It would not use the TLS of its Service.
+      const { protocol: _, policies, ...backend } = found.backend;
+      if (policies === undefined && found.closed === undefined) return backend;
+      problems.add([...at, "filters", index], "requests cannot be mirrored over TLS; nothing is mirrored there");
+      return undefined;
     }
     problems.add([...at, "filters", index], `${found.message}; nothing is mirrored there`);
     unresolved ??= { isTrue: false, reason: found.reason, message: found.message };
@@ -171,13 +182,18 @@ function translateRule(
       const problem = problems.add(at, `${found.message}; its requests get 500`);
       unresolved ??= { isTrue: false, reason: found.reason, message: found.message };
       closedBackends.set(backends.length, problem.toLine());
-    }
+    } else if (found.closed !== undefined)
+      closedBackends.set(backends.length, problems.add(at, `${found.closed}; its requests get 500`).toLine());
     const own = translateFilters(filtersOf(fieldsOf(reference)), findMirror(at));
     if (own.unsupported) close([...at, "filters", own.unsupported.index], own.unsupported.reason);
     const { weight } = fieldsOf(reference);
-    const policies = Object.keys(own.policies).length === 0 ? {} : { policies: own.policies };
-    const backend = "backend" in found ? found.backend : NOWHERE;
-    backends.push({ ...backend, ...(weight === undefined ? {} : { weight }), ...policies });
+    const backend: Fields = "backend" in found ? found.backend : NOWHERE;
+    const policies = { ...fieldsOf(backend.policies), ...own.policies };
+    backends.push({
+      ...backend,
+      ...(weight === undefined ? {} : { weight }),
+      ...(Object.keys(policies).length === 0 ? {} : { policies }),
+    });
   }
 
   const policies = { ...filters.policies, ...timeoutsOf(rule.timeouts), ...retriesOf(rule.retry) };

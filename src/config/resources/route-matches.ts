@@ -1,5 +1,5 @@
 /**
- * Matches of HTTPRoute rules → `matches[]` of the standalone configuration.
+ * Matches of HTTPRoute and GRPCRoute rules → `matches[]` of the standalone configuration.
  */
 
 import { isObject, listOf } from "../text/value-shapes.ts";
@@ -20,6 +20,31 @@ export function translateMatch({ path, headers, queryParams, method }: Fields): 
     ...(translatedHeaders.length === 0 ? {} : { headers: translatedHeaders }),
     ...(translatedQuery.length === 0 ? {} : { query: translatedQuery }),
   };
+}
+
+/** A call of gRPC is a request whose path is `/service/method`. */
+export function translateGrpcMatch({ method, headers }: Fields): Record<string, unknown> | string {
+  const path = method === undefined ? { pathPrefix: "/" } : grpcPath(method);
+  if (typeof path === "string") return path;
+  const translatedHeaders = translateValues(headers, "header");
+  if (typeof translatedHeaders === "string") return translatedHeaders;
+  return { path, ...(translatedHeaders.length === 0 ? {} : { headers: translatedHeaders }) };
+}
+
+function grpcPath(written: unknown): Record<string, unknown> | string {
+  if (!isObject(written)) return "expected `method` to be an object";
+  const { type = "Exact", service, method } = written;
+  const isText = (value: unknown): boolean => value === undefined || (typeof value === "string" && value !== "");
+  if (!isText(service) || !isText(method) || (service === undefined && method === undefined))
+    return "expected `service` or `method`";
+  if (type === "RegularExpression")
+    return {
+      regex: `/${service === undefined ? "[^/]+" : `(?:${service})`}/${method === undefined ? "[^/]+" : `(?:${method})`}`,
+    };
+  if (type !== "Exact") return `the method match ${String(type)} is not supported`;
+  if (method === undefined) return { pathPrefix: `/${String(service)}` };
+  if (service === undefined) return { regex: `/[^/]+/${String(method).replace(/[^A-Za-z0-9_]/g, "\\$&")}` };
+  return { exact: `/${String(service)}/${String(method)}` };
 }
 
 function translatePath(path: unknown): { path: Record<string, unknown> } | string {

@@ -1,14 +1,14 @@
 /**
- * The parentRefs of an HTTPRoute → the gateways that serve it, under which host names, and whether each parent
+ * The parentRefs of an HTTPRoute or GRPCRoute → the gateways that serve it, under which host names, and whether each parent
  * accepted it. Listeners of one port are kept apart: a request belongs to the listener with the most specific host
  * name, and routes of the others do not see it.
  */
 import { suggestion } from "../../cel/values/nearest-name.ts";
+import { commonHostnames, covers } from "../cluster/route-hostnames.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import { GATEWAY_API_GROUP, type ObjectReference, type Verdict } from "./documents.ts";
 import { type ProblemList, referenceText } from "./problem-list.ts";
-import { commonHostnames, covers } from "./route-hostnames.ts";
 import { type GatewayListener, type GatewayTarget, gatewayReference, type TargetTable } from "./targets.ts";
 
 export interface Parents {
@@ -31,6 +31,8 @@ const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Route ac
 
 export interface ParentContext {
   readonly namespace: string;
+  /** HTTPRoute or GRPCRoute. */
+  readonly kind: string;
   readonly gateways: TargetTable<GatewayTarget>;
   readonly problems: ProblemList;
   /** A Gateway that is not known is somebody else's, and not a mistake. */
@@ -38,7 +40,7 @@ export interface ParentContext {
 }
 
 export function findParents(spec: Fields, context: ParentContext): Parents {
-  const { problems, namespace } = context;
+  const { problems, namespace, kind } = context;
   const references = new Map<string, ObjectReference>();
   const parents: { parentRef: Fields; accepted: Verdict }[] = [];
   const served = new ServedNames();
@@ -57,7 +59,7 @@ export function findParents(spec: Fields, context: ParentContext): Parents {
         (parentRef.sectionName === undefined || parentRef.sectionName === sectionName) &&
         (parentRef.port === undefined || parentRef.port === port),
     );
-    const admitted = named.filter((listener) => listener.admits(namespace));
+    const admitted = named.filter((listener) => listener.admits(namespace, kind));
     const fitting = admitted.flatMap((listener) => {
       const hostnames = commonHostnames(own, listener.hostname);
       return hostnames === undefined ? [] : [{ listener, hostnames }];

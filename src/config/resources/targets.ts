@@ -23,8 +23,8 @@ export interface GatewayListener {
   readonly gateway: string | undefined;
   readonly port: number | undefined;
   readonly hostname: string | undefined;
-  /** Whether routes of this namespace may be served. */
-  admits(namespace: string): boolean;
+  /** Whether routes of this namespace and kind may be served. */
+  admits(namespace: string, kind: string): boolean;
   /** For a document's listener: what its status says. */
   readonly outcome?: ListenerOutcome;
 }

@@ -117,6 +117,21 @@ export function translateResources(input: ResourceInput): ResourceResult {
     routes.push(...usable);
   });
 
+  // Policies cannot name them: they have those of their Gateways.
+  const grpcNames = new Set<string>();
+  each("GRPCRoute", GATEWAY_API_GROUP, (document, list) => {
+    const key = fullName(document);
+    if (grpcNames.has(key)) {
+      list.add(["metadata", "name"], "another GRPCRoute has this name");
+      return;
+    }
+    grpcNames.add(key);
+    const context = { gateways: gatewayTargets, findBackend: findBackendFor(document), isCluster };
+    const translated = translateRoute(document, context, list);
+    routeOutcomes.push(translated.outcome);
+    routes.push(...translated.routes.flatMap((route) => checkedRoute(route, input, list)));
+  });
+
   each("Backend", "", (document, list) => {
     if (identityOf(document).apiVersion === POLICY_API_VERSION || isCluster)
       backendOutcomes.push(backendOutcome(document, list, clusterFor(document)));
@@ -177,7 +192,7 @@ function partsAndSchema(policies: readonly PolicyDefinition[]): ReturnType<typeo
   return made;
 }
 
-const KINDS = ["Gateway", "HTTPRoute", "GatewayPolicy", "Backend"];
+const KINDS = ["Gateway", "HTTPRoute", "GRPCRoute", "GatewayPolicy", "Backend"];
 /** Kinds that stand in the same folder in practice and mean nothing to us. */
 const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "CustomResourceDefinition"]);
 
@@ -209,7 +224,9 @@ function inOrder(documents: readonly ResourceDocument[], kind: string): Resource
   const key = (document: ResourceDocument): string => `${created(document)} ${fullName(document)}`;
   return documents
     .filter((document) => identityOf(document).kind === kind)
-    .sort((one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0));
+    .map((document) => ({ document, key: key(document) }))
+    .sort((one, other) => (one.key < other.key ? -1 : one.key > other.key ? 1 : 0))
+    .map(({ document }) => document);
 }
 
 /** What a rule became, held against the schema of routes: a rule that fails it is closed, or left out if even that fails. */

@@ -113,3 +113,27 @@ test("nothing happens after a stop", async () => {
   assert.equal(changes(), before);
   assert.equal(clock.pending(), 0);
 });
+
+test("of ConfigMaps only certificates are kept, and other changes are no news", async () => {
+  const maps = "/api/v1/configmaps";
+  const api = fakeApi();
+  const map = (name: string, data: object) => ({ metadata: { name, namespace: "shop", labels: { a: "b" } }, data });
+  api.put(maps, map("roots", { "ca.crt": "PEM", other: "x".repeat(1000) }));
+  api.put(maps, map("settings", { "app.conf": "a" }));
+  const configMaps = KINDS.find((one) => one.kind === "ConfigMap") as WatchedKind;
+  const { watch, names, changes, clock } = await started(api, configMaps);
+  assert.deepEqual(names(), ["roots"]);
+  const [kept] = [...watch.objects()];
+  assert.deepEqual([kept?.data, kept?.metadata.labels], [{ "ca.crt": "PEM" }, undefined]);
+  const before = changes();
+  api.put(maps, map("settings", { "app.conf": "b" }));
+  api.put(maps, map("roots", { "ca.crt": "PEM", other: "y" }));
+  await clock.advance(1);
+  assert.equal(changes(), before);
+  api.put(maps, map("roots", { "ca.crt": "OTHER" }));
+  await clock.advance(1);
+  assert.equal(changes(), before + 1);
+  api.put(maps, map("roots", {}));
+  await clock.advance(1);
+  assert.deepEqual([names(), changes()], [[], before + 2]);
+});

@@ -3,7 +3,7 @@
  * where it stopped, with growing pauses; only when the server no longer knows the place (410) everything is listed again.
  * What was known stays known while the server is away.
  */
-import { isKubernetesObject, type KubernetesObject, objectKey } from "../../config/cluster/kubernetes-object.ts";
+import { isKubernetesObject, type KubernetesObject, keyOf, objectKey } from "../../config/cluster/kubernetes-object.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import type { ApiClient } from "../client/api-client.ts";
@@ -63,7 +63,7 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       };
       for (const item of page.items ?? []) {
         const object = keptParts(item as KubernetesObject, kind);
-        if (isKubernetesObject(object)) found.set(objectKey(object), object);
+        if (object && isKubernetesObject(object)) found.set(objectKey(object), object);
       }
       listed = page.metadata?.resourceVersion;
       next = page.metadata?.continue;
@@ -94,13 +94,18 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
       return;
     }
     if (typeof object !== "object" || object === null) return;
-    const known = keptParts(object as KubernetesObject, kind);
+    const { metadata } = object as Partial<KubernetesObject>;
     failures = 0;
-    version = known.metadata?.resourceVersion ?? version;
-    if (type === "BOOKMARK" || !isKubernetesObject(known)) return;
-    if (type === "DELETED") objects.delete(objectKey(known));
-    else objects.set(objectKey(known), known);
-    parts.changed();
+    version = metadata?.resourceVersion ?? version;
+    if (type === "BOOKMARK" || metadata?.name === undefined) return;
+    const known = type === "DELETED" ? undefined : keptParts(object as KubernetesObject, kind);
+    const key = keyOf(metadata.namespace ?? "", metadata.name);
+    const before = objects.get(key);
+    if (known === undefined) objects.delete(key);
+    else if (isKubernetesObject(known)) objects.set(key, known);
+    // Most changes of a kind of which little is used are no change.
+    const isNews = kind.used === undefined || JSON.stringify(before?.data) !== JSON.stringify(known?.data);
+    if (isNews) parts.changed();
   }
 
   function again(error: Error | undefined): void {

@@ -2,8 +2,9 @@
  * The kinds that are watched. Of an object only what is used is kept: a large cluster's bookkeeping would fill the
  * memory.
  */
-import type { KubernetesObject } from "../../config/cluster/kubernetes-object.ts";
+import type { KubernetesObject, ObjectMetadata } from "../../config/cluster/kubernetes-object.ts";
 import { GATEWAY_API_GROUP, POLICY_API_GROUP } from "../../config/resources/documents.ts";
+import { fieldsOf } from "../../config/text/value-shapes.ts";
 
 export interface WatchedKind {
   readonly kind: string;
@@ -13,15 +14,25 @@ export interface WatchedKind {
   readonly isOptional?: boolean;
   /** Further parameters of list and watch. */
   readonly query?: string;
+  /** Of a kind that most clusters have many of: the fields that are used; undefined if nothing of it is. */
+  readonly used?: (object: KubernetesObject) => Readonly<Record<string, unknown>> | undefined;
 }
 
 export const KINDS: readonly WatchedKind[] = [
   { kind: "GatewayClass", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gatewayclasses" },
   { kind: "Gateway", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gateways" },
   { kind: "HTTPRoute", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "httproutes" },
+  { kind: "GRPCRoute", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "grpcroutes", isOptional: true },
   { kind: "ReferenceGrant", apiVersion: `${GATEWAY_API_GROUP}/v1beta1`, plural: "referencegrants", isOptional: true },
   { kind: "GatewayPolicy", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "gatewaypolicies", isOptional: true },
   { kind: "Backend", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "backends", isOptional: true },
+  {
+    kind: "BackendTLSPolicy",
+    apiVersion: `${GATEWAY_API_GROUP}/v1`,
+    plural: "backendtlspolicies",
+    isOptional: true,
+  },
+  { kind: "ConfigMap", apiVersion: "v1", plural: "configmaps", used: certificatesOf },
   { kind: "Namespace", apiVersion: "v1", plural: "namespaces" },
   { kind: "Service", apiVersion: "v1", plural: "services" },
   // Releases of Helm are the largest Secrets of most clusters, and never referred to.
@@ -49,8 +60,20 @@ export function pathOfObject(kind: WatchedKind, namespace: string, name: string,
   return `${group}${within}/${plural}/${encodeURIComponent(name)}${status === undefined ? "" : "/status"}`;
 }
 
-/** Items of a list have no kind of their own. */
-export function keptParts(object: KubernetesObject, { kind, apiVersion }: WatchedKind): KubernetesObject {
+/** Items of a list have no kind of their own. Undefined: nothing of it is used. */
+export function keptParts(
+  object: KubernetesObject,
+  { kind, apiVersion, used }: WatchedKind,
+): KubernetesObject | undefined {
   const { managedFields: _, ...metadata } = object.metadata;
-  return { ...object, kind, apiVersion, metadata };
+  if (used === undefined) return { ...object, kind, apiVersion, metadata };
+  const fields = used(object);
+  const { name, namespace, resourceVersion } = object.metadata;
+  return fields && { kind, apiVersion, metadata: { name, namespace, resourceVersion } as ObjectMetadata, ...fields };
+}
+
+/** Of ConfigMaps only certificates are used (BackendTLSPolicy). */
+function certificatesOf({ data }: KubernetesObject): Readonly<Record<string, unknown>> | undefined {
+  const text = fieldsOf(data)["ca.crt"];
+  return typeof text === "string" ? { data: { "ca.crt": text } } : undefined;
 }

@@ -3,7 +3,7 @@
  * policy, and one snapshot for each Gateway. Pure: everything is computed again when something changed, and only what is
  * different is written or sent.
  */
-import { allEndpoints, createCluster } from "../../config/cluster/cluster.ts";
+import { allEndpoints, type Cluster, createCluster } from "../../config/cluster/cluster.ts";
 import { clusterDocument } from "../../config/cluster/cluster-document.ts";
 import { type KubernetesObject, keyOf, objectKey, specOf } from "../../config/cluster/kubernetes-object.ts";
 import { createSnapshot, gatewayKey, recordingCluster, type Snapshot } from "../../config/cluster/snapshot.ts";
@@ -22,6 +22,9 @@ export interface ClusterView {
   readonly snapshots: ReadonlyMap<string, Snapshot>;
   /** GatewayPolicies as they are in the cluster, by `namespace/name`. */
   readonly policyObjects: ReadonlyMap<string, KubernetesObject>;
+  readonly cluster: Cluster;
+  /** Also those that no Gateway of ours serves. */
+  readonly routes: readonly KubernetesObject[];
 }
 
 export function createView(objects: readonly KubernetesObject[], nowMs: number): ClusterView {
@@ -33,7 +36,7 @@ export function createView(objects: readonly KubernetesObject[], nowMs: number):
     (object) => object.kind === "Gateway" && ours.has(String(specOf(object).gatewayClassName)),
   );
   const cluster = createCluster(objects);
-  const routes = objects.filter(({ kind }) => kind === "HTTPRoute");
+  const routes = objects.filter(({ kind }) => kind === "HTTPRoute" || kind === "GRPCRoute");
   const ownPolicies = objects.filter(({ kind }) => kind === "GatewayPolicy");
   const backends = objects.filter(({ kind }) => kind === "Backend");
   const documents = [...gateways, ...routes, ...ownPolicies, ...backends].map(clusterDocument);
@@ -66,7 +69,7 @@ export function createView(objects: readonly KubernetesObject[], nowMs: number):
     snapshots.set(key, createSnapshot(key, [...own, ...used], endpointsFor(used, endpoints)));
   }
   const policyObjects = new Map(ownPolicies.map((policy) => [objectKey(policy), policy]));
-  return { classes, gateways, result, snapshots, policyObjects };
+  return { classes, gateways, result, snapshots, policyObjects, cluster, routes };
 }
 
 /** Each once, in an order that does not depend on who asked first. */

@@ -12,6 +12,7 @@ import {
   type Verdict,
 } from "../../config/resources/documents.ts";
 import { type Fields, fieldsOf, listOf } from "../../config/text/value-shapes.ts";
+import { tlsPolicyStatuses } from "./backend-tls-status.ts";
 import type { ClusterView } from "./cluster-view.ts";
 import { conditionOf, isSame } from "./conditions.ts";
 import { SUPPORTED_FEATURES } from "./supported-features.ts";
@@ -42,6 +43,7 @@ export function desiredStatuses(
     ...view.result.gatewayOutcomes.map((outcome) => gatewayStatus(outcome, stateOf, nowMs)),
     ...view.result.routeOutcomes.flatMap(({ document, parents }) => routeStatus(objectOf(document), parents, nowMs)),
     ...(view.classes.length === 0 ? [] : view.result.backendOutcomes.map((outcome) => backendStatus(outcome, nowMs))),
+    ...tlsPolicyStatuses(view, nowMs),
     ...view.result.policies.flatMap((policy) =>
       policyStatus(policy as unknown as KubernetesObject, view, stateOf, nowMs),
     ),

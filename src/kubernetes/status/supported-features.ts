@@ -3,8 +3,13 @@
  * passes its conformance tests (docs/kubernetes.md).
  */
 export const SUPPORTED_FEATURES: readonly string[] = [
+  "BackendTLSPolicy",
+  "BackendTLSPolicySANValidation",
+  "GRPCRoute",
+  "GRPCRouteNamedRouteRule",
   "Gateway",
   "GatewayHTTPListenerIsolation",
+  "GatewayHTTPSListenerDetectMisdirectedRequests",
   "GatewayPort8080",
   "HTTPRoute",
   "HTTPRoute303RedirectStatusCode",

@@ -28,6 +28,8 @@ export interface TlsOptions {
   readonly cert?: string;
   readonly key?: string;
   readonly servername?: string;
+  /** The certificate must have one of them, DNS names or URIs, instead of the server's name. */
+  readonly names?: readonly string[];
   /** Only for tests and development: the certificate is not verified. */
   readonly insecure?: boolean;
 }

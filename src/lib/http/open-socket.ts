@@ -2,7 +2,8 @@
  * A connection to a server, plain or with TLS, as its target says.
  */
 import { connect as connectTcp, isIP, type LookupFunction, type OnReadOpts, Socket } from "node:net";
-import { connect as connectTls } from "node:tls";
+import { connect as connectTls, type PeerCertificate } from "node:tls";
+import { hasOneName } from "./certificate-names.ts";
 import type { HttpTarget } from "./http-client.ts";
 import { confinedLookup, isLocalAddress, localAddressError } from "./local-address.ts";
 
@@ -35,7 +36,13 @@ export function openSocket(
     ...(tls?.cert === undefined ? {} : { cert: tls.cert }),
     ...(tls?.key === undefined ? {} : { key: tls.key }),
     ...(tls?.insecure === true ? { rejectUnauthorized: false } : {}),
+    ...(tls?.names === undefined ? {} : { checkServerIdentity: namesChecked(tls.names) }),
   });
+}
+
+function namesChecked(names: readonly string[]): (host: string, shown: PeerCertificate) => Error | undefined {
+  return (_host, { raw }) =>
+    hasOneName(raw, names) ? undefined : new Error(`the certificate has none of the names ${names.join(", ")}`);
 }
 
 /** Returns false to stop reading; `resume()` or a reader of the socket goes on. */

@@ -3,6 +3,8 @@
  * texts are PEM; they were checked when the configuration was loaded.
  */
 
+import type { NamedEntries } from "./server-names.ts";
+
 export interface ListenerCertificate {
   readonly cert: string;
   readonly key: string;
@@ -17,6 +19,8 @@ export interface ListenerTls {
   /** OpenSSL's list; Node's if undefined. */
   readonly ciphers: string | undefined;
   readonly clientAuth: ClientAuth | undefined;
+  /** Which part of the port a name belongs to, if it has several: a request must belong to that of its connection. */
+  readonly parts?: NamedEntries<string> | undefined;
 }
 
 export interface ClientAuth {

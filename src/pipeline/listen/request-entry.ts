@@ -3,6 +3,7 @@
  * is refused here is seen by no policy, but by log, metrics, recent requests and the trace.
  */
 import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange, type GatewayRequest, type RequestBody } from "../../core/exchange.ts";
 import { asGatewayError, errorReply, type Reply } from "../../core/reply.ts";
@@ -74,6 +75,7 @@ export function createRequestEntry(
         address: unmapped(socket.remoteAddress ?? ""),
         port: socket.remotePort ?? 0,
         identity: identityOf?.(socket),
+        ...(served.listener.tls?.parts === undefined ? {} : { serverName: serverNameOf(socket) }),
       },
       request,
       startedAt: env.clock.now(),
@@ -111,6 +113,11 @@ export function createRequestEntry(
       return refusalOf(served, refusedRequest(brokenHead(bytes), scheme), error, socket);
     },
   };
+}
+
+function serverNameOf(socket: Socket): string | undefined {
+  const { servername } = socket as TLSSocket & { readonly servername?: unknown };
+  return typeof servername === "string" && servername !== "" ? servername : undefined;
 }
 
 export function nameOf({ remoteAddress = "", remotePort }: Socket): string {

@@ -13,6 +13,7 @@ import type { CompiledScope, Route, WeightedBackend } from "../../core/topology.
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { RequestStage } from "../../trace/events.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
+import { refuseMisdirected } from "../route/misdirected.ts";
 import { prefaceOf } from "../route/preface.ts";
 import { refuseHiddenPath, routeNotFound } from "../route/refused-path.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
@@ -74,6 +75,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   #gatewayPhase(): void {
     const { listener, table } = this.#served;
     const scope = listener.policies;
+    refuseMisdirected(listener.tls?.parts, this.exchange);
     this.#enter(scope);
     if (scope.isTransparent) this.#matchRoute();
     else {

@@ -130,7 +130,7 @@ function hostMatches(pattern: string, host: string): boolean {
 }
 
 /** Lower case, without port and without the dot that a fully qualified name may end in. */
-function hostnameOf(authority: string): string {
+export function hostnameOf(authority: string): string {
   const port = authority.lastIndexOf(":");
   const name = port > authority.lastIndexOf("]") ? authority.slice(0, port) : authority;
   return (name.endsWith(".") ? name.slice(0, -1) : name).toLowerCase();

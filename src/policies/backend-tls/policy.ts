@@ -18,6 +18,12 @@ export const backendTls = definePolicy({
       cert: filePath().optional().describe("A PEM file with the client certificate."),
       key: filePath().optional().describe("A PEM file with the key of the client certificate."),
       hostname: z.string().optional().describe("The expected name in the certificate. Default: the backend's host."),
+      subjectAltNames: z
+        .array(z.string().min(1))
+        .min(1)
+        .max(16)
+        .optional()
+        .describe("Names of which the certificate must have one, instead of `hostname`: DNS names or URIs."),
       insecure: z.boolean().optional().describe("Accepts any certificate. Only for development."),
     })
     .refine((config) => (config.cert === undefined) === (config.key === undefined), {
@@ -36,6 +42,7 @@ export const backendTls = definePolicy({
           ...(cert === undefined ? {} : { cert }),
           ...(key === undefined ? {} : { key }),
           ...(config.hostname === undefined ? {} : { servername: config.hostname }),
+          ...(config.subjectAltNames === undefined ? {} : { names: config.subjectAltNames }),
           ...(config.insecure === undefined ? {} : { insecure: config.insecure }),
         },
       },

@@ -1,0 +1,155 @@
+/**
+ * `npm run test:kubernetes -- faults`: the API server away for two minutes, the controller killed, a data plane restarted
+ * without a controller. Requests go on all the time; one that fails fails the run.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import {
+  addressOf,
+  apply,
+  ask,
+  controllerCertificate,
+  createFindings,
+  freshNamespace,
+  GATEWAY_API,
+  openApi,
+  serviceHere,
+  sleep,
+  startController,
+  startDataPlane,
+  until,
+} from "./cluster.mjs";
+
+const NAMESPACE = "gateway-faults";
+const PORT = 18_080;
+const ROUTE = `${GATEWAY_API}/namespaces/${NAMESPACE}/httproutes/web`;
+const EVERY_MS = 20;
+
+export async function faults(cluster, flags) {
+  const awaySeconds = Number(flags[0] ?? 120);
+  const { KUBERNETES_API_STOP, KUBERNETES_API_START, KUBECONFIG_OTHER } = process.env;
+  const findings = createFindings();
+  let controller = startController(cluster, "ignore");
+  const api = await openApi(cluster);
+  await freshNamespace(api, NAMESPACE);
+  await serviceHere(cluster, api, NAMESPACE, "web");
+  await apply(api, gateway());
+  await apply(api, route("1"));
+  const address = await addressOf(api, `${NAMESPACE}/edge`);
+  await until("the first answer", () => shows(address, "1"));
+  const traffic = startTraffic(address);
+
+  if (KUBERNETES_API_STOP && KUBERNETES_API_START) {
+    const before = traffic.take();
+    shell(KUBERNETES_API_STOP);
+    await until("the API server to be away", async () => !(await api.isReady()));
+    const changing = KUBECONFIG_OTHER ? await openApi(cluster, KUBECONFIG_OTHER) : undefined;
+    await sleep((awaySeconds * 1000) / 2);
+    await changing?.patch(ROUTE, route("2"));
+    await sleep((awaySeconds * 1000) / 2);
+    // Its return is when it answers, not when the command ends.
+    const starting = spawn("sh", ["-c", KUBERNETES_API_START], { stdio: "inherit" });
+    await until("the API server to answer", api.isReady, 120_000, 20);
+    if (!changing) await api.patch(ROUTE, route("2"));
+    const ms = await until("the change to arrive", () => shows(address, "2"));
+    await until("the command to end", () => starting.exitCode !== null);
+    const { requests, failures } = traffic.take();
+    findings.tell(
+      `traffic while the API server was away for ${awaySeconds} s`,
+      failures === 0 && before.failures === 0,
+      `${requests} requests, ${failures} failed`,
+    );
+    findings.tell(
+      changing ? "a change made meanwhile arrives within 5 s of its return" : "a change after its return arrives",
+      ms < 5_000,
+      `${Math.round(ms)} ms`,
+    );
+  } else process.stdout.write("KUBERNETES_API_STOP and KUBERNETES_API_START are not set: the API server stays\n");
+
+  traffic.take();
+  controller.kill("SIGKILL");
+  await sleep(30_000);
+  const without = traffic.take();
+  findings.tell(
+    "traffic for 30 s without a controller",
+    without.failures === 0,
+    `${without.requests} requests, ${without.failures} failed`,
+  );
+  controller = startController(cluster, "ignore");
+  await api.patch(ROUTE, route("3"));
+  const returnMs = await until("the change to arrive", () => shows(address, "3"));
+  findings.tell("a controller that was killed takes over again", returnMs < 30_000, `${Math.round(returnMs)} ms`);
+  findings.tell("traffic meanwhile", traffic.take().failures === 0);
+
+  const certificate = await controllerCertificate(api, `${NAMESPACE}/edge`);
+  const first = startDataPlane(cluster, `${NAMESPACE}/edge`, certificate);
+  await until("a data plane on this machine", () => shows("127.0.0.1", "3"));
+  controller.kill("SIGKILL");
+  first.kill("SIGKILL");
+  await until("the data plane to end", () => first.exitCode !== null || first.signalCode !== null);
+  startDataPlane(cluster, `${NAMESPACE}/edge`, certificate);
+  const restartMs = await until("the restarted data plane", () => shows("127.0.0.1", "3"));
+  findings.tell(
+    "a data plane that restarts without a controller serves the last good snapshot",
+    true,
+    `after ${Math.round(restartMs)} ms`,
+  );
+  traffic.stop();
+  return findings.exitCode();
+}
+
+function startTraffic(address) {
+  let requests = 0;
+  let failures = 0;
+  const timer = setInterval(async () => {
+    const answer = await ask(address, PORT, "/");
+    requests += 1;
+    if (answer?.status !== 200) failures += 1;
+  }, EVERY_MS);
+  return {
+    /** Since the last call. */
+    take() {
+      const result = { requests, failures };
+      requests = 0;
+      failures = 0;
+      return result;
+    },
+    stop: () => clearInterval(timer),
+  };
+}
+
+async function shows(address, version) {
+  const answer = await ask(address, PORT, "/");
+  return answer?.headers["x-version"] === version;
+}
+
+function gateway() {
+  return {
+    apiVersion: "gateway.networking.k8s.io/v1",
+    kind: "Gateway",
+    metadata: { name: "edge", namespace: NAMESPACE },
+    spec: { gatewayClassName: "gateway", listeners: [{ name: "http", port: PORT, protocol: "HTTP" }] },
+  };
+}
+
+function route(version) {
+  const set = [{ name: "x-version", value: version }];
+  return {
+    apiVersion: "gateway.networking.k8s.io/v1",
+    kind: "HTTPRoute",
+    metadata: { name: "web", namespace: NAMESPACE },
+    spec: {
+      parentRefs: [{ name: "edge" }],
+      rules: [
+        {
+          filters: [{ type: "ResponseHeaderModifier", responseHeaderModifier: { set } }],
+          backendRefs: [{ name: "web", port: 80 }],
+        },
+      ],
+    },
+  };
+}
+
+function shell(command) {
+  const { status } = spawnSync("sh", ["-c", command], { stdio: "inherit" });
+  if (status !== 0) throw new Error(`${command} failed`);
+}
