@@ -8,6 +8,7 @@ interface Parser {
   initialize(type: number, resource: object): void;
   execute(bytes: Buffer): number | Error;
   finish(): Error | undefined;
+  close(): void;
   [callback: number]: unknown;
 }
 
@@ -96,5 +97,7 @@ export function readWithNode(
   const result = parser.execute(bytes);
   let error = result instanceof Error ? result : undefined;
   if (error === undefined && endsHere) error = parser.finish() ?? undefined;
+  // It is no garbage before.
+  parser.close();
   return { messages, error };
 }
