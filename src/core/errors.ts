@@ -3,6 +3,8 @@
  * Anything may throw a GatewayError; it is rendered in one place (reply.ts) and documented from this table
  * (docs/errors.md, held against it by a test). Secrets and tokens never stand in messages.
  */
+
+import { ExpectedError } from "../lib/text/expected-error.ts";
 import { type VariableValue, withoutValues } from "../lib/text/hidden-values.ts";
 
 /** Who caused it: the client's request, the backend, or the gateway and its configuration. */
@@ -242,7 +244,7 @@ export interface GatewayErrorOptions {
   readonly cause?: unknown;
 }
 
-export class GatewayError extends Error {
+export class GatewayError extends ExpectedError {
   readonly code: ErrorCode;
   readonly status: number;
   readonly source: ErrorSource;

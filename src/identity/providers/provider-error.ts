@@ -5,13 +5,14 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import { FetchError } from "../../lib/http/fetch.ts";
+import { ExpectedError } from "../../lib/text/expected-error.ts";
 
 /** A failure is remembered about as long (discovery.ts). */
 const METADATA_RETRY_SECONDS = "2";
 
 export type OAuthError = "invalid_request" | "invalid_client" | "invalid_client_metadata" | "invalid_redirect_uri";
 
-export class OAuthRequestError extends Error {
+export class OAuthRequestError extends ExpectedError {
   readonly error: OAuthError;
 
   constructor(error: OAuthError, description: string) {

@@ -2,16 +2,18 @@
  * Reads bodies from streams: whole up to a limit, exactly as long as announced, or only how they begin. What is larger
  * than its limit is rejected as soon as the limit is passed, and never held.
  */
+
+import { ExpectedError } from "../text/expected-error.ts";
 import type { BodyStream, RequestBodyStream } from "./body-stream.ts";
 
-export class BodyTooLarge extends Error {
+export class BodyTooLarge extends ExpectedError {
   constructor(maxBytes: number) {
     super(`the body is larger than ${maxBytes} bytes`);
     this.name = "BodyTooLarge";
   }
 }
 
-export class BodyIncomplete extends Error {
+export class BodyIncomplete extends ExpectedError {
   constructor() {
     super("the connection closed before the body was complete");
     this.name = "BodyIncomplete";

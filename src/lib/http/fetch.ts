@@ -3,6 +3,8 @@
  * Bounded in time and size, and redirects are never followed: what an identity provider answers must not be
  * able to send us elsewhere.
  */
+
+import { ExpectedError } from "../text/expected-error.ts";
 import type { HeaderList } from "./headers.ts";
 import type { TlsOptions } from "./http-client.ts";
 
@@ -24,7 +26,7 @@ export interface FetchResponse {
   readonly body: Buffer;
 }
 
-export class FetchError extends Error {
+export class FetchError extends ExpectedError {
   readonly reason: "timeout" | "too-large" | "network" | "bad-url";
 
   constructor(reason: FetchError["reason"], message: string, cause?: unknown) {

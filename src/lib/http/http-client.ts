@@ -4,6 +4,7 @@
  * cost 1.1 to 2.2 times the CPU each (docs/adr/0003).
  */
 import type { Duplex } from "node:stream";
+import { ExpectedError } from "../text/expected-error.ts";
 import type { BodyStream } from "./body-stream.ts";
 import type { HeaderList } from "./headers.ts";
 
@@ -89,7 +90,7 @@ export interface HttpPool {
  */
 export type HttpClientErrorKind = "connect" | "connect-timeout" | "stale" | "response" | "request" | "internal";
 
-export class HttpClientError extends Error {
+export class HttpClientError extends ExpectedError {
   readonly kind: HttpClientErrorKind;
 
   constructor(kind: HttpClientErrorKind, message: string, cause?: unknown) {

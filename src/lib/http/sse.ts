@@ -3,6 +3,7 @@
  * ends, a byte order mark, comments) and holds at most one event, up to a limit; the encoder never lets a value
  * break out of its line.
  */
+import { ExpectedError } from "../text/expected-error.ts";
 
 export interface SseEvent {
   /** The `event:` field; `message` if there was none. */
@@ -19,7 +20,7 @@ export interface SseParser {
   push(chunk: Buffer): void;
 }
 
-export class SseTooLarge extends Error {
+export class SseTooLarge extends ExpectedError {
   constructor(maxBytes: number) {
     super(`a server-sent event is larger than ${maxBytes} bytes`);
     this.name = "SseTooLarge";

@@ -4,11 +4,12 @@
  * refusal can be logged with the request it was for. This is the only reading of the head: framing, routing and what is
  * forwarded all come from it.
  */
+import { ExpectedError } from "../text/expected-error.ts";
 
 /** `bad`: not HTTP/1.1; `too-large`: the head; `version`: another HTTP; `extensions`: of chunks, all together. */
 export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
 
-export class RequestError extends Error {
+export class RequestError extends ExpectedError {
   readonly kind: RequestErrorKind;
   /** What came of the head, if it is the head that cannot be read. */
   head: Buffer | undefined = undefined;

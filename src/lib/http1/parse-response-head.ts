@@ -3,6 +3,7 @@
  * refused: repeated or combined length headers, codings other than chunked, folded lines, bare line breaks.
  */
 import { HeaderList } from "../http/headers.ts";
+import { ExpectedError } from "../text/expected-error.ts";
 
 export interface ParsedHead {
   readonly status: number;
@@ -11,7 +12,7 @@ export interface ParsedHead {
   readonly keepAlive: boolean;
 }
 
-export class ResponseError extends Error {
+export class ResponseError extends ExpectedError {
   constructor(message: string) {
     super(message);
     this.name = "ResponseError";

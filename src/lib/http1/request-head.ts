@@ -3,8 +3,9 @@
  */
 import type { HeaderList } from "../http/headers.ts";
 import type { OutgoingRequest } from "../http/http-client.ts";
+import { ExpectedError } from "../text/expected-error.ts";
 
-export class RequestError extends Error {
+export class RequestError extends ExpectedError {
   constructor(message: string) {
     super(message);
     this.name = "RequestError";

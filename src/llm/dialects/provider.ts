@@ -2,6 +2,8 @@
  * What the gateway must know of an LLM provider: data and pure functions, no I/O and no state. A format that is
  * absent cannot be asked for; everything that differs between providers stands in their files, not in shared code.
  */
+
+import { ExpectedError } from "../../lib/text/expected-error.ts";
 import { pathSegment } from "../../lib/text/path-segment.ts";
 import type { Members } from "../wire/json.ts";
 import type { Format } from "./dialect.ts";
@@ -74,7 +76,7 @@ export interface Provider {
 }
 
 /** A model's name that cannot stand in a path: what the client is told. */
-export class ModelNameError extends Error {
+export class ModelNameError extends ExpectedError {
   constructor() {
     super("the model's name cannot be part of the provider's path");
     this.name = "ModelNameError";

@@ -2,9 +2,10 @@
  * The two ways in which a translation fails: the request cannot be said in the provider's dialect, or what the provider
  * said is no answer.
  */
+import { ExpectedError } from "../../lib/text/expected-error.ts";
 
 /** A 400 that names the member. */
-export class TranslationError extends Error {
+export class TranslationError extends ExpectedError {
   readonly param: string;
 
   constructor(param: string, message: string) {
@@ -15,7 +16,7 @@ export class TranslationError extends Error {
 }
 
 /** An error inside a stream, or something that cannot be an answer. */
-export class UpstreamAnswerError extends Error {
+export class UpstreamAnswerError extends ExpectedError {
   readonly status: number;
 
   constructor(status: number, message: string) {

@@ -3,6 +3,7 @@
  * before and after it, guards over its texts. The order is that of this file; the model's name was settled before.
  */
 import { finish, type Steps } from "../../lib/process/turns.ts";
+import { ExpectedError } from "../../lib/text/expected-error.ts";
 import type { Format } from "../dialects/dialect.ts";
 import type { PromptMessage, PromptRules, TextGuard } from "../dialects/llm-call.ts";
 import { isMembers, type Members } from "../wire/json.ts";
@@ -23,7 +24,7 @@ export function editsRequest(rules: PromptRules): boolean {
   );
 }
 
-export class GuardRejection extends Error {
+export class GuardRejection extends ExpectedError {
   readonly status: number;
 
   constructor(guard: Pick<TextGuard, "rejection">) {

@@ -6,6 +6,7 @@
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
+import { ExpectedError } from "../../lib/text/expected-error.ts";
 import { parseEventId } from "../sessions/event-log.ts";
 import type { Session } from "../sessions/session.ts";
 import type { ServerError } from "../wire/call.ts";
@@ -57,7 +58,7 @@ export type Demand =
 export type Note = ClientNotification | ClientResponse;
 
 /** Stops with a whole answer. */
-export class Refused extends Error {
+export class Refused extends ExpectedError {
   readonly reply: Reply;
   /** Set where a server failed: the client is not to blame. */
   readonly failure: ServerError | undefined;

@@ -4,6 +4,7 @@
  * should.
  */
 import { HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
+import { ExpectedError } from "../../lib/text/expected-error.ts";
 import { pathSegment } from "../../lib/text/path-segment.ts";
 import { isObject, type Json } from "./document.ts";
 import { type Operation, type Parameter, placeholders } from "./operations.ts";
@@ -17,7 +18,7 @@ export interface ApiRequest {
 }
 
 /** What is wrong with the arguments; the model may try again. */
-export class ArgumentProblem extends Error {}
+export class ArgumentProblem extends ExpectedError {}
 
 /** `bodyText` is the argument `body` as the client wrote it. */
 export function apiRequest(operation: Operation, args: Json, bodyText: string | undefined): ApiRequest {

@@ -2,11 +2,12 @@
  * Turns the bytes of a pipe into lines. One line is held at most, up to a limit; what is larger is refused as
  * soon as the limit is passed, so that a server that never ends its line cannot fill our memory.
  */
+import { ExpectedError } from "../../lib/text/expected-error.ts";
 
 const LF = 10;
 const CR = 13;
 
-export class LineTooLong extends Error {
+export class LineTooLong extends ExpectedError {
   constructor(maxBytes: number) {
     super(`a line is longer than ${maxBytes} bytes`);
     this.name = "LineTooLong";

@@ -4,6 +4,8 @@
  * A client's message is parsed whole and refused when it is ambiguous (repeated keys, deep nesting, and what
  * `message-rules.ts` says); what servers send is read in `incoming.ts`.
  */
+
+import { ExpectedError } from "../../lib/text/expected-error.ts";
 import {
   type Edit,
   elements,
@@ -70,7 +72,7 @@ export interface ServerMessage extends Common {
 }
 
 /** A message that is refused: the code and text of the error, and the id if one could be read. */
-export class JsonRpcProblem extends Error {
+export class JsonRpcProblem extends ExpectedError {
   readonly code: number;
   readonly id: string | undefined;
 

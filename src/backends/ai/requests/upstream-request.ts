@@ -6,6 +6,7 @@ import { Readable } from "node:stream";
 import type { Exchange, GatewayRequest } from "../../../core/exchange.ts";
 import { HeaderList } from "../../../lib/http/headers.ts";
 import type { OutgoingRequest } from "../../../lib/http/http-client.ts";
+import { ExpectedError } from "../../../lib/text/expected-error.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import type { LlmError } from "../../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
@@ -45,7 +46,7 @@ export interface PlanEnv {
 }
 
 /** The request cannot be sent to this target; the client is told why. */
-export class PlanError extends Error {
+export class PlanError extends ExpectedError {
   readonly error: LlmError;
 
   constructor(error: LlmError) {
