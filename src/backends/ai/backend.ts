@@ -27,13 +27,14 @@ import { compileModels } from "./models/compile-models.ts";
 import { compileFailoverRules, DEFAULT_FAILOVER_ON } from "./models/failover-rules.ts";
 import type { ModelTable } from "./models/model-table.ts";
 import { modelsReply } from "./models/models-list.ts";
-import { createQuotes, pricesOf, type Quotes } from "./models/quotes.ts";
+import { askedCall, createQuotes, pricesOf, type Quotes } from "./models/quotes.ts";
 import { type AiConfig, aiSchema } from "./models/schema.ts";
 import { applyPolicies, applyWebhooks, type PolicedCall, withTree } from "./requests/apply-policies.ts";
 import { DeferredRun } from "./requests/deferred-run.ts";
 import {
   MISSING_MODEL,
   modelNotFound,
+  noModelFits,
   noteRefusal,
   refusal,
   shapeError,
@@ -97,8 +98,10 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
       const start = (policed: PolicedCall): BackendRun => {
         if (policed.model === undefined && llm.dialect.format !== "opaque" && !table.hasFixedModels)
           return refuse(MISSING_MODEL);
-        const candidates = table.candidates(policed.model);
+        const conditions = table.hasConditions ? askedCall(exchange, settling.prices) : undefined;
+        const candidates = table.candidates(policed.model, conditions);
         if (candidates === undefined) return refuse(modelNotFound(policed.model));
+        if (candidates.length === 0 && conditions !== undefined) return refuse(noModelFits(policed.model));
         const guarding = guardAnswers(policed, llm.dialect, exchange);
         if (guarding === "unreadable") return refuse(UNREADABLE_STREAM);
         const ask = (to: BackendCall): BackendRun => {

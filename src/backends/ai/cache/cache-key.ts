@@ -48,6 +48,13 @@ export function cacheKey(question: CacheQuestion, exchange: Exchange): string | 
   };
   for (const part of [question.backend, owner, request.path, withoutKeys(request.query), question.model ?? ""])
     add(part);
+  // Who may answer can depend on more than the request: on conditions over its headers and its sender.
+  add(
+    candidates
+      .map(({ target, model }) => `${target.name} ${model}`)
+      .sort()
+      .join("\n"),
+  );
   for (const name of TELLING_HEADERS) add(request.headers.get(name) ?? "");
   add(llm.bytes);
   return hash.digest("base64url");

@@ -5,10 +5,11 @@ import type { BackendEnv } from "../../../core/backend.ts";
 import { matchPattern } from "../../../llm/dialects/model-pattern.ts";
 import type { AuthConfig } from "../credentials/auth-schema.ts";
 import type { Cooldown } from "./health.ts";
-import { createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";
+import { type AskedCall, createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";
 import { PRESETS, presetOf } from "./presets.ts";
-import type { AiConfig, ModelConfig, ProviderConfig, VirtualModelConfig } from "./schema.ts";
+import type { AiConfig, ModelConfig, ProviderConfig } from "./schema.ts";
 import { openTarget, type Target, type TargetOptions } from "./target.ts";
+import type { VirtualModelConfig } from "./virtual-schema.ts";
 
 export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
   const { initial, max, maxRetryAfter, allowedFailures } = config.cooldown;
@@ -91,7 +92,13 @@ function fromModels(
     groups: [{ targets: deployments }],
   }));
   for (const config of virtualModels)
-    entries.unshift({ name: config.name, aliases: [], isPublic: true, groups: virtualGroups(config, byName) });
+    entries.unshift({
+      name: config.name,
+      aliases: [],
+      isPublic: true,
+      groups: virtualGroups(config, byName),
+      ...conditionsOf(config, env),
+    });
   return createModelTable(entries, true);
 }
 
@@ -124,7 +131,7 @@ function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, K
       `the virtual model ${JSON.stringify(config.name)} names ${JSON.stringify(name)}, which is not among \`models\``,
     );
   };
-  const { weighted, failover } = config.routing;
+  const { weighted, failover, conditional } = config.routing;
   if (weighted) {
     const targets = weighted.targets
       .filter(({ weight }) => weight > 0)
@@ -132,11 +139,32 @@ function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, K
     if (targets.length === 0) throw new Error(`all weights of the virtual model ${JSON.stringify(config.name)} are 0`);
     return [{ targets }];
   }
+  if (conditional) return conditional.targets.map(({ model }) => ({ targets: find(model, 1) }));
   const targets = failover?.targets ?? [];
   const priorities = [...new Set(targets.map(({ priority }) => priority))].sort((a, b) => a - b);
   return priorities.map((rank) => ({
     targets: targets.filter(({ priority }) => priority === rank).flatMap(({ model, weight }) => find(model, weight)),
   }));
+}
+
+/** One condition per group. */
+function conditionsOf(
+  { routing }: VirtualModelConfig,
+  env: BackendEnv,
+): Pick<ModelEntry, "accepts" | "isCheapestFirst"> {
+  if (!routing.conditional) return {};
+  const { targets, order } = routing.conditional;
+  const accepts = targets.map(({ when, maxPromptTokens = Number.POSITIVE_INFINITY }) => {
+    const condition = when === undefined ? undefined : env.cel(when);
+    return (asked: AskedCall): boolean => {
+      if (condition !== undefined) {
+        const result = condition.evaluate(asked.attributes);
+        if (!result.ok || result.value !== true) return false;
+      }
+      return maxPromptTokens === Number.POSITIVE_INFINITY || asked.promptTokens <= maxPromptTokens;
+    };
+  });
+  return { accepts, isCheapestFirst: order === "cheapest" };
 }
 
 /** A base URL for a provider with an API of its own is another host and another beginning of its paths. */

@@ -2,6 +2,7 @@
  * Which targets answer for which model: exact names first come first, then patterns with one `*`, in the order of
  * the configuration. A virtual model stands for several: by weight, or by priority.
  */
+import type { AttributeSource } from "../../../cel/expression.ts";
 import { matchPattern } from "../../../llm/dialects/model-pattern.ts";
 import type { Target } from "./target.ts";
 
@@ -21,6 +22,18 @@ export interface ModelEntry {
   readonly isPublic: boolean;
   /** In order of priority. */
   readonly groups: readonly TargetGroup[];
+  /** Of each group, whether it takes a call. Undefined: each takes all. */
+  readonly accepts?: readonly ((asked: AskedCall) => boolean)[];
+  readonly isCheapestFirst?: boolean;
+}
+
+/** A call, as conditions see it. */
+export interface AskedCall {
+  readonly attributes: AttributeSource;
+  /** Estimated. */
+  readonly promptTokens: number;
+  /** In US dollars; undefined if it is not known. */
+  priceAt(candidate: Candidate): number | undefined;
 }
 
 /** A target with the model to ask it for. */
@@ -30,8 +43,10 @@ export interface Candidate {
 }
 
 export interface ModelTable {
-  /** The targets for a model in the order in which to try them; undefined if nothing matches. */
-  candidates(model: string | undefined): readonly Candidate[] | undefined;
+  /** The targets for a model in the order in which to try them; undefined if nothing matches, none if no condition is met. */
+  candidates(model: string | undefined, asked?: AskedCall): readonly Candidate[] | undefined;
+  /** Some model has conditions: `candidates` must be told of the call. */
+  readonly hasConditions: boolean;
   /** The same in no particular order, without taking anybody's turn. */
   possible(model: string | undefined): readonly Candidate[];
   /** The public names, without patterns. */
@@ -51,6 +66,8 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
     const compiled = {
       rotations: entry.groups.map((group) => createRotation(group)),
       members: entry.groups.flatMap((group) => group.targets),
+      accepts: entry.accepts,
+      isCheapestFirst: entry.isCheapestFirst === true,
     };
     for (const name of [entry.name, ...entry.aliases]) {
       if (name.includes("*")) patterns.push({ pattern: name, entry: compiled });
@@ -65,9 +82,10 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
     hasFixedModels: !isClosed && targets.every(({ model }) => model !== undefined),
     names: [...exact.keys()],
     targets,
-    candidates(model = "") {
+    hasConditions: entries.some(({ accepts }) => accepts !== undefined),
+    candidates(model = "", asked) {
       const found = find(model);
-      return found && order(found.entry, model, found.starred);
+      return found && order(found.entry, model, found.starred, asked);
     },
     possible(model = "") {
       const found = find(model);
@@ -91,6 +109,8 @@ type Member = TargetGroup["targets"][number];
 interface CompiledEntry {
   readonly rotations: readonly Rotation[];
   readonly members: readonly Member[];
+  readonly accepts: ModelEntry["accepts"];
+  readonly isCheapestFirst: boolean;
 }
 
 function candidateOf({ target, model }: Member, requested: string, starred: string): Candidate {
@@ -99,16 +119,29 @@ function candidateOf({ target, model }: Member, requested: string, starred: stri
 }
 
 /** Healthy targets in order of priority, then those that rest, in the same order. */
-function order(entry: CompiledEntry, requested: string, starred: string): Candidate[] {
+function order(entry: CompiledEntry, requested: string, starred: string, asked: AskedCall | undefined): Candidate[] {
   const ready: Candidate[] = [];
   const resting: Candidate[] = [];
-  for (const rotation of entry.rotations) {
+  for (const [i, rotation] of entry.rotations.entries()) {
+    if (entry.accepts !== undefined && (asked === undefined || entry.accepts[i]?.(asked) !== true)) continue;
     for (const member of rotation.next()) {
       const candidate = candidateOf(member, requested, starred);
       (member.target.health.isResting ? resting : ready).push(candidate);
     }
   }
+  if (entry.isCheapestFirst && asked !== undefined) {
+    sortByPrice(ready, asked);
+    sortByPrice(resting, asked);
+  }
   return resting.length === 0 ? ready : [...ready, ...resting];
+}
+
+/** Those without a price last; equal ones keep their order. */
+function sortByPrice(candidates: Candidate[], asked: AskedCall): void {
+  if (candidates.length < 2) return;
+  const prices = new Map(candidates.map((one) => [one, asked.priceAt(one) ?? Number.POSITIVE_INFINITY]));
+  const priceOf = (one: Candidate): number => prices.get(one) ?? Number.POSITIVE_INFINITY;
+  candidates.sort((one, other) => (priceOf(one) === priceOf(other) ? 0 : priceOf(one) - priceOf(other)));
 }
 
 interface Rotation {

@@ -2,15 +2,20 @@
  * What a call may cost before it is made: by the prices of the targets that could answer it, at the dearest, because any of
  * them may.
  */
+import type { Exchange } from "../../../core/exchange.ts";
 import type { CompileEnv } from "../../../core/policy.ts";
 import type { Quote } from "../../../llm/dialects/llm-call.ts";
 import { eitherCatalogue, type PriceCatalogue, parsePriceCatalogue, priceOf } from "../../../llm/usage/prices.ts";
 import { shippedPrices } from "../../../llm/usage/shipped-prices.ts";
-import type { ModelTable } from "./model-table.ts";
+import { estimatedTokens } from "../../../llm/usage/token-count.ts";
+import type { AskedCall, ModelTable } from "./model-table.ts";
 import type { AiConfig } from "./schema.ts";
 
 /** A file with all that is published is a few megabytes. */
 const MAX_CATALOGUE_BYTES = 16 * 1024 * 1024;
+
+/** For comparing prices, where the client does not say how long the answer may be. */
+const ASSUMED_OUTPUT_TOKENS = 500;
 
 export type Quotes = (model: string | undefined) => Quote;
 
@@ -23,6 +28,22 @@ export function pricesOf(
     modelCatalog === undefined ? undefined : parsePriceCatalogue(env.readFile(modelCatalog, MAX_CATALOGUE_BYTES));
   if (!usesShipped) return own;
   return own === undefined ? shippedPrices() : eitherCatalogue(own, shippedPrices());
+}
+
+/** The call of this exchange, as conditions of virtual models see it. */
+export function askedCall(exchange: Exchange, prices: PriceCatalogue | undefined): AskedCall {
+  const { llm } = exchange.facts;
+  return {
+    attributes: exchange.attributes,
+    get promptTokens() {
+      return estimatedTokens(llm);
+    },
+    priceAt({ target, model }) {
+      if (prices === undefined) return undefined;
+      const output = llm?.maxOutputTokens ?? ASSUMED_OUTPUT_TOKENS;
+      return priceOf(prices, target.provider.name, [model], estimatedTokens(llm), output);
+    },
+  };
 }
 
 /** undefined without any prices. */

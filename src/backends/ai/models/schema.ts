@@ -10,6 +10,7 @@ import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
 import { cooldown, failoverOn } from "./failover-schema.ts";
 import { PRESETS } from "./presets.ts";
 import { cache, perMinute } from "./quota-schema.ts";
+import { virtualModelSchema } from "./virtual-schema.ts";
 
 const model = z.string().min(1).max(256).optional().describe("The model to use. Default: the client's.");
 
@@ -190,49 +191,6 @@ export const modelSchema = z.strictObject({
     .describe("How to reach it."),
 });
 
-const targetModel = z.string().min(1).max(256).describe("The name of one of `models`.");
-
-export const virtualModelSchema = z.strictObject({
-  name: z.string().min(1).max(256).describe("What clients ask for."),
-  routing: exactlyOneOf(
-    z.strictObject({
-      weighted: z
-        .strictObject({
-          targets: z
-            .array(
-              z.strictObject({
-                model: targetModel,
-                weight: z.int().min(0).max(10_000).default(1).describe("Its share. Default: 1."),
-              }),
-            )
-            .min(1),
-        })
-        .optional()
-        .describe("Spreads calls over models."),
-      failover: z
-        .strictObject({
-          targets: z
-            .array(
-              z.strictObject({
-                model: targetModel,
-                priority: z.int().min(0).default(0).describe("Lower comes first; equal ones share. Default: 0."),
-                weight: z
-                  .int()
-                  .min(1)
-                  .max(10_000)
-                  .default(1)
-                  .describe("The share of calls within its priority. Default: 1."),
-              }),
-            )
-            .min(1),
-        })
-        .optional()
-        .describe("Tries models in order of priority."),
-    }),
-    ["weighted", "failover"],
-  ).describe("How a model is chosen."),
-});
-
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
@@ -285,4 +243,3 @@ export type AiConfig = z.output<typeof aiSchema>;
 export type ProviderConfig = z.output<typeof providerSchema>;
 export type TargetConfig = z.output<typeof targetSchema>;
 export type ModelConfig = z.output<typeof modelSchema>;
-export type VirtualModelConfig = z.output<typeof virtualModelSchema>;

@@ -39,6 +39,16 @@ export function modelNotFound(model: string | undefined): LlmError {
   };
 }
 
+/** Of a virtual model with conditions. */
+export function noModelFits(model: string | undefined): LlmError {
+  return {
+    status: 400,
+    message: `no model of ${JSON.stringify(model ?? "")} takes this request: it meets none of their conditions`,
+    code: "no_model_fits",
+    param: "model",
+  };
+}
+
 const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   404: "not_found",
   413: "body_too_large",
