@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Finding } from "../config/prepare.ts";
-import { ConfigError } from "../core/errors.ts";
+import { ConfigError } from "../core/config-error.ts";
 import { validationReport } from "./validation-report.ts";
 
 const finding = (severity: Finding["severity"], message = "is wrong"): Finding => ({

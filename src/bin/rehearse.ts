@@ -14,7 +14,7 @@ import { rehearse } from "../app/change/rehearse.ts";
 import { type SourceText, STDIN } from "../config/load/load.ts";
 import { openSources } from "../config/load/sources.ts";
 import { processEnvironment } from "../config/text/env.ts";
-import { ConfigError } from "../core/errors.ts";
+import { ConfigError } from "../core/config-error.ts";
 import { systemClock } from "../lib/process/clock.ts";
 import { connectionTo } from "./health.ts";
 

@@ -3,7 +3,7 @@
  * outside, so that a reload can be prepared beside the running configuration and thrown away.
  */
 import { dirname, resolve } from "node:path";
-import { ConfigError } from "../core/errors.ts";
+import { ConfigError } from "../core/config-error.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
 import { createRedaction, type Redaction } from "../trace/redact.ts";

@@ -4,7 +4,7 @@
  */
 import type { PlacedTest } from "../../config/load/load.ts";
 import type { ConfigTest, DescribedRequest } from "../../config/schema/tests-schema.ts";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import type { GivenToken } from "../../core/policy.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
 import type { DryRequest } from "../../pipeline/dry-run/dry-request.ts";

@@ -5,7 +5,7 @@
 import { openSources, type SourceList } from "../../config/load/sources.ts";
 import type { Finding } from "../../config/prepare.ts";
 import type { Environment } from "../../config/text/env.ts";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { createDryRunner } from "../../pipeline/dry-run/dry-run.ts";
 import { type ReportFormat, type ValidationReport, validationReport } from "../validation-report.ts";

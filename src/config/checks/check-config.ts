@@ -2,7 +2,7 @@
  * What a valid configuration says that cannot work or is probably not meant. Warnings do not stop the start; with
  * `--strict` they fail a validation. Notes only tell.
  */
-import type { ConfigError } from "../../core/errors.ts";
+import type { ConfigError } from "../../core/config-error.ts";
 import type { NormalConfig } from "../load/normal-config.ts";
 import { byPlace } from "../text/yaml-source.ts";
 import { checkCommands } from "./check-commands.ts";

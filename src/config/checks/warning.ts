@@ -1,7 +1,7 @@
 /**
  * What a check says, with its place: in the form of every problem of the configuration.
  */
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import type { Place } from "../load/normal-config.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 

@@ -3,7 +3,7 @@
  * becomes a status and a warning and never stops the start; an invalid security part closes its targets.
  */
 import type { z } from "zod";
-import type { ConfigError } from "../../core/errors.ts";
+import type { ConfigError } from "../../core/config-error.ts";
 import { policies } from "../../policies/index.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";

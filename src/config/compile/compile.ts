@@ -7,7 +7,7 @@ import { backends } from "../../backends/index.ts";
 import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import type { CompileEnv, EndpointDirectory, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
 import { hiddenSources, tracedExpression } from "../../core/traced-expression.ts";

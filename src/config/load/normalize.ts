@@ -4,7 +4,7 @@
  */
 import { backends } from "../../backends/index.ts";
 import { suggestion } from "../../cel/values/nearest-name.ts";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import { policies } from "../../policies/index.ts";
 import type { WrittenConfig, WrittenProcess, WrittenRoute } from "../schema/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";

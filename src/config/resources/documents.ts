@@ -4,7 +4,7 @@
  * Nothing here throws for a bad document: it gets a status and a problem, and the others are not affected.
  */
 import type { z } from "zod";
-import type { ConfigError } from "../../core/errors.ts";
+import type { ConfigError } from "../../core/config-error.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";

@@ -4,7 +4,7 @@
  * attached closes its targets (500 `policy_invalid`): it never leaves them open.
  */
 
-import type { ConfigError } from "../../core/errors.ts";
+import type { ConfigError } from "../../core/config-error.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import type { Path } from "../text/value-path.ts";
 import { isObject } from "../text/value-shapes.ts";

@@ -3,7 +3,7 @@
  * lines of several documents are read together.
  */
 
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import { isObject, textOf } from "../text/value-shapes.ts";
 import { DEFAULT_NAMESPACE, type ObjectReference, type ResourceDocument } from "./documents.ts";

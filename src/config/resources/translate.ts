@@ -5,7 +5,7 @@
  */
 
 import { suggestion } from "../../cel/values/nearest-name.ts";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
 import { createRedaction } from "../../trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";

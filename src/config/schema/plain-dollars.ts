@@ -4,7 +4,7 @@
  * password may begin with a dollar sign.
  */
 import type { z } from "zod";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import { isSecretSchema } from "../../core/schema.ts";
 import type { Environment } from "../text/env.ts";
 import { type Path, pathText } from "../text/value-path.ts";

@@ -4,7 +4,7 @@
  */
 import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import { isSecretSchema } from "../../core/schema.ts";
 import { type Path, pathText } from "../text/value-path.ts";
 import { byPlace, type SourceDocument } from "../text/yaml-source.ts";

@@ -3,7 +3,7 @@
  * configuration must not have (repeated keys, too many aliases, too deep nesting, unset variables).
  */
 import { type Document, isScalar, type Pair, Scalar, visit } from "yaml";
-import { ConfigError, type Position } from "../../core/errors.ts";
+import { ConfigError, type Position } from "../../core/config-error.ts";
 import type { VariableValue } from "../../lib/text/hidden-values.ts";
 import { type Environment, type Placeholder, resolveMarks } from "./env.ts";
 import { MALFORMED } from "./syntax-problems.ts";

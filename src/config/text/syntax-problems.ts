@@ -3,7 +3,7 @@
  * name, and nothing quoted from the file, because what stands at the wrong place may be a secret.
  */
 import type { YAMLError } from "yaml";
-import { ConfigError, type Position } from "../../core/errors.ts";
+import { ConfigError, type Position } from "../../core/config-error.ts";
 
 /** What follows the first syntax errors of a document is mostly their echo. */
 const MAX_SYNTAX_PROBLEMS = 5;

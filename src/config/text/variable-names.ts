@@ -2,7 +2,7 @@
  * Field names that variables made. Such a name may be a secret by mistake (`${KEY}: …`), so messages show the variable and
  * not what it holds.
  */
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import { shownName } from "./value-path.ts";
 
 /** A name as the document has it now → as it is written, for example `${KEY}`. */

@@ -3,7 +3,7 @@
  * its path. Refuses what is too large, too deep, aliased too often, or has a key twice, before it can cost anything.
  */
 import { Alias, type Document, isMap, isSeq, LineCounter, parseAllDocuments } from "yaml";
-import { ConfigError, type Position } from "../../core/errors.ts";
+import { ConfigError, type Position } from "../../core/config-error.ts";
 import { type Environment, hasMarkCharacters, markPlaceholders } from "./env.ts";
 import { type EnvironmentText, MAX_ALIASES, resolveDocument, type UnsetValue } from "./resolve-document.ts";
 import { syntaxProblems } from "./syntax-problems.ts";

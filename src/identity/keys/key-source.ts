@@ -3,7 +3,7 @@
  * it: shared by all policies with the same source, kept across reloads, closed when nobody names it any more.
  */
 import { z } from "zod";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import type { CompileEnv } from "../../core/policy.ts";
 import { httpUrl } from "../../core/schema.ts";
 import { livingFilePath, markLocal } from "../../core/schema-marks.ts";

@@ -4,7 +4,7 @@
  * itself and stands in front of authorize and token. Repeated parameters are refused: the provider and the gateway
  * might each read another one.
  */
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import { type FormPair, parseForm, requireUnique, serialiseForm } from "./oauth-form.ts";
 import { registeredAs, withSecret } from "./own-client.ts";
 import { AUDIENCE_MEND, facadeMetadata, type IdentityProvider, type ProviderOptions } from "./provider.ts";

@@ -4,7 +4,8 @@
  * or as SHA-256, or are made with gwctl and kept in the store (`stored`).
  */
 import { z } from "zod";
-import { ConfigError, GatewayError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
+import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { keyPrincipal, shownPrincipal } from "../../core/principal.ts";

@@ -3,7 +3,7 @@
  * that the client was authenticated with. Without this policy a credential that the gateway read is not sent on.
  */
 import { z } from "zod";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, exactlyOneOf, secret } from "../../core/schema.ts";

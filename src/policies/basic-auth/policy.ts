@@ -3,7 +3,8 @@
  * The user is readable as `basicAuth.username`; the password goes nowhere.
  */
 import { z } from "zod";
-import { ConfigError, GatewayError } from "../../core/errors.ts";
+import { ConfigError } from "../../core/config-error.ts";
+import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { userPrincipal } from "../../core/principal.ts";
