@@ -10,7 +10,6 @@ import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { CompileEnv, EndpointDirectory, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
 import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
-import { hiddenSources, tracedExpression } from "../../core/traced-expression.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
 import type { ListenerTls } from "../../lib/http/tls-listener.ts";
 import type { Logger } from "../../lib/log/logger.ts";
@@ -35,6 +34,7 @@ import type { Generation } from "./living.ts";
 import { definitionOf } from "./policy-definition.ts";
 import { rememberReplaced } from "./replaced-headers.ts";
 import { shownPolicies } from "./shown-policies.ts";
+import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
 export interface CompileContext {
   readonly clock: Clock;

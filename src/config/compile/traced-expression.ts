@@ -2,10 +2,10 @@
  * An expression whose evaluations appear in the trace of the request, if it has one. What sets or reads a sensitive
  * header is shown as redacted (decisions, trace); nothing changes for the policy that evaluates it.
  */
-import type { EvaluationResult, Expression } from "../cel/expression.ts";
-import type { CelOutcome } from "../trace/events.ts";
-import { REDACTED, type Redaction, withoutCopies } from "../trace/redact.ts";
-import { Attributes } from "./attributes.ts";
+import type { EvaluationResult, Expression } from "../../cel/expression.ts";
+import { Attributes } from "../../core/attributes.ts";
+import type { CelOutcome } from "../../trace/events.ts";
+import { REDACTED, type Redaction, withoutCopies } from "../../trace/redact.ts";
 
 /** Attributes that carry whatever the client sent, with credentials among it. */
 const CARRIERS = ["request.uri", "request.pathAndQuery", "request.body", "response.body"];
