@@ -9,6 +9,7 @@ import { targetState } from "../../ui/src/data/target-state.ts";
 import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
 import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
 import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
+import { amountText, stateOfKey } from "../../ui/src/pages/limits/budget-texts.ts";
 import { differences } from "../../ui/src/pages/requests/differences.ts";
 import { bytesText, durationText, visible } from "../../ui/src/parts/format.ts";
 
@@ -30,6 +31,18 @@ test("a canary says what it gets and how it went, or why it was withdrawn", () =
       text: "withdrawn at now: 3 of 11 requests failed",
     },
   );
+});
+
+test("amounts and keys are told in words", () => {
+  assert.deepEqual(
+    [amountText(12_345, "tokens"), amountText(20, "usd"), amountText(0.001234, "usd"), amountText(0, "usd")],
+    ["12,345 tokens", "$20.00", "$0.001234", "$0.00"],
+  );
+  const key = { id: "1", name: "ci" };
+  assert.deepEqual(stateOfKey(key), { level: "ok", text: "active" });
+  assert.equal(stateOfKey({ ...key, expired: true, expiresAt: "2026-01-01" }).text, "expired 2026-01-01");
+  assert.equal(stateOfKey({ ...key, budget: { cost: 5, per: "day" }, spent: 5 }).text, "budget spent");
+  assert.equal(stateOfKey({ ...key, budget: { cost: 5, per: "day" }, spent: 4 }).level, "ok");
 });
 
 const yaml = `config:

@@ -2,12 +2,14 @@
  * Rate limit rules with their buckets: gauges that drain and refill, the fullest keys, refusals per minute.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
+import { isReadOnly } from "../../data/about.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
 import { visible, wholeText } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
+import { Budgets, budgets, Keys } from "./budgets.tsx";
 
 interface Rule {
   readonly owner: string;
@@ -45,6 +47,7 @@ export function Limits() {
           onInput={(event) => {
             setParams({ key: event.currentTarget.value }, { replace: true });
             limits.refresh();
+            if (!isReadOnly.value) budgets.refresh();
           }}
         />
       </PageHead>
@@ -59,6 +62,12 @@ export function Limits() {
         </Empty>
       ) : (
         loaded.rules.map((rule) => <RulePanel key={`${rule.owner} ${JSON.stringify(rule.rule)}`} rule={rule} />)
+      )}
+      {isReadOnly.value ? null : (
+        <>
+          <Budgets />
+          <Keys />
+        </>
       )}
     </>
   );
