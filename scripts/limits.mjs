@@ -672,7 +672,7 @@ const LIMITS = {
     ["MAX_OUTPUT_VALUES", "cel/values/values.ts", "values of a result", "the expression fails"],
     ["MAX_CLAUSES", "cel/explain.ts", "clauses of an explanation", "the outermost are kept"],
     ["MAX_VALUES", "cel/explain.ts", "values of an explanation", "the rest is left out"],
-    ["MAX_SHOWN_CHARS", "core/traced-expression.ts", "a value in a trace", "cut"],
+    ["MAX_SHOWN_CHARS", "config/compile/traced-expression.ts", "a value in a trace", "cut"],
   ],
   Configuration: [
     ["MAX_FILE_BYTES", "config/text/yaml-source.ts", "a configuration file", "the configuration is rejected"],
