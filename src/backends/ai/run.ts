@@ -180,6 +180,10 @@ export class AiRun implements BackendRun, AttemptOwner {
     }
   }
 
+  get isLeft(): boolean {
+    return this.#exchange.isOver;
+  }
+
   get rules(): FailoverRules {
     return this.#env.rules;
   }

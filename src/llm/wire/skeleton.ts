@@ -4,7 +4,8 @@
  * small as its text, and neither parsing nor writing it blocks the process.
  */
 import { finish, type Steps } from "../../lib/process/turns.ts";
-import { type Members, parseMembers } from "./json.ts";
+import type { Members } from "./json.ts";
+import { parseMembersInSteps } from "./json-steps.ts";
 import { endOfString } from "./json-string.ts";
 
 export interface Skeleton {
@@ -77,8 +78,7 @@ export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: strin
   const tree = pieces.length === 1 ? bytes : Buffer.concat(pieces);
   if (yield* hasTooManyTokens(tree)) return { tooLarge: `of more than ${MAX_TREE_TOKENS} values and names` };
   yield;
-  const value = parseMembers(tree.toString("utf8"));
-  yield;
+  const value = yield* parseMembersInSteps(tree);
   if (value === undefined) return "not JSON";
   return { value, write: (changed) => restore(JSON.stringify(changed), nonce, blobs) };
 }

@@ -32,10 +32,15 @@ export function guardAnswers(
   return (call) => {
     const watched = watchedCall(call, exchange, watchedResponses, isForeignStream);
     const judged = webhooks
-      ? new WebhookCall(watched, format, (texts) => checkAll(webhooks, { direction: "response", model, texts }))
+      ? new WebhookCall(
+          watched,
+          format,
+          (texts) => checkAll(webhooks, { direction: "response", model, texts }),
+          () => exchange.isOver,
+        )
       : watched;
     if (guards === undefined) return { shown: judged, onRefusal: () => undefined };
-    const guarded = new GuardedCall(judged, guards, format);
+    const guarded = new GuardedCall(judged, guards, format, () => exchange.isOver);
     return { shown: guarded, onRefusal: (refused) => guarded.onRefusal(refused) };
   };
 }

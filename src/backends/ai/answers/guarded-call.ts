@@ -8,14 +8,14 @@ import type { BackendCall } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent } from "../../../lib/http/sse.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import { errorBody, errorEvent } from "../../../llm/dialects/error-shape.ts";
 import type { TextGuard } from "../../../llm/dialects/llm-call.ts";
-import { mapAnswerTexts } from "../../../llm/guards/map-texts.ts";
-import { GuardRejection, guardText } from "../../../llm/guards/prompt-rules.ts";
+import { GuardRejection, guardSteps, mapTextsInSteps } from "../../../llm/guards/prompt-rules.ts";
 import { createStreamGuard, type StreamGuard } from "../../../llm/guards/stream-guard.ts";
 import { isEncoded } from "../../../llm/wire/decode-answer.ts";
-import { parseMembers } from "../../../llm/wire/json.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
 import { failAfter, isEventStream } from "./native-answer.ts";
 import { PassingCall } from "./passing-call.ts";
 
@@ -25,6 +25,7 @@ export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 export class GuardedCall extends PassingCall {
   readonly #guards: readonly TextGuard[];
   readonly #format: Format;
+  readonly #isLeft: () => boolean;
   #status = 0;
   #headers: HeaderList | undefined;
   #held: Buffer[] = [];
@@ -35,8 +36,10 @@ export class GuardedCall extends PassingCall {
   #out: string[] = [];
   #refused: () => void = () => undefined;
 
-  constructor(call: BackendCall, guards: readonly TextGuard[], format: Format) {
+  /** `isLeft`: nobody waits for the answer any more. */
+  constructor(call: BackendCall, guards: readonly TextGuard[], format: Format, isLeft: () => boolean) {
     super(call);
+    this.#isLeft = isLeft;
     this.#guards = guards;
     this.#format = format;
   }
@@ -82,7 +85,8 @@ export class GuardedCall extends PassingCall {
       if (!this.#guarded(() => this.#take(guard.end()))) return;
       this.#flush();
       this.call.end(trailers);
-    } else this.#endWhole();
+    } else if (this.#heldBytes <= SLICED_BYTES) finish(this.#endWhole());
+    else inTurns(this.#endWhole(), this.#isLeft).catch((error) => this.call.fail(error));
   }
 
   fail(error: unknown): void {
@@ -97,8 +101,9 @@ export class GuardedCall extends PassingCall {
     this.call.fail(new GatewayError("backend_response_invalid", { detail }));
   }
 
-  #endWhole(): void {
-    const body = parseMembers(Buffer.concat(this.#held).toString("utf8"));
+  *#endWhole(): Steps<void> {
+    const body = yield* parseMembersInSteps(Buffer.concat(this.#held));
+    this.#held = [];
     const headers = this.#headers;
     if (body === undefined || headers === undefined) {
       this.call.fail(
@@ -109,13 +114,13 @@ export class GuardedCall extends PassingCall {
     let status = this.#status;
     let answer = body;
     try {
-      answer = mapAnswerTexts(body, (text) => guardText(text, this.#guards));
+      answer = yield* mapTextsInSteps(body, "answer", (text) => guardSteps(text, this.#guards));
     } catch (error) {
       if (!(error instanceof GuardRejection)) throw error;
       status = error.status;
       answer = errorBody(this.#format, { status, message: error.message, code: "content_rejected" });
     }
-    const bytes = Buffer.from(JSON.stringify(answer));
+    const bytes = Buffer.from(yield* stringifyInSteps(answer));
     headers.delete("etag");
     headers.set("content-type", "application/json");
     headers.set("content-length", String(bytes.length));

@@ -6,6 +6,7 @@ import type { BackendCall } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser, encodeSseEvent } from "../../../lib/http/sse.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import { errorBody, errorEvent, errorMessage } from "../../../llm/dialects/error-shape.ts";
 import type { OutEvent, StreamTranslation, Translation } from "../../../llm/form/translation.ts";
 import { UpstreamAnswerError } from "../../../llm/form/translation-error.ts";
@@ -13,16 +14,24 @@ import { createUsageTap, type UsageTap } from "../../../llm/usage/usage-tap.ts";
 import { createEventStreamReader } from "../../../llm/wire/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { isMembers, type Members, parseMembers } from "../../../llm/wire/json.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
 import type { UpstreamPlan } from "../requests/upstream-request.ts";
 import { type Answer, brokenStreamEvent, failAfter, isEventStream } from "./native-answer.ts";
 import type { CallSettlement } from "./settlement.ts";
 
-/** A larger JSON answer would block the process while it is parsed. */
+/** It is held and parsed whole. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 /** Names the members of the request that the provider was not told. */
 const DROPPED_HEADER = "x-gateway-dropped";
 const AWS_STREAM = "application/vnd.amazon.eventstream";
+
+export interface AnswerSource {
+  /** Ends the provider's answer when it cannot be translated any further. */
+  stop(): void;
+  /** Nobody waits for the answer any more. */
+  readonly isLeft: boolean;
+}
 
 export class TranslatedAnswer implements Answer {
   readonly #call: BackendCall;
@@ -35,18 +44,17 @@ export class TranslatedAnswer implements Answer {
   #held: Buffer[] = [];
   #heldBytes = 0;
   #stream: { push(chunk: Buffer): void; translation: StreamTranslation } | undefined;
-  readonly #source: { stop(): void };
+  readonly #source: AnswerSource;
   #out: string[] = [];
   #hasWritten = false;
   #over = false;
 
-  /** `source.stop` ends the provider's answer when it cannot be translated any further. */
   constructor(
     call: BackendCall,
     plan: UpstreamPlan,
     translation: Translation,
     settlement: CallSettlement,
-    source: { stop(): void },
+    source: AnswerSource,
   ) {
     this.#call = call;
     this.#plan = plan;
@@ -90,7 +98,9 @@ export class TranslatedAnswer implements Answer {
     if (this.#over) return;
     if (!this.#stream) {
       this.#settle(true);
-      this.#sendWhole();
+      // A small one is sent before the connection is used for anything else.
+      if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
+      else inTurns(this.#sendWhole(), () => this.#source.isLeft).catch((error) => this.#call.fail(error));
       return;
     }
     try {
@@ -199,12 +209,13 @@ export class TranslatedAnswer implements Answer {
     this.#call.fail(new GatewayError("backend_response_invalid", { detail }));
   }
 
-  #sendWhole(): void {
+  *#sendWhole(): Steps<void> {
     const encoding = this.#headers?.get("content-encoding");
     const raw = Buffer.concat(this.#held);
     const bytes = isEncoded(encoding) ? decodeAnswer(raw, encoding) : raw;
     const text = bytes?.toString("utf8") ?? "";
-    const parsed = parseMembers(text);
+    yield;
+    const parsed = bytes && (yield* parseMembersInSteps(bytes));
     if (this.#status < 400 && parsed === undefined) {
       this.#call.fail(
         new GatewayError("backend_response_invalid", { detail: "the provider's answer is not a JSON object" }),
@@ -225,7 +236,8 @@ export class TranslatedAnswer implements Answer {
       const message = error instanceof UpstreamAnswerError ? error.message : "the provider's answer cannot be read";
       body = errorBody(clientFormat, { status: this.#status, message, code: "upstream_error" });
     }
-    const out = Buffer.from(JSON.stringify(body));
+    yield;
+    const out = Buffer.from(yield* stringifyInSteps(body));
     const headers = this.#headers;
     if (!headers) return;
     for (const name of ["content-encoding", "etag", "x-amzn-errortype"]) headers.delete(name);

@@ -8,13 +8,13 @@ import type { BackendCall } from "../../../core/backend.ts";
 import type { Exchange } from "../../../core/exchange.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser } from "../../../lib/http/sse.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { TextGuard } from "../../../llm/dialects/llm-call.ts";
 import { createGuardWatch, type GuardWatch } from "../../../llm/guards/guard-watch.ts";
-import { mapAnswerTexts } from "../../../llm/guards/map-texts.ts";
-import { watchText } from "../../../llm/guards/prompt-rules.ts";
+import { mapTextsInSteps, watchSteps, watchText } from "../../../llm/guards/prompt-rules.ts";
 import { createStreamGuard } from "../../../llm/guards/stream-guard.ts";
 import { isEncoded } from "../../../llm/wire/decode-answer.ts";
-import { parseMembers } from "../../../llm/wire/json.ts";
+import { parseMembersInSteps } from "../../../llm/wire/json-steps.ts";
 import { MAX_ANSWER_BYTES, MAX_EVENT_BYTES } from "./guarded-call.ts";
 import { isEventStream } from "./native-answer.ts";
 import { PassingCall } from "./passing-call.ts";
@@ -22,7 +22,8 @@ import { PassingCall } from "./passing-call.ts";
 /** Reads the chunks of one answer. */
 interface Reader {
   data(chunk: Buffer): void;
-  end(): void;
+  /** What is left to look at, if it is much: the answer's end waits for it. */
+  end(): Steps<void> | undefined;
 }
 
 /** Guards in shadow mode stand nearest to the client: they see what the others let through. */
@@ -34,7 +35,7 @@ export function watchedCall(
 ): BackendCall {
   if (guards === undefined) return call;
   const watch = createGuardWatch(exchange, "response");
-  if (!isForeignStream) return new WatchedCall(call, guards, watch);
+  if (!isForeignStream) return new WatchedCall(call, guards, watch, () => exchange.isOver);
   watch.unread(guards, "this kind of stream cannot be read");
   return call;
 }
@@ -42,10 +43,12 @@ export function watchedCall(
 class WatchedCall extends PassingCall {
   readonly #guards: readonly TextGuard[];
   readonly #watch: GuardWatch;
+  readonly #isLeft: () => boolean;
   #reader: Reader | undefined;
 
-  constructor(call: BackendCall, guards: readonly TextGuard[], watch: GuardWatch) {
+  constructor(call: BackendCall, guards: readonly TextGuard[], watch: GuardWatch, isLeft: () => boolean) {
     super(call);
+    this.#isLeft = isLeft;
     this.#guards = guards;
     this.#watch = watch;
   }
@@ -64,9 +67,13 @@ class WatchedCall extends PassingCall {
   }
 
   end(trailers?: readonly string[]): void {
-    this.#look((reader) => reader.end());
+    const left = this.#look((reader) => reader.end());
     this.#reader = undefined;
-    this.call.end(trailers);
+    if (left === undefined) this.call.end(trailers);
+    else
+      inTurns(left, this.#isLeft)
+        .catch(() => this.#watch.unread(this.#guards, "the answer cannot be read"))
+        .finally(() => this.call.end(trailers));
   }
 
   fail(error: unknown): void {
@@ -75,13 +82,14 @@ class WatchedCall extends PassingCall {
   }
 
   /** Whatever goes wrong here is the guards' own affair. */
-  #look(action: (reader: Reader) => void): void {
-    if (this.#reader === undefined) return;
+  #look<T>(action: (reader: Reader) => T): T | undefined {
+    if (this.#reader === undefined) return undefined;
     try {
-      action(this.#reader);
+      return action(this.#reader);
     } catch {
       this.#reader = undefined;
       this.#watch.unread(this.#guards, "the answer cannot be read");
+      return undefined;
     }
   }
 
@@ -92,7 +100,13 @@ class WatchedCall extends PassingCall {
   #streamReader(): Reader {
     const guard = createStreamGuard(this.#guards, (text) => this.#text(text));
     const parser = createSseParser((event) => void guard.event(event), MAX_EVENT_BYTES);
-    return { data: (chunk) => parser.push(chunk), end: () => void guard.end() };
+    return {
+      data: (chunk) => parser.push(chunk),
+      end() {
+        guard.end();
+        return undefined;
+      },
+    };
   }
 
   #wholeReader(): Reader {
@@ -105,10 +119,19 @@ class WatchedCall extends PassingCall {
         held.push(chunk);
       },
       end: () => {
-        const body = parseMembers(Buffer.concat(held).toString("utf8"));
-        if (body === undefined) throw new Error("not JSON");
-        mapAnswerTexts(body, (text) => this.#text(text));
+        const looking = this.#lookAtWhole(Buffer.concat(held));
+        if (bytes > SLICED_BYTES) return looking;
+        finish(looking);
+        return undefined;
       },
     };
+  }
+
+  *#lookAtWhole(bytes: Buffer): Steps<void> {
+    const body = yield* parseMembersInSteps(bytes);
+    if (body === undefined) throw new Error("not JSON");
+    yield* mapTextsInSteps(body, "answer", (text) =>
+      watchSteps(text, this.#guards, (guard) => this.#watch.found(guard)),
+    );
   }
 }

@@ -7,12 +7,13 @@ import type { BackendCall } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser, encodeSseEvent, type SseEvent } from "../../../lib/http/sse.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import { errorBody } from "../../../llm/dialects/error-shape.ts";
-import { mapAnswerTexts } from "../../../llm/guards/map-texts.ts";
+import { eachAnswerText, mapAnswerTexts } from "../../../llm/guards/map-texts.ts";
 import { GuardRejection } from "../../../llm/guards/prompt-rules.ts";
 import { streamTexts } from "../../../llm/guards/stream-texts.ts";
-import { parseMembers } from "../../../llm/wire/json.ts";
+import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
 import { MAX_ANSWER_BYTES, MAX_EVENT_BYTES } from "./guarded-call.ts";
 import { isEventStream } from "./native-answer.ts";
 import { PassingCall } from "./passing-call.ts";
@@ -20,6 +21,7 @@ import { PassingCall } from "./passing-call.ts";
 export class WebhookCall extends PassingCall {
   readonly #judge: (texts: readonly string[]) => Promise<readonly string[]>;
   readonly #format: Format;
+  readonly #isLeft: () => boolean;
   #status = 0;
   #headers: HeaderList | undefined;
   #held: Buffer[] = [];
@@ -27,8 +29,15 @@ export class WebhookCall extends PassingCall {
   #passes = false;
   #over = false;
 
-  constructor(call: BackendCall, format: Format, judge: (texts: readonly string[]) => Promise<readonly string[]>) {
+  /** `isLeft`: nobody waits for the answer any more. */
+  constructor(
+    call: BackendCall,
+    format: Format,
+    judge: (texts: readonly string[]) => Promise<readonly string[]>,
+    isLeft: () => boolean,
+  ) {
     super(call);
+    this.#isLeft = isLeft;
     this.#format = format;
     this.#judge = judge;
   }
@@ -78,17 +87,16 @@ export class WebhookCall extends PassingCall {
   }
 
   async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
-    const body = parseMembers(bytes.toString("utf8"));
+    const run = <T>(steps: Steps<T>): T | Promise<T> =>
+      bytes.length > SLICED_BYTES ? inTurns(steps, this.#isLeft) : finish(steps);
+    const body = await run(parseMembersInSteps(bytes));
     if (body === undefined) return undefined;
     const texts: string[] = [];
-    mapAnswerTexts(body, (text) => {
-      texts.push(text);
-      return text;
-    });
+    eachAnswerText(body, (text) => void texts.push(text));
     const judged = await this.#judge(texts);
     if (judged === texts) return bytes;
     let next = 0;
-    return Buffer.from(JSON.stringify(mapAnswerTexts(body, () => judged[next++] ?? "")));
+    return Buffer.from(await run(stringifyInSteps(mapAnswerTexts(body, () => judged[next++] ?? ""))));
   }
 
   async #judgeStream(bytes: Buffer): Promise<Buffer | undefined> {
