@@ -15,6 +15,7 @@ import {
 import { createLookup, type Resolve } from "../http/lookup.ts";
 import { describeSocketError, openSocket } from "../http/open-socket.ts";
 import type { Clock } from "../process/clock.ts";
+import { endSessionLater } from "./later-ends.ts";
 import { LifeSigns } from "./life-signs.ts";
 import { StreamCall } from "./stream-call.ts";
 
@@ -58,6 +59,7 @@ export function openHttp2Pool(
       maxHeaderListPairs: MAX_ANSWER_FIELDS,
       settings: { enablePush: false },
     });
+    endSessionLater(session);
     const link: Link = {
       session,
       lifeSigns: new LifeSigns(session, socket),

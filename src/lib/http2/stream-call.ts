@@ -61,7 +61,7 @@ export class StreamCall implements Carrier {
       return;
     }
     this.#stream = stream;
-    const giveUp = (): void => void stream.destroy();
+    const giveUp = (): void => void setImmediate(() => stream.destroy());
     stream.on("response", (fields, flags: number, raw?: readonly string[]) =>
       contain(() => this.#head(Number(fields[":status"]), flags, raw ?? rawOf(fields)), giveUp),
     );

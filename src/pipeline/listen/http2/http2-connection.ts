@@ -5,6 +5,7 @@
 import { constants, performServerHandshake, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { NO_BODY } from "../../../core/exchange.ts";
+import { endSessionLater } from "../../../lib/http2/later-ends.ts";
 import { LifeSigns } from "../../../lib/http2/life-signs.ts";
 import { KEEP_ALIVE_MS } from "../answer.ts";
 import type { ConnectionOwner, OpenConnection } from "../connection-owner.ts";
@@ -45,6 +46,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   readonly #socket: Socket;
   readonly #session: ServerHttp2Session;
   readonly #lifeSigns: LifeSigns;
+  readonly #endNow: () => void;
   #open = 0;
   #served = 0;
   #resets = 0;
@@ -61,6 +63,10 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     this.streams = owner.streams;
     const session = performServerHandshake(socket, OPTIONS);
     this.#session = session;
+    this.#endNow = endSessionLater(session);
+    // Node calls it for a client's GOAWAY. It would refuse streams that follow in the same packet while nghttp2 reads it, and
+    // free them under its hands. What the client still sends is answered instead, and then the connection ends.
+    session.close = () => this.#leave();
     this.#lifeSigns = new LifeSigns(session, socket, owner.silentPeerMs);
     session.on("stream", (stream: ServerHttp2Stream, _headers: unknown, flags: number, raw: readonly string[]) =>
       this.#begin(stream, flags, raw),
@@ -68,6 +74,8 @@ export class Http2Connection implements OpenConnection, StreamOwner {
     session.on("ping", () => this.#countControl());
     session.on("remoteSettings", () => this.#countControl());
     session.on("error", ignore);
+    // Once its session is destroyed, Node before 20.20 leaves the errors of a TLS socket to nobody.
+    socket.on("error", ignore);
     session.on("close", () => owner.closed(this));
   }
 
@@ -101,6 +109,7 @@ export class Http2Connection implements OpenConnection, StreamOwner {
   streamEnded(wasReset: boolean): void {
     this.#open -= 1;
     this.#owner.ended();
+    if (this.#isClosing) this.#endIfDone();
     if (!wasReset) return;
     this.#resets += 1;
     if (this.#resets > MAX_RESETS) this.#calmDown();
@@ -140,9 +149,23 @@ export class Http2Connection implements OpenConnection, StreamOwner {
 
   #goAway(): void {
     if (this.#isClosing || this.#session.destroyed) return;
+    if (this.#open > 0) this.#session.goaway();
+    this.#leave();
+  }
+
+  /** Streams under way finish. */
+  #leave(): void {
+    if (this.#isClosing) return;
     this.#isClosing = true;
     this.#silentMs = 0;
-    this.#session.close();
+    this.#endIfDone();
+  }
+
+  #endIfDone(): void {
+    if (this.#open > 0) return;
+    setImmediate(() => {
+      if (this.#open === 0) this.#endNow();
+    });
   }
 }
 

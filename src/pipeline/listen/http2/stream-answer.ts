@@ -7,6 +7,7 @@ import type { Duplex } from "node:stream";
 import type { Reply } from "../../../core/reply.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { type BodyCarrier, RequestBodySource } from "../../../lib/http1/request-body.ts";
+import { closeStreamLater } from "../../../lib/http2/later-ends.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
 import type { EntrySink } from "../request-entry.ts";
 import { responseFields, trailerFields } from "./stream-fields.ts";
@@ -144,7 +145,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier {
     this.flushHead(chunk === undefined && (trailers ?? []).length === 0);
     if (this.#stream.destroyed) return;
     // The client may stop sending: nobody reads the rest (RFC 9113 section 8.1).
-    if (!this.#hasBody) this.#stream.once("finish", () => this.#stream.close(NGHTTP2_NO_ERROR));
+    if (!this.#hasBody) this.#stream.once("finish", () => closeStreamLater(this.#stream, NGHTTP2_NO_ERROR));
     if (chunk === undefined) this.#stream.end();
     else this.#stream.end(chunk);
     this.#watch();
@@ -157,7 +158,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier {
 
   destroy(): void {
     this.#isCut = true;
-    this.#stream.close(NGHTTP2_INTERNAL_ERROR);
+    closeStreamLater(this.#stream, NGHTTP2_INTERNAL_ERROR);
   }
 
   /** The listener goes: a stream ends as if its source had ended, so that clients come back instead of failing. */

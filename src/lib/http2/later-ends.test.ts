@@ -1,0 +1,52 @@
+import assert from "node:assert/strict";
+import type { Http2Session, Http2Stream } from "node:http2";
+import { test } from "node:test";
+import { closeStreamLater, endSessionLater } from "./later-ends.ts";
+
+function session() {
+  const told: string[] = [];
+  const fake = {
+    destroyed: false,
+    close(callback?: () => void) {
+      told.push("close");
+      callback?.();
+    },
+    destroy(error?: Error, code?: number) {
+      told.push(`destroy ${error?.message ?? ""} ${code ?? ""}`.trim());
+    },
+  };
+  return { told, session: fake as unknown as Http2Session };
+}
+
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+test("whoever ends a session ends it in the next turn, with what was said", async () => {
+  const { told, session: one } = session();
+  endSessionLater(one);
+  one.close(() => told.push("closed"));
+  one.destroy(new Error("flood"), 11);
+  await Promise.resolve();
+  await new Promise((resolve) => process.nextTick(resolve));
+  assert.deepEqual(told, [], "not in this turn, nor in what runs at its end");
+  await nextTurn();
+  assert.deepEqual(told, ["close", "closed", "destroy flood 11"]);
+});
+
+test("outside of its events a session is ended at once", () => {
+  const { told, session: one } = session();
+  endSessionLater(one)();
+  assert.deepEqual(told, ["close", "destroy"]);
+});
+
+test("a stream is closed in the next turn, unless it is gone by then", async () => {
+  const codes: number[] = [];
+  const stream = { destroyed: false, close: (code: number) => codes.push(code) };
+  closeStreamLater(stream as unknown as Http2Stream, 2);
+  assert.deepEqual(codes, []);
+  await nextTurn();
+  assert.deepEqual(codes, [2]);
+  closeStreamLater(stream as unknown as Http2Stream, 0);
+  stream.destroyed = true;
+  await nextTurn();
+  assert.deepEqual(codes, [2]);
+});
