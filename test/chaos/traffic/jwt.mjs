@@ -4,13 +4,25 @@
 import { WrongAnswer } from "../support/ledger.mjs";
 import { ask, newNonce } from "./ask.mjs";
 
+/** Of each kind, used again and again: with ever new ones the gateway's memory would grow until its store of verdicts is full. */
+const MAX_TOKENS = 200;
+const tokens = new Map();
+
+function tokenOf(kind, make, random) {
+  if (!tokens.has(kind)) tokens.set(kind, []);
+  const made = tokens.get(kind);
+  if (made.length >= MAX_TOKENS) return random.pick(made);
+  const sub = newNonce();
+  made.push({ sub, token: make?.(sub) });
+  return made.at(-1);
+}
+
 export const jwt = {
   name: "jwt",
   async once(world, random) {
-    const sub = newNonce();
     const { good, bad } = world.tokens;
     const kind = random.pick(["good", "none", ...Object.keys(bad)]);
-    const token = kind === "good" ? good(sub) : bad[kind]?.(sub);
+    const { sub, token } = tokenOf(kind, kind === "good" ? good : bad[kind], random);
     const { status, headers, text } = await ask(world, "/jwt", {
       headers: token === undefined ? {} : { authorization: `Bearer ${token}` },
     });
