@@ -3,6 +3,7 @@
  * memory the controller uses, and whether an idle cluster is left alone.
  */
 import { readFileSync } from "node:fs";
+import { cpus, loadavg } from "node:os";
 import {
   addressOf,
   apply,
@@ -62,17 +63,20 @@ export async function scale(cluster) {
   );
 
   const times = [];
+  const cpuBefore = cpuMsOf(controller.pid);
   for (let change = 0; change < CHANGES; change += 1) {
     const i = (change * 53) % ROUTES;
     await api.patch(`${GATEWAY_API}/namespaces/${NAMESPACE}/httproutes/r${i}`, route(i, `change${change}`));
     times.push(await until("a change", () => shows(i, `change${change}`), 60_000, 10));
   }
+  const cpuMs = Math.round((cpuMsOf(controller.pid) - cpuBefore) / CHANGES);
   times.sort((a, b) => a - b);
   const longest = times.at(-1);
   findings.tell(
     `a change reaches the data plane within 2 s (${ROUTES} routes, ${POLICIES} policies)`,
     longest < 2_000,
-    `median ${Math.round(times[CHANGES / 2])} ms, longest ${Math.round(longest)} ms of ${CHANGES}`,
+    `median ${Math.round(times[CHANGES / 2])} ms, longest ${Math.round(longest)} ms of ${CHANGES}; ` +
+      `${cpuMs} ms of CPU in the controller for each; load ${loadavg()[0].toFixed(1)} on ${cpus().length} CPUs`,
   );
   const { rss, peak } = memoryOf(controller.pid);
   findings.tell("the controller uses less than 200 MB", rss < 200, `${rss} MB now, ${peak} MB at most`);
@@ -117,6 +121,12 @@ async function each(list, work) {
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) await work(next);
   };
   await Promise.all(Array.from({ length: PARALLEL }, worker));
+}
+
+/** In units of 10 ms, as Linux counts. */
+function cpuMsOf(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 /** In MB, as the kernel says. */
