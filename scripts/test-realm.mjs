@@ -1,15 +1,17 @@
 /**
- * `npm run test:realm`: runs the steps of docs/realm-provider.md against the real realm provider, and both generations
- * of the official MCP client through the gateway in front of it. Needs Java 17 and either a path to the unpacked
- * distribution (REALM_HOME) or Maven, which fetches it. Everything runs on the loopback interface and is ended again.
+ * `npm run test:realm`: runs the steps of docs/realm-provider.md against the real realm provider, and nine MCP clients
+ * through the gateway in front of it. Needs Java 17, Python 3.10 and either a path to the unpacked distribution
+ * (REALM_HOME) or Maven, which fetches it. Everything runs on the loopback interface and is ended again.
  */
 import assert from "node:assert/strict";
-import { spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { browserEnvironment, CLIENTS, installClients, runClient } from "./realm/clients.mjs";
+import { guideRunner } from "./realm/guide.mjs";
 import { bin, installIfMissing, root, step } from "./steps.mjs";
 
 const VERSION = process.env.REALM_VERSION ?? "26.4.7";
@@ -23,8 +25,12 @@ let server;
 try {
   const home = process.env.REALM_HOME ?? fetchDistribution();
   step("compile", bin("tsc"), ["-p", ".", "--outDir", build, "--noCheck", "--incremental", "false"]);
+  installClients();
   const url = await startServer(home);
-  await run(url, guideRunner(home, url));
+  await run(
+    url,
+    guideRunner({ home, scratch, environment: { REALM_SERVER: url, ADMIN_PASSWORD, ALICE_PASSWORD: ALICE.password } }),
+  );
   console.log("── all steps of the guide work");
 } finally {
   if (server) process.kill(-server.pid, "SIGKILL");
@@ -101,6 +107,7 @@ mcp:
       }
     }
 
+    await nineClients(facade, attempt);
     const old = await attempt("1.x");
     const legs = await loginCheck(issuer, old.store.tokens.access_token);
     for (const { leg, ok, message } of Object.values(legs)) {
@@ -126,12 +133,48 @@ mcp:
   }
 }
 
+/** One row for each client: it registers, the user logs in, and it uses a tool. */
+async function nineClients({ base, gateway }, attempt) {
+  const browser = join(root, build, "test/support/identity/browser.js");
+  const environment = browserEnvironment(scratch, browser, ALICE);
+  const url = `${base}/mcp`;
+  const rows = [
+    ...["1.x", "2.x"].map((generation) => [
+      `TypeScript SDK ${generation}`,
+      async () => {
+        const session = await attempt(generation);
+        await use(session);
+        await session.client.close();
+      },
+    ]),
+    ...Object.keys(CLIENTS).map((name) => [name, () => runClient(name, url, { scratch, environment })]),
+  ];
+  let failures = 0;
+  console.log("── clients");
+  for (const [name, logIn] of rows) {
+    const before = gateway.log().length;
+    try {
+      await logIn();
+      console.log(`   ✓ ${name}`);
+    } catch (error) {
+      failures += 1;
+      const refused = gateway
+        .log()
+        .slice(before)
+        .filter((line) => / (warn|error) |status=4\d\d/.test(line));
+      console.log(`   ✗ ${name}: ${error.message}\n${refused.slice(-5).join("\n")}`);
+    }
+  }
+  console.log(`   ${rows.length - failures} of ${rows.length} clients logged in`);
+  assert.equal(failures, 0, "every client logs in with the guide alone");
+}
+
 /** The legs of `gwctl auth check`, by name. */
 async function loginCheck(issuer, token) {
   const source = (name) => import(pathToFileURL(join(root, build, "src", `${name}.js`)).href);
-  const { checkLogin } = await source("identity/login-check");
-  const { openFetcher } = await source("lib/fetch");
-  const { systemClock: clock } = await source("lib/clock");
+  const { checkLogin } = await source("identity/login/login-check");
+  const { openFetcher } = await source("lib/client/fetcher");
+  const { systemClock: clock } = await source("lib/process/clock");
   const resourceMetadata = { resource: "http://localhost:3000/mcp" };
   const policy = { issuer, audiences: ["gateway"], provider: { idp_realm: {} }, resourceMetadata };
   const fetcher = openFetcher(clock);
@@ -169,36 +212,6 @@ kcadm.sh create components -r mcp -s name=rotated -s providerId=rsa-generated -s
   -s "parentId=$REALM_ID" -s 'config.priority=["200"]' -s 'config.enabled=["true"]' -s 'config.active=["true"]'`);
 }
 
-/** Runs the `sh` block below a heading of the guide, with the variables that earlier blocks have set. */
-function guideRunner(home, realmServer) {
-  const text = readFileSync(join(root, "docs/realm-provider.md"), "utf8");
-  const environment = { REALM_SERVER: realmServer, ADMIN_PASSWORD, ALICE_PASSWORD: ALICE.password };
-  const state = join(scratch, "variables");
-  const command = (script) => {
-    const whole = `set -e; [ -e "$STATE" ] && . "$STATE"\n${script}\nset | grep -E '^(SCOPE|POLICY|ROLES?)=' > "$STATE" || true`;
-    const result = spawnSync("bash", ["-c", whole], {
-      env: {
-        ...process.env,
-        ...environment,
-        STATE: state,
-        HOME: scratch,
-        PATH: `${join(home, "bin")}:${process.env.PATH}`,
-      },
-      encoding: "utf8",
-    });
-    if (result.status !== 0)
-      throw new Error(`a step of the guide failed:\n${script}\n${result.stdout}${result.stderr}`);
-  };
-  const runner = (heading) => {
-    const section = text.split(`## ${heading}\n`)[1]?.split("\n## ")[0] ?? "";
-    const script = /```sh\n([\s\S]*?)```/.exec(section)?.[1];
-    if (script === undefined) throw new Error(`no commands below "${heading}" in the guide`);
-    console.log(`── ${heading}`);
-    command(script);
-  };
-  return Object.assign(runner, { command });
-}
-
 async function startServer(home) {
   const port = await freePort();
   const log = join(scratch, "server.log");
@@ -220,7 +233,7 @@ async function startServer(home) {
   );
   const url = `http://127.0.0.1:${port}`;
   console.log(`── start the realm provider at ${url}`);
-  for (let i = 0; i < 180; i++) {
+  for (let i = 0; i < 600; i++) {
     const ready = await fetch(`${url}/realms/master`).then(
       (response) => response.ok,
       () => false,

@@ -4,7 +4,12 @@
  */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { type IdentityProviderStandIn, openRealm, openTenant } from "../support/identity/identity-provider.ts";
+import {
+  type IdentityProviderStandIn,
+  openRealm,
+  openTenant,
+  TRUSTED_HOSTS_REFUSAL,
+} from "../support/identity/identity-provider.ts";
 import { type Generation, type LoggedIn, logIn, REDIRECT_URI } from "../support/identity/mcp-login.ts";
 import { DEMO_TARGET, type ProtectedGateway, startProtectedGateway } from "../support/identity/protected-gateway.ts";
 
@@ -172,7 +177,7 @@ test("a realm without audience mapper: the log says what the audience is and how
 });
 
 test("a realm with closed trusted hosts: its text reaches the client, and the log says how to mend it [S5-10]", async (context) => {
-  const { log, error } = await failedLogin(context, kept(context, await openRealm({ trustedHostsClosed: true })));
+  const { log, error } = await failedLogin(context, kept(context, await openRealm({ refusal: TRUSTED_HOSTS_REFUSAL })));
   assert.match(error.message, /Trusted Hosts/);
   assert.match(
     log,

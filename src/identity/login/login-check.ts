@@ -19,6 +19,8 @@ import { gatewayLegs } from "./gateway-legs.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, textOf } from "./login-leg.ts";
 import { ownClientLegs, registrationLegs } from "./trial-login.ts";
 
+const EXPIRED_MEND = "log in again for a new token, and compare the clocks of this host and the provider";
+
 export async function* checkLogin(options: LoginCheckOptions): AsyncGenerator<LoginLeg> {
   const { policy } = options;
   const provider = createProvider(policy);
@@ -156,7 +158,8 @@ function problemLeg(
   provider: IdentityProvider,
   claims?: Parameters<IdentityProvider["mend"]>[1],
 ): LoginLeg {
-  return failed("token", problem.detail, provider.mend(problem, claims));
+  const mend = provider.mend(problem, claims);
+  return failed("token", problem.detail, mend ?? (problem.check === "expiry" ? EXPIRED_MEND : undefined));
 }
 
 function metadataMend(provider: IdentityProvider, detail: string): string | undefined {

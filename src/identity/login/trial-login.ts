@@ -13,6 +13,8 @@ const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 /** The example of RFC 7636, appendix B. */
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
+const CLIENT_MEND = "compare `clientId` and `clientSecret` with the client at the provider";
+
 /** What a provider answers that would show a page now (OpenID Connect core, section 3.1.2.6). */
 const ASKS_USER = new Set([
   "login_required",
@@ -179,7 +181,9 @@ export async function* ownClientLegs(
       provider.name === "idp_tenant"
         ? `${tokenUrl} knows the app registration; a redirect URI on the single-page-application platform would appear only in a real login`
         : `${tokenUrl} knows the client`;
-    yield isCodeRefused ? { leg: "token endpoint", ok: true, message } : refusedLeg("token endpoint", response);
+    yield isCodeRefused
+      ? { leg: "token endpoint", ok: true, message }
+      : { mend: CLIENT_MEND, ...refusedLeg("token endpoint", response) };
   } catch (error) {
     yield failed("token endpoint", `${tokenUrl}: ${detailOf(error)}`);
   }

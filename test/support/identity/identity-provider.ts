@@ -26,10 +26,16 @@ export interface RealmOptions {
   readonly allowsExclusion?: boolean;
   /** What its tokens have as `aud`; the real one issues only `account` until a mapper is added. */
   readonly audience?: string;
-  /** Answers registrations as a realm does whose trusted-hosts policy is closed. */
-  readonly trustedHostsClosed?: boolean;
+  /** Answers registrations as a realm does whose policies refuse them, in these words. */
+  readonly refusal?: string;
+  /** As the real one does; the library leaves them out. */
+  readonly refusesUnknownScopes?: boolean;
   readonly accessTokenSeconds?: number;
 }
+
+/** The default of a new realm. */
+export const TRUSTED_HOSTS_REFUSAL =
+  "Policy 'Trusted Hosts' rejected request to client-registration service. Details: Host not trusted.";
 
 export interface TenantOptions {
   readonly clientId: string;
@@ -71,10 +77,15 @@ export function openRealm(options: RealmOptions = {}): Promise<IdentityProviderS
       extraTokenClaims: () => ({ realm_access: { roles: ["admin"] } }),
     }),
     intercept(request, response, url, body) {
-      if (options.trustedHostsClosed && url.pathname === "/clients-registrations/openid-connect") {
-        const text =
-          "Policy 'Trusted Hosts' rejected request to client-registration service. Details: Host not trusted.";
-        answer(response, 403, { error: "insufficient_scope", error_description: text });
+      if (options.refusal !== undefined && url.pathname === "/clients-registrations/openid-connect") {
+        answer(response, 403, { error: "insufficient_scope", error_description: options.refusal });
+        return undefined;
+      }
+      const asked = url.searchParams.get("scope")?.split(" ") ?? [];
+      if (options.refusesUnknownScopes && asked.some((scope) => !SCOPES.split(" ").includes(scope))) {
+        const location = new URL(url.searchParams.get("redirect_uri") ?? "");
+        location.searchParams.set("error", "invalid_scope");
+        response.writeHead(302, { location: location.href }).end();
         return undefined;
       }
       const [, clientId] = /^\/clients-registrations\/default\/(.+)$/.exec(url.pathname) ?? [];
