@@ -24,7 +24,7 @@ function storeWith(
       task,
       retirement: new Retirement(clock, () => undefined),
       // No session is made here, only tenants that somebody else made.
-      records: undefined as unknown as SessionRecords,
+      records: {} as SessionRecords,
     },
   );
   const ended: string[] = [];
