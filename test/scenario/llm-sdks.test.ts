@@ -229,34 +229,37 @@ test("@google/genai: JSON, stream and tools are native", async () => {
   assert.deepEqual(called.functionCalls?.[0]?.args, { city: "Rome" });
 });
 
-test("@aws-sdk/client-bedrock-runtime: converse, stream and tools are native, and signed anew", async () => {
-  const client = new BedrockRuntimeClient({
-    region: "us-east-1",
-    endpoint: url("bedrock"),
-    credentials: { accessKeyId: "CLIENTKEY", secretAccessKey: "client-secret" },
-    requestHandler: new NodeHttpHandler(),
+// It speaks HTTP/2 unless it is told not to.
+const handlers = { "HTTP/2": {}, "HTTP/1.1": { requestHandler: new NodeHttpHandler() } };
+for (const [protocol, handler] of Object.entries(handlers))
+  test(`@aws-sdk/client-bedrock-runtime over ${protocol}: converse, stream and tools are native, and signed anew`, async () => {
+    const client = new BedrockRuntimeClient({
+      region: "us-east-1",
+      endpoint: url("bedrock"),
+      credentials: { accessKeyId: "CLIENTKEY", secretAccessKey: "client-secret" },
+      ...handler,
+    });
+    const messages = [{ role: "user" as const, content: [{ text: "Hello?" }] }];
+    const answer = await client.send(new ConverseCommand({ modelId: "anthropic.claude-cached-v1:0", messages }));
+    assert.equal(answer.output?.message?.content?.[0]?.text, ANSWER);
+    assert.equal(answer.usage?.cacheReadInputTokens, COUNTS.cached);
+    const signature = String(upstream.last().headers.authorization);
+    assert.match(signature, /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/bedrock\/aws4_request/);
+    assert.equal(upstream.last().url, "/model/anthropic.claude-cached-v1%3A0/converse");
+    const streamed = await client.send(new ConverseStreamCommand({ modelId: "x", messages }));
+    let text = "";
+    let total: number | undefined;
+    for await (const event of streamed.stream ?? []) {
+      text += event.contentBlockDelta?.delta?.text ?? "";
+      total = event.metadata?.usage?.totalTokens ?? total;
+    }
+    assert.equal(text, ANSWER);
+    assert.equal(total, COUNTS.input + COUNTS.output);
+    const toolConfig = { tools: [{ toolSpec: { name: "get_weather", inputSchema: { json: { type: "object" } } } }] };
+    const called = await client.send(new ConverseCommand({ modelId: "tool", messages, toolConfig }));
+    assert.deepEqual(called.output?.message?.content?.[0]?.toolUse?.input, { city: "Rome" });
+    client.destroy();
   });
-  const messages = [{ role: "user" as const, content: [{ text: "Hello?" }] }];
-  const answer = await client.send(new ConverseCommand({ modelId: "anthropic.claude-cached-v1:0", messages }));
-  assert.equal(answer.output?.message?.content?.[0]?.text, ANSWER);
-  assert.equal(answer.usage?.cacheReadInputTokens, COUNTS.cached);
-  const signature = String(upstream.last().headers.authorization);
-  assert.match(signature, /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/bedrock\/aws4_request/);
-  assert.equal(upstream.last().url, "/model/anthropic.claude-cached-v1%3A0/converse");
-  const streamed = await client.send(new ConverseStreamCommand({ modelId: "x", messages }));
-  let text = "";
-  let total: number | undefined;
-  for await (const event of streamed.stream ?? []) {
-    text += event.contentBlockDelta?.delta?.text ?? "";
-    total = event.metadata?.usage?.totalTokens ?? total;
-  }
-  assert.equal(text, ANSWER);
-  assert.equal(total, COUNTS.input + COUNTS.output);
-  const toolConfig = { tools: [{ toolSpec: { name: "get_weather", inputSchema: { json: { type: "object" } } } }] };
-  const called = await client.send(new ConverseCommand({ modelId: "tool", messages, toolConfig }));
-  assert.deepEqual(called.output?.message?.content?.[0]?.toolUse?.input, { city: "Rome" });
-  client.destroy();
-});
 
 test("@ai-sdk/openai: responses by default, chat on request, tools and streams", async () => {
   const provider = createOpenAI({ baseURL: `${url("openai")}/v1`, apiKey: "client-key" });
