@@ -93,3 +93,25 @@ test("what cannot be without a dropped field goes with it, in one line", () => {
   assert.equal(conversion.leftOut.length, 1);
   assert.match(conversion.leftOut[0] ?? "", /^routes\[0\]\.backends\[1\]/);
 });
+
+test("a route that lost a condition is closed, and a virtual model that did is left out", () => {
+  const conversion = newConversion({
+    ...valid(),
+    llm: {
+      models: [{ name: "a", provider: "openAI", params: { model: "a", apiKey: "k" } }],
+      virtualModels: [
+        {
+          name: "chosen",
+          routing: { conditional: { targets: [{ when: "nothing.known", model: "a" }, { model: "a" }] } },
+        },
+      ],
+    },
+  });
+  at(conversion.config, "routes[0].matches[0]").headers = [{ name: "x", weather: "sunny" }];
+  dropInvalid(conversion, check);
+  assert.deepEqual(check(conversion.config, {}), []);
+  assert.deepEqual(at(conversion.config, "routes[0].policies").authorization, { rules: [{ deny: "true" }] });
+  assert.match(conversion.closed.join(), /routes\[0\] \(web\): its condition \(matches\) was not imported/);
+  assert.doesNotMatch(JSON.stringify(conversion.config.llm), /chosen/);
+  assert.match(conversion.leftOut.join(), /virtualModels\[0\] \(chosen\): routing/);
+});

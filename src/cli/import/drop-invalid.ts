@@ -29,16 +29,23 @@ export function dropInvalid(conversion: Conversion, check: Check): void {
     if (!problem) break;
     const path = pathParts(problem.path);
     if (tryAnotherValue(valueAt(config, path), environment)) continue;
-    const present = presentPart(config, path);
+    const present = withItsRouting(presentPart(config, path));
     if (present.length === 0) throw new Error(problem.message);
     const inside = path.slice(present.length);
     addDropped(dropped, { path: present, label: labelOf(config, present), inside, reason: reasonOf(problem) });
     remove(config, present);
-    const policy = protectingPolicy(present);
+    // A route with fewer conditions takes more requests than it was meant for; without it, another one would.
+    const policy = present.includes("matches") ? "condition (matches)" : protectingPolicy(present);
     if (policy !== undefined) closeScope(conversion, present, policy);
   }
   for (const { label, inside, reason } of dropped)
     conversion.leftOut.push(`${label}: ${inside.length === 0 ? "" : `${pathText(inside)}: `}${reason}`);
+}
+
+/** Without a part of its routing, a virtual model would choose what it was not meant to: it goes as a whole. */
+function withItsRouting(path: Part[]): Part[] {
+  const index = path.indexOf("routing");
+  return index > 0 && typeof path[index - 1] === "number" ? path.slice(0, index) : path;
 }
 
 interface Dropped {
