@@ -62,6 +62,8 @@ export async function startController(options: ControllerOptions): Promise<Contr
   let gateways: ReadonlyMap<string, KubernetesObject> = new Map();
   let lookMs = 0;
   let retry: Timer | undefined;
+  /** What the cluster says, until it says something else. Statuses and answers of data planes are no part of it. */
+  let view: ClusterView | undefined;
 
   const looks = debounce(clock, QUIET_MS, LONGEST_MS, look, (error) =>
     logger.error("the cluster could not be looked at", { reason: (error as Error).stack ?? String(error) }),
@@ -75,7 +77,11 @@ export async function startController(options: ControllerOptions): Promise<Contr
     clock,
     logger,
     random: options.random,
-    changed: looks.soon,
+    changed() {
+      view = undefined;
+      looks.soon();
+    },
+    statusChanged: looks.soon,
   });
   const leader = electLeader({
     ...options,
@@ -98,14 +104,22 @@ export async function startController(options: ControllerOptions): Promise<Contr
 
   async function look(): Promise<void> {
     if (!cache.isSynced()) return;
+    view ??= freshView();
+    if (leader.isLeader()) await report(view);
+  }
+
+  function freshView(): ClusterView {
     const beganMs = clock.monotonicMs();
-    const view = createView(cache.all(), clock.now());
-    gateways = new Map(view.gateways.map((gateway) => [gatewayKey(gateway), gateway]));
-    for (const [key, { version }] of view.snapshots)
+    const fresh = createView(cache.all(), clock.now());
+    gateways = new Map(fresh.gateways.map((gateway) => [gatewayKey(gateway), gateway]));
+    for (const [key, { version }] of fresh.snapshots)
       if (versions.get(key)?.version !== version) versions.set(key, { version, sinceMs: clock.monotonicMs() });
-    server.publish(view.snapshots);
+    server.publish(fresh.snapshots);
     lookMs = clock.monotonicMs() - beganMs;
-    if (!leader.isLeader()) return;
+    return fresh;
+  }
+
+  async function report(view: ClusterView): Promise<void> {
     let isLeft = false;
     if (options.deploy) {
       const deploy = { ...options.deploy, controllerUrl: options.url, certificate: certificate.cert };

@@ -25,6 +25,8 @@ export interface CacheParts {
   random(): number;
   /** Something changed; called often. */
   changed(): void;
+  /** Only the status of an object. */
+  statusChanged(): void;
 }
 
 export function openClusterCache(kinds: readonly WatchedKind[], parts: CacheParts): ClusterCache {

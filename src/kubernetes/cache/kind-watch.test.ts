@@ -13,6 +13,7 @@ const service = (name: string, more: object = {}) => ({ metadata: { name, namesp
 async function started(api: FakeApi, watched = kind) {
   const clock = fakeClock();
   let changes = 0;
+  let statuses = 0;
   const watch = watchKind(watched, {
     client: api,
     clock,
@@ -21,10 +22,13 @@ async function started(api: FakeApi, watched = kind) {
     changed: () => {
       changes += 1;
     },
+    statusChanged: () => {
+      statuses += 1;
+    },
   });
   await clock.advance(1);
   const names = (): string[] => [...watch.objects()].map(({ metadata }) => metadata.name).sort();
-  return { clock, watch, names, changes: () => changes };
+  return { clock, watch, names, changes: () => changes, statuses: () => statuses };
 }
 
 test("a list in pages, then changes as they come", async () => {
@@ -136,4 +140,28 @@ test("of ConfigMaps only certificates are kept, and other changes are no news", 
   api.put(maps, map("roots", {}));
   await clock.advance(1);
   assert.deepEqual([names(), changes()], [[], before + 2]);
+});
+
+test("a status alone is no change: the object has it, and stays the same object", async () => {
+  const routes = "/apis/gateway.networking.k8s.io/v1/httproutes";
+  const api = fakeApi();
+  const route = (hostname: string, more: object) => ({ ...service("a"), spec: { hostnames: [hostname] }, ...more });
+  api.put(routes, route("a.example", {}));
+  const httpRoutes = KINDS.find((one) => one.kind === "HTTPRoute") as WatchedKind;
+  const { watch, changes, statuses, clock } = await started(api, httpRoutes);
+  const [before] = [...watch.objects()];
+  const version = before?.metadata.resourceVersion;
+  const news = changes();
+  api.put(routes, route("a.example", { status: { parents: [1] } }));
+  await clock.advance(1);
+  assert.deepEqual([changes(), statuses()], [news, 1]);
+  assert.equal([...watch.objects()][0], before);
+  assert.deepEqual(before?.status, { parents: [1] });
+  assert.notEqual(before?.metadata.resourceVersion, version);
+  api.put(routes, route("a.example", {}));
+  await clock.advance(1);
+  assert.deepEqual([changes(), statuses(), before?.status], [news, 2, undefined]);
+  api.put(routes, route("b.example", { status: { parents: [1] } }));
+  await clock.advance(1);
+  assert.deepEqual([changes(), statuses()], [news + 1, 2]);
 });

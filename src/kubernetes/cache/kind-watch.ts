@@ -8,7 +8,7 @@ import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import type { ApiClient } from "../client/api-client.ts";
 import { ApiError, apiError } from "../client/api-error.ts";
-import { keptParts, pathOfKind, type WatchedKind } from "./kinds.ts";
+import { isSameButStatus, keptParts, pathOfKind, type WatchedKind } from "./kinds.ts";
 
 const PAGE = 500;
 /** The server ends a watch after this long; shorter than the time after which load balancers drop silent connections. */
@@ -35,6 +35,8 @@ export interface KindWatchParts {
   readonly logger: Logger;
   random(): number;
   changed(): void;
+  /** Only the status of an object, which the object itself now has. */
+  statusChanged(): void;
 }
 
 export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
@@ -101,6 +103,12 @@ export function watchKind(kind: WatchedKind, parts: KindWatchParts): KindWatch {
     const known = type === "DELETED" ? undefined : keptParts(object as KubernetesObject, kind);
     const key = keyOf(metadata.namespace ?? "", metadata.name);
     const before = objects.get(key);
+    if (before && known && kind.isReported === true && isSameButStatus(before, known)) {
+      // Whoever holds the object sees its new status, and what was made from the rest of it is still right.
+      Object.assign(before, { status: undefined }, known);
+      parts.statusChanged();
+      return;
+    }
     if (known === undefined) objects.delete(key);
     else if (isKubernetesObject(known)) objects.set(key, known);
     // Most changes of a kind of which little is used are no change.

@@ -12,6 +12,8 @@ export interface WatchedKind {
   readonly plural: string;
   /** The kind may come later: its definition need not be installed. */
   readonly isOptional?: boolean;
+  /** Its status is written by the controller, often, and nothing else is made from it. */
+  readonly isReported?: boolean;
   /** Further parameters of list and watch. */
   readonly query?: string;
   /** Of a kind that most clusters have many of: the fields that are used; undefined if nothing of it is. */
@@ -20,9 +22,15 @@ export interface WatchedKind {
 
 export const KINDS: readonly WatchedKind[] = [
   { kind: "GatewayClass", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gatewayclasses" },
-  { kind: "Gateway", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gateways" },
-  { kind: "HTTPRoute", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "httproutes" },
-  { kind: "GRPCRoute", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "grpcroutes", isOptional: true },
+  { kind: "Gateway", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "gateways", isReported: true },
+  { kind: "HTTPRoute", apiVersion: `${GATEWAY_API_GROUP}/v1`, plural: "httproutes", isReported: true },
+  {
+    kind: "GRPCRoute",
+    apiVersion: `${GATEWAY_API_GROUP}/v1`,
+    plural: "grpcroutes",
+    isOptional: true,
+    isReported: true,
+  },
   { kind: "ReferenceGrant", apiVersion: `${GATEWAY_API_GROUP}/v1beta1`, plural: "referencegrants", isOptional: true },
   { kind: "GatewayPolicy", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "gatewaypolicies", isOptional: true },
   { kind: "Backend", apiVersion: `${POLICY_API_GROUP}/v1alpha1`, plural: "backends", isOptional: true },
@@ -76,4 +84,13 @@ export function keptParts(
 function certificatesOf({ data }: KubernetesObject): Readonly<Record<string, unknown>> | undefined {
   const text = fieldsOf(data)["ca.crt"];
   return typeof text === "string" ? { data: { "ca.crt": text } } : undefined;
+}
+
+/** Whether two states of an object differ in nothing but its status (and the version that each write changes). */
+export function isSameButStatus(one: KubernetesObject, other: KubernetesObject): boolean {
+  return withoutStatus(one) === withoutStatus(other);
+}
+
+function withoutStatus({ status: _, ...object }: KubernetesObject & { readonly status?: unknown }): string {
+  return JSON.stringify({ ...object, metadata: { ...object.metadata, resourceVersion: undefined } });
 }

@@ -51,7 +51,14 @@ export function watchGateway({ client, clock, logger, random, gateway }: WatchGa
   const looks = debounce(clock, QUIET_MS, LONGEST_MS, look, (error) =>
     logger.error("the cluster could not be looked at", { reason: (error as Error).message }),
   );
-  const cache = openClusterCache(KINDS, { client, clock, logger, random, changed: looks.soon });
+  const cache = openClusterCache(KINDS, {
+    client,
+    clock,
+    logger,
+    random,
+    changed: looks.soon,
+    statusChanged: () => undefined,
+  });
   return {
     source,
     first,
