@@ -119,20 +119,21 @@ const CASES: readonly Case[] = [
     reason: /^the tool "state" is hidden$/,
   },
   {
-    tool: "crash",
-    seen: /target "odd" .*SIGKILL/,
-    outcome: "failed",
-    code: "backend_unavailable",
-    source: "upstream",
-    reason: /SIGKILL/,
-  },
-  {
     tool: "silent",
     seen: /target "odd" did not respond within/,
     outcome: "failed",
     code: "backend_timeout",
     source: "upstream",
     reason: /did not respond within/,
+  },
+  // Last: what comes next could still meet the process that ends.
+  {
+    tool: "crash",
+    seen: /target "odd" .*SIGKILL/,
+    outcome: "failed",
+    code: "backend_unavailable",
+    source: "upstream",
+    reason: /SIGKILL/,
   },
 ];
 

@@ -115,6 +115,18 @@ test("a lock-out by a typo is shown with the names of those it denies, and nothi
   assert.equal(calls(), before);
 });
 
+test("a rehearsal of more requests than fit into one slice of its thread ends too", async (t) => {
+  const { gateway, host } = await seen(t);
+  const headers = { authorization: tokenOf("bob", ["user"]) };
+  for (let i = 0; i < 10; i++)
+    await Promise.all(
+      Array.from({ length: 40 }, async () => (await fetch(`${gateway.url()}/people/1`, { headers })).arrayBuffer()),
+    );
+  const { requests, unchanged } = await ask(gateway, configOf(host));
+  assert.ok(requests >= 300, `${requests}`);
+  assert.equal(unchanged, requests);
+});
+
 test("what else changes: audience, keys, admitted, limits, routes, headers", async (t) => {
   const { gateway, host } = await seen(t);
   const audience = await ask(gateway, configOf(host, { audiences: ["other"] }));

@@ -3,7 +3,7 @@
  */
 import { constants, setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
-import { systemClock } from "../../lib/process/clock.ts";
+import { keepAwake, systemClock } from "../../lib/process/clock.ts";
 import { trafficIn } from "../../pipeline/records/fact-ring.ts";
 import { createPause } from "./pause.ts";
 import type { RehearsalData } from "./rehearsals.ts";
@@ -21,5 +21,9 @@ if (parentPort !== null) {
   // Refusals are errors that nobody looks for the place of.
   Error.stackTraceLimit = 0;
   const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => systemClock.after(REST_MS, resolve)));
-  void rehearse(input, trafficIn(segments), systemClock, pause).then((found) => port.postMessage(found));
+  // A rest alone would not keep the thread.
+  const awake = keepAwake();
+  void rehearse(input, trafficIn(segments), systemClock, pause)
+    .then((found) => port.postMessage(found))
+    .finally(() => awake.cancel());
 }
