@@ -69,3 +69,16 @@ test("work that nobody waits for stops, and its memory is given back", async () 
   assert.ok(before > 0 && isCleared);
   assert.equal(await Promise.race([abandoned, Promise.resolve("unsettled")]), "unsettled");
 });
+
+test("work that cannot say whether it is over fails alone: the others go on", async () => {
+  let isGone = false;
+  const asked = inTurns(busy(1_000, [], "a"), () => {
+    if (isGone) throw new Error("gone");
+    return false;
+  });
+  const other = inTurns(busy(3, [], "b"), never);
+  await inTurns(busy(1), never);
+  isGone = true;
+  await assert.rejects(asked, /gone/);
+  assert.equal(await other, "b");
+});

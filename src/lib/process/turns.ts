@@ -34,11 +34,12 @@ export function inTurns<T>(steps: Steps<T>, isOver: () => boolean): Promise<T> {
   return new Promise((resolve, reject) => {
     waiting.push({
       step() {
-        if (isOver()) {
-          steps.return(undefined as never);
-          return true;
-        }
+        // Nothing is thrown into the turn: the others' work would stop with it.
         try {
+          if (isOver()) {
+            steps.return(undefined as never);
+            return true;
+          }
           const { done, value } = steps.next();
           if (done === true) resolve(value);
           return done === true;
