@@ -27,8 +27,13 @@ const LOOK_EVERY_MS = 250;
 const TIGHT = 0.9;
 const FULL = 0.95;
 const MIB = 1024 * 1024;
-/** While requests are refused little is allocated, and V8 sees no reason to collect: then it is asked to, this often. */
-const COLLECT_EVERY_LOOKS = 8;
+/**
+ * While requests are refused little is allocated, and V8 sees no reason to collect: then it is asked to, this often. The
+ * same holds, less urgently, for a gateway without traffic that stays just below: it would close connections for ever.
+ */
+const COLLECT_EVERY_LOOKS = { normal: 0, tight: 40, full: 8 };
+/** The pressure may be over at the next look. */
+const COLLECT_AT_LOOK = 2;
 /** A collection of a large heap takes seconds: then most of the time is left to the requests. */
 const COLLECT_AT_MOST_SHARE = 0.1;
 /** What Node takes besides the heap and buffers: code, stacks, TLS. */
@@ -45,13 +50,17 @@ export function watchHeap(
   collect: () => void = collectGarbage,
 ): HeapPressure {
   let level: HeapLevel = "normal";
-  let fullLooks = 0;
+  let looks = 0;
   let collectNextMs = 0;
   const timer = clock.every(LOOK_EVERY_MS, () => {
     const size = read();
     const next = levelOf(size.usedBytes / size.limitBytes);
-    fullLooks = next === "full" ? fullLooks + 1 : 0;
-    if (fullLooks % COLLECT_EVERY_LOOKS === 2 && clock.monotonicMs() >= collectNextMs) {
+    looks = next === level ? looks + 1 : 1;
+    if (
+      next !== "normal" &&
+      looks % COLLECT_EVERY_LOOKS[next] === COLLECT_AT_LOOK &&
+      clock.monotonicMs() >= collectNextMs
+    ) {
       const beganMs = clock.monotonicMs();
       collect();
       const endedMs = clock.monotonicMs();
