@@ -1,7 +1,7 @@
 /**
  * `npm run bench -- rehearse`: how long a rehearsal of 10,000 requests takes, and what it does to the latency of the traffic
- * beside it: windows of the same paced load take turns, without and with a rehearsal. Exits with 1 if the median rehearsal takes
- * 2 s or more, or if the p99 with rehearsals is more than 1.5 times that without.
+ * beside it: windows of the same paced load take turns, without and with a rehearsal. Exits with 1 if the first rehearsal, which
+ * starts its thread, or the median takes 2 s or more, or if the p99 with rehearsals is more than 1.5 times that without.
  */
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -37,30 +37,36 @@ export async function benchRehearse({ quick = false } = {}) {
     follower.destroy();
     const changed = configOf(port, adminPort, backendPort, "admn");
     const agent = new Agent({ keepAlive: true });
-    const latencies = { without: [], with: [] };
+    const latencies = { without: [], with: [], during: [] };
     const durations = [];
     for (let round = 0; round < (quick ? 3 : 8); round++) {
       await pacedLoad(port, agent, latencies.without);
-      const [rehearsal] = await Promise.all([rehearse(adminPort, changed), pacedLoad(port, agent, latencies.with)]);
+      const samples = [];
+      const startedMs = performance.now();
+      const [rehearsal] = await Promise.all([rehearse(adminPort, changed), pacedLoad(port, agent, samples)]);
+      latencies.with.push(...samples);
+      latencies.during.push(...samples.filter(({ atMs }) => atMs < startedMs + rehearsal.wallMs));
       if (rehearsal.requests !== REQUESTS || rehearsal.denied[0]?.requests !== REQUESTS)
         throw new Error(`the rehearsal is wrong: ${JSON.stringify(rehearsal).slice(0, 300)}`);
       durations.push(rehearsal.wallMs);
     }
     agent.destroy();
-    const [p50, before, during] = [
-      percentile(latencies.without, 0.5),
-      percentile(latencies.without, 0.99),
-      percentile(latencies.with, 0.99),
-    ];
+    const [without, together, overlapping] = [latencies.without, latencies.with, latencies.during].map((samples) =>
+      samples.map(({ ms }) => ms),
+    );
+    const [p50, before, during] = [percentile(without, 0.5), percentile(without, 0.99), percentile(together, 0.99)];
     const rehearsalMs = percentile(durations, 0.5);
     console.log(`\nrehearsal of ${REQUESTS} requests, old and new configuration, over the admin interface`);
     console.log(
-      `  median ${rehearsalMs.toFixed(0)} ms, from ${Math.min(...durations).toFixed(0)} to ${Math.max(...durations).toFixed(0)} ms`,
+      `  first ${durations[0].toFixed(0)} ms, median ${rehearsalMs.toFixed(0)} ms, from ${Math.min(...durations).toFixed(0)} to ${Math.max(...durations).toFixed(0)} ms`,
     );
     console.log(
       `  traffic, ${PER_SECOND} requests per second: p50 ${p50.toFixed(2)} ms, p99 without ${before.toFixed(2)} ms, with ${during.toFixed(2)} ms (${(during / before).toFixed(2)} times)`,
     );
-    const isGood = rehearsalMs < MAX_REHEARSAL_MS && during <= MAX_RATIO * before;
+    console.log(
+      `  only requests that were sent while a rehearsal ran (${overlapping.length} of ${together.length}): p50 ${percentile(overlapping, 0.5).toFixed(2)} ms, p99 ${percentile(overlapping, 0.99).toFixed(2)} ms`,
+    );
+    const isGood = Math.max(durations[0], rehearsalMs) < MAX_REHEARSAL_MS && during <= MAX_RATIO * before;
     if (!isGood) process.exitCode = 1;
     return { rehearsalMs, before, during };
   } finally {
@@ -85,7 +91,7 @@ routes:
 }
 
 /** So many requests per second, each sent at its time whatever became of the others. */
-function pacedLoad(port, agent, latencies) {
+function pacedLoad(port, agent, samples) {
   return new Promise((resolve) => {
     const startedMs = performance.now();
     let sent = 0;
@@ -99,7 +105,7 @@ function pacedLoad(port, agent, latencies) {
         const asked = httpRequestOf({ port, host: "127.0.0.1", agent, headers }, (answer) => {
           answer.resume();
           answer.on("end", () => {
-            latencies.push(performance.now() - at);
+            samples.push({ atMs: at, ms: performance.now() - at });
             done();
           });
         });

@@ -1,29 +1,28 @@
 /**
- * The thread of a rehearsal: started with the two configurations and the records, posts what it found, and ends.
+ * The thread of rehearsals. Before it loads anything it lets those that serve go first, then it answers each message (two
+ * configurations and the records) with what it found.
  */
 import { constants, setPriority } from "node:os";
-import { parentPort, workerData } from "node:worker_threads";
-import { keepAwake, systemClock } from "../../lib/process/clock.ts";
-import { trafficIn } from "../../pipeline/records/fact-ring.ts";
-import { createPause } from "./pause.ts";
+import { parentPort } from "node:worker_threads";
 import type { RehearsalData } from "./rehearsals.ts";
-import { rehearse } from "./rehearse.ts";
-
-/** Where a thread has no priority of its own, those that serve get the processor this often. */
-const WORK_MS = 5;
-const REST_MS = 1;
 
 if (parentPort !== null) {
-  const { input, segments } = workerData as RehearsalData;
   const port = parentPort;
-  // On Linux this is the thread's own: those that serve go first. Elsewhere it would be the process's.
-  if (process.platform === "linux") setPriority(0, constants.priority.PRIORITY_LOW);
+  // On Linux this is the thread's own priority; elsewhere it would be that of the process. The lowest would leave it nearly
+  // nothing on a machine that has no processor free.
+  if (process.platform === "linux") setPriority(0, constants.priority.PRIORITY_BELOW_NORMAL);
   // Refusals are errors that nobody looks for the place of.
   Error.stackTraceLimit = 0;
-  const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => systemClock.after(REST_MS, resolve)));
-  // A rest alone would not keep the thread.
-  const awake = keepAwake();
-  void rehearse(input, trafficIn(segments), systemClock, pause)
-    .then((found) => port.postMessage(found))
-    .finally(() => awake.cancel());
+  const { rehearseBeside } = await import("./rehearse-beside.ts");
+  port.on("message", (data: RehearsalData) => {
+    void rehearseBeside(data).then(
+      (found) => port.postMessage(found),
+      (error: unknown) => {
+        // Ends the thread; the error reaches the one who waits.
+        setImmediate(() => {
+          throw error;
+        });
+      },
+    );
+  });
 }

@@ -1,14 +1,16 @@
 /**
- * Rehearsals beside the traffic: one at a time, in a thread of its own, bounded in time. Where no thread can be had (in
- * the single executable) it runs on the thread that serves, in small pieces.
+ * Rehearsals beside the traffic: one at a time, in a thread of its own, bounded in time. The thread stays for a while, because
+ * who rehearses changes something and rehearses again, and most of the time goes into loading and compiling code. Where no
+ * thread can be had (in the single executable) it runs on the thread that serves, in small pieces.
  */
 import { Worker } from "node:worker_threads";
-import type { Clock } from "../../lib/process/clock.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
 import { trafficIn } from "../../pipeline/records/fact-ring.ts";
 import { createPause } from "./pause.ts";
 import { type Rehearsal, type RehearsalInput, rehearse } from "./rehearse.ts";
 
 const MAX_REHEARSAL_MS = 60_000;
+const KEEP_THREAD_MS = 60_000;
 
 /** Without a thread of its own: so long may requests wait for it. */
 const SHARED_WORK_MS = 1;
@@ -16,7 +18,7 @@ const SHARED_WORK_MS = 1;
 /** Walks leave nothing behind: with room for many of them the collector has little to do. */
 const LIMITS = { maxYoungGenerationSizeMb: 96, maxOldGenerationSizeMb: 512 };
 
-/** What the thread is started with. */
+/** What the thread gets. */
 export interface RehearsalData {
   readonly input: RehearsalInput;
   readonly segments: readonly Uint8Array[];
@@ -29,14 +31,59 @@ export interface Rehearsals {
 
 export class RehearsalBusy extends Error {}
 
-export function createRehearsals(clock: Clock, start: (data: RehearsalData) => Worker = startWorker): Rehearsals {
+/** What a rehearsal needs of a Worker. */
+export type RehearsalThread = Pick<Worker, "on" | "once" | "off" | "postMessage" | "terminate" | "ref" | "unref">;
+
+export function createRehearsals(clock: Clock, start: () => RehearsalThread = startWorker): Rehearsals {
   let isRunning = false;
+  let kept: { readonly thread: RehearsalThread; readonly timer: Timer } | undefined;
+
+  /** Undefined if none can be started. */
+  function takeThread(): { readonly thread: RehearsalThread; readonly isNew: boolean } | undefined {
+    if (kept) {
+      const { thread, timer } = kept;
+      kept = undefined;
+      timer.cancel();
+      thread.ref();
+      return { thread, isNew: false };
+    }
+    try {
+      return { thread: watched(start()), isNew: true };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** An error of a thread that nobody waits for only means that it is not kept. */
+  function watched(thread: RehearsalThread): RehearsalThread {
+    const forget = (): void => {
+      if (kept?.thread !== thread) return;
+      kept.timer.cancel();
+      kept = undefined;
+    };
+    thread.on("error", forget);
+    thread.on("exit", forget);
+    return thread;
+  }
+
+  function keep(thread: RehearsalThread): void {
+    thread.unref();
+    const timer = clock.after(KEEP_THREAD_MS, () => {
+      kept = undefined;
+      void thread.terminate();
+    });
+    kept = { thread, timer };
+  }
+
   return {
     async run(data) {
       if (isRunning) throw new RehearsalBusy("a rehearsal is running; try again when it has ended");
       isRunning = true;
       try {
-        return (await inThread(data, clock, start)) ?? (await here(data, clock));
+        const taken = takeThread();
+        const found = taken && (await inThread(taken.thread, taken.isNew, data, clock));
+        if (taken && found) keep(taken.thread);
+        return found ?? (await here(data, clock));
       } finally {
         isRunning = false;
       }
@@ -46,40 +93,40 @@ export function createRehearsals(clock: Clock, start: (data: RehearsalData) => W
 
 /** Undefined if the thread could not be started. */
 function inThread(
+  thread: RehearsalThread,
+  isNew: boolean,
   data: RehearsalData,
   clock: Clock,
-  start: (data: RehearsalData) => Worker,
 ): Promise<Rehearsal | undefined> {
-  let worker: Worker;
-  try {
-    worker = start(data);
-  } catch {
-    return Promise.resolve(undefined);
-  }
   return new Promise((resolve, reject) => {
+    let isOnline = !isNew;
     const timer = clock.after(MAX_REHEARSAL_MS, () => {
-      void worker.terminate();
-      reject(new Error(`the rehearsal took longer than ${MAX_REHEARSAL_MS} ms`));
+      settle(() => reject(new Error(`the rehearsal took longer than ${MAX_REHEARSAL_MS} ms`)));
+      void thread.terminate();
     });
-    let isOnline = false;
-    worker.on("online", () => {
+    const settle = (how: () => void): void => {
+      timer.cancel();
+      thread.off("online", online);
+      thread.off("message", message);
+      thread.off("error", error);
+      thread.off("exit", exit);
+      how();
+    };
+    const online = (): void => {
       isOnline = true;
-    });
-    worker.on("message", (found: Rehearsal) => {
-      timer.cancel();
-      resolve(found);
-      void worker.terminate();
-    });
-    worker.on("error", (error) => {
-      timer.cancel();
-      const isMissing = (error as NodeJS.ErrnoException).code === "ERR_MODULE_NOT_FOUND" || !isOnline;
-      if (isMissing) resolve(undefined);
-      else reject(error);
-    });
-    worker.on("exit", (code) => {
-      timer.cancel();
-      reject(new Error(`the thread of the rehearsal ended with ${code}`));
-    });
+    };
+    const message = (found: Rehearsal): void => settle(() => resolve(found));
+    const error = (thrown: Error): void => {
+      const isMissing = (thrown as NodeJS.ErrnoException).code === "ERR_MODULE_NOT_FOUND" || !isOnline;
+      settle(() => (isMissing ? resolve(undefined) : reject(thrown)));
+    };
+    const exit = (code: number): void =>
+      settle(() => reject(new Error(`the thread of the rehearsal ended with ${code}`)));
+    thread.on("online", online);
+    thread.on("message", message);
+    thread.on("error", error);
+    thread.on("exit", exit);
+    thread.postMessage(data);
   });
 }
 
@@ -88,6 +135,6 @@ function here({ input, segments }: RehearsalData, clock: Clock): Promise<Rehears
   return rehearse(input, trafficIn(segments), clock, pause);
 }
 
-function startWorker(workerData: RehearsalData): Worker {
-  return new Worker(new URL("./rehearsal-thread.js", import.meta.url), { workerData, resourceLimits: LIMITS });
+function startWorker(): Worker {
+  return new Worker(new URL("./rehearsal-thread.js", import.meta.url), { resourceLimits: LIMITS });
 }

@@ -9,6 +9,7 @@ import { createDryRunner, type DryRunner } from "../../pipeline/dry-run/dry-run.
 import { recordedVerdict, walkRecorded } from "../../pipeline/dry-run/recorded-walk.ts";
 import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
 import { type DryConfig, openDryConfig } from "./dry-config.ts";
+import type { Breathe } from "./pause.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
 
 export interface RehearsalInput {
@@ -28,7 +29,7 @@ export async function rehearse(
   input: RehearsalInput,
   traffic: RecordedTraffic,
   clock: Clock,
-  breathe?: () => Promise<void> | undefined,
+  breathe?: Breathe,
 ): Promise<Rehearsal> {
   const startedMs = clock.monotonicMs();
   const moving = movingClock(clock, traffic.firstAt ?? clock.now());

@@ -81,14 +81,37 @@ function failed(error: string): string {
 
 function explained(rule: Expression, attributes: Attributes, verdict = "is not true"): string {
   const text = `\`${rule.source}\` ${verdict}`;
-  if (NOT_SHOWN.some((path) => rule.reads(path))) return text;
+  const { isHidden, saysNothing } = knownOf(rule);
+  if (isHidden) return text;
   const values = rule
     .explain(attributes)
-    .filter(
-      (clause) => clause.depth > 0 && "value" in clause && clause.source !== rule.source && !isConstant(clause.source),
-    )
+    .filter((clause) => clause.depth > 0 && "value" in clause && !saysNothing(clause.source))
     .map((clause) => `${clause.source} is ${JSON.stringify("value" in clause ? clause.value : undefined, jsonable)}`);
   return values.length === 0 ? text : `${text}: ${[...new Set(values)].join(", ")}`.slice(0, MAX_TEXT);
+}
+
+interface Known {
+  readonly isHidden: boolean;
+  /** Clauses of a rule are the same at each denial. */
+  saysNothing(source: string): boolean;
+}
+
+const known = new WeakMap<Expression, Known>();
+
+function knownOf(rule: Expression): Known {
+  const before = known.get(rule);
+  if (before) return before;
+  const clauses = new Map<string, boolean>([[rule.source, true]]);
+  const made: Known = {
+    isHidden: NOT_SHOWN.some((path) => rule.reads(path)),
+    saysNothing(source) {
+      const found = clauses.get(source) ?? isConstant(source);
+      clauses.set(source, found);
+      return found;
+    },
+  };
+  known.set(rule, made);
+  return made;
 }
 
 /** Without the name of anything: `["a"] is ["a"]` tells nobody a thing. */

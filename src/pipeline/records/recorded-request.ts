@@ -71,14 +71,17 @@ export function timeOf(text: string): number {
   return Number(text.slice(0, text.indexOf(FIELD)));
 }
 
+/** Throws if the text is no JSON. */
+export type ParseJson = (text: string) => unknown;
+
 /** A text that somebody else wrote may hold anything: undefined if it is no record. */
-export function readRecord(text: string): RecordedRequest | undefined {
+export function readRecord(text: string, parse: ParseJson = JSON.parse): RecordedRequest | undefined {
   const fields = text.split(FIELD);
   const at = Number(fields[0]);
   if (fields.length < FIXED_FIELDS || !Number.isFinite(at)) return undefined;
   const field = (index: number): string => fields[index] as string;
   const status = field(12);
-  return {
+  const record: { -readonly [Name in keyof RecordedRequest]: RecordedRequest[Name] } = {
     at,
     id: field(1),
     durationMs: Number(field(2)) / 1000,
@@ -89,19 +92,24 @@ export function readRecord(text: string): RecordedRequest | undefined {
     path: field(7),
     query: field(8),
     source: field(9),
-    ...(field(10) === "" ? {} : { identity: field(10) }),
     route: field(11) || null,
     status: status === "" ? null : Number(status),
     code: field(13) || null,
     subject: field(14) || null,
     policies: field(15) === "" ? [] : field(15).split(","),
     principals: field(16) === "" ? [] : field(16).split("\t"),
-    ...jsonField("claims", field(17)),
-    ...jsonField("apiKey", field(18)),
-    ...jsonField("mcp", field(19)),
-    ...jsonField("llm", field(20)),
     headers: fields.slice(FIXED_FIELDS),
   };
+  if (field(10) !== "") record.identity = field(10);
+  const claims = objectIn(field(17), parse);
+  if (claims !== undefined) record.claims = claims as Claims;
+  const apiKey = objectIn(field(18), parse);
+  if (apiKey !== undefined) record.apiKey = apiKey as Record<string, unknown>;
+  const mcp = objectIn(field(19), parse);
+  if (mcp !== undefined) record.mcp = mcp as McpFacts;
+  const llm = objectIn(field(20), parse);
+  if (llm !== undefined) record.llm = llm as LlmFacts;
+  return record;
 }
 
 function policiesText({ steps }: Exchange): string {
@@ -175,11 +183,12 @@ function oneLine(text: string): string {
   return text.includes("\n") || text.includes("\0") ? text.replace(/[\n\0]+/g, " ") : text;
 }
 
-function jsonField(name: string, text: string): object {
-  if (text === "") return {};
+function objectIn(text: string, parse: ParseJson): object | undefined {
+  if (text === "") return undefined;
   try {
-    return { [name]: JSON.parse(text) };
+    const value = parse(text);
+    return typeof value === "object" && value !== null ? value : undefined;
   } catch {
-    return {};
+    return undefined;
   }
 }
