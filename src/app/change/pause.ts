@@ -7,13 +7,13 @@ import type { Clock } from "../../lib/process/clock.ts";
 const PIECES = 8;
 const SLICE_MS = 1;
 /** Shorter rests cost more than they give. */
-const MIN_REST_MS = 0.25;
-const MAX_REST_MS = 20;
+const SHORTEST_REST_MS = 0.25;
+const LONGEST_REST_MS = 20;
 /** However busy the others are, a quarter of the time is left for the work. */
-const MAX_REST_RATIO = 3;
+const REST_RATIO = 3;
 /** What was not used may be used later, and what was used too much is made up for later: up to this. */
-const MAX_CREDIT_MS = 2;
-const MAX_DEBT_MS = 50;
+const CREDIT_MS = 2;
+const DEBT_MS = 50;
 
 /** Called after each piece of work; returns what to wait for, mostly nothing. */
 export type Breathe = () => Promise<void> | undefined;
@@ -58,9 +58,9 @@ export function createShare({ monotonicMs, cpuMs, rest }: Meter, processors: num
     if (passedMs < SLICE_MS) return undefined;
     const nowCpuMs = cpuMs();
     const tooMuchMs = (nowCpuMs - sinceCpuMs) / processors - passedMs;
-    debtMs = Math.min(MAX_DEBT_MS, Math.max(-MAX_CREDIT_MS, debtMs + tooMuchMs));
-    const restMs = Math.min(debtMs, passedMs * MAX_REST_RATIO, MAX_REST_MS);
-    if (restMs >= MIN_REST_MS) {
+    debtMs = Math.min(DEBT_MS, Math.max(-CREDIT_MS, debtMs + tooMuchMs));
+    const restMs = Math.min(debtMs, passedMs * REST_RATIO, LONGEST_REST_MS);
+    if (restMs >= SHORTEST_REST_MS) {
       rest(restMs);
       // What others did meanwhile is theirs.
       debtMs -= restMs;
