@@ -9,7 +9,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { root } from "./steps.mjs";
 
-const MAX_FIRST_LOAD_BYTES = 150 * 1024;
+const MAX_FIRST_LOAD_BYTES = 60 * 1024;
 const out = join(root, "dist", "ui");
 
 rmSync(out, { recursive: true, force: true });

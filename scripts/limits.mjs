@@ -747,6 +747,7 @@ const LIMITS = {
       "finished requests that are remembered",
       "the oldest is dropped",
     ],
+    ["MAX_FOUND", "pipeline/records/older-requests.ts", "older requests with one id", "the oldest are left out"],
     ["MAX_SERIES", "lib/log/metrics.ts", "series of a metric", "one series takes the rest"],
     ["MAX_KNOWN", "pipeline/records/request-metrics.ts", "series that are kept at hand", "slower, still counted"],
     ["MAX_BUFFERED_CHARS", "lib/log/log-output.ts", "log lines that wait for their reader", "dropped and counted"],

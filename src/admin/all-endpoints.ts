@@ -78,7 +78,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     upgradeEndpoint(parts.upgrade),
     ...parts.statistics,
     traceEndpoint(parts.hub, clock),
-    requestsEndpoint(recent, clock),
+    requestsEndpoint(recent, parts.facts, clock),
     historyEndpoint(parts.history),
     limitsEndpoint(limits),
     budgetsEndpoint(limits),

@@ -28,6 +28,8 @@ export interface RequestRecord {
   /** From the last call of the backend to its response head. */
   readonly upstreamMs: number | null;
   readonly subject: string | null;
+  /** Read from what is kept longest: reasons, times of policies and the backend are no longer known. */
+  readonly isShort?: true;
   readonly mcp?: {
     readonly method?: string;
     readonly target?: string;

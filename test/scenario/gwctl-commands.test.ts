@@ -239,7 +239,7 @@ test("explain tells the story of one request by its id", async () => {
   );
   const unknown = await local(["explain", "never-seen"]);
   assert.equal(unknown.code, 1);
-  assert.match(unknown.stderr, /no request "never-seen" among the last 500/);
+  assert.match(unknown.stderr, /no request "never-seen" among the last 10000/);
 });
 
 test("requests lists the last ones; --failed only those that went wrong", async () => {

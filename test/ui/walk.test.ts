@@ -3,28 +3,13 @@
  * violated security policy, a sideways scroll bar or a serious accessibility defect. Screenshots are kept.
  */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { Browser, Page } from "playwright-core";
+import type { Browser } from "playwright-core";
 import type { TestGateway } from "../support/gateway.ts";
 import { ARTIFACTS, documentationImage, openBrowser, openPage, skip } from "./browser.ts";
 import { sendTraffic, startDemo } from "./demo-gateway.ts";
-
-/** A page and a text that appears once its data is there. */
-const PAGES = [
-  { name: "overview", text: "Problems" },
-  { name: "requests", text: "requests" },
-  { name: "mcp", text: "Servers" },
-  { name: "llm", text: "Models and providers" },
-  { name: "limits", text: "150 tokens per minute" },
-  { name: "policies", text: "applies to" },
-  { name: "config", text: "Kept: a comment" },
-  { name: "runtime", text: "process (RSS)" },
-  { name: "cel", text: "Attributes" },
-];
-const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+import { defects, PAGES, sidewaysOverflow } from "./page-checks.ts";
 
 let gateway: TestGateway;
 let browser: Browser;
@@ -116,18 +101,3 @@ test("the theme switch holds over a reload", { skip }, async () => {
   assert.equal(await background(), dark);
   await page.close();
 });
-
-/** Serious and critical findings of axe, in one line each. It runs outside of the page's own security policy. */
-async function defects(page: Page): Promise<string[]> {
-  await page.evaluate(axeSource);
-  const found = (await page.evaluate(
-    "axe.run(document, { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa'] }).then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical').map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)).join(' | ')))",
-  )) as string[];
-  return found;
-}
-
-async function sidewaysOverflow(page: Page): Promise<number> {
-  return (await page.evaluate(
-    "Math.max(document.documentElement.scrollWidth - window.innerWidth, (document.querySelector('main')?.scrollWidth ?? 0) - (document.querySelector('main')?.clientWidth ?? 0))",
-  )) as number;
-}

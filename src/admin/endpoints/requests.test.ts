@@ -6,6 +6,7 @@ import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { createTasks } from "../../lib/process/tasks.ts";
+import { createFactRing } from "../../pipeline/records/fact-ring.ts";
 import { createRecentRequests } from "../../pipeline/records/recent-requests.ts";
 import { createRedaction } from "../../trace/redact.ts";
 import { celEndpoint } from "./cel.ts";
@@ -15,6 +16,8 @@ import { requestsEndpoint } from "./requests.ts";
 import { countTasks, tasksEndpoint } from "./tasks.ts";
 
 const clock = fakeClock();
+
+const noFacts = () => createFactRing(createRedaction());
 
 function recentWith(...paths: string[]) {
   const recent = createRecentRequests({
@@ -37,7 +40,7 @@ function recentWith(...paths: string[]) {
 }
 
 test("/debug/requests lists the last requests with the documented fields", async () => {
-  const { status, json } = await askAdmin(requestsEndpoint(recentWith("/a", "/b"), clock), "limit=1");
+  const { status, json } = await askAdmin(requestsEndpoint(recentWith("/a", "/b"), noFacts(), clock), "limit=1");
   assert.equal(status, 200);
   const { requests, ...rest } = json() as { requests: Record<string, unknown>[] };
   assert.deepEqual(rest, { inFlight: 0, kept: 2, capacity: 500 });
@@ -66,7 +69,7 @@ test("/debug/requests lists the last requests with the documented fields", async
 });
 
 test("?since gives what came after", async () => {
-  const endpoint = requestsEndpoint(recentWith("/a", "/b"), clock);
+  const endpoint = requestsEndpoint(recentWith("/a", "/b"), noFacts(), clock);
   const after = async (since: string) =>
     ((await askAdmin(endpoint, `since=${since}`)).json().requests as unknown[]).length;
   assert.deepEqual([await after("0"), await after("1")], [1, 0]);
@@ -74,14 +77,14 @@ test("?since gives what came after", async () => {
 
 for (const query of ["limit=0", "limit=501", "limit=x", "since=-1"]) {
   test(`?${query} is refused with the range`, async () => {
-    const { status, text } = await askAdmin(requestsEndpoint(recentWith(), clock), query);
+    const { status, text } = await askAdmin(requestsEndpoint(recentWith(), noFacts(), clock), query);
     assert.equal(status, 400);
     assert.match(text, /must be a whole number from/);
   });
 }
 
 test("?id tells the story of one request, without its credentials", async () => {
-  const endpoint = requestsEndpoint(recentWith("/a"), clock);
+  const endpoint = requestsEndpoint(recentWith("/a"), noFacts(), clock);
   const { text, json } = await askAdmin(endpoint, "id=test");
   assert.doesNotMatch(text, /s3cret/);
   const [detail] = json().requests as { story: string[]; requestState: unknown }[];
@@ -89,14 +92,42 @@ test("?id tells the story of one request, without its credentials", async () => 
 });
 
 test("an id that is not among them is 404 and says how many there are", async () => {
-  const { status, text } = await askAdmin(requestsEndpoint(recentWith("/a"), clock), "id=other");
+  const { status, text } = await askAdmin(requestsEndpoint(recentWith("/a"), noFacts(), clock), "id=other");
   assert.equal(status, 404);
-  assert.match(text, /no request "other" among the last 500/);
+  assert.match(text, /no request "other" among the last 10000/);
+});
+
+test("?before and ?id reach back to requests of which only the facts are kept", async () => {
+  const facts = noFacts();
+  for (const path of ["/one", "/two", "/three"]) {
+    const exchange = anExchange({ path, headers: { authorization: "Bearer s3cret" }, jwt: { sub: "ada" } });
+    Object.assign(exchange, { id: `id-${path.slice(1)}`, startedAt: clock.now() });
+    exchange.steps.push({ phase: "route", policy: "authorization", verdict: "refused", micros: 5 });
+    facts.note(exchange, { status: 403, end: "complete", responseBytes: 3 }, 1.5);
+    await clock.advance(1_000);
+  }
+  const endpoint = requestsEndpoint(recentWith(), facts, clock);
+  const before = new Date(clock.now() - 1_000).toISOString();
+  const list = (await askAdmin(endpoint, `before=${before}&limit=10`)).json().requests as Record<string, unknown>[];
+  assert.deepEqual(
+    list.map(({ path, seq, isShort, status }) => [path, seq, isShort, status]),
+    [
+      ["/two", -1, true, 403],
+      ["/one", -1, true, 403],
+    ],
+  );
+  const { text, json } = await askAdmin(endpoint, "id=id-two");
+  assert.doesNotMatch(text, /s3cret/);
+  const [detail] = json().requests as { path: string; story: string[]; steps: unknown[] }[];
+  assert.equal(detail?.path, "/two");
+  assert.deepEqual(detail?.steps, [{ phase: "route", policy: "authorization", verdict: "refused", micros: 0 }]);
+  assert.equal((await askAdmin(endpoint, "id=two")).status, 404);
+  assert.equal((await askAdmin(endpoint, "before=yesterday")).status, 400);
 });
 
 test("?follow streams summaries, to eight readers at most", async () => {
   const recent = recentWith();
-  const endpoint = requestsEndpoint(recent, clock);
+  const endpoint = requestsEndpoint(recent, noFacts(), clock);
   const streams = [];
   for (let i = 0; i < 8; i++) streams.push(readStream((await askAdmin(endpoint, "follow=true")).answer));
   assert.equal((await askAdmin(endpoint, "follow=true")).status, 429);

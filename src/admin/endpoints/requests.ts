@@ -3,6 +3,8 @@
  * story of one, `?follow=true` is a live stream of summaries for the UI.
  */
 import type { Clock } from "../../lib/process/clock.ts";
+import { type FactRing, RECORDED_REQUESTS } from "../../pipeline/records/fact-ring.ts";
+import { findOlder, olderRequests } from "../../pipeline/records/older-requests.ts";
 import { RECENT_REQUESTS, type RecentRequests } from "../../pipeline/records/recent-requests.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import { eventStreamAnswer } from "../server/event-stream.ts";
@@ -14,7 +16,7 @@ const SINCE = { name: "since", min: 0, max: Number.MAX_SAFE_INTEGER, default: 0 
 /** Each open page of the UI holds one; more are forgotten tabs or a loop. */
 const MAX_FOLLOWERS = 8;
 
-export function requestsEndpoint(recent: RecentRequests, clock: Clock): AdminEndpoint {
+export function requestsEndpoint(recent: RecentRequests, facts: FactRing, clock: Clock): AdminEndpoint {
   let followers = 0;
 
   function follow(): AdminAnswer {
@@ -36,6 +38,8 @@ export function requestsEndpoint(recent: RecentRequests, clock: Clock): AdminEnd
     if (!limit.ok) return limit.refusal;
     const since = numberParameter(query, SINCE);
     if (!since.ok) return since.refusal;
+    const before = query.get("before");
+    if (before !== null) return older(before, limit.value);
     return jsonAnswer({
       requests: recent.list({ limit: limit.value, ...(query.has("since") ? { since: since.value } : {}) }),
       inFlight: recent.counts.inFlight,
@@ -44,15 +48,22 @@ export function requestsEndpoint(recent: RecentRequests, clock: Clock): AdminEnd
     });
   }
 
+  function older(before: string, limit: number): AdminAnswer {
+    const beforeMs = Date.parse(before);
+    if (Number.isNaN(beforeMs)) return textAnswer(400, "before must be a time such as 2026-01-31T12:00:00Z\n");
+    return jsonAnswer({ requests: olderRequests(facts, beforeMs, limit) });
+  }
+
   return {
     path: ADMIN_PATHS.requests,
-    doc: "Recent requests, newest first: ?limit=, ?since=<seq>; ?id=<x-request-id> explains one; ?follow=true streams.",
+    doc: "Recent requests, newest first: ?limit=, ?since=<seq>, ?before=<time>; ?id=<x-request-id> explains one; ?follow=true streams.",
     GET(request) {
       const id = request.query.get("id");
       if (id !== null) {
-        const found = recent.find(id);
+        const recently = recent.find(id);
+        const found = recently.length > 0 ? recently : findOlder(facts, id);
         return found.length === 0
-          ? textAnswer(404, `no request ${JSON.stringify(id)} among the last ${RECENT_REQUESTS}\n`)
+          ? textAnswer(404, `no request ${JSON.stringify(id)} among the last ${RECORDED_REQUESTS}\n`)
           : jsonAnswer({ requests: found });
       }
       return request.query.get("follow") === "true" ? follow() : list(request);

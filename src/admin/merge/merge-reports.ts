@@ -9,7 +9,10 @@ const NAMES = new Set(["port", "pid", "thread", "limit", "capacity", "weight"]);
 
 export function mergeRequests(reports: readonly Json[], limit: number): Json {
   const [first = {}] = reports;
-  const requests = reports.flatMap((report) => listOf(report.requests)).sort((a, b) => Number(b.seq) - Number(a.seq));
+  // Older ones have no number of their own: their time orders them.
+  const requests = reports
+    .flatMap((report) => listOf(report.requests))
+    .sort((a, b) => Number(b.seq) - Number(a.seq) || (String(a.time) < String(b.time) ? 1 : -1));
   return {
     ...first,
     requests: requests.slice(0, limit),

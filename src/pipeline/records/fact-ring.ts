@@ -32,6 +32,8 @@ export interface FactRing {
   note(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   /** Copies of the buffers, oldest first; see `readSegments`. */
   segments(): Uint8Array[];
+  /** The buffers themselves, oldest first: to be read at once and not kept. */
+  views(): Uint8Array[];
   /** Hears each record as it comes; the returned function withdraws. */
   follow(listener: (text: string) => void): () => void;
   readonly counts: { readonly requests: number; readonly leftOut: number; readonly bytes: number };
@@ -97,6 +99,7 @@ export function createFactRing(redaction: Redaction, perSecond = RECORDED_PER_SE
         copy.set(bytes.subarray(0, used));
         return copy;
       }),
+    views: () => segments.map(({ bytes, used }) => bytes.subarray(0, used)),
     follow(listener) {
       followers.add(listener);
       return () => void followers.delete(listener);

@@ -1,8 +1,8 @@
 /**
- * Five minutes of the gateway's own counters, kept in the browser: the gateway keeps no history for the page. Each
- * sample holds cumulative numbers by key; rates and quantiles are differences between two samples.
+ * Five minutes of the counters of single routes and backends, kept in the browser: the gateway keeps a history of the
+ * whole only. Each sample holds cumulative numbers by key; rates and quantiles are differences between two samples.
  */
-import { computed, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import { getText } from "./api.ts";
 import { parseMetrics, type Sample } from "./metrics.ts";
 import { createPoll } from "./poll.ts";
@@ -10,12 +10,20 @@ import { createPoll } from "./poll.ts";
 const INTERVAL_MS = 2_000;
 const WINDOW_MS = 5 * 60_000;
 const RATE_WINDOW_MS = 10_000;
+/** Hundreds of routes make a long text: it is read less often, so that an open page costs about the same. */
+const LONG_TEXT_CHARS = 256 * 1024;
+const LONG_INTERVAL_MS = 10_000;
+const LONG_RATE_WINDOW_MS = 25_000;
+/** Durations are kept of each tenth moment: quantiles are over minutes. */
+const DURATIONS_EVERY = 10;
+/** Of other metrics only the last values are used. */
+const KEPT_METRICS = new Set(["gateway_requests_total", "gen_ai_client_token_usage_sum"]);
 
 export interface Moment {
   readonly at: number;
   /** Requests by `listener`, `route`, `backend`, `listener→route`, `route→backend`. */
   readonly counts: ReadonlyMap<string, Counts>;
-  readonly durations: ReadonlyMap<string, Buckets>;
+  readonly durations: ReadonlyMap<string, Buckets> | undefined;
   readonly samples: readonly Sample[];
 }
 
@@ -42,16 +50,26 @@ const NO_RATE: Rate = { requests: 0, errorShare: 0, refusedShare: 0 };
 
 const moments = signal<readonly Moment[]>([]);
 
-export const history = createPoll(async () => {
-  const moment = readMoment(Date.now(), parseMetrics(await getText("metrics")));
-  const last = moments.value.at(-1);
-  // Counters that went down belong to a new process: its history begins now.
-  const kept = last && total(moment) < total(last) ? [] : moments.value.filter(({ at }) => at > moment.at - WINDOW_MS);
-  moments.value = [...kept, moment];
-  return moment;
-}, INTERVAL_MS);
+let isLong = false;
+let looks = 0;
 
-export const samples = computed(() => moments.value.at(-1)?.samples ?? []);
+export const history = createPoll(
+  async () => {
+    const text = await getText("metrics");
+    isLong = text.length > LONG_TEXT_CHARS;
+    const moment = readMoment(Date.now(), parseMetrics(text));
+    const last = moments.value.at(-1);
+    // Counters that went down belong to a new process: its history begins now.
+    const isNew = last !== undefined && total(moment) < total(last);
+    const kept = isNew ? [] : moments.value.filter(({ at }) => at > moment.at - WINDOW_MS);
+    if (last && kept.length > 1 && looks % DURATIONS_EVERY !== 0)
+      kept[kept.length - 1] = { ...last, durations: undefined };
+    looks += 1;
+    moments.value = [...kept, moment];
+    return moment;
+  },
+  () => (isLong ? LONG_INTERVAL_MS : INTERVAL_MS),
+);
 
 export const keyOf = {
   listener: (name: string): string => `l\n${name}`,
@@ -64,7 +82,8 @@ export const keyOf = {
 /** Over the last ten seconds. */
 export function rateOf(key: string): Rate {
   const last = moments.value.at(-1);
-  const first = last && moments.value.find(({ at }) => at >= last.at - RATE_WINDOW_MS);
+  const windowMs = isLong ? LONG_RATE_WINDOW_MS : RATE_WINDOW_MS;
+  const first = last && moments.value.find(({ at }) => at >= last.at - windowMs);
   if (!last || !first || first === last) return NO_RATE;
   const now = last.counts.get(key);
   if (!now) return NO_RATE;
@@ -75,6 +94,11 @@ export function rateOf(key: string): Rate {
     errorShare: requests === 0 ? 0 : (now.errors - before.errors) / requests,
     refusedShare: requests === 0 ? 0 : (now.refusals - before.refusals) / requests,
   };
+}
+
+/** All that the gateway has counted. */
+export function countOf(key: string): number {
+  return moments.peek().at(-1)?.counts.get(key)?.requests ?? 0;
 }
 
 /** Requests per second between two samples, oldest first; for a small picture. */
@@ -93,10 +117,10 @@ export function sparkOf(key: string): number[] {
 /** The 95th percentile in seconds over the window, estimated within its bucket; undefined without requests. */
 export function p95Of(key: string): number | undefined {
   const last = moments.value.at(-1);
-  const first = moments.value[0];
-  const now = last?.durations.get(key);
+  const first = moments.value.find(({ durations }) => durations !== undefined);
+  const now = last?.durations?.get(key);
   if (!now) return undefined;
-  const before = first === last ? undefined : first?.durations.get(key);
+  const before = first === last ? undefined : first?.durations?.get(key);
   const bounds = [...now.keys()].sort((a, b) => a - b);
   const countAt = (bound: number): number => (now.get(bound) ?? 0) - (before?.get(bound) ?? 0);
   const all = countAt(Number.POSITIVE_INFINITY);
@@ -185,7 +209,7 @@ function readMoment(at: number, list: readonly Sample[]): Moment {
       }
     }
   }
-  return { at, counts, durations, samples: list };
+  return { at, counts, durations, samples: list.filter(({ name }) => KEPT_METRICS.has(name)) };
 }
 
 function count(

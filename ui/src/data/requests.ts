@@ -19,7 +19,9 @@ export interface RequestRow extends RequestRecord {
 /** Where the table is read row by row, and where a few rows are enough. */
 const TABLE = { intervalMs: 1_000, rows: 100 };
 const ELSEWHERE = { intervalMs: 3_000, rows: 20 };
-const MAX_ROWS = 500;
+/** As many as the gateway tells in full at once; as many as it knows, and as a page keeps. */
+const FIRST_ROWS = 500;
+export const MAX_ROWS = 10_000;
 
 interface Answer {
   readonly requests: readonly RequestRecord[];
@@ -32,6 +34,10 @@ let wasAway = false;
 onReturn(() => {
   wasAway = true;
 });
+
+/** Whether there may be older ones than those that are shown. */
+export const hasOlder = signal(true);
+export const isReadingOlder = signal(false);
 
 export const inFlight = signal(0);
 /** New requests wait while somebody reads; nothing moves under the pointer. */
@@ -46,13 +52,16 @@ async function newestRows(): Promise<readonly RequestRow[]> {
   const isAnew = wasAway;
   const newest = isAnew ? undefined : rows[0]?.seq;
   const since = newest === undefined ? "" : `&since=${newest}`;
-  const answer = await getJson<Answer>(`debug/requests?limit=${newest === undefined ? MAX_ROWS : pace().rows}${since}`);
+  const answer = await getJson<Answer>(
+    `debug/requests?limit=${newest === undefined ? FIRST_ROWS : pace().rows}${since}`,
+  );
   // It was asked of the gateway that went and answered by the one that came: their numbers have nothing in common.
   if (wasAway && !isAnew) return newestRows();
   inFlight.value = answer.inFlight;
   if (isAnew) {
     rows = [];
     wasAway = false;
+    hasOlder.value = true;
   }
   if (answer.requests.length === 0) {
     // A restarted gateway counts from the beginning.
@@ -61,6 +70,24 @@ async function newestRows(): Promise<readonly RequestRow[]> {
   }
   rows = [...answer.requests.map(rowOf), ...rows].slice(0, MAX_ROWS);
   return rows;
+}
+
+/** The next page of what the gateway remembers, behind what is shown. */
+export async function readOlder(): Promise<void> {
+  const last = rows.at(-1);
+  if (isReadingOlder.peek() || !hasOlder.peek() || last === undefined) return;
+  isReadingOlder.value = true;
+  try {
+    const before = encodeURIComponent(last.time);
+    const { requests } = await getJson<Answer>(`debug/requests?before=${before}&limit=${FIRST_ROWS}`);
+    hasOlder.value = requests.length > 0 && rows.length + requests.length < MAX_ROWS;
+    rows = [...rows, ...requests.map(rowOf)].slice(0, MAX_ROWS);
+    await requestList.refresh();
+  } catch {
+    // The banner says it; the button stays.
+  } finally {
+    isReadingOlder.value = false;
+  }
 }
 
 function pace(): typeof TABLE {

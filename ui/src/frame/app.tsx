@@ -12,6 +12,7 @@ import { Overview } from "../pages/overview/overview.tsx";
 import { Empty, Skeleton } from "../parts/panel.tsx";
 import { Status } from "../parts/status.tsx";
 import { AwayBanner } from "./away-banner.tsx";
+import { Icon, Mark } from "./icons.tsx";
 import { PAGES } from "./pages.ts";
 import { Palette } from "./palette.tsx";
 import { isPaletteOpen } from "./palette-state.ts";
@@ -64,7 +65,10 @@ function Rail() {
   return (
     <div class="rail">
       <div class="brand">
-        <strong title={gateway ? `${gateway.host} · Node ${gateway.node}` : undefined}>gateway</strong>
+        <strong title={gateway ? `${gateway.host} · Node ${gateway.node}` : undefined}>
+          <Mark />
+          gateway
+        </strong>
         <span class="muted small">{gateway ? `${gateway.version}${gateway.readOnly ? " · read-only" : ""}` : "…"}</span>
         <span class="small" role="status">
           <Status level={state.value.level}>{state.value.text}</Status>
@@ -73,6 +77,7 @@ function Rail() {
       <nav aria-label="Pages" ref={nav}>
         {PAGES.map(({ name, title, key }) => (
           <a key={name} href={pageHref(name)} aria-current={current === name ? "page" : undefined}>
+            <Icon name={name} />
             {title}
             <kbd>g {key}</kbd>
           </a>
@@ -80,10 +85,12 @@ function Rail() {
       </nav>
       <div class="foot">
         <button type="button" onClick={() => (isPaletteOpen.value = true)}>
-          Search <kbd class="hint">Ctrl K</kbd>
+          <Icon name="search" />
+          <span class="word">Search</span> <kbd class="hint">Ctrl K</kbd>
         </button>
         <button type="button" onClick={nextTheme} title="Light, dark, or system">
-          Theme <span class="hint">{theme.value}</span>
+          <Icon name="theme" />
+          <span class="word">Theme</span> <span class="hint">{theme.value}</span>
         </button>
       </div>
     </div>

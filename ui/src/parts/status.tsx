@@ -3,7 +3,8 @@
  */
 import type { ComponentChildren } from "preact";
 
-export type Level = "ok" | "warn" | "bad" | "idle";
+/** `busy`: something runs or is waited for, which is neither good nor bad. */
+export type Level = "ok" | "warn" | "bad" | "idle" | "busy";
 
 export function Status({ level, children }: { level: Level; children: ComponentChildren }) {
   return <span class={`status ${level}`}>{children}</span>;

@@ -2,7 +2,8 @@
  * A text field for YAML: coloured text lies under a transparent field of the same size, with line numbers and the
  * problems in the margin. The field itself is a plain one, so keys and screen readers work as everywhere.
  */
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useWindowed } from "../../parts/windowed.ts";
 
 const LINE_HEIGHT = 18;
 const PADDING = 8;
@@ -31,27 +32,38 @@ export function YamlEditor({
   onLine(index: number): void;
 }) {
   const frame = useRef<HTMLDivElement>(null);
-  const lines = text.split("\n");
+  const sheet = useRef<HTMLDivElement>(null);
+  const lines = useMemo(() => text.split("\n"), [text]);
+  const marked = new Map(marks.map((mark) => [mark.line, mark]));
+  // Colours are drawn for the lines in sight; the field itself holds the whole text.
+  const { from, to, before, after } = useWindowed(lines.length, LINE_HEIGHT, sheet);
+  const shown = lines.slice(from, to);
+  const widest = useMemo(() => lines.reduce((most, one) => Math.max(most, one.length), 0), [lines]);
   useEffect(() => {
     if (line !== undefined) frame.current?.scrollTo({ top: Math.max(0, (line - 4) * LINE_HEIGHT) });
   }, [line]);
   return (
     <div class="editor" ref={frame}>
       <div class="gutter" aria-hidden="true">
-        {lines.map((_text, i) => {
-          const mark = marks.find((one) => one.line === i + 1);
+        <div style={{ height: `${before}px` }} />
+        {shown.map((_text, i) => {
+          const place = from + i + 1;
+          const mark = marked.get(place);
           return (
-            <span key={i} class={`${mark ? mark.level : ""}${line === i + 1 ? " here" : ""}`} title={mark?.message}>
-              {i + 1}
+            <span key={place} class={`${mark ? mark.level : ""}${line === place ? " here" : ""}`} title={mark?.message}>
+              {place}
             </span>
           );
         })}
+        <div style={{ height: `${after}px` }} />
       </div>
-      <div class="sheet">
+      <div class="sheet" ref={sheet} style={{ minWidth: `calc(${widest}ch + 24px)` }}>
         <pre aria-hidden="true">
-          {lines.map((content, i) => (
-            <Line key={i} text={content} mark={marks.find((one) => one.line === i + 1)} isHere={line === i + 1} />
+          <div style={{ height: `${before}px` }} />
+          {shown.map((content, i) => (
+            <Line key={from + i} text={content} mark={marked.get(from + i + 1)} isHere={line === from + i + 1} />
           ))}
+          <div style={{ height: `${after}px` }} />
         </pre>
         <textarea
           aria-label="Configuration"

@@ -28,6 +28,7 @@ interface Bucket {
 
 const INTERVAL_MS = 1_000;
 const MINUTE_MS = 60_000;
+const SHOWN_RULES = 20;
 
 const limits = createPoll(() => {
   const key = param("key");
@@ -41,6 +42,7 @@ export function Limits() {
       <PageHead title="Limits" doc="Rate limits of this instance, live.">
         <input
           class="input"
+          data-search
           aria-label="Search by key"
           placeholder="Search by key"
           value={param("key")}
@@ -61,7 +63,7 @@ export function Limits() {
           </p>
         </Empty>
       ) : (
-        loaded.rules.map((rule) => <RulePanel key={`${rule.owner} ${JSON.stringify(rule.rule)}`} rule={rule} />)
+        <Rules rules={loaded.rules} />
       )}
       {isReadOnly.value ? null : (
         <>
@@ -69,6 +71,44 @@ export function Limits() {
           <Keys />
         </>
       )}
+    </>
+  );
+}
+
+/** Rules that reject or are used come first; of hundreds, some are shown and a search finds the rest. */
+function Rules({ rules }: { rules: readonly Rule[] }) {
+  const [limit, setLimit] = useState(SHOWN_RULES);
+  const text = param("rule").toLowerCase();
+  const found = text === "" ? rules : rules.filter(({ owner }) => owner.toLowerCase().includes(text));
+  const ranked =
+    rules.length <= SHOWN_RULES
+      ? found
+      : [...found].sort((a, b) => b.refusals - a.refusals || b.bucketsInUse - a.bucketsInUse);
+  return (
+    <>
+      {rules.length <= SHOWN_RULES ? null : (
+        <div class="row">
+          <input
+            class="input find-route"
+            data-search
+            aria-label="Search rules"
+            placeholder={`Search ${rules.length} rules by route or gateway`}
+            value={param("rule")}
+            onInput={(event) => setParams({ rule: event.currentTarget.value }, { replace: true })}
+          />
+          <span class="muted">
+            {Math.min(limit, ranked.length)} of {ranked.length} rules, most rejections first
+          </span>
+        </div>
+      )}
+      {ranked.slice(0, limit).map((rule) => (
+        <RulePanel key={`${rule.owner} ${JSON.stringify(rule.rule)}`} rule={rule} />
+      ))}
+      {ranked.length > limit ? (
+        <button type="button" class="button quiet" onClick={() => setLimit(limit + SHOWN_RULES)}>
+          Show {Math.min(SHOWN_RULES, ranked.length - limit)} more
+        </button>
+      ) : null}
     </>
   );
 }

@@ -113,7 +113,7 @@ export function CallPanel({ callable, client }: { callable: Callable; client: Mc
 
 function RunView({ run }: { run: Run }) {
   const words = {
-    running: <Status level="warn">running</Status>,
+    running: <Status level="busy">running</Status>,
     done: <Status level="ok">done</Status>,
     failed: <Status level="bad">failed</Status>,
   };

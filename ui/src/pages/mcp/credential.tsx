@@ -74,7 +74,7 @@ export function LoginPanel({ endpoint, problem }: { endpoint: Endpoint; problem:
 }
 
 function Legs() {
-  const levels = { running: "warn", done: "ok", failed: "bad" } as const;
+  const levels = { running: "busy", done: "ok", failed: "bad" } as const;
   return (
     <ol class="stack">
       {loginLegs.value.map(({ title, state, detail }) => (

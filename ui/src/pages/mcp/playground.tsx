@@ -1,10 +1,11 @@
 /**
  * The connected client: tools, prompts and resources to choose from, a form for the chosen one, and what came of it.
  */
-import { useState } from "preact/hooks";
+import { dump, listOf, textOf } from "../../data/dump.ts";
 import { param, setParams } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
+import { type PickEntry, PickList } from "../../parts/pick-list.tsx";
 import { Tabs } from "../../parts/tabs.tsx";
 import { type Callable, CallPanel } from "./call-panel.tsx";
 import type { Connection } from "./session.ts";
@@ -13,10 +14,10 @@ type Open = Extract<Connection, { state: "open" }>;
 type Kind = "tools" | "prompts" | "resources";
 
 export function Playground({ open }: { open: Open }) {
-  const [search, setSearch] = useState("");
   const kind = (param("kind") === "" ? "tools" : param("kind")) as Kind;
   const all = callablesOf(open, kind);
-  const shown = all.filter(({ name, doc }) => `${name} ${doc}`.toLowerCase().includes(search.toLowerCase()));
+  const search = param("find").toLowerCase();
+  const shown = all.filter(({ name, doc }) => `${name} ${doc}`.toLowerCase().includes(search));
   const chosen = all.find(({ name }) => name === param("tool")) ?? all[0];
   const { info } = open;
   return (
@@ -43,33 +44,70 @@ export function Playground({ open }: { open: Open }) {
         {all.length > 8 ? (
           <input
             class="input find"
+            data-search
             aria-label="Search"
-            placeholder="Search"
-            value={search}
-            onInput={(event) => setSearch(event.currentTarget.value)}
+            placeholder={`Search ${all.length} ${kind}`}
+            value={param("find")}
+            onInput={(event) => setParams({ find: event.currentTarget.value }, { replace: true })}
           />
         ) : null}
-        <ul class="pick">
-          {shown.map(({ name, doc }) => (
-            <li key={name}>
-              <button
-                type="button"
-                aria-current={name === chosen?.name ? "true" : undefined}
-                onClick={() => setParams({ tool: name, kind }, { replace: true })}
-              >
-                <span class="two-lines">
-                  <span class="mono ellipsis">{visible(name)}</span>
-                  <span class="muted small ellipsis">{visible(doc)}</span>
-                </span>
-              </button>
-            </li>
-          ))}
-          {shown.length === 0 ? <li class="empty">None.</li> : null}
-        </ul>
+        <PickList rowHeight={44} empty="None." entries={entriesOf(shown, serversOf(open), chosen?.name, kind)} />
       </Panel>
       {chosen ? <CallPanel key={`${kind} ${chosen.name}`} callable={chosen} client={open.client} /> : null}
     </div>
   );
+}
+
+/** The servers behind the endpoint, longest name first: `a_b` is not a tool `b_…` of a server `a`. */
+function serversOf({ endpoint }: Open): string[] {
+  const backends = dump.value.value?.backends ?? [];
+  return backends
+    .filter(({ name }) => endpoint.backends.includes(name))
+    .flatMap(({ targets }) => listOf(targets).map(({ name }) => textOf(name)))
+    .sort((a, b) => b.length - a.length);
+}
+
+/** With several servers each has a heading; the names below it stay as clients see them. */
+function entriesOf(
+  shown: readonly Callable[],
+  servers: readonly string[],
+  chosen: string | undefined,
+  kind: Kind,
+): PickEntry[] {
+  const entry = ({ name, doc }: Callable): PickEntry => ({
+    key: name,
+    isChosen: name === chosen,
+    onPick: () => setParams({ tool: name, kind }, { replace: true }),
+    content: (
+      <span class="two-lines">
+        <span class="mono ellipsis" title={visible(name)}>
+          {visible(name)}
+        </span>
+        <span class="muted small ellipsis">{visible(doc)}</span>
+      </span>
+    ),
+  });
+  if (servers.length < 2) return shown.map(entry);
+  const groups = new Map<string, Callable[]>();
+  for (const one of shown) {
+    const server = servers.find((name) => one.name.startsWith(`${name}_`)) ?? "";
+    const known = groups.get(server);
+    if (known) known.push(one);
+    else groups.set(server, [one]);
+  }
+  if (groups.size < 2 && groups.has("")) return shown.map(entry);
+  return [...groups].flatMap(([server, list]) => [
+    {
+      key: `\n${server}`,
+      content: (
+        <>
+          <strong class="mono ellipsis">{server === "" ? "other" : visible(server)}</strong>
+          <span class="hint">{list.length}</span>
+        </>
+      ),
+    },
+    ...list.map(entry),
+  ]);
 }
 
 function callablesOf(open: Open, kind: Kind): Callable[] {

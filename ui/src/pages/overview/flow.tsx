@@ -4,15 +4,17 @@
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Dump, type DumpBackend, type Leaf, leavesOf, matchText } from "../../data/dump.ts";
-import { keyOf, p95Of, rateOf, sparkOf } from "../../data/history.ts";
+import { countOf, keyOf, p95Of, rateOf, sparkOf } from "../../data/history.ts";
 import { livingOf } from "../../data/mcp-targets.ts";
-import { withParams } from "../../frame/router.ts";
-import { durationText, percentText, rateText, visible } from "../../parts/format.ts";
+import { param, setParams, withParams } from "../../frame/router.ts";
+import { durationText, percentText, rateText, visible, wholeText } from "../../parts/format.ts";
 import { Sparkline } from "../../parts/sparkline.tsx";
 import { type Level, levelOfRate, Status } from "../../parts/status.tsx";
 import {
   type Box,
   curveOf,
+  DRAWN_ROUTES,
+  drawnPart,
   idOf,
   type Link,
   layoutOf,
@@ -22,7 +24,48 @@ import {
   strokeWidth,
 } from "./layout.ts";
 
+const MORE_ROUTES = 38;
+
+/** With many routes: a search, and the busiest first. */
 export function Flow({ dump, selected }: { dump: Dump; selected: string }) {
+  const search = param("find");
+  const [limit, setLimit] = useState(DRAWN_ROUTES);
+  // Ranked when the configuration is read again, not with every look at the rates.
+  const part = useMemo(
+    () => drawnPart(dump, { search, limit, selected, busy: (route) => countOf(keyOf.route(route)) }),
+    [dump, search, limit, selected],
+  );
+  if (dump.routes.length <= DRAWN_ROUTES) return <Picture dump={dump} selected={selected} />;
+  const hidden = dump.routes.length - part.routes.length;
+  return (
+    <section class="stack" aria-label="Routes">
+      <div class="row">
+        <input
+          class="input find-route"
+          data-search
+          aria-label="Search routes"
+          placeholder={`Search ${wholeText(dump.routes.length)} routes`}
+          value={search}
+          onInput={(event) => setParams({ find: event.currentTarget.value }, { replace: true })}
+        />
+        <span class="muted">
+          {search === ""
+            ? `The ${part.routes.length} busiest of ${wholeText(dump.routes.length)} routes`
+            : `${part.routes.length} routes with this text`}
+        </span>
+        {hidden > 0 && search === "" ? (
+          <button type="button" class="button quiet" onClick={() => setLimit(limit + MORE_ROUTES)}>
+            Show {Math.min(MORE_ROUTES, hidden)} more
+          </button>
+        ) : null}
+      </div>
+      {part.routes.length === 0 ? <p class="muted">No route has this text in its name.</p> : null}
+      <Picture dump={part} selected={selected} />
+    </section>
+  );
+}
+
+function Picture({ dump, selected }: { dump: Dump; selected: string }) {
   const frame = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {

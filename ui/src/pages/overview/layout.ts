@@ -36,6 +36,42 @@ export const MAX_LEAVES = 4;
 /** Below this the columns would be too narrow to read: a list is shown instead. */
 export const MIN_WIDTH = 640;
 
+/** With more routes than this only the busiest are drawn at first. */
+export const DRAWN_ROUTES = 12;
+
+/**
+ * The part of the configuration that is drawn: routes that match the search or, without one, the busiest; with the
+ * listeners and backends that they touch. In the order of the configuration, so that nothing jumps when rates change.
+ */
+export function drawnPart(dump: Dump, options: DrawnOptions): Dump {
+  const { search, limit, selected, busy } = options;
+  if (dump.routes.length <= DRAWN_ROUTES) return dump;
+  const text = search.toLowerCase();
+  const found = text === "" ? dump.routes : dump.routes.filter(({ name }) => name.toLowerCase().includes(text));
+  const ranked = [...found].sort((a, b) => busy(b.name) - busy(a.name)).slice(0, limit);
+  const names = new Set(ranked.map(({ name }) => name));
+  if (selected.startsWith("route:")) names.add(selected.slice("route:".length));
+  const routes = dump.routes.filter(({ name }) => names.has(name));
+  const backends = new Set(routes.flatMap((route) => route.backends.map(({ name }) => name)));
+  const listeners = new Set(routes.flatMap((route) => route.gateways));
+  return {
+    ...dump,
+    routes,
+    backends: dump.backends.filter(({ name }) => backends.has(name) || selected === `backend:${name}`),
+    listeners: dump.listeners
+      .filter(({ name }) => dump.listeners.length <= DRAWN_ROUTES || listeners.has(name))
+      .map((listener) => ({ ...listener, routes: listener.routes.filter((name) => names.has(name)) })),
+  };
+}
+
+export interface DrawnOptions {
+  readonly search: string;
+  readonly limit: number;
+  readonly selected: string;
+  /** Requests of a route, as far as they were seen. */
+  busy(route: string): number;
+}
+
 export function layoutOf(dump: Dump, width: number): Layout {
   const channel = Math.max(56, width * 0.1);
   const column = (width - 2 * channel) / 3;

@@ -29,7 +29,7 @@ export function NodePanel({ dump, id }: { dump: Dump; id: string }) {
         </>
       }
       end={
-        <button type="button" class="button quiet" onClick={() => setParams({ node: "" })}>
+        <button type="button" class="button quiet" data-close onClick={() => setParams({ node: "" })}>
           Close
         </button>
       }

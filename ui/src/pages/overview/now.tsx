@@ -1,6 +1,7 @@
 /**
- * Under the picture: what is wrong right now in plain sentences, the last reload, and what lives.
+ * Above the picture what is wrong right now, in plain sentences; below it the last reload, and what lives.
  */
+import { useState } from "preact/hooks";
 import { ready } from "../../data/about.ts";
 import { type Dump, leavesOf } from "../../data/dump.ts";
 import { growthBy } from "../../data/history.ts";
@@ -18,25 +19,37 @@ interface Sentence {
   readonly href?: string;
 }
 
-export function Now({ dump }: { dump: Dump }) {
+const SHOWN_PROBLEMS = 5;
+
+export function Problems({ dump }: { dump: Dump }) {
   const wrong = sentencesOf(dump);
+  const [isWhole, setIsWhole] = useState(false);
+  const shown = isWhole ? wrong : wrong.slice(0, SHOWN_PROBLEMS);
+  return (
+    <section class={`problems ${wrong[0]?.level ?? "ok"}`} aria-label="Problems">
+      <h2>{wrong.length === 0 ? "Problems" : `Problems (${wrong.length})`}</h2>
+      {wrong.length === 0 ? <Status level="ok">No problems.</Status> : null}
+      <ul>
+        {shown.map(({ level, text, href }) => (
+          <li key={text}>
+            <Status level={level}>
+              <span class="wrap">{href === undefined ? visible(text) : <a href={href}>{visible(text)}</a>}</span>
+            </Status>
+          </li>
+        ))}
+      </ul>
+      {wrong.length > SHOWN_PROBLEMS ? (
+        <button type="button" class="button quiet" onClick={() => setIsWhole(!isWhole)}>
+          {isWhole ? "Show fewer" : `Show ${wrong.length - SHOWN_PROBLEMS} more`}
+        </button>
+      ) : null}
+    </section>
+  );
+}
+
+export function Now({ dump }: { dump: Dump }) {
   return (
     <div class="columns">
-      <Panel title="Problems">
-        {wrong.length === 0 ? (
-          <Status level="ok">No problems.</Status>
-        ) : (
-          <ul class="stack">
-            {wrong.map(({ level, text, href }) => (
-              <li key={text}>
-                <Status level={level}>
-                  <span class="wrap">{href === undefined ? visible(text) : <a href={href}>{visible(text)}</a>}</span>
-                </Status>
-              </li>
-            ))}
-          </ul>
-        )}
-      </Panel>
       <LastReload dump={dump} />
       <Living />
     </div>

@@ -11,7 +11,7 @@ import { param } from "../../frame/router.ts";
 import { Empty, PageHead, Skeleton } from "../../parts/panel.tsx";
 import { Flow } from "./flow.tsx";
 import { NodePanel } from "./node-panel.tsx";
-import { Now } from "./now.tsx";
+import { Now, Problems } from "./now.tsx";
 import { Numbers, RangeChoice } from "./numbers.tsx";
 import { Recent } from "./recent.tsx";
 
@@ -39,10 +39,13 @@ export function Overview() {
       ) : (
         <>
           <Numbers />
-          <Flow dump={loaded} selected={selected} />
-          {selected === "" ? null : <NodePanel dump={loaded} id={selected} />}
-          <Now dump={loaded} />
+          <Problems dump={loaded} />
+          <div class={selected === "" ? "split" : "split node-open"}>
+            <Flow dump={loaded} selected={selected} />
+            {selected === "" ? null : <NodePanel dump={loaded} id={selected} />}
+          </div>
           <Recent dump={loaded} />
+          <Now dump={loaded} />
         </>
       )}
     </>

@@ -4,18 +4,24 @@
  */
 import { type Dump, type DumpPolicy, dump } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";
-import { pageHref, param, setParams } from "../../frame/router.ts";
+import { pageHref, param, setParams, withParams } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
+import { PickList } from "../../parts/pick-list.tsx";
 import { Status } from "../../parts/status.tsx";
 import { scopesOf } from "../overview/node-panel.tsx";
+
+/** Fewer are seen at once. */
+const SEARCHED_ROUTES = 12;
 
 export function PoliciesPage() {
   const loaded = usePoll(dump);
   if (!loaded) return <Skeleton lines={6} />;
   const routes = loaded.routes;
   const name = param("route") === "" ? (routes[0]?.name ?? "") : param("route");
+  const search = param("text").toLowerCase();
+  const shown = search === "" ? routes : routes.filter((route) => route.name.toLowerCase().includes(search));
   return (
     <>
       <PageHead title="Policies" doc="Policies of each route, in execution order." />
@@ -24,19 +30,33 @@ export function PoliciesPage() {
       ) : (
         <div class="split side">
           <Panel title="Routes" flush>
-            <ul class="pick">
-              {routes.map((route) => (
-                <li key={route.name}>
-                  <a
-                    href={pageHref("policies", { route: route.name })}
-                    aria-current={route.name === name ? "true" : undefined}
-                  >
-                    <span class="mono ellipsis">{visible(route.name)}</span>
+            {routes.length > SEARCHED_ROUTES ? (
+              <input
+                class="input find"
+                data-search
+                aria-label="Search routes"
+                placeholder={`Search ${routes.length} routes`}
+                value={param("text")}
+                onInput={(event) => setParams({ text: event.currentTarget.value }, { replace: true })}
+              />
+            ) : null}
+            <PickList
+              rowHeight={28}
+              empty="No route has this text in its name."
+              entries={shown.map((route) => ({
+                key: route.name,
+                href: withParams({ route: route.name, policy: "" }),
+                isChosen: route.name === name,
+                content: (
+                  <>
+                    <span class="mono ellipsis" title={visible(route.name)}>
+                      {visible(route.name)}
+                    </span>
                     <span class="hint">{Object.keys(route.policies).length}</span>
-                  </a>
-                </li>
-              ))}
-            </ul>
+                  </>
+                ),
+              }))}
+            />
           </Panel>
           <Effective dump={loaded} name={name} />
         </div>

@@ -11,8 +11,8 @@ import { TraceView } from "./trace-view.tsx";
 export function CapturePanel({ capture }: { capture: Capture }) {
   const { state, expression, events, error } = capture;
   const words = {
-    waiting: <Status level="warn">waiting for a request</Status>,
-    running: <Status level="ok">running</Status>,
+    waiting: <Status level="busy">waiting for a request</Status>,
+    running: <Status level="busy">running</Status>,
     done: <Status level="ok">complete</Status>,
     failed: <Status level="bad">failed</Status>,
   };
@@ -25,7 +25,7 @@ export function CapturePanel({ capture }: { capture: Capture }) {
           <button type="button" class="button" onClick={() => captureNext(expression)}>
             Trace again
           </button>
-          <button type="button" class="button quiet" onClick={stopCapture}>
+          <button type="button" class="button quiet" data-close onClick={stopCapture}>
             Close
           </button>
         </>

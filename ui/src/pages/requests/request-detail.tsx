@@ -36,7 +36,7 @@ export function RequestDetailPanel({ id }: { id: string }) {
         </>
       }
       end={
-        <button type="button" class="button quiet" onClick={() => setParams({ id: "", event: "" })}>
+        <button type="button" class="button quiet" data-close onClick={() => setParams({ id: "", event: "" })}>
           Close
         </button>
       }
@@ -84,6 +84,11 @@ function Detail({ detail }: { detail: RequestDetail }) {
           </>
         )}
       </div>
+      {detail.isShort ? (
+        <p class="muted">
+          This request is long ago: reasons in words, times of policies and the backend are no longer known.
+        </p>
+      ) : null}
       {detail.trace ? <TraceView events={detail.trace} /> : <Waterfall bars={barsOfRecord(detail)} />}
       <details>
         <summary>All steps</summary>

@@ -1,15 +1,22 @@
 /**
  * Requests as rows. A row is opened with a click or Enter; its cells are text whatever they contain.
  */
+import { useRef } from "preact/hooks";
 import type { RequestRow } from "../../data/requests.ts";
 import { navigate, page, pageHref, withParams } from "../../frame/router.ts";
 import { durationText, visible, wholeText } from "../../parts/format.ts";
 import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { ClockTime } from "../../parts/time.tsx";
+import { useWindowed } from "../../parts/windowed.ts";
+
+/** In pixels; the style sheet says the same. */
+const ROW_HEIGHT = 28;
 
 export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRow[]; selected?: string }) {
+  const body = useRef<HTMLTableSectionElement>(null);
+  const { from, to, before, after } = useWindowed(rows.length, ROW_HEIGHT, body);
   return (
-    <table class="requests">
+    <table class="requests" aria-rowcount={rows.length + 1}>
       <thead>
         <tr>
           <th scope="col">time</th>
@@ -26,12 +33,22 @@ export function RequestTable({ rows, selected = "" }: { rows: readonly RequestRo
           </th>
         </tr>
       </thead>
-      <tbody>
-        {rows.map((row) => (
-          <Row key={row.seq} row={row} isSelected={row.id === selected} />
+      <tbody ref={body}>
+        {before > 0 ? <Gap height={before} /> : null}
+        {rows.slice(from, to).map((row) => (
+          <Row key={`${row.seq} ${row.time}`} row={row} isSelected={row.id === selected} />
         ))}
+        {after > 0 ? <Gap height={after} /> : null}
       </tbody>
     </table>
+  );
+}
+
+function Gap({ height }: { height: number }) {
+  return (
+    <tr class="gap">
+      <td colSpan={8} style={{ height: `${height}px` }} />
+    </tr>
   );
 }
 

@@ -1,23 +1,29 @@
 /**
  * Recent requests, live, with filters that stand in the address; the selected one opens beside them.
  */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
 import { dump } from "../../data/dump.ts";
 import { exampleCommand } from "../../data/example-command.ts";
 import { filterError, judge, verdicts } from "../../data/matching.ts";
 import { usePoll } from "../../data/poll.ts";
-import { inFlight, isPaused, type RequestRow, requestList } from "../../data/requests.ts";
+import {
+  hasOlder,
+  inFlight,
+  isPaused,
+  isReadingOlder,
+  type RequestRow,
+  readOlder,
+  requestList,
+} from "../../data/requests.ts";
 import { capture } from "../../data/trace.ts";
-import { param, setParams } from "../../frame/router.ts";
+import { pageHref, param, setParams } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { CapturePanel, TraceNextForm } from "./capture-panel.tsx";
 import { RequestDetailPanel } from "./request-detail.tsx";
 import { RequestTable } from "./request-table.tsx";
 
-/** Enough for a screen and more; rows that nobody sees would only cost. */
-const SHOWN_ROWS = 100;
 const STATUSES = ["2xx", "3xx", "4xx", "5xx", "failed"] as const;
 
 export function Requests() {
@@ -29,17 +35,19 @@ export function Requests() {
     requestList.refresh();
   }, []);
   useEffect(() => {
-    judge(
-      cel,
-      (rows ?? []).map((row) => row.id),
-    );
+    // Attributes are known of the newest only.
+    judge(cel, rows?.flatMap((row) => (row.isShort ? [] : [row.id])) ?? []);
   }, [cel, rows]);
   const shown = cel === "" ? filtered : filtered.filter((row) => verdicts.value.get(row.id) === true);
-  const [limit, setLimit] = useState(SHOWN_ROWS);
   const isOpen = id !== "" || capture.value !== undefined;
   return (
     <>
-      <PageHead title="Requests" doc={inFlight.value > 0 ? `${inFlight.value} in flight` : "The last 500 requests"}>
+      <PageHead
+        title="Requests"
+        doc={
+          inFlight.value > 0 ? `${inFlight.value} in flight` : "Newest first, live. The gateway remembers up to 10,000."
+        }
+      >
         {isReadOnly.value ? null : <TraceNextForm />}
         <button
           type="button"
@@ -62,10 +70,13 @@ export function Requests() {
             <NoRequests />
           ) : (
             <>
-              <RequestTable rows={shown.slice(0, limit)} selected={id} />
-              {shown.length > limit ? (
-                <button type="button" class="button quiet" onClick={() => setLimit(limit + SHOWN_ROWS)}>
-                  Show {Math.min(SHOWN_ROWS, shown.length - limit)} more
+              <div class="rows-frame">
+                <RequestTable rows={shown} selected={id} />
+                {shown.length === 0 ? <NoMatch /> : null}
+              </div>
+              {hasOlder.value && rows.length >= 500 ? (
+                <button type="button" class="button quiet" disabled={isReadingOlder.value} onClick={readOlder}>
+                  {isReadingOlder.value ? "Reading…" : "Read older requests"}
                 </button>
               ) : null}
             </>
@@ -91,6 +102,7 @@ function Filters() {
     <search class="filters">
       <input
         class="input"
+        data-search
         aria-label="Search"
         placeholder="Search: path, tool, id, error"
         value={param("text")}
@@ -171,6 +183,16 @@ function countText(shown: number, all: number | undefined): string {
   if (all === undefined) return "Requests";
   const noun = all === 1 ? "request" : "requests";
   return shown === all ? `${all} ${noun}` : `${shown} of ${all} ${noun}`;
+}
+
+/** An empty table would look like a fault. */
+function NoMatch() {
+  return (
+    <p class="empty">
+      <span>No request matches the filters.</span>
+      <a href={pageHref("requests")}>Remove all filters</a>
+    </p>
+  );
 }
 
 function NoRequests() {

@@ -1,0 +1,13 @@
+/**
+ * `npm run test:ui-scale`: the web UI with 500 routes, 1,000 tools and 10,000 requests, in both themes, at 1280 and 400
+ * pixels, with the time that each act takes until it is drawn. Needs Chromium and a machine that does nothing else.
+ */
+import { spawnSync } from "node:child_process";
+import { root } from "./steps.mjs";
+
+const run = spawnSync(process.execPath, ["scripts/test.mjs", "test/ui/scale"], {
+  cwd: root,
+  stdio: "inherit",
+  env: { ...process.env, UI_SCALE: "full" },
+});
+process.exit(run.status ?? 1);

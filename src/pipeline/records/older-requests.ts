@@ -1,0 +1,137 @@
+/**
+ * Requests that the short memory has forgotten, read from the facts that are kept for rehearsals: who asked for what, where
+ * it went and how it ended, up to ten thousand requests back. What a rule saw, headers and times of single policies are gone.
+ */
+import { Buffer } from "node:buffer";
+import { explainRequest } from "../../trace/explain.ts";
+import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
+import { type FactRing, readSegments } from "./fact-ring.ts";
+import { type RecordedRequest, readRecord, timeOf } from "./recorded-request.ts";
+
+/** A client may choose ids, so one can occur often. */
+const MAX_FOUND = 20;
+/** Requests that ran long end out of order; a segment that is this much newer holds none that is looked for. */
+const SLACK_MS = 600_000;
+
+/** Newest first, those that came before a moment. One segment is read at a time, so that a page of them is cheap. */
+export function olderRequests(facts: FactRing, beforeMs: number, limit: number): RequestRecord[] {
+  const found: RecordedRequest[] = [];
+  const segments = facts.views();
+  for (let i = segments.length - 1; i >= 0; i--) {
+    const segment = segments[i] as Uint8Array;
+    if (firstTimeOf(segment) - SLACK_MS > beforeMs) continue;
+    for (const record of readSegments([segment])) if (record.at < beforeMs) found.push(record);
+    if (found.length >= limit) break;
+  }
+  return found
+    .sort((a, b) => b.at - a.at)
+    .slice(0, limit)
+    .map(recordFrom);
+}
+
+/** All of that id, newest first. The buffers are searched as bytes: most of them need not be read. */
+export function findOlder(facts: FactRing, id: string): RequestDetail[] {
+  const wanted = Buffer.from(`\n${id}\n`);
+  const found: RecordedRequest[] = [];
+  for (const segment of facts.views().reverse()) {
+    const bytes = Buffer.from(segment.buffer, segment.byteOffset, segment.byteLength);
+    for (let at = bytes.indexOf(wanted); at >= 0 && found.length < MAX_FOUND; at = bytes.indexOf(wanted, at + 1)) {
+      const start = bytes.lastIndexOf(0, at) + 1;
+      const end = bytes.indexOf(0, at);
+      const record = readRecord(bytes.toString("utf8", start, end < 0 ? bytes.length : end));
+      // The same text may stand in another field.
+      if (record?.id === id && found.at(-1)?.at !== record.at) found.push(record);
+    }
+  }
+  return found
+    .sort((a, b) => b.at - a.at)
+    .map((recorded) => {
+      const record = recordFrom(recorded);
+      return { ...record, story: explainRequest(record), requestState: stateOf(recorded) };
+    });
+}
+
+function firstTimeOf(segment: Uint8Array): number {
+  return timeOf(Buffer.from(segment.buffer, segment.byteOffset, Math.min(segment.byteLength, 64)).toString("latin1"));
+}
+
+function recordFrom(recorded: RecordedRequest): RequestRecord {
+  const { at, source, status, code, mcp, llm, policies } = recorded;
+  const { id, durationMs, listener, route, method, host, path, subject } = recorded;
+  return {
+    // Older than everything that has a number.
+    seq: -1,
+    id,
+    time: new Date(at).toISOString(),
+    durationMs: Math.round(durationMs * 1000) / 1000,
+    listener,
+    route,
+    backend: null,
+    method,
+    host,
+    path,
+    source: { address: source, port: 0 },
+    status,
+    answeredBy: null,
+    end: status === null ? "aborted" : "complete",
+    responseBytes: 0,
+    upstreamMs: null,
+    subject,
+    isShort: true,
+    ...(mcp ? { mcp: mcpOf(mcp) } : {}),
+    ...(llm ? { llm: llmOf(llm) } : {}),
+    steps: policies.map((text) => {
+      const [policy = "", verdict] = text.split("=");
+      return {
+        phase: "route" as const,
+        policy,
+        verdict: verdict === "refused" || verdict === "answered" ? verdict : ("passed" as const),
+        micros: 0,
+      };
+    }),
+    ...(code === null ? {} : { failure: { code, source: "gateway" as const, message: code } }),
+  };
+}
+
+function mcpOf(mcp: NonNullable<RecordedRequest["mcp"]>): NonNullable<RequestRecord["mcp"]> {
+  const { methodName, tool, prompt, resource } = mcp;
+  const name = tool?.name ?? prompt?.name ?? resource?.uri;
+  const target = tool?.target ?? prompt?.target ?? resource?.target ?? mcp.target;
+  return {
+    ...(methodName === undefined ? {} : { method: methodName }),
+    ...(target === undefined ? {} : { target }),
+    ...(name === undefined ? {} : { name }),
+  };
+}
+
+function llmOf(llm: NonNullable<RecordedRequest["llm"]>): NonNullable<RequestRecord["llm"]> {
+  const { provider, requestModel, responseModel, inputTokens, outputTokens } = llm;
+  const model = responseModel ?? requestModel;
+  return {
+    ...(provider === undefined ? {} : { provider }),
+    ...(model === undefined ? {} : { model }),
+    ...(inputTokens === undefined ? {} : { inputTokens }),
+    ...(outputTokens === undefined ? {} : { outputTokens }),
+  };
+}
+
+function stateOf({
+  method,
+  scheme,
+  host,
+  path,
+  query,
+  headers,
+  claims,
+}: RecordedRequest): RequestDetail["requestState"] {
+  const pairs: Record<string, string[]> = {};
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i] as string;
+    pairs[name] = [...(pairs[name] ?? []), headers[i + 1] as string];
+  }
+  const pathAndQuery = query === "" ? path : `${path}?${query}`;
+  return {
+    request: { method, scheme, host, path, pathAndQuery, headers: pairs },
+    ...(claims ? { jwt: { ...claims } } : {}),
+  };
+}

@@ -1,0 +1,56 @@
+/**
+ * What holds for every page, whatever it shows: no serious accessibility defect, no sideways scroll bar, and an answer to
+ * what somebody does before they notice a wait.
+ */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { Page } from "playwright-core";
+
+/** A page and a text that appears once its data is there. */
+export const PAGES = [
+  { name: "overview", text: "Problems" },
+  { name: "requests", text: "requests" },
+  { name: "mcp", text: "Servers" },
+  { name: "llm", text: "Models and providers" },
+  { name: "limits", text: "per minute" },
+  { name: "policies", text: "applies to" },
+  { name: "config", text: "Kept: a comment" },
+  { name: "runtime", text: "process (RSS)" },
+  { name: "cel", text: "Attributes" },
+];
+
+const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Serious and critical findings of axe, in one line each. It runs outside of the page's own security policy. */
+export async function defects(page: Page): Promise<string[]> {
+  await page.evaluate(axeSource);
+  const found = (await page.evaluate(
+    "axe.run(document, { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa'] }).then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical').map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)).join(' | ')))",
+  )) as string[];
+  return found;
+}
+
+export async function sidewaysOverflow(page: Page): Promise<number> {
+  return (await page.evaluate(
+    "Math.max(document.documentElement.scrollWidth - window.innerWidth, (document.querySelector('main')?.scrollWidth ?? 0) - (document.querySelector('main')?.clientWidth ?? 0))",
+  )) as number;
+}
+
+/** How many elements a page has drawn. */
+export async function elementCount(page: Page): Promise<number> {
+  return (await page.evaluate("document.querySelectorAll('*').length")) as number;
+}
+
+/**
+ * Milliseconds from an act in the page until the browser has drawn what came of it: script, style, layout and paint.
+ * `act` is JavaScript that runs in the page.
+ */
+export async function reactionMs(page: Page, act: string): Promise<number> {
+  return (await page.evaluate(
+    `new Promise((resolve) => requestAnimationFrame(() => {
+      const started = performance.now();
+      ${act};
+      requestAnimationFrame(() => { const port = new MessageChannel(); port.port1.onmessage = () => resolve(performance.now() - started); port.port2.postMessage(0); });
+    }))`,
+  )) as number;
+}
