@@ -15,6 +15,7 @@ import { failuresOf, forwardedBy, gateLimits, type HubEnv, type HubParts, storeS
 import { type AloneEnv, serveAlone } from "./lone-requests.ts";
 import { createNames, type Names } from "./many/names.ts";
 import type { Router } from "./many/router.ts";
+import { turnRelays } from "./replicas/turn-relay.ts";
 import { Resumption } from "./resumption.ts";
 import { identityOf, Routers } from "./routers.ts";
 import { Retirement } from "./servers/retirement.ts";
@@ -108,6 +109,7 @@ export class Hub {
       settings: () => this.#settings,
       toolsOf: (target) => this.#tools.of(target),
       loginOf: (target) => this.#logins.get(target.name),
+      relay: turnRelays({ ...records.peers, requestTimeoutMs: () => this.#settings.requestTimeout }, env.name),
       token: () => this.#ids.hex(16),
       sharedStarted: (server, name) => this.sessions.addShared(server, name),
       sharedEnded: (server, reason) => this.sessions.sharedEnded(server, reason),

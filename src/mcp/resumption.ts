@@ -5,15 +5,20 @@
 import type { HeaderList } from "../lib/http/headers.ts";
 import { LegacyUpstream } from "./eras/legacy-upstream.ts";
 import type { Router } from "./many/router.ts";
+import { tellSession } from "./replicas/session-peers.ts";
+import { bare } from "./routers.ts";
 import type { Session } from "./sessions/session.ts";
 import { resumeSession } from "./sessions/session-opening.ts";
 import type { SessionRecords } from "./sessions/session-records.ts";
 import type { SessionStore } from "./sessions/session-store.ts";
 import type { Failure } from "./wire/call.ts";
-import { asClientRequest, type ClientRequest, type ClientResponse } from "./wire/json-rpc.ts";
+import { asClientRequest, type ClientNotification, type ClientRequest, type ClientResponse } from "./wire/json-rpc.ts";
 
 /** A failure of servers is no end: the next request tries again. */
 export type ResumeOutcome = "resumed" | "unknown" | Failure;
+
+/** What a client says without wanting an answer. */
+type Told = ClientNotification | ClientResponse;
 
 export interface ResumptionEnv {
   readonly sessions: SessionStore;
@@ -41,11 +46,15 @@ export class Resumption {
   }
 
   /** A client tells something to a session that this process does not hold. False if there is none. */
-  async tell(id: string, owner: string | undefined, responses: readonly ClientResponse[]): Promise<boolean> {
+  async tell(id: string, owner: string | undefined, messages: readonly Told[]): Promise<boolean> {
     const { records } = this.#env;
     const known = await records.find(id, owner);
-    for (const response of responses) records.answers.leave(known?.record, response);
-    return known !== undefined;
+    if (known === undefined) return false;
+    for (const message of messages) {
+      if (message.kind === "response") records.answers.leave(known.record, message);
+      else tellSession(records.peers.bus, known.record.name, message);
+    }
+    return true;
   }
 
   /** The client ends a session that this process does not hold. False if there is none. */
@@ -62,7 +71,9 @@ export class Resumption {
     const session = sessions.adopt(id, known.record, owner);
     const router = this.#env.router(session, asClientRequest("initialize", known.params), headers);
     // The client has said long ago that it is initialized.
-    for (const upstream of router.upstreams) if (upstream instanceof LegacyUpstream) upstream.join(undefined);
+    for (const upstream of router.upstreams.map(bare)) if (upstream instanceof LegacyUpstream) upstream.join(undefined);
+    // Nothing that its client sets elsewhere from now on is missed; what it has set before is in the store.
+    await session.peer.join();
     const failure = await resumeSession(session, router);
     if (failure !== undefined) return failure;
     // What the client was told at first holds for the whole session.

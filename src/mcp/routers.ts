@@ -17,6 +17,7 @@ import { type Router, SingleRouter } from "./many/router.ts";
 import { SearchRouter } from "./many/search-router.ts";
 import { SharedServer } from "./many/shared-server.ts";
 import type { LateUpstream } from "./many/target-change.ts";
+import type { TurnRelay } from "./replicas/turn-relay.ts";
 import type { LinkEnv } from "./servers/link-contract.ts";
 import type { Target } from "./servers/target.ts";
 import type { McpConfig } from "./servers/target-config.ts";
@@ -38,6 +39,8 @@ export interface RoutersEnv {
   /** The users' logins at the target, where it wants some. */
   loginOf(target: Target): ServerLogin | undefined;
   toolsOf(target: Target): Pick<ToolUpstreamEnv, "product" | "quarantine"> | undefined;
+  /** Where a client may come back to a call that waits for it; undefined without other replicas. */
+  relay(target: Target, owner: string): TurnRelay | undefined;
   token(): string;
   sharedStarted(server: SharedServer, name: string): void;
   sharedEnded(server: SharedServer, reason: string): void;
@@ -77,17 +80,16 @@ export class Routers {
   modern(lane: Lane, identity: ClientIdentity, headers: HeaderList): Router {
     const { clock } = this.#env;
     const token = (): string => this.#env.token();
-    const upstreams = this.#env
-      .targets()
-      .map((target) =>
-        this.#loggedIn(target, lane.owner, "modern", LATEST_MODERN, lane, (own, link) =>
-          this.#offered(target, own, (user) =>
-            target.config.shared
-              ? new ModernSeat(this.#shared(target), clock, token)
-              : new ModernUpstream(target, { link, clock, token }, identity, user, headers),
-          ),
+    const upstreams = this.#env.targets().map((target) => {
+      const relay = this.#env.relay(target, lane.owner);
+      return this.#loggedIn(target, lane.owner, "modern", LATEST_MODERN, lane, (own, link) =>
+        this.#offered(target, own, (user) =>
+          target.config.shared
+            ? new ModernSeat(this.#shared(target), { clock, token, relay })
+            : new ModernUpstream(target, { link, clock, token, relay }, identity, user, headers),
         ),
       );
+    });
     return this.#router(upstreams, "modern", neverLate, () => undefined);
   }
 
@@ -171,7 +173,8 @@ export class Routers {
   }
 }
 
-function bare(upstream: Upstream): Upstream {
+/** Without what the configuration puts around it. */
+export function bare(upstream: Upstream): Upstream {
   return upstream instanceof ToolUpstream || upstream instanceof LoginUpstream ? bare(upstream.inner) : upstream;
 }
 

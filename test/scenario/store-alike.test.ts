@@ -31,7 +31,7 @@ async function stores(): Promise<Store[]> {
   if (skipWithoutRedis === false) {
     const server = await startRedis();
     closing.push(server.close);
-    all.push(await openRedisStore({ url: server.url, prefix: "t*[x]:", timeoutMs: 5_000 }, silentLogger));
+    all.push(await openRedisStore({ url: server.url, prefix: "t*[x]:", timeoutMs: 5_000 }, silentLogger, systemClock));
   }
   for (const store of all) closing.push(store.close);
   return all;

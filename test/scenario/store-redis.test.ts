@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { silentLogger } from "../../src/lib/log/logger.ts";
+import { systemClock } from "../../src/lib/process/clock.ts";
 import { openRedisStore } from "../../src/lib/store/redis-store.ts";
 import { StoreUnavailable } from "../../src/lib/store/store.ts";
 import { eventually } from "../support/eventually.ts";
@@ -16,7 +17,7 @@ const skip = skipWithoutRedis;
 test("a Redis that goes away: refused at once, and used again when it is back", { skip }, async (t) => {
   const server = await startRedis();
   t.after(server.close);
-  const store = await openRedisStore({ url: server.url, prefix: "", timeoutMs: 600_000 }, silentLogger);
+  const store = await openRedisStore({ url: server.url, prefix: "", timeoutMs: 600_000 }, silentLogger, systemClock);
   t.after(store.close);
   await store.set("a", "1");
   await server.stop();
@@ -32,7 +33,7 @@ test("a Redis that goes away: refused at once, and used again when it is back", 
 test("a Redis that does not answer: refused after the time limit", { skip }, async (t) => {
   const server = await startRedis();
   t.after(server.close);
-  const store = await openRedisStore({ url: server.url, prefix: "", timeoutMs: 200 }, silentLogger);
+  const store = await openRedisStore({ url: server.url, prefix: "", timeoutMs: 200 }, silentLogger, systemClock);
   t.after(store.close);
   server.freeze();
   const startMs = performance.now();
@@ -51,12 +52,14 @@ test("a wrong password is told", { skip }, async (t) => {
   const wrong = await openRedisStore(
     { url: server.url.replace("//", "//:wrong@"), prefix: "", timeoutMs: 2_000 },
     silentLogger,
+    systemClock,
   );
   t.after(wrong.close);
   await assert.rejects(wrong.get("a"), /store unavailable: .*(?:WRONGPASS|NOAUTH)/);
   const right = await openRedisStore(
     { url: server.url.replace("//", "//:right@"), prefix: "", timeoutMs: 2_000 },
     silentLogger,
+    systemClock,
   );
   t.after(right.close);
   assert.equal(await right.get("a"), undefined);

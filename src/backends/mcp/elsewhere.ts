@@ -1,6 +1,6 @@
 /**
  * Requests of a session that another process opened. Requests and streams bring it up here; answers to questions of servers
- * are left for the process that asked, notifications have nobody here to be told; a DELETE ends it without bringing it up.
+ * and notifications are passed on to the processes that hold it; a DELETE ends it without bringing it up.
  */
 import type { Exchange } from "../../core/exchange.ts";
 import { type Demand, isBatch, Refused } from "../../mcp/clients/downstream.ts";
@@ -30,8 +30,8 @@ export async function fromElsewhere(
   const messages = parsed === undefined ? [] : isBatch(parsed) ? parsed : [parsed];
   const requests = messages.filter((message) => message.kind === "request");
   if (method === "POST" && requests.length === 0) {
-    const responses = messages.filter((message) => message.kind === "response");
-    return (await resumption.tell(id, owner, responses)) ? { kind: "dropped" } : undefined;
+    const told = messages.filter((message) => message.kind !== "request");
+    return (await resumption.tell(id, owner, told)) ? { kind: "dropped" } : undefined;
   }
   // A second handshake is refused, whoever has the session.
   if (requests.some((request) => request.method === "initialize")) return undefined;

@@ -69,6 +69,9 @@ export function createStoreDoor(env: StoreEnv): StoreDoor {
     get kind() {
       return inner?.kind ?? "memory";
     },
+    get bus() {
+      return inner?.bus;
+    },
     async open(settings) {
       inner = await openStore(settings, env);
       metrics.gauge("gateway_store_up", "1 while the store can be used, 0 while it is degraded.", () => [
@@ -102,7 +105,7 @@ async function openStore(settings: StoreSettings, { clock, logger }: StoreEnv): 
     case "redis": {
       // Only those who use it pay for loading it.
       const { openRedisStore } = await import("./redis-store.ts");
-      return openRedisStore(settings, logger);
+      return openRedisStore(settings, logger, clock);
     }
   }
 }

@@ -3,8 +3,10 @@
  * is refused at once, and the connection is tried again with growing pauses; while it does not answer, an operation is
  * refused after the time limit. The library is loaded by whoever configured it (ADR 21).
  */
-import { Redis } from "ioredis";
+import { Redis, type RedisOptions } from "ioredis";
 import type { Logger } from "../log/logger.ts";
+import type { Clock } from "../process/clock.ts";
+import { createRedisBus } from "./redis-bus.ts";
 import { ADD, REPLACE } from "./redis-scripts.ts";
 import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
 
@@ -25,23 +27,24 @@ const DEAD_AFTER_LIMITS = 2;
 const NOT_YET = "not connected yet";
 
 /** Resolves when connected, or after the time limit: a gateway starts while Redis is away. */
-export async function openRedisStore(settings: RedisSettings, logger: Logger): Promise<Store> {
+export async function openRedisStore(settings: RedisSettings, logger: Logger, clock: Clock): Promise<Store> {
   const { prefix, timeoutMs } = settings;
   let problem: string | undefined = NOT_YET;
   let isClosed = false;
-  const redis = new Redis(settings.url, {
+  const options = {
     lazyConnect: true,
     connectTimeout: timeoutMs,
     commandTimeout: timeoutMs,
-    socketTimeout: timeoutMs * DEAD_AFTER_LIMITS,
     // Nothing is asked twice by itself: an addition would count twice.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     enableReadyCheck: true,
-    retryStrategy: (times) => (isClosed ? null : Math.min(FIRST_PAUSE_MS * 2 ** Math.min(times, 10), LONGEST_PAUSE_MS)),
+    retryStrategy: (times: number) =>
+      isClosed ? null : Math.min(FIRST_PAUSE_MS * 2 ** Math.min(times, 10), LONGEST_PAUSE_MS),
     ...(settings.ca === undefined ? {} : { tls: { ca: settings.ca } }),
-  });
+  } satisfies RedisOptions;
+  const redis = new Redis(settings.url, { ...options, socketTimeout: timeoutMs * DEAD_AFTER_LIMITS });
   redis.on("ready", () => {
     if (problem !== undefined) logger.info("Redis is connected", { address: addressOf(settings.url) });
     problem = undefined;
@@ -78,8 +81,17 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger): P
 
   await redis.connect().catch((error: Error) => away(problem === NOT_YET ? error.message : (problem ?? error.message)));
 
+  const bus = createRedisBus({
+    clock,
+    prefix,
+    timeoutMs,
+    connection: () => new Redis(settings.url, { ...options, autoResubscribe: false }),
+    publish: (channel, text) => ask(() => redis.publish(channel, text)),
+  });
+
   return {
     kind: "redis",
+    bus,
     async get(key) {
       return (await ask(() => redis.get(prefix + key))) ?? undefined;
     },
@@ -121,6 +133,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger): P
     health: () => (problem === undefined ? { state: "up" } : { state: "degraded", reason: problem }),
     async close() {
       isClosed = true;
+      bus.close();
       redis.disconnect();
     },
   };

@@ -6,6 +6,8 @@
 
 export interface Store {
   readonly kind: StoreKind;
+  /** Messages to other replicas; undefined where the store is not shared. */
+  readonly bus?: Bus | undefined;
   get(key: string): Promise<string | undefined>;
   set(key: string, value: string, options?: SetOptions): Promise<void>;
   /** Whether there was such a key. */
@@ -28,6 +30,20 @@ export interface Store {
 }
 
 export type StoreKind = "memory" | "folder" | "redis";
+
+/** Messages that are heard at once or never. */
+export interface Bus {
+  /** Resolves with how many listen to the channel. Rejects with StoreUnavailable. */
+  publish(channel: string, text: string): Promise<number>;
+  /** Never fails: while Redis is away nothing is heard. */
+  listen(channel: string, heard: (text: string) => void): BusChannel;
+}
+
+export interface BusChannel {
+  /** From then on everything is heard, while Redis is there. */
+  readonly ready: Promise<void>;
+  close(): void;
+}
 
 export interface SetOptions {
   /** Wall clock, milliseconds since the epoch. Absent: never. */
@@ -78,6 +94,8 @@ export class StoreUnavailable extends Error {
 export const MAX_KEY_BYTES = 1024;
 /** An encrypted token or the parameters of a session are far smaller. */
 export const MAX_VALUE_BYTES = 1024 * 1024;
+/** Of the bus: a large answer of a server fits. */
+export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 /** How many keys a page of `list` asks for. */
 export const PAGE_SIZE = 500;
 
@@ -109,6 +127,15 @@ export function storeNamespace(store: Store, name: string): Store {
   return {
     get kind() {
       return store.kind;
+    },
+    get bus() {
+      const { bus } = store;
+      return (
+        bus && {
+          publish: (channel: string, text: string) => bus.publish(inner(channel), text),
+          listen: (channel: string, heard: (text: string) => void) => bus.listen(inner(channel), heard),
+        }
+      );
     },
     get: (key) => store.get(inner(key)),
     set: (key, value, options) => store.set(inner(key), value, options),

@@ -5,6 +5,7 @@
  * client's retry takes it up again (see `turn.ts`).
  */
 
+import { type TurnRelay, UNKNOWN_STATE } from "../replicas/turn-relay.ts";
 import type { ServerAbout } from "../servers/upstream.ts";
 import { namedIn } from "../wire/access.ts";
 import type { Call, Question, Running } from "../wire/call.ts";
@@ -36,9 +37,16 @@ const MAX_PARKED = 100;
 const MAX_PARKED_MS = 10 * 60_000;
 
 export interface LegacySide {
+  /** To replicas where a client may come back to its call. */
+  readonly relay?: TurnRelay | undefined;
   call(call: Call): Running;
   nowMs(): number;
   token(): string;
+}
+
+interface Parked {
+  readonly turn: Turn;
+  readonly elsewhere: { close(): void } | undefined;
 }
 
 interface Listener {
@@ -51,7 +59,7 @@ export class ModernOverLegacy {
   readonly #listeners = new Set<Listener>();
   /** How many subscriptions want each resource. */
   readonly #uris = new Map<string, number>();
-  readonly #parked = new Map<string, Turn>();
+  readonly #parked = new Map<string, Parked>();
   #about: ServerAbout;
   #logLevel: string | undefined = undefined;
 
@@ -110,16 +118,12 @@ export class ModernOverLegacy {
 
   /** Calls whose client did not come back in time end. */
   sweep(nowMs: number): void {
-    for (const [token, turn] of this.#parked) {
-      if (nowMs - turn.parkedMs < MAX_PARKED_MS) continue;
-      this.#parked.delete(token);
-      turn.give();
-    }
+    for (const [token, { turn }] of this.#parked)
+      if (nowMs - turn.parkedMs >= MAX_PARKED_MS) this.#unpark(token)?.give();
   }
 
   close(): void {
-    for (const turn of this.#parked.values()) turn.give();
-    this.#parked.clear();
+    for (const token of [...this.#parked.keys()]) this.#unpark(token)?.give();
     this.endSubscriptions();
   }
 
@@ -163,15 +167,16 @@ export class ModernOverLegacy {
     };
   }
 
-  #takeUp(call: Call): Running {
+  #takeUp(call: Call, isRelayed = false): Running {
     const token = String(call.request.params.requestState);
-    const turn = this.#parked.get(token);
+    const turn = this.#parked.get(token)?.turn;
+    if (turn === undefined && this.#side.relay && !isRelayed) return this.#side.relay.takeUp(token, call);
     const isSame = turn?.method === call.request.method && turn.name === namedIn(call.request)?.name;
     if (turn === undefined || !isSame) {
-      call.failed({ code: INVALID_PARAMS, status: 200, message: "Invalid params: unknown or expired requestState" });
+      call.failed(UNKNOWN_STATE);
       return { cancel: () => undefined };
     }
-    this.#parked.delete(token);
+    this.#unpark(token);
     turn.takeUp(this.#withoutModern(call));
     return turn;
   }
@@ -179,13 +184,18 @@ export class ModernOverLegacy {
   #park(token: string, turn: Turn): void {
     turn.parkedMs = this.#side.nowMs();
     if (this.#parked.size >= MAX_PARKED) {
-      const [oldest] = this.#parked;
-      if (oldest) {
-        this.#parked.delete(oldest[0]);
-        oldest[1].give();
-      }
+      const [oldest] = this.#parked.keys();
+      if (oldest !== undefined) this.#unpark(oldest)?.give();
     }
-    this.#parked.set(token, turn);
+    const elsewhere = this.#side.relay?.wait(token, (call) => this.#takeUp(call, true));
+    this.#parked.set(token, { turn, elsewhere });
+  }
+
+  #unpark(token: string): Turn | undefined {
+    const parked = this.#parked.get(token);
+    this.#parked.delete(token);
+    parked?.elsewhere?.close();
+    return parked?.turn;
   }
 
   #listen(call: Call): Running {

@@ -5,6 +5,7 @@
 
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { TurnRelay } from "../replicas/turn-relay.ts";
 import type { Handshaking, LinkEnv, LinkOwner, Loss } from "../servers/link-contract.ts";
 import { ServerLink } from "../servers/server-link.ts";
 import type { Target } from "../servers/target.ts";
@@ -31,6 +32,7 @@ const PROBE_MS = 5_000;
 export interface ModernUpstreamEnv {
   readonly link: LinkEnv;
   readonly clock: Clock;
+  readonly relay: TurnRelay | undefined;
   token(): string;
 }
 
@@ -221,6 +223,7 @@ export class ModernUpstream implements Upstream, LinkOwner {
           call: (call) => this.#link.call(call),
           nowMs: () => this.#env.clock.monotonicMs(),
           token: this.#env.token,
+          relay: this.#env.relay,
         });
       io.ready();
       known?.reopened(about);

@@ -3,6 +3,7 @@
  */
 import type { Clock } from "../../lib/process/clock.ts";
 import { ModernOverLegacy } from "../eras/modern-over-legacy.ts";
+import type { TurnRelay } from "../replicas/turn-relay.ts";
 import type { Target } from "../servers/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
 import { type Call, type Question, type Running, serverFailure } from "../wire/call.ts";
@@ -11,16 +12,20 @@ import type { ServerMessage } from "../wire/json-rpc.ts";
 import type { SharedSeat } from "./shared-seat.ts";
 import type { SharedServer } from "./shared-server.ts";
 
+export interface ModernSeatEnv {
+  readonly clock: Clock;
+  readonly relay: TurnRelay | undefined;
+  token(): string;
+}
+
 export class ModernSeat implements Upstream, UpstreamUser {
   readonly #seat: SharedSeat;
-  readonly #clock: Clock;
-  readonly #token: () => string;
+  readonly #env: ModernSeatEnv;
   #legacy: ModernOverLegacy | undefined = undefined;
 
-  constructor(server: SharedServer, clock: Clock, token: () => string) {
+  constructor(server: SharedServer, env: ModernSeatEnv) {
     this.#seat = server.seat(this, LATEST_LEGACY);
-    this.#clock = clock;
-    this.#token = token;
+    this.#env = env;
   }
 
   get target(): Target {
@@ -48,8 +53,9 @@ export class ModernSeat implements Upstream, UpstreamUser {
       if (outcome.ok) {
         this.#legacy ??= new ModernOverLegacy(outcome.about, {
           call: (call) => this.#seat.call(call),
-          nowMs: () => this.#clock.monotonicMs(),
-          token: this.#token,
+          nowMs: () => this.#env.clock.monotonicMs(),
+          token: this.#env.token,
+          relay: this.#env.relay,
         });
       }
       done(outcome);

@@ -32,7 +32,7 @@ export class ClientQuestions implements Waiting {
   }
 
   /** Puts a question on a stream, and takes it back there if the server does. */
-  ask(question: Question, stream: EventStream): void {
+  ask(question: Question, stream: Pick<EventStream, "event">): void {
     if (this.#isClosed) {
       question.answer('"error":{"code":-32603,"message":"The client is gone"}');
       return;

@@ -26,11 +26,13 @@ export class RunningCalls {
     this.#calls.each((call) => call.abandon(reason));
   }
 
-  /** The client takes one of its requests back. */
-  cancel({ params, text }: ClientNotification): void {
+  /** The client takes one of its requests back. False if it does not run here. */
+  cancel({ params, text }: ClientNotification): boolean {
     const span = find(text, 0, "params", "requestId");
     const id = span && slice(text, span);
     const reason = typeof params.reason === "string" ? params.reason : undefined;
-    this.#calls.find(({ request }) => request.id === id)?.cancel(reason);
+    const call = this.#calls.find(({ request }) => request.id === id);
+    call?.cancel(reason);
+    return call !== undefined;
   }
 }

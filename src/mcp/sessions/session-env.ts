@@ -1,6 +1,9 @@
 /**
  * What a session needs from those who keep it, and where it comes from if another process began it.
  */
+import { shownPrincipal } from "../../core/principal.ts";
+import type { PeersEnv } from "../replicas/session-peers.ts";
+import type { Upstream } from "../servers/upstream.ts";
 import type { CarriedAnswers } from "./carried-answers.ts";
 import type { EventStream } from "./event-stream.ts";
 import type { SessionRecord } from "./session-records.ts";
@@ -9,6 +12,7 @@ export interface SessionEnv<S> {
   readonly nowMs: () => number;
   /** To and from replicas that hold the same session. */
   readonly answers: CarriedAnswers;
+  readonly peers: PeersEnv;
   /** How long a session may be left alone before its processes are stopped; 0: for ever. */
   parkAfterMs(): number;
   /** Something that the end of the gateway must wait for. */
@@ -28,4 +32,25 @@ export interface SessionOrigin {
   readonly record?: SessionRecord;
   /** An earlier process may have given the numbers up to this one to events. */
   readonly eventsBefore?: number;
+}
+
+interface Shown {
+  readonly version: string;
+  readonly lastUsedMs: number;
+  readonly pendingCalls: number;
+  readonly general: EventStream;
+  readonly owner: string | undefined;
+  readonly upstreams: readonly Upstream[];
+}
+
+/** A session as the admin interface shows it. */
+export function detailOf(session: Shown, nowMs: number): Record<string, unknown> {
+  return {
+    protocolVersion: session.version,
+    idleMs: Math.round(nowMs - session.lastUsedMs),
+    pendingCalls: session.pendingCalls,
+    listening: session.general.isConnected,
+    ...(session.owner === undefined ? {} : { owner: shownPrincipal(session.owner) }),
+    targets: session.upstreams.map((upstream) => upstream.detail()),
+  };
 }

@@ -7,6 +7,9 @@ import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { SigningKey } from "../../lib/store/signing-key.ts";
 import { type Store, StoreUnavailable, storeNamespace } from "../../lib/store/store.ts";
+import { ReplicaBus } from "../replicas/replica-bus.ts";
+import { endSession, type PeersEnv } from "../replicas/session-peers.ts";
+import { SessionSettings } from "../replicas/session-settings.ts";
 import { CarriedAnswers } from "./carried-answers.ts";
 import { fitsInside, readSessionId, sessionId } from "./session-id.ts";
 
@@ -42,10 +45,18 @@ export class SessionRecords {
   readonly #store: Store;
   /** What clients answer to other replicas that hold their session. */
   readonly answers: CarriedAnswers;
+  /** What sessions tell other replicas, and what they have set. */
+  readonly peers: PeersEnv;
 
   constructor(env: RecordsEnv) {
     this.#env = env;
     this.answers = new CarriedAnswers(env);
+    this.peers = {
+      clock: env.clock,
+      bus: new ReplicaBus(env),
+      settings: new SessionSettings(env),
+      expiresAtMs: () => this.#expiry(0).expiresAtMs,
+    };
     this.#store = storeNamespace(env.store, "mcp-sessions");
   }
 
@@ -63,8 +74,9 @@ export class SessionRecords {
   }
 
   /** It was used `agoMs` ago. Resolves with false if another process ended it. */
-  async touch({ name, value }: SessionRecord, agoMs: number): Promise<boolean> {
+  async touch({ name, value }: SessionRecord, agoMs: number, hasSettings: boolean): Promise<boolean> {
     try {
+      if (hasSettings) this.peers.settings.touch(name, this.#expiry(agoMs).expiresAtMs);
       if (await this.#store.replace(name, value, value, this.#expiry(agoMs))) return true;
       if (this.#store.kind === "redis") return false;
       // Nobody else can have ended it: the store began anew.
@@ -83,6 +95,8 @@ export class SessionRecords {
         ? this.#store.set(name, ENDED, { expiresAtMs: this.#env.clock.now() + UNRECORDED_MS })
         : this.#store.delete(name),
     );
+    this.peers.settings.end(name);
+    endSession(this.peers.bus, name);
   }
 
   /** What the session began with, if it is alive and belongs to this owner. */

@@ -8,14 +8,23 @@ import type { Names } from "../many/names.ts";
 import type { Router, RouterOutcome } from "../many/router.ts";
 import type { TargetChange } from "../many/target-change.ts";
 import type { Upstream } from "../servers/upstream.ts";
-import { type ClientNotification, INVALID_REQUEST, notificationText, type ServerMessage } from "../wire/json-rpc.ts";
+import { type Call, refuseQuestion } from "../wire/call.ts";
+import {
+  type ClientNotification,
+  type ClientRequest,
+  INVALID_REQUEST,
+  notificationText,
+  type ServerMessage,
+} from "../wire/json-rpc.ts";
 import type { RequestCall } from "./request-call.ts";
 
+const INITIALIZED = "notifications/initialized";
 const LISTS = ["tools", "prompts", "resources"] as const;
 
 export class SessionServers {
   #router: Router | undefined = undefined;
   #isParked = false;
+  #isInitialized = false;
 
   /** How the client names things; undefined until there is a server. */
   get names(): Names | undefined {
@@ -31,15 +40,41 @@ export class SessionServers {
     router.open(done, wire);
   }
 
-  run(call: RequestCall, access: McpAccess | undefined): void {
+  /** `sent` is what servers get of the call. */
+  run(call: RequestCall, sent: Call, access: McpAccess | undefined): void {
     this.#isParked = false;
-    if (this.#router) call.running = this.#router.run(call, access);
+    if (this.#router) call.running = this.#router.run(sent, access);
     else
       call.failed({ code: INVALID_REQUEST, status: 400, message: "Invalid Request: the session is not initialized" });
   }
 
   notify(message: ClientNotification, wire: WireTap | undefined): void {
+    this.#isInitialized ||= message.method === INITIALIZED;
     this.#router?.notify(message, wire);
+  }
+
+  /** The client has told so, here or at another replica: servers are told once. */
+  initialized(): void {
+    if (this.#isInitialized) return;
+    const text = notificationText(INITIALIZED, "{}");
+    this.notify({ kind: "notification", text, idStart: 0, idEnd: 0, method: INITIALIZED, params: {} }, undefined);
+  }
+
+  /** It was told in an earlier process. */
+  wasInitialized(): void {
+    this.#isInitialized = true;
+  }
+
+  /** A request that the client has made elsewhere, for servers that know nothing of it. Resolves when it was answered. */
+  repeat(request: ClientRequest): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#router === undefined) return resolve();
+      const done = (): void => resolve();
+      this.#router.run(
+        { request, notified: () => undefined, asked: refuseQuestion, answered: done, failed: done },
+        undefined,
+      );
+    });
   }
 
   /** What the client reads of a server's notification; undefined if nothing. */

@@ -66,6 +66,7 @@ export class SessionStore {
     this.#sessionEnv = {
       nowMs: () => env.clock.monotonicMs(),
       answers: env.records.answers,
+      peers: env.records.peers,
       parkAfterMs: () => this.settings.parkAfterMs,
       closing: (done) => this.#waitFor(done),
       streamOpened: (stream) => this.beatFor(stream),
@@ -246,9 +247,11 @@ export class SessionStore {
     if (record === undefined || !session.isOpen || nowMs - session.recordedMs < RECORD_EVERY_MS) return;
     if (session.isIdle && session.lastUsedMs <= session.recordedMs) return;
     session.recordedMs = nowMs;
-    void this.#env.records.touch(record, session.isIdle ? nowMs - session.lastUsedMs : 0).then((isAlive) => {
-      if (!isAlive) session.end("it was ended elsewhere");
-    });
+    void this.#env.records
+      .touch(record, session.isIdle ? nowMs - session.lastUsedMs : 0, session.peer.hasSettings)
+      .then((isAlive) => {
+        if (!isAlive) session.end("it was ended elsewhere");
+      });
   }
 
   #ended(tenant: Tenant, reason: string): void {

@@ -9,6 +9,9 @@ import { EventStream, type StreamOwner } from "./event-stream.ts";
 
 /** Streams whose answer is complete but was not delivered are kept in the log only. */
 const GENERAL_STREAM = 0;
+/** As much as the log of events keeps. */
+const MAX_UNHEARD = 256;
+const MAX_UNHEARD_CHARS = 1024 * 1024;
 
 /** What the streams need of their session. */
 export interface StreamSession {
@@ -20,16 +23,27 @@ export interface StreamSession {
   congested(isCongested: boolean): void;
 }
 
+/** Where the client may listen instead. */
+export interface OtherListeners {
+  readonly isShared: boolean;
+  listening(): void;
+  notListening(): void;
+  pass(text: string): Promise<boolean>;
+}
+
 export class SessionStreams implements StreamOwner {
   readonly general: EventStream;
   readonly log = new EventLog();
   readonly #session: StreamSession;
+  readonly #others: OtherListeners;
+  readonly #unheard = new Unheard();
   #resumable: Map<number, EventStream> | undefined = undefined;
   #next: number;
 
   /** `before`: no number up to this one is given. */
-  constructor(session: StreamSession, before = 0) {
+  constructor(session: StreamSession, others: OtherListeners, before = 0) {
     this.#session = session;
+    this.#others = others;
     this.general = new EventStream(GENERAL_STREAM, this, undefined, before);
     this.#next = before + 1;
   }
@@ -37,6 +51,24 @@ export class SessionStreams implements StreamOwner {
   /** A stream for the answers of one POST. */
   create(primeAfterMs?: number): EventStream {
     return new EventStream(this.#next++, this, primeAfterMs);
+  }
+
+  /** Something that belongs to no call, for wherever the client listens. */
+  say(text: string): void {
+    if (this.general.isConnected || !this.#others.isShared) {
+      this.general.event(text);
+      return;
+    }
+    void this.#others.pass(text).then((isHeard) => {
+      if (isHeard) return;
+      if (this.general.isConnected) this.general.event(text);
+      else this.#unheard.push(text);
+    });
+  }
+
+  /** The client listens to another replica now. */
+  listensElsewhere(): void {
+    for (const text of this.#unheard.take()) this.say(text);
   }
 
   /** The old transport: everything goes over the general stream. */
@@ -78,6 +110,7 @@ export class SessionStreams implements StreamOwner {
   ): EventStream {
     this.general.attach(sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
     this.general.begin();
+    for (const text of this.#unheard.take()) this.general.event(text);
     return this.general;
   }
 
@@ -96,6 +129,7 @@ export class SessionStreams implements StreamOwner {
   }
 
   opened(stream: EventStream): void {
+    if (stream === this.general) this.#others.listening();
     this.#session.streamOpened(stream);
   }
 
@@ -106,11 +140,32 @@ export class SessionStreams implements StreamOwner {
   }
 
   closed(stream: EventStream): void {
+    if (stream === this.general) this.#others.notListening();
     this.#session.streamClosed(stream);
     if (stream.isComplete) this.#resumable?.delete(stream.number);
   }
 
   congested(isCongested: boolean): void {
     this.#session.congested(isCongested);
+  }
+}
+
+/** What nobody listened to yet, while the client may begin to anywhere. */
+class Unheard {
+  #texts: string[] = [];
+  #chars = 0;
+
+  push(text: string): void {
+    this.#texts.push(text);
+    this.#chars += text.length;
+    while (this.#texts.length > MAX_UNHEARD || (this.#chars > MAX_UNHEARD_CHARS && this.#texts.length > 0))
+      this.#chars -= this.#texts.shift()?.length ?? 0;
+  }
+
+  take(): readonly string[] {
+    const texts = this.#texts;
+    this.#texts = [];
+    this.#chars = 0;
+    return texts;
   }
 }

@@ -5,7 +5,6 @@
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import type { McpAccess } from "../../core/facts.ts";
-import { shownPrincipal } from "../../core/principal.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Names } from "../many/names.ts";
 import type { Router, RouterOutcome } from "../many/router.ts";
@@ -26,7 +25,8 @@ import { ClientQuestions } from "./client-questions.ts";
 import type { EventStream } from "./event-stream.ts";
 import { type CallContext, ENDLESS, RequestCall } from "./request-call.ts";
 import { RunningCalls } from "./running-calls.ts";
-import type { SessionEnv, SessionOrigin } from "./session-env.ts";
+import { detailOf, type SessionEnv, type SessionOrigin } from "./session-env.ts";
+import { SessionPeer } from "./session-peer.ts";
 import type { SessionRecord } from "./session-records.ts";
 import { SessionServers } from "./session-servers.ts";
 import { SessionStreams, type StreamSession } from "./session-streams.ts";
@@ -41,11 +41,12 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   readonly record: SessionRecord | undefined;
   /** When the store was last told that it is in use. */
   recordedMs: number;
-  readonly createdMs: number;
   version = "";
   lastUsedMs: number;
   readonly #env: SessionEnv<Session>;
   readonly #servers = new SessionServers();
+  /** What it has to do with other replicas. */
+  readonly peer: SessionPeer;
   readonly #streams: SessionStreams;
   readonly #questions: ClientQuestions;
   readonly #calls = new RunningCalls();
@@ -60,10 +61,15 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
     this.record = record;
     this.owner = owner;
     this.#env = env;
-    this.createdMs = env.nowMs();
-    this.lastUsedMs = this.createdMs;
-    this.recordedMs = this.createdMs;
-    this.#streams = new SessionStreams(this, eventsBefore);
+    this.lastUsedMs = env.nowMs();
+    this.recordedMs = this.lastUsedMs;
+    this.peer = new SessionPeer({ name: record?.name, wasElsewhere: eventsBefore !== undefined }, env.peers, {
+      servers: this.#servers,
+      calls: this.#calls,
+      streams: () => this.#streams,
+      end: (reason) => this.end(reason, false),
+    });
+    this.#streams = new SessionStreams(this, this.peer, eventsBefore);
     this.#questions = new ClientQuestions(record, env.answers);
     // One that began elsewhere may have had a stream there.
     this.#hadStream = eventsBefore !== undefined;
@@ -107,13 +113,14 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
         this.#state = "open";
         this.version = outcome.version;
         this.#used();
+        void this.peer.join();
       }
       done(outcome);
       if (!outcome.ok) this.end(outcome.reason, isForGood);
       else if (this.#isRetiring) this.retire();
       else this.#env.isOpen(this);
     };
-    this.#servers.open(router, opened, wire);
+    this.#servers.open(router, (it) => (it.ok ? this.peer.restore(() => opened(it)) : opened(it)), wire);
   }
 
   /** A stream for the answer of one POST. */
@@ -145,8 +152,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   /** Messages that want no answer. */
   notify(message: ClientNotification, wire: WireTap | undefined): void {
     this.#used();
-    if (message.method === "notifications/cancelled") this.#calls.cancel(message);
-    else this.#servers.notify(message, wire);
+    this.peer.notify(message, wire);
   }
 
   respond(response: ClientResponse, wire: WireTap | undefined): void {
@@ -178,18 +184,12 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
     this.#calls.abandon(`the session ended: ${reason}`);
     this.#questions.close();
     this.general.disconnect();
+    this.peer.leave();
     this.#env.ended(this, reason, isForGood);
   }
 
   detail(): Record<string, unknown> {
-    return {
-      protocolVersion: this.version,
-      idleMs: Math.round(this.#env.nowMs() - this.lastUsedMs),
-      pendingCalls: this.pendingCalls,
-      listening: this.general.isConnected,
-      ...(this.owner === undefined ? {} : { owner: shownPrincipal(this.owner) }),
-      targets: this.upstreams.map((upstream) => upstream.detail()),
-    };
+    return detailOf(this, this.#env.nowMs());
   }
 
   // A request of this session ended.
@@ -206,7 +206,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   change(change: TargetChange): readonly Upstream[] {
     if (this.#state !== "open") return [];
     const { left, told } = this.#servers.change(change);
-    for (const text of told) this.general.event(text);
+    for (const text of told) this.#streams.say(text);
     if (this.upstreams.length === 0) this.retire();
     return left;
   }
@@ -233,7 +233,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   notified(upstream: Upstream, message: ServerMessage): void {
     if (this.#state === "ended") return;
     const text = this.#servers.notificationText(upstream, message);
-    if (text !== undefined) this.general.event(text);
+    if (text !== undefined) this.#streams.say(text);
   }
 
   /** A server that the session was opened without is there: what the client listed lacks its part. */
@@ -242,7 +242,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   }
 
   asked(_upstream: Upstream, question: Question): void {
-    this.ask(question, this.general);
+    this.#questions.ask(question, { event: (text) => this.#streams.say(text) });
   }
 
   hearsQuestions(): boolean {
@@ -295,6 +295,6 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
 
   #start(call: RequestCall, access: McpAccess | undefined): void {
     this.#calls.add(call);
-    this.#servers.run(call, access);
+    this.#servers.run(call, this.peer.spread(call), access);
   }
 }

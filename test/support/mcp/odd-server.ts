@@ -215,6 +215,10 @@ async function callTool(
       return;
     case "silent":
       return;
+    case "ask-silent":
+      await ask("sampling/createMessage", { messages: [] });
+      seen.push("the client's input");
+      return;
     case "log":
       notify("notifications/message", { level: "info", data: args.message ?? "hello" });
       text(id, "logged");

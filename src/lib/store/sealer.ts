@@ -1,0 +1,42 @@
+/**
+ * Values that others keep or carry for the gateway: encrypted (AES-256-GCM) and bound to the place they are meant for, so
+ * that a value moved to another place cannot be opened.
+ */
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+
+export class Sealer {
+  readonly #key: Buffer;
+
+  /** `secret` is long and random enough; `purpose` makes another key of the same secret. */
+  constructor(secret: string, purpose: string) {
+    this.#key = Buffer.from(hkdfSync("sha256", secret, "", purpose, 32));
+  }
+
+  seal(place: string, value: unknown): string {
+    const iv = randomBytes(IV_BYTES);
+    const cipher = createCipheriv("aes-256-gcm", this.#key, iv);
+    cipher.setAAD(Buffer.from(place));
+    const text = Buffer.concat([cipher.update(JSON.stringify(value)), cipher.final()]);
+    return Buffer.concat([iv, cipher.getAuthTag(), text]).toString("base64");
+  }
+
+  /** Undefined if it was sealed with another key or for another place, or is no sealed value at all. */
+  open<Value>(place: string, sealed: string): Value | undefined {
+    const bytes = Buffer.from(sealed, "base64");
+    if (bytes.length < IV_BYTES + TAG_BYTES) return undefined;
+    try {
+      const decipher = createDecipheriv("aes-256-gcm", this.#key, bytes.subarray(0, IV_BYTES), {
+        authTagLength: TAG_BYTES,
+      });
+      decipher.setAAD(Buffer.from(place));
+      decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
+      const text = Buffer.concat([decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)), decipher.final()]);
+      return JSON.parse(text.toString()) as Value;
+    } catch {
+      return undefined;
+    }
+  }
+}

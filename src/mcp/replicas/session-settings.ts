@@ -1,0 +1,104 @@
+/**
+ * What the client of a session has set at its servers, log level and subscriptions, kept with the session in the store: a
+ * process that takes the session over sets it again. The record is sealed; a list that grows beyond all use is cut.
+ */
+import { Sealer } from "../../lib/store/sealer.ts";
+import { type Store, storeNamespace } from "../../lib/store/store.ts";
+import { asClientRequest, type ClientRequest } from "../wire/json-rpc.ts";
+import type { ReplicaEnv } from "./replica-bus.ts";
+
+/** Of one session; what a client subscribes to beyond it is not set again in another process. */
+const MAX_KEPT_SUBSCRIPTIONS = 500;
+const MAX_KEPT_URI_CHARS = 1_000;
+const MAX_LEVEL_CHARS = 100;
+/** Other replicas may change the record at the same time. */
+const TRIES = 5;
+
+const SUBSCRIBE = "resources/subscribe";
+const UNSUBSCRIBE = "resources/unsubscribe";
+const SET_LEVEL = "logging/setLevel";
+const METHODS: ReadonlySet<string> = new Set([SUBSCRIBE, UNSUBSCRIBE, SET_LEVEL]);
+
+interface Settings {
+  readonly level?: string;
+  /** In the names that the client knows. */
+  readonly uris: readonly string[];
+}
+
+export function isSetting(method: string): boolean {
+  return METHODS.has(method);
+}
+
+export class SessionSettings {
+  readonly #env: ReplicaEnv;
+  readonly #store: Store;
+
+  constructor(env: ReplicaEnv) {
+    this.#env = env;
+    this.#store = storeNamespace(env.store, "mcp-settings");
+  }
+
+  /** The client's request has succeeded. Never rejects: without the store other processes do not learn of it. */
+  async add(name: string, request: ClientRequest, expiresAtMs: number): Promise<void> {
+    try {
+      for (let tries = 0; tries < TRIES; tries++) {
+        const before = await this.#store.get(name);
+        const next = changed(this.#read(name, before), request);
+        if (next === undefined) return;
+        if (await this.#store.replace(name, before, this.#sealer().seal(name, next), { expiresAtMs })) return;
+      }
+      this.#env.logger.warn("what a client has set was not kept", { reason: "others changed it at the same time" });
+    } catch (error) {
+      this.#env.logger.warn("what a client has set was not kept", { reason: (error as Error).message });
+    }
+  }
+
+  /** What has to be asked of servers that know nothing of the session. Never rejects. */
+  async of(name: string): Promise<readonly ClientRequest[]> {
+    try {
+      const { level, uris } = this.#read(name, await this.#store.get(name));
+      return [
+        ...(level === undefined ? [] : [asClientRequest(SET_LEVEL, JSON.stringify({ level }))]),
+        ...uris.map((uri) => asClientRequest(SUBSCRIBE, JSON.stringify({ uri }))),
+      ];
+    } catch (error) {
+      this.#env.logger.warn("what a client had set could not be read", { reason: (error as Error).message });
+      return [];
+    }
+  }
+
+  /** The session is in use. */
+  touch(name: string, expiresAtMs: number): void {
+    this.#store
+      .get(name)
+      .then((text) => (text === undefined ? undefined : this.#store.replace(name, text, text, { expiresAtMs })))
+      .catch(() => undefined);
+  }
+
+  end(name: string): void {
+    this.#store.delete(name).catch(() => undefined);
+  }
+
+  /** A record that cannot be opened is none of ours: it is written anew. */
+  #read(name: string, sealed: string | undefined): Settings {
+    return (sealed === undefined ? undefined : this.#sealer().open<Settings>(name, sealed)) ?? { uris: [] };
+  }
+
+  #sealer(): Sealer {
+    return new Sealer(this.#env.key.sign("mcp settings"), "mcp settings");
+  }
+}
+
+/** Undefined if there is nothing to keep. */
+function changed(settings: Settings, { method, params }: ClientRequest): Settings | undefined {
+  if (method === SET_LEVEL) {
+    const { level } = params;
+    return typeof level === "string" && level.length <= MAX_LEVEL_CHARS ? { ...settings, level } : undefined;
+  }
+  const { uri } = params;
+  if (typeof uri !== "string") return undefined;
+  const others = settings.uris.filter((one) => one !== uri);
+  if (method === UNSUBSCRIBE) return { ...settings, uris: others };
+  if (uri.length > MAX_KEPT_URI_CHARS || others.length >= MAX_KEPT_SUBSCRIPTIONS) return undefined;
+  return { ...settings, uris: [...others, uri] };
+}

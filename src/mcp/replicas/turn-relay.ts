@@ -1,0 +1,165 @@
+/**
+ * Calls of modern clients at legacy servers that wait for their client's input (`input_required`): the client's retry may
+ * reach another replica than the one where the call waits. That one hands it over and gets what comes of it.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { BusChannel } from "../../lib/store/store.ts";
+import { type Call, type Failure, type Running, refuseQuestion, serverFailure } from "../wire/call.ts";
+import { asServerMessage, INVALID_PARAMS, parseClientMessage } from "../wire/json-rpc.ts";
+import type { ReplicaBus, ReplicaMessage } from "./replica-bus.ts";
+
+/** A larger answer does not go over the bus. */
+const MAX_RELAYED_CHARS = 2 * 1024 * 1024;
+/** How often the replica that waits looks whether the other one is still there, and how often in vain. */
+const LOOK_MS = 5_000;
+const LOOKS_IN_VAIN = 2;
+
+export const UNKNOWN_STATE: Failure = {
+  code: INVALID_PARAMS,
+  status: 200,
+  message: "Invalid params: unknown or expired requestState",
+};
+
+export interface TurnRelay {
+  /** A call waits here under this token; `takeUp` is called with a retry that came to another replica. */
+  wait(token: string, takeUp: (call: Call) => Running): { close(): void };
+  /** A retry whose call does not wait here. */
+  takeUp(token: string, call: Call): Running;
+}
+
+export interface TurnRelayEnv {
+  readonly bus: ReplicaBus;
+  readonly clock: Clock;
+  requestTimeoutMs(): number;
+}
+
+interface Retry {
+  readonly reply: string;
+  readonly request: string;
+}
+
+/** The owner and the target are a part of the channel's name: the token of another user leads nowhere. */
+export function turnRelays(env: TurnRelayEnv, backend: string) {
+  return (target: { readonly name: string }, owner: string): TurnRelay | undefined => {
+    if (!env.bus.isThere) return undefined;
+    const channelOf = (token: string): string =>
+      `turn/${createHash("sha256")
+        .update(JSON.stringify([backend, target.name, owner, token]))
+        .digest("hex")}`;
+    return {
+      wait: (token, takeUp) => new WaitingTurn(env.bus, channelOf(token), takeUp),
+      takeUp: (token, call) => new RelayedTurn(env, channelOf(token), call),
+    };
+  };
+}
+
+/** Where the call is. */
+class WaitingTurn {
+  readonly #bus: ReplicaBus;
+  readonly #channel: BusChannel | undefined;
+  readonly #takeUp: (call: Call) => Running;
+  #running: Running | undefined = undefined;
+  #isTaken = false;
+
+  constructor(bus: ReplicaBus, channel: string, takeUp: (call: Call) => Running) {
+    this.#bus = bus;
+    this.#takeUp = takeUp;
+    this.#channel = bus.listen(channel, (message) => this.#heard(message));
+  }
+
+  /** The call does not wait any more. One that was handed over is listened to until it ends. */
+  close(): void {
+    if (!this.#isTaken) this.#channel?.close();
+  }
+
+  #heard({ kind, text = "" }: ReplicaMessage): void {
+    if (kind === "cancel") this.#running?.cancel("the client closed the connection");
+    if (kind !== "retry" || this.#isTaken) return;
+    this.#isTaken = true;
+    const { reply, request: requestText } = JSON.parse(text) as Retry;
+    const request = parseClientMessage(requestText);
+    if (request.kind !== "request") return;
+    const end = (message: ReplicaMessage): void => {
+      this.#channel?.close();
+      const isTooLarge = (message.text?.length ?? 0) > MAX_RELAYED_CHARS;
+      void this.#bus.send(reply, isTooLarge ? failed(serverFailure("the answer is too large")) : message);
+    };
+    this.#running = this.#takeUp({
+      request,
+      notified: (message) => {
+        if (message.text.length <= MAX_RELAYED_CHARS)
+          void this.#bus.send(reply, { kind: "notified", text: message.text });
+      },
+      asked: refuseQuestion,
+      answered: (message) => end({ kind: "answered", text: message.text }),
+      failed: (failure) => end(failed(failure)),
+    });
+  }
+}
+
+/** Where the client is. */
+class RelayedTurn implements Running {
+  readonly #env: TurnRelayEnv;
+  readonly #channel: string;
+  readonly #call: Call;
+  readonly #replies: BusChannel | undefined;
+  readonly #timers: readonly Timer[];
+  #looksInVain = 0;
+  #isOver = false;
+
+  constructor(env: TurnRelayEnv, channel: string, call: Call) {
+    this.#env = env;
+    this.#channel = channel;
+    this.#call = call;
+    const reply = `reply/${randomBytes(16).toString("hex")}`;
+    this.#replies = env.bus.listen(reply, (message) => this.#heard(message));
+    this.#timers = [
+      env.clock.after(env.requestTimeoutMs(), () => {
+        this.cancel();
+        call.failed(serverFailure("the server did not answer in time", "backend_timeout"));
+      }),
+      env.clock.every(LOOK_MS, () => void this.#look()),
+    ];
+    void this.#send(reply);
+  }
+
+  cancel(): void {
+    if (!this.#end()) return;
+    void this.#env.bus.send(this.#channel, { kind: "cancel" });
+  }
+
+  async #send(reply: string): Promise<void> {
+    await this.#replies?.ready;
+    if (this.#isOver) return;
+    const retry: Retry = { reply, request: this.#call.request.text };
+    const isHeard = (await this.#env.bus.send(this.#channel, { kind: "retry", text: JSON.stringify(retry) })) > 0;
+    if (!isHeard && this.#end()) this.#call.failed(UNKNOWN_STATE);
+  }
+
+  async #look(): Promise<void> {
+    const isThere = (await this.#env.bus.send(this.#channel, { kind: "look" })) > 0;
+    this.#looksInVain = isThere ? 0 : this.#looksInVain + 1;
+    if (this.#looksInVain >= LOOKS_IN_VAIN && this.#end())
+      this.#call.failed(serverFailure("the replica that ran the call is gone"));
+  }
+
+  #heard({ kind, text = "" }: ReplicaMessage): void {
+    if (this.#isOver) return;
+    if (kind === "notified") this.#call.notified(asServerMessage(text));
+    else if (kind === "answered" && this.#end()) this.#call.answered(asServerMessage(text));
+    else if (kind === "failed" && this.#end()) this.#call.failed(JSON.parse(text) as Failure);
+  }
+
+  #end(): boolean {
+    if (this.#isOver) return false;
+    this.#isOver = true;
+    this.#replies?.close();
+    for (const timer of this.#timers) timer.cancel();
+    return true;
+  }
+}
+
+function failed(failure: Failure): ReplicaMessage {
+  return { kind: "failed", text: JSON.stringify(failure) };
+}
