@@ -9,7 +9,7 @@ import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
 import type { BackendFacts } from "./facts.ts";
-import type { CompileEnv, ExtraMatch, HookResult, PathMatch } from "./policy.ts";
+import type { CompiledScope, CompileEnv, ExtraMatch, HookResult, PathMatch } from "./policy.ts";
 import type { Reply } from "./reply.ts";
 import type { WireTap } from "./wire.ts";
 
@@ -60,6 +60,11 @@ export interface Backend {
   call(exchange: Exchange, call: BackendCall): BackendRun;
   /** A refusal of the gateway as this backend's clients understand it; undefined: as everywhere. */
   errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;
+  /**
+   * Policies inside of the backend that apply to this request, for example those of the model that it asks for; outermost
+   * first. Asked for each attempt, after the rules and limits of all other scopes agreed. Undefined: there are none at all.
+   */
+  inner?(exchange: Exchange): readonly CompiledScope[];
   /** The gateway is about to stop: streams that would stay open for ever end now, calls in flight go on. */
   drain?(): void;
   /** What the servers behind it offer now, for the admin interface: opens connections and starts processes. */
@@ -84,6 +89,10 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
   readonly key: Key;
   readonly doc: string;
   readonly schema: Schema;
+  /** The same with policies inside of it, where it has places for them: `policies` is what may stand there. */
+  schemaWith?(policies: z.ZodType<Readonly<Record<string, unknown>>>): z.ZodType;
+  /** The policies that stand inside of it. */
+  innerPolicies?(config: z.output<Schema>): readonly InnerPolicies[];
   /** Where a route of only such backends answers when it has no `matches`. */
   readonly defaultPaths?: readonly PathMatch[];
   /** A top-level section with a port of its own: a gateway with one route to one such backend. */
@@ -93,12 +102,22 @@ export interface BackendDefinition<Key extends string = string, Schema extends z
   compile(config: z.output<Schema>, env: BackendEnv): Backend;
 }
 
+export interface InnerPolicies {
+  /** As in `model fast`. */
+  readonly name: string;
+  /** Where `policies` stands below the backend's configuration. */
+  readonly path: readonly (string | number)[];
+  readonly policies: Readonly<Record<string, unknown>>;
+}
+
 /** `h2`: HTTP/2 over TLS. `h2c`: HTTP/2 without TLS. `auto`: HTTP/2 if the server chooses it. */
 export type BackendProtocol = "http1" | "h2" | "h2c" | "auto";
 
 export interface BackendEnv extends CompileEnv {
   /** Unique within the configuration, for example `route0/backend0`. */
   readonly name: string;
+  /** The compiled policies of one of its `innerPolicies`. */
+  scopeOf?(inner: InnerPolicies): CompiledScope;
   /** Host names that the configuration itself vouches for: those of the route and of its policies' URLs. */
   readonly trustedHosts: readonly string[];
   /** Every request on the route carried a credential that was checked: pages of other sites cannot send one. */

@@ -88,6 +88,8 @@ export interface ChargeTaken {
 /** One policy's verdict, kept for every request so that a refusal can be explained afterwards. */
 export interface Step {
   readonly phase: "gateway" | "route" | "backend";
+  /** What the policy stands on inside of the backend, for example `model fast`. */
+  readonly of?: string;
   readonly policy: string;
   verdict: "passed" | "answered" | "refused";
   micros: number;

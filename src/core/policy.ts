@@ -14,13 +14,14 @@ import type { SharedMemory } from "../lib/process/shared-memory.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
 import type { SigningKey } from "../lib/store/signing-key.ts";
 import type { Store } from "../lib/store/store.ts";
+import type { Phase } from "../trace/events.ts";
 import type { CredentialPlaces } from "../trace/redact.ts";
 import type { Exchange } from "./exchange.ts";
 import type { Claims } from "./facts.ts";
 import type { Reply } from "./reply.ts";
 
-/** Where a policy stands: on a listener, on a route, or on one backend of a route. */
-export type Scope = "gateway" | "route" | "backend";
+/** Where a policy stands: on a listener, on a route, on one backend of a route, or on one model of an LLM backend. */
+export type Scope = "gateway" | "route" | "backend" | "model";
 
 /** A Reply is a normal answer that ends the request phase; a refusal is thrown as a GatewayError. */
 export type HookResult = Reply | undefined | Promise<Reply | undefined>;
@@ -253,6 +254,43 @@ export interface PolicyDefinition<Kind extends string = string, Schema extends z
   /** Paths that the policy answers besides the route's own matches, for example well-known documents. */
   extraMatches?(config: z.output<Schema>): readonly ExtraMatch[];
   compile(config: z.output<Schema>, env: CompileEnv): Hooks;
+}
+
+export interface CompiledPolicy {
+  readonly kind: string;
+  /** What it stands on inside of a backend, for example `model fast`: for the trace and the records. */
+  readonly of?: string;
+  readonly hooks: Hooks;
+}
+
+/** The policies of one scope, sorted into the lists that the pipeline walks: nothing is looked up per request. */
+export interface CompiledScope {
+  readonly phase: Phase;
+  /** As of its policies. */
+  readonly of?: string;
+  /** `request` hooks that run before admission: cors, authentication, authorization. */
+  readonly access: readonly CompiledPolicy[];
+  /** `admit` hooks; those of gateway and route run together. */
+  readonly admit: readonly CompiledPolicy[];
+  /** `request` hooks that run after admission: they shape the request or answer it. */
+  readonly shape: readonly CompiledPolicy[];
+  /** What runs when the backend has read the body: rules, then limits. */
+  readonly parsed: readonly CompiledPolicy[];
+  readonly admitParsed: readonly CompiledPolicy[];
+  readonly llmRequest: readonly CompiledPolicy[];
+  /** What its policies must know of LLM requests. */
+  readonly sight: Required<LlmSight>;
+  /** In the reverse of the running order. */
+  readonly response: readonly CompiledPolicy[];
+  readonly settle: readonly CompiledPolicy[];
+  readonly settings: Settings;
+  /** Nothing of it runs while the request goes in: most scopes are passed without a closure being made. */
+  readonly isTransparent: boolean;
+  /** Of a route: what must come even before the gateway's own access policies, such as the answer to a preflight. */
+  readonly preface?: CompiledScope;
+  readonly readsResponseBody: boolean;
+  /** The policies' configuration with secrets redacted, for the trace and the dump. */
+  readonly effectivePolicy: Readonly<Record<string, unknown>>;
 }
 
 export function definePolicy<const Kind extends string, Schema extends z.ZodType>(

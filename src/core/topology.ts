@@ -3,43 +3,9 @@
  * builds a new one and swaps it, and requests in flight finish on the one they began with.
  */
 import type { ListenerTls } from "../lib/http/tls-listener.ts";
-import type { Phase } from "../trace/events.ts";
 import type { Backend } from "./backend.ts";
 import type { Exchange } from "./exchange.ts";
-import type { Hooks, LlmSight, Settings } from "./policy.ts";
-
-export interface CompiledPolicy {
-  readonly kind: string;
-  readonly hooks: Hooks;
-}
-
-/** The policies of one scope, sorted into the lists that the pipeline walks: nothing is looked up per request. */
-export interface CompiledScope {
-  readonly phase: Phase;
-  /** `request` hooks that run before admission: cors, authentication, authorization. */
-  readonly access: readonly CompiledPolicy[];
-  /** `admit` hooks; those of gateway and route run together. */
-  readonly admit: readonly CompiledPolicy[];
-  /** `request` hooks that run after admission: they shape the request or answer it. */
-  readonly shape: readonly CompiledPolicy[];
-  /** What runs when the backend has read the body: rules, then limits. */
-  readonly parsed: readonly CompiledPolicy[];
-  readonly admitParsed: readonly CompiledPolicy[];
-  readonly llmRequest: readonly CompiledPolicy[];
-  /** What its policies must know of LLM requests. */
-  readonly sight: Required<LlmSight>;
-  /** In the reverse of the running order. */
-  readonly response: readonly CompiledPolicy[];
-  readonly settle: readonly CompiledPolicy[];
-  readonly settings: Settings;
-  /** Nothing of it runs while the request goes in: most scopes are passed without a closure being made. */
-  readonly isTransparent: boolean;
-  /** Of a route: what must come even before the gateway's own access policies, such as the answer to a preflight. */
-  readonly preface?: CompiledScope;
-  readonly readsResponseBody: boolean;
-  /** The policies' configuration with secrets redacted, for the trace and the dump. */
-  readonly effectivePolicy: Readonly<Record<string, unknown>>;
-}
+import type { CompiledScope } from "./policy.ts";
 
 /** A backend on trial chooses its requests itself, before weights count. */
 export interface Canary {

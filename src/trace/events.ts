@@ -17,7 +17,12 @@ export type JsonObject = { readonly [key: string]: unknown };
 export type TraceMessage =
   | { readonly type: "requestStarted" }
   | { readonly type: "requestSnapshot"; readonly stage: RequestStage; readonly requestState: JsonObject }
-  | { readonly type: "policySelection"; readonly phase: Phase; readonly effectivePolicy: JsonObject }
+  | {
+      readonly type: "policySelection";
+      readonly phase: Phase;
+      readonly effectivePolicy: JsonObject;
+      readonly of?: string;
+    }
   | {
       readonly type: "routeSelection";
       readonly selectedRoute: string | null;
@@ -38,6 +43,8 @@ export type TraceMessage =
   | {
       readonly type: "policy";
       readonly phase: Phase;
+      /** What it stands on inside of the backend, for example `model fast`. */
+      readonly of?: string;
       readonly kind: string;
       readonly moment?: PolicyMoment;
       readonly result: "applied" | "skipped" | "answered" | "refused";

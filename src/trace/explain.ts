@@ -92,13 +92,20 @@ function usage({ llm }: RequestRecord): string[] {
 
 function scopeOf(step: RecordedStep, route: string | null, listener: string, backend: string | null): string {
   if (step.phase === "gateway") return `gateway \`${listener}\``;
+  if (step.of !== undefined) return `${kindAndName(step.of)} of backend \`${backend ?? "?"}\``;
   if (step.phase === "backend") return `backend \`${backend ?? "?"}\``;
   return route === null ? `listener \`${listener}\`` : `route \`${route}\``;
 }
 
-function nameOf({ policy, micros }: RecordedStep): string {
+function nameOf({ policy, of, micros }: RecordedStep): string {
+  const name = of === undefined ? policy : `${policy} of ${kindAndName(of)}`;
   // Only what a person would notice: a key set that had to be fetched, a limit service that was slow.
-  return micros >= 1000 ? `${policy} ${milliseconds(micros / 1000)}` : policy;
+  return micros >= 1000 ? `${name} ${milliseconds(micros / 1000)}` : name;
+}
+
+/** `model fast` → model `fast`. */
+function kindAndName(of: string): string {
+  return of.replace(/ (.*)$/s, " `$1`");
 }
 
 function code(status: number | null): string {

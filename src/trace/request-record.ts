@@ -50,6 +50,8 @@ export interface RequestRecord {
 }
 
 export interface RecordedStep {
+  /** What the policy stands on inside of the backend, for example `model fast`. */
+  readonly of?: string;
   readonly phase: Phase;
   readonly policy: string;
   readonly verdict: "passed" | "answered" | "refused";

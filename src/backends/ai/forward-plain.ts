@@ -4,7 +4,7 @@
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
-import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import type { Exchange } from "../../core/exchange.ts";
 import type { HttpCall } from "../../lib/http/http-client.ts";
 import { modelsPathOf } from "../../llm/dialects/dialect.ts";
 import { withQuery } from "../../llm/dialects/provider.ts";
@@ -12,6 +12,7 @@ import { NativeAnswer } from "./answers/native-answer.ts";
 import type { CallSettlement, Settlement } from "./answers/settlement.ts";
 import { CredentialError } from "./credentials/renewed.ts";
 import type { ModelTable } from "./models/model-table.ts";
+import { isWebsocket, UPLOAD } from "./requests/prepare-call.ts";
 import {
   NO_BETAS,
   NO_LOSSES,
@@ -24,9 +25,6 @@ import { NOTHING_HEARD } from "./target-attempt.ts";
 
 /** The provider's own base path takes the place of the client's up to and with its version. */
 const VERSION = /^.*?\/(?:v1|v1beta)(?=\/|$)/;
-
-/** Where Google takes files. */
-export const UPLOAD = /(?:^|\/)upload\/v1(?:beta)?\//;
 
 /** `settlement`: of what token limits count, which is every request with a body. */
 export function forwardPlain(
@@ -116,10 +114,6 @@ export function forwardPlain(
     },
     resume: () => run.resume(),
   };
-}
-
-export function isWebsocket({ method, headers }: GatewayRequest): boolean {
-  return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
 /** The same run, once there is a credential. */

@@ -34,6 +34,7 @@ interface Report {
   readonly subject?: string;
   readonly policies: readonly {
     readonly phase: string;
+    readonly of?: string;
     readonly policy: string;
     readonly verdict: string;
     readonly reason?: string;
@@ -145,7 +146,12 @@ function drawn(asked: string, report: Report): string {
   ];
   lines.push(table(facts, { maxLastChars: MAX_REASON_CHARS }));
   if (report.policies.length > 0) {
-    const rows = report.policies.map(({ phase, policy, verdict, reason: why = "" }) => [phase, policy, verdict, why]);
+    const rows = report.policies.map(({ phase, of = phase, policy, verdict, reason: why = "" }) => [
+      of,
+      policy,
+      verdict,
+      why,
+    ]);
     lines.push("\n", table([["PHASE", "POLICY", "VERDICT", "REASON"], ...rows], { maxLastChars: MAX_REASON_CHARS }));
   }
   return lines.join("");

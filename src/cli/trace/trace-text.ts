@@ -47,10 +47,10 @@ function summary(message: TraceMessage): string {
       return `${message.stage} body, ${bodyBytes(message.body)} bytes${message.truncated ? " (truncated)" : ""}`;
     case "policySelection": {
       const kinds = Object.keys(message.effectivePolicy).sort();
-      return `${message.phase}: ${kinds.length === 0 ? "none" : kinds.join(", ")}`;
+      return `${message.of ?? message.phase}: ${kinds.length === 0 ? "none" : kinds.join(", ")}`;
     }
     case "policy":
-      return `${message.phase} ${message.kind} ${message.result}${message.details ? `: ${message.details}` : ""}`;
+      return `${message.of ?? message.phase} ${message.kind} ${message.result}${message.details ? `: ${message.details}` : ""}`;
     case "policyEvent":
       return `${message.kind} ${JSON.stringify(message.details)}`;
     case "cel":

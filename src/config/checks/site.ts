@@ -37,7 +37,13 @@ export function sitedPolicies(config: NormalConfig): SitedPolicy[] {
         ...route.backends.flatMap((backend) => {
           const kinds = new Set([...site.all, ...kindsOf(backend.policies)]);
           const own: Site = { ...site, scope: "backend", backends: [backend], before: kinds, all: kinds };
-          return backend.policies.map((policy) => ({ policy, site: own }));
+          return [
+            ...backend.policies.map((policy) => ({ policy, site: own })),
+            ...(backend.inner ?? []).flatMap(({ policies }) => {
+              const inside = new Set([...kinds, ...kindsOf(policies)]);
+              return policies.map((policy) => ({ policy, site: { ...own, before: inside, all: inside } }));
+            }),
+          ];
         }),
       ];
     }),

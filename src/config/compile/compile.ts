@@ -8,8 +8,16 @@ import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import type { CompileEnv, EndpointDirectory, Hooks, LimitRegistry, Settings } from "../../core/policy.ts";
-import type { CompiledPolicy, CompiledScope, Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
+import type {
+  CompiledPolicy,
+  CompiledScope,
+  CompileEnv,
+  EndpointDirectory,
+  Hooks,
+  LimitRegistry,
+  Settings,
+} from "../../core/policy.ts";
+import type { Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
 import type { ListenerTls } from "../../lib/http/tls-listener.ts";
 import type { Logger } from "../../lib/log/logger.ts";
@@ -161,6 +169,10 @@ function createCompiler(context: CompileContext) {
         // What this machine is given, for example an identity in a cloud, is not a document's of a cluster.
         environment: backend.place.document.confined ? {} : context.environment,
         ...context.internals,
+        scopeOf: ({ name }) => {
+          const inner = backend.inner?.find((one) => one.name === name);
+          return { ...compileScope("backend", inner?.policies ?? [], prefixes, undefined, name), of: name };
+        },
         tls: settings.backendTls,
         protocol: backend.protocol,
       };
@@ -177,6 +189,7 @@ function createCompiler(context: CompileContext) {
     placed: readonly PlacedPolicy[],
     prefixes: readonly string[],
     closed: string | undefined,
+    of?: string,
   ): CompiledScope {
     const compiled = new Map<PlacedPolicy, CompiledPolicy>();
     let closedBy = closed;
@@ -185,7 +198,10 @@ function createCompiler(context: CompileContext) {
         definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes));
       const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
       if (hooks?.credentials) context.redaction.hideAlso(hooks.credentials);
-      if (hooks) compiled.set(policy, { kind: policy.kind, hooks: rememberReplaced(hooks, context.redaction) });
+      if (hooks) {
+        const shown = rememberReplaced(hooks, context.redaction);
+        compiled.set(policy, { kind: policy.kind, hooks: shown, ...(of === undefined ? {} : { of }) });
+      }
       // Left open, a protection that could not be understood would be no protection.
       else if (policy.isResource && definitionOf(policy.kind).role === "security")
         closedBy ??= `${policy.owner}: ${policy.kind}`;

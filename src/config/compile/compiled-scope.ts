@@ -3,8 +3,7 @@
  * on the way out. A scope that is closed lets nothing pass, whatever its other policies say.
  */
 import { GatewayError } from "../../core/errors.ts";
-import type { PolicyDefinition } from "../../core/policy.ts";
-import type { CompiledPolicy, CompiledScope } from "../../core/topology.ts";
+import type { CompiledPolicy, CompiledScope, PolicyDefinition } from "../../core/policy.ts";
 import { accessPolicies, policies, shapePolicies } from "../../policies/index.ts";
 import type { Phase } from "../../trace/events.ts";
 import type { PlacedPolicy } from "../load/normal-config.ts";

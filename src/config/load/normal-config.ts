@@ -54,6 +54,12 @@ export interface NormalGateway {
   closed?: string;
 }
 
+export interface InnerScope {
+  /** As in `model fast`. */
+  readonly name: string;
+  readonly policies: readonly PlacedPolicy[];
+}
+
 export interface NormalBackend {
   readonly key: string;
   readonly name: string;
@@ -62,6 +68,8 @@ export interface NormalBackend {
   readonly canary?: CanaryConfig | undefined;
   readonly config: unknown;
   readonly policies: readonly PlacedPolicy[];
+  /** Policies inside of it, for example of one model. */
+  readonly inner?: readonly InnerScope[] | undefined;
   readonly place: Place;
   /** Why it refuses its share of the requests, if it does. */
   closed?: string;

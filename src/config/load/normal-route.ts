@@ -7,7 +7,7 @@ import type { PathMatch } from "../../core/policy.ts";
 import type { RouteMatch } from "../../core/topology.ts";
 import { policies } from "../../policies/index.ts";
 import type { WrittenBackend, WrittenRoute } from "../schema/schema.ts";
-import type { NormalBackend, NormalRoute, Place, PlacedPolicy } from "./normal-config.ts";
+import type { InnerScope, NormalBackend, NormalRoute, Place, PlacedPolicy } from "./normal-config.ts";
 
 export function normalRoute(name: string, gateways: readonly string[], route: WrittenRoute, place: Place): NormalRoute {
   const list = (route.backends ?? []).map((backend, i) =>
@@ -35,8 +35,18 @@ function normalBackend(name: string, written: WrittenBackend, place: Place): Nor
     canary: written.canary,
     config: fields[key],
     policies: placePolicies(written.policies, `backend ${name}`, place),
+    inner: innerScopes(key, name, fields[key], { document: place.document, path: [...place.path, key] }),
     place: { document: place.document, path: [...place.path, key] },
   };
+}
+
+/** What stands inside of a backend has names of its own: two backends may have a model of one name. */
+export function innerScopes(key: string, backend: string, config: unknown, place: Place): readonly InnerScope[] {
+  const list = backends.find((one) => one.key === key)?.innerPolicies?.(config as never) ?? [];
+  return list.map(({ name, path, policies: written }) => ({
+    name,
+    policies: placePolicies(written, `${name} of ${backend}`, { ...place, path: [...place.path, ...path] }),
+  }));
 }
 
 /** Without `matches` a route takes everything; a backend kind may say otherwise, so that others can share the listener. */

@@ -10,7 +10,7 @@ import type { WrittenConfig, WrittenProcess, WrittenRoute } from "../schema/sche
 import { type Path, pathText } from "../text/value-path.ts";
 import type { SourceDocument } from "../text/yaml-source.ts";
 import type { NormalConfig, NormalGateway, NormalRoute } from "./normal-config.ts";
-import { normalRoute, pathMatch, placePolicies } from "./normal-route.ts";
+import { innerScopes, normalRoute, pathMatch, placePolicies } from "./normal-route.ts";
 
 export interface Normalized {
   readonly config: NormalConfig;
@@ -146,7 +146,17 @@ function addSections(
       hostnames: [],
       matches: (section.paths ?? [{ pathPrefix: "/" }]).map(pathMatch),
       policies: placePolicies(own as Record<string, unknown> | undefined, `route ${section.name}`, place),
-      backends: [{ key, name: `${section.name}/backend0`, weight: 1, config, policies: [], place }],
+      backends: [
+        {
+          key,
+          name: `${section.name}/backend0`,
+          weight: 1,
+          config,
+          policies: [],
+          inner: innerScopes(key, `${section.name}/backend0`, config, place),
+          place,
+        },
+      ],
       place,
     });
   }

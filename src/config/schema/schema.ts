@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { backends } from "../../backends/index.ts";
+import type { BackendDefinition } from "../../core/backend.ts";
 import type { PolicyDefinition, Scope } from "../../core/policy.ts";
 import { celSource, duration, exactlyOneOf, headerName, port, secret } from "../../core/schema.ts";
 import { parseLogFilter } from "../../lib/log/log-filter.ts";
@@ -27,7 +28,9 @@ const MAX_WORKERS = 128;
 
 const backend = exactlyOneOf(
   z.strictObject({
-    ...Object.fromEntries(backends.map(({ key, schema, doc }) => [key, schema.optional().describe(doc)])),
+    ...Object.fromEntries(
+      backends.map((definition) => [definition.key, backendSchema(definition).optional().describe(definition.doc)]),
+    ),
     weight: z.int().min(0).max(1_000_000).optional().describe("Share of the route's requests. Default: 1."),
     protocol: backendProtocol.optional(),
     canary: canarySchema
@@ -191,7 +194,9 @@ const services = z.record(z.string().min(1), z.union([z.string(), backend]));
 
 /** `mcp`, `llm`: the fields of one backend, on a port of its own or on one of `gateways`. */
 const sections = Object.fromEntries(
-  backends.flatMap(({ section, schema, doc }) => {
+  backends.flatMap((definition) => {
+    const { section, doc } = definition;
+    const schema = backendSchema(definition);
     if (!section || !(schema instanceof z.ZodObject)) return [];
     const fields = schema
       .safeExtend({
@@ -247,6 +252,11 @@ export function policiesOf(scope: Scope) {
   return z.strictObject(
     Object.fromEntries(policies.filter((policy) => policy.scopes.includes(scope)).map(policyEntry)),
   );
+}
+
+/** With the policies that may stand inside of it. */
+export function backendSchema({ schema, schemaWith }: BackendDefinition): z.ZodType {
+  return schemaWith?.(policiesOf("model")) ?? schema;
 }
 
 function policyEntry({ kind, schema, doc }: PolicyDefinition): [string, z.ZodOptional<z.ZodType>] {

@@ -12,7 +12,7 @@ import type { Walk } from "./dry-topology.ts";
 
 const NOT_ASKED = "not asked in a dry run, which sends nothing; it counts as agreeing";
 
-export interface DryStep extends Pick<Step, "phase" | "policy" | "verdict"> {
+export interface DryStep extends Pick<Step, "phase" | "of" | "policy" | "verdict"> {
   readonly reason?: string;
 }
 
@@ -88,10 +88,10 @@ export function reportOf(exchange: Exchange, listener: Listener, walk: Walk, red
   };
 }
 
-function dryStep({ phase, policy, verdict }: Step, failure: Failure | undefined, { notAsked }: Walk): DryStep {
+function dryStep({ phase, of, policy, verdict }: Step, failure: Failure | undefined, { notAsked }: Walk): DryStep {
   const refused = verdict === "refused" && failure ? (failure.detail ?? failure.message) : undefined;
   const reason = notAsked?.has(policy) ? NOT_ASKED : refused;
-  return { phase, policy, verdict, ...(reason === undefined ? {} : { reason }) };
+  return { phase, ...(of === undefined ? {} : { of }), policy, verdict, ...(reason === undefined ? {} : { reason }) };
 }
 
 /** What the backend would ask the rules of `mcpAuthorization` before it passes the call on. */

@@ -5,8 +5,8 @@
  */
 import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
-import type { CompiledPolicy, CompiledScope, Listener, Route, Topology } from "../../core/topology.ts";
+import type { Charge, CompiledPolicy, CompiledScope, Hooks, Outcome } from "../../core/policy.ts";
+import type { Listener, Route, Topology } from "../../core/topology.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { DryRequest } from "./dry-request.ts";
 
@@ -32,11 +32,17 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
   const dryPolicy = (policy: CompiledPolicy): CompiledPolicy => {
     const known = policies.get(policy);
     if (known) return known;
-    const made = { kind: policy.kind, hooks: dryHooks(policy, walks) };
+    const made = { ...policy, hooks: dryHooks(policy, walks) };
     policies.set(policy, made);
     return made;
   };
+  const scopes = new Map<CompiledScope, CompiledScope>();
   const dryScope = (scope: CompiledScope): CompiledScope => {
+    const known = scopes.get(scope) ?? shut(scope);
+    scopes.set(scope, known);
+    return known;
+  };
+  const shut = (scope: CompiledScope): CompiledScope => {
     const all = (list: readonly CompiledPolicy[]): CompiledPolicy[] => list.map(dryPolicy);
     return {
       ...scope,
@@ -57,7 +63,7 @@ export function dryTopology({ listeners }: Topology, walks: Walks): Topology {
     backends: route.backends.map((one) => ({
       weight: one.weight,
       ...(one.canary ? { canary: one.canary } : {}),
-      backend: dryBackend(one.backend, walks),
+      backend: dryBackend(one.backend, walks, dryScope),
       policies: dryScope(one.policies),
     })),
   });
@@ -113,8 +119,8 @@ function counted(charge: Charge | undefined, exchange: Exchange, walks: Walks): 
   return { take: () => charge.take(), giveBack: () => charge.giveBack() };
 }
 
-function dryBackend(backend: Backend, walks: Walks): Backend {
-  const { facts, defaultTimeoutMs, prepare } = backend;
+function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledScope) => CompiledScope): Backend {
+  const { facts, defaultTimeoutMs, prepare, inner } = backend;
   return {
     facts,
     defaultTimeoutMs,
@@ -129,6 +135,15 @@ function dryBackend(backend: Backend, walks: Walks): Backend {
             if (given !== undefined || (method === "POST" && body.kind === "none")) return undefined;
             return prepare.call(backend, exchange);
           },
+        }
+      : {}),
+    ...(inner
+      ? {
+          inner: (exchange: Exchange) =>
+            // As above: of a body that is not known, neither is the model.
+            exchange.request.method === "POST" && exchange.facts.llm === undefined
+              ? []
+              : inner.call(backend, exchange).map(dryScope),
         }
       : {}),
     call(exchange: Exchange, call: BackendCall) {

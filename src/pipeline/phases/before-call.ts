@@ -4,13 +4,13 @@
  * these the call follows at once.
  */
 import type { Backend } from "../../core/backend.ts";
-import type { HookResult } from "../../core/policy.ts";
+import type { CompiledScope, HookResult } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import type { CompiledScope } from "../../core/topology.ts";
 import { type BodyRules, readBodies } from "./body-rules.ts";
+import { type InnerRun, passInner } from "./inner-scopes.ts";
 import { lookAtBody, type SightRun } from "./llm-sight.ts";
 
-export interface BeforeCallRun extends SightRun {
+export interface BeforeCallRun extends SightRun, InnerRun {
   readonly rules: BodyRules;
   /** A client that waits for permission to send its body gets it. */
   askForBody(): void;
@@ -23,7 +23,8 @@ export function beforeCall(
   entered: readonly CompiledScope[],
   call: () => void,
 ): void {
-  if (backend.prepare !== undefined) prepare(run, backend, entered, () => run.rules.pass(entered, entered, call));
+  const reach = backend.inner === undefined ? call : () => passInner(run, backend, call);
+  if (backend.prepare !== undefined) prepare(run, backend, entered, () => run.rules.pass(entered, entered, reach));
   else if (readBodies(entered)) lookAtBody(run, entered, (charged) => run.rules.pass(entered, charged, call));
   else call();
 }

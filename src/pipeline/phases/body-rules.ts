@@ -4,7 +4,7 @@
  * limits are charged once. Whatever answers in the backend's place comes after the rules and limits, too: with an
  * answer from elsewhere nobody gets around them.
  */
-import type { CompiledScope } from "../../core/topology.ts";
+import type { CompiledScope } from "../../core/policy.ts";
 import { type AdmissionHook, type HookRun, runAdmission, runParsedHooks, type ScopedPolicy } from "./run-hooks.ts";
 
 export class BodyRules {

@@ -5,11 +5,10 @@
 import type { BackendRun } from "../../core/backend.ts";
 import type { ErrorCode } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse } from "../../core/exchange.ts";
-import type { Outcome } from "../../core/policy.ts";
+import type { CompiledPolicy, CompiledScope, Outcome } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { responseState } from "../../core/snapshot.ts";
-import type { CompiledPolicy, CompiledScope } from "../../core/topology.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
@@ -168,8 +167,8 @@ export class Delivery {
       redaction: this.#env.redaction,
       fail: this.#onError,
     };
-    const [gateway, route, backend] = this.entered;
-    runResponseHooks(run, "backend", backend?.response ?? NONE, () => {
+    const [gateway, route] = this.entered;
+    runResponseHooks(run, "backend", responseHooks(this.entered.slice(2)), () => {
       if (response.source === "upstream") this.#snapshot("backend response ready");
       runResponseHooks(run, "route", route?.response ?? NONE, () => {
         runResponseHooks(run, "gateway", gateway?.response ?? NONE, () => this.#sendHead(response));
@@ -265,6 +264,13 @@ export class Delivery {
       requestState: responseState(this.#exchange, this.#env.redaction, this.#env.clock),
     });
   }
+}
+
+/** Of the backend and of what inside of it has policies: inner → outer. */
+function responseHooks(scopes: readonly CompiledScope[]): readonly CompiledPolicy[] {
+  const [backend] = scopes;
+  if (scopes.length <= 1) return backend?.response ?? NONE;
+  return scopes.toReversed().flatMap(({ response }) => response);
 }
 
 function hasNoResponseHooks(scope: CompiledScope): boolean {

@@ -8,7 +8,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";
-import type { CompiledScope } from "../../core/topology.ts";
+import type { CompiledScope } from "../../core/policy.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
 import { beginsObject, detectLlmRequest, mayNameModel } from "../../llm/dialects/detect.ts";

@@ -5,11 +5,12 @@
 import type { Duplex } from "node:stream";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import type { CompiledScope } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import { pathForMatching } from "../../core/request-path.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { requestState } from "../../core/snapshot.ts";
-import type { CompiledScope, Route, WeightedBackend } from "../../core/topology.ts";
+import type { Route, WeightedBackend } from "../../core/topology.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { RequestStage } from "../../trace/events.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
@@ -44,6 +45,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   readonly #held: HeldRequest;
   readonly #retries = new Retries();
   #rules: BodyRules | undefined;
+  #innerRules: Map<CompiledScope, BodyRules> | undefined;
   #route: Route | undefined;
 
   constructor(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink) {
@@ -76,13 +78,13 @@ class Flow implements AttemptOwner, BeforeCallRun {
     const { listener, table } = this.#served;
     const scope = listener.policies;
     refuseMisdirected(listener.tls?.parts, this.exchange);
-    this.#enter(scope);
+    this.enter(scope);
     if (scope.isTransparent) this.#matchRoute();
     else {
       const preface = prefaceOf(listener, table, this.exchange.request);
       if (preface) this.#delivery.entered.push(preface);
-      this.#pass(preface, "access", () =>
-        this.#pass(scope, "access", () => this.#pass(scope, "shape", () => this.#matchRoute())),
+      this.pass(preface, "access", () =>
+        this.pass(scope, "access", () => this.pass(scope, "shape", () => this.#matchRoute())),
       );
     }
   }
@@ -101,8 +103,8 @@ class Flow implements AttemptOwner, BeforeCallRun {
       route ? "info" : "error",
     );
     if (!route) {
-      this.#enter(listener.unmatched);
-      this.#pass(listener.unmatched, "access", () => this.fail(routeNotFound(this.exchange.request, table)));
+      this.enter(listener.unmatched);
+      this.pass(listener.unmatched, "access", () => this.fail(routeNotFound(this.exchange.request, table)));
       return;
     }
     this.#route = route;
@@ -117,11 +119,11 @@ class Flow implements AttemptOwner, BeforeCallRun {
     const scope = route.policies;
     const gateway = this.#served.listener.policies;
     const hasAdmission = gateway.admit.length > 0 || scope.admit.length > 0;
-    this.#enter(scope);
+    this.enter(scope);
     if (scope.isTransparent && !hasAdmission) this.#leaveRoute(route);
     else
-      this.#pass(scope, "access", () => {
-        const shape = (): void => this.#pass(scope, "shape", () => this.#leaveRoute(route));
+      this.pass(scope, "access", () => {
+        const shape = (): void => this.pass(scope, "shape", () => this.#leaveRoute(route));
         if (hasAdmission) runAdmission(this, "admit", scoped("admit", [gateway, scope]), shape);
         else shape();
       });
@@ -144,10 +146,10 @@ class Flow implements AttemptOwner, BeforeCallRun {
     tellTraceparent(this.exchange, chosen.backend.facts.protocol);
     withholdCredentials(this.exchange);
     this.#delivery.entered.length = 2;
-    this.#enter(scope);
+    this.enter(scope);
     const reach = (): void => beforeCall(this, chosen.backend, this.#delivery.entered, () => this.#call(chosen));
     if (scope.isTransparent) reach();
-    else this.#pass(scope, "access", () => this.#pass(scope, "shape", reach));
+    else this.pass(scope, "access", () => this.pass(scope, "shape", reach));
   }
 
   #call(chosen: WeightedBackend): void {
@@ -214,6 +216,11 @@ class Flow implements AttemptOwner, BeforeCallRun {
     return this.#rules;
   }
 
+  get innerRules(): Map<CompiledScope, BodyRules> {
+    this.#innerRules ??= new Map();
+    return this.#innerRules;
+  }
+
   askForBody(): void {
     this.#sink.askForBody();
   }
@@ -222,14 +229,20 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#delivery.reply(reply);
   }
 
-  #enter(scope: CompiledScope): void {
+  enter(scope: CompiledScope): void {
     // Entered before its first hook: its response hooks then also see the answers that reject.
     this.#delivery.entered.push(scope);
     this.exchange.spans?.enter(scope.phase, this.clock.monotonicMs());
-    this.exchange.trace?.point({ type: "policySelection", phase: scope.phase, effectivePolicy: scope.effectivePolicy });
+    const { phase, of, effectivePolicy } = scope;
+    this.exchange.trace?.point({
+      type: "policySelection",
+      phase,
+      effectivePolicy,
+      ...(of === undefined ? {} : { of }),
+    });
   }
 
-  #pass(scope: CompiledScope | undefined, list: "access" | "shape", next: () => void): void {
+  pass(scope: CompiledScope | undefined, list: "access" | "shape", next: () => void): void {
     if (scope === undefined || scope[list].length === 0) next();
     else
       runRequestHooks(this, scope.phase, scope[list], (reply) => {

@@ -3,9 +3,8 @@
  * hook would be paid by every request. Each hook's verdict and time go into the exchange's step list.
  */
 import type { Exchange, Step } from "../../core/exchange.ts";
-import type { Charge } from "../../core/policy.ts";
+import type { Charge, CompiledPolicy } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import type { CompiledPolicy } from "../../core/topology.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Phase, PolicyMoment } from "../../trace/events.ts";
 import type { Redaction } from "../../trace/redact.ts";
@@ -49,23 +48,23 @@ export function runRequestHooks(
     try {
       result = policy.hooks.request?.(run.exchange);
     } catch (error) {
-      refuse(run, phase, policy.kind, "request", startedMs, error);
+      refuse(run, phase, policy, "request", startedMs, error);
       return;
     }
     if (result instanceof Promise) {
       result
         .then(
           (reply) => {
-            note(run, phase, policy.kind, "request", startedMs, reply ? "answered" : "passed");
+            note(run, phase, policy, "request", startedMs, reply ? "answered" : "passed");
             if (reply) done(reply);
             else runRequestHooks(run, phase, policies, done, i + 1);
           },
-          (error) => refuse(run, phase, policy.kind, "request", startedMs, error),
+          (error) => refuse(run, phase, policy, "request", startedMs, error),
         )
         .catch(run.fail);
       return;
     }
-    note(run, phase, policy.kind, "request", startedMs, result ? "answered" : "passed");
+    note(run, phase, policy, "request", startedMs, result ? "answered" : "passed");
     if (result) {
       done(result);
       return;
@@ -108,10 +107,10 @@ export function runAdmission(
       const charge = policy.hooks[hook]?.(run.exchange);
       if (charge) admitted.push({ phase, policy, charge });
     } catch (error) {
-      refuse(run, phase, policy.kind, hook, startedMs, error);
+      refuse(run, phase, policy, hook, startedMs, error);
       return;
     }
-    note(run, phase, policy.kind, hook, startedMs, "passed");
+    note(run, phase, policy, hook, startedMs, "passed");
   }
   const { exchange } = run;
   for (const { phase, policy, charge } of admitted) {
@@ -119,7 +118,7 @@ export function runAdmission(
       charge.take();
     } catch (error) {
       // Another thread took the last of it in the meantime.
-      refuse(run, phase, policy.kind, hook, run.clock.monotonicMs(), error);
+      refuse(run, phase, policy, hook, run.clock.monotonicMs(), error);
       return;
     }
     if (exchange.charges === undefined) exchange.charges = [charge];
@@ -147,7 +146,7 @@ function confirm(
   asked
     .then(
       () => confirm(run, hook, admitted, next + 1, done),
-      (error) => refuse(run, phase, policy.kind, hook, startedMs, error),
+      (error) => refuse(run, phase, policy, hook, startedMs, error),
     )
     .catch(run.fail);
 }
@@ -159,10 +158,10 @@ export function runParsedHooks(run: HookRun, policies: readonly ScopedPolicy[]):
     try {
       policy.hooks.parsed?.(run.exchange);
     } catch (error) {
-      refuse(run, phase, policy.kind, "parsed", startedMs, error);
+      refuse(run, phase, policy, "parsed", startedMs, error);
       return false;
     }
-    note(run, phase, policy.kind, "parsed", startedMs, "passed");
+    note(run, phase, policy, "parsed", startedMs, "passed");
   }
   return true;
 }
@@ -176,26 +175,26 @@ export function runResponseHooks(
   from = 0,
 ): void {
   for (let i = from; i < policies.length; i++) {
-    const { kind, hooks } = policies[i] as CompiledPolicy;
+    const policy = policies[i] as CompiledPolicy;
     const startedMs = run.exchange.trace === undefined ? 0 : run.clock.monotonicMs();
     let result: void | Promise<void>;
     try {
-      result = hooks.response?.(run.exchange);
+      result = policy.hooks.response?.(run.exchange);
     } catch (error) {
-      show(run, phase, kind, "response", startedMs, "refused", error);
+      show(run, phase, policy, "response", startedMs, "refused", error);
       run.fail(error);
       return;
     }
     if (result instanceof Promise) {
       result
         .then(() => {
-          show(run, phase, kind, "response", startedMs, "passed");
+          show(run, phase, policy, "response", startedMs, "passed");
           runResponseHooks(run, phase, policies, done, i + 1);
         })
         .catch(run.fail);
       return;
     }
-    show(run, phase, kind, "response", startedMs, "passed");
+    show(run, phase, policy, "response", startedMs, "passed");
   }
   done();
 }
@@ -204,7 +203,7 @@ export function runResponseHooks(
 function refuse(
   run: HookRun,
   phase: Phase,
-  kind: string,
+  policy: CompiledPolicy,
   moment: PolicyMoment,
   startedMs: number,
   error: unknown,
@@ -212,28 +211,31 @@ function refuse(
   const { charges } = run.exchange;
   run.exchange.charges = undefined;
   if (charges) for (const charge of charges) charge.giveBack();
-  note(run, phase, kind, moment, startedMs, "refused", error);
+  note(run, phase, policy, moment, startedMs, "refused", error);
   run.fail(error);
 }
 
 function note(
   run: HookRun,
   phase: Phase,
-  kind: string,
+  policy: CompiledPolicy,
   moment: PolicyMoment,
   startedMs: number,
   verdict: Step["verdict"],
   error?: unknown,
 ): void {
   const micros = Math.round((run.clock.monotonicMs() - startedMs) * 1000);
-  run.exchange.steps.push({ phase, policy: kind, verdict, micros });
-  show(run, phase, kind, moment, startedMs, verdict, error);
+  const { kind, of } = policy;
+  run.exchange.steps.push(
+    of === undefined ? { phase, policy: kind, verdict, micros } : { phase, of, policy: kind, verdict, micros },
+  );
+  show(run, phase, policy, moment, startedMs, verdict, error);
 }
 
 function show(
   run: HookRun,
   phase: Phase,
-  kind: string,
+  policy: CompiledPolicy,
   moment: PolicyMoment,
   startedMs: number,
   verdict: Step["verdict"],
@@ -245,10 +247,11 @@ function show(
   const result = verdict !== "passed" ? verdict : skipped === undefined ? "applied" : "skipped";
   const why = error instanceof Error ? detailOf(error) : skipped;
   const { pairs } = run.exchange.request.headers;
+  const { kind, of } = policy;
   const details = why === undefined ? {} : { details: run.redaction.scrub(why, pairs) };
   run.exchange.trace.span(
     startedMs,
-    { type: "policy", phase, kind, moment, result, ...details },
+    { type: "policy", phase, ...(of === undefined ? {} : { of }), kind, moment, result, ...details },
     verdict === "refused" ? "warn" : "info",
   );
 }

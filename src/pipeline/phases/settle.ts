@@ -3,8 +3,7 @@
  * log, metrics and recent requests. What throws here is logged, and the rest still runs.
  */
 import type { Exchange } from "../../core/exchange.ts";
-import type { Outcome } from "../../core/policy.ts";
-import type { CompiledScope } from "../../core/topology.ts";
+import type { CompiledScope, Outcome } from "../../core/policy.ts";
 import type { BodyCapture } from "../records/body-capture.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 

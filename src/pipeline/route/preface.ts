@@ -3,8 +3,9 @@
  * gateway, and a page must be able to read why its request was rejected.
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
+import type { CompiledScope } from "../../core/policy.ts";
 import { pathForMatching } from "../../core/request-path.ts";
-import type { CompiledScope, Listener } from "../../core/topology.ts";
+import type { Listener } from "../../core/topology.ts";
 import type { RouteTable } from "./match-route.ts";
 
 export function prefaceOf(listener: Listener, table: RouteTable, request: GatewayRequest): CompiledScope | undefined {

@@ -85,7 +85,7 @@ const DEFAULT_REJECTION = { status: 403, body: "The request was rejected due to 
 export const ai = definePolicy({
   kind: "ai",
   doc: "Defaults, overrides, prompts, model aliases and guards for LLM calls.",
-  scopes: ["gateway", "route", "backend"],
+  scopes: ["gateway", "route", "backend", "model"],
   schema: z.strictObject({
     defaults: z
       .record(z.string(), z.unknown())

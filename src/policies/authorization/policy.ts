@@ -22,7 +22,7 @@ import { readsBody, readsTooEarly, splitRules } from "./body-rules.ts";
 export const authorization = definePolicy({
   kind: "authorization",
   doc: "Admits a request only if its rules are satisfied.",
-  scopes: ["gateway", "route", "backend"],
+  scopes: ["gateway", "route", "backend", "model"],
   role: "security",
   schema: z.strictObject({
     mode: enforcement.optional(),

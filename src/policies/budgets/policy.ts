@@ -19,7 +19,7 @@ import { type BudgetConfig, budgetsSchema } from "./schema.ts";
 export const budgets = definePolicy({
   kind: "budgets",
   doc: "Limits what LLM calls cost per day, week or month, in US dollars or tokens, for all or per key; alerts, and answers 429 when a budget is used up.",
-  scopes: ["gateway", "route"],
+  scopes: ["gateway", "route", "model"],
   schema: budgetsSchema,
 
   compile(config, env): Hooks {

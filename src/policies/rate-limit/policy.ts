@@ -11,7 +11,7 @@ import { type LocalLimitConfig, rateLimitSchema } from "./schema.ts";
 export const rateLimit = definePolicy({
   kind: "rateLimit",
   doc: "Limits requests or LLM tokens per second, minute or hour, for all or per key; answers 429 when a budget is used up.",
-  scopes: ["gateway", "route"],
+  scopes: ["gateway", "route", "model"],
   schema: rateLimitSchema,
 
   compile(config, env): Hooks {

@@ -9,7 +9,7 @@ import { isAuthority } from "../../core/schema.ts";
 export const requestHeaderModifier = definePolicy({
   kind: "requestHeaderModifier",
   doc: "Adds, sets and removes request headers. `remove` first, then `set`, then `add`.",
-  scopes: ["gateway", "route", "backend"],
+  scopes: ["gateway", "route", "backend", "model"],
   schema: headerChanges.schema,
 
   compile(config) {

@@ -9,7 +9,7 @@ import { definePolicy } from "../../core/policy.ts";
 export const responseHeaderModifier = definePolicy({
   kind: "responseHeaderModifier",
   doc: "Adds, sets and removes response headers. `remove` first, then `set`, then `add`.",
-  scopes: ["gateway", "route", "backend"],
+  scopes: ["gateway", "route", "backend", "model"],
   schema: headerChanges.schema,
 
   compile(config) {

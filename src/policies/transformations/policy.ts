@@ -19,7 +19,7 @@ const changes = z.strictObject({
 export const transformations = definePolicy({
   kind: "transformations",
   doc: "Sets request and response headers, and bodies, from CEL expressions.",
-  scopes: ["gateway", "route", "backend"],
+  scopes: ["gateway", "route", "backend", "model"],
   schema: z.strictObject({
     request: changes.optional().describe("Applied to the request."),
     response: changes.optional().describe("Applied to the response."),

@@ -2,14 +2,15 @@
  * From the three ways of writing (`provider`, `groups`, `models`) to one table of models.
  */
 import type { BackendEnv } from "../../../core/backend.ts";
+import type { CompiledScope } from "../../../core/policy.ts";
 import { matchPattern } from "../../../llm/dialects/model-pattern.ts";
 import type { AuthConfig } from "../credentials/auth-schema.ts";
 import type { Cooldown } from "./health.ts";
+import { lonelyScopes, modelScope } from "./model-policies.ts";
 import { type AskedCall, createModelTable, type ModelEntry, type ModelTable, type TargetGroup } from "./model-table.ts";
 import { PRESETS, presetOf } from "./presets.ts";
-import type { AiConfig, ModelConfig, ProviderConfig } from "./schema.ts";
+import type { AiConfig, ModelConfig, ProviderConfig, VirtualModelConfig } from "./schema.ts";
 import { openTarget, type Target, type TargetOptions } from "./target.ts";
-import type { VirtualModelConfig } from "./virtual-schema.ts";
 
 export function compileModels(config: AiConfig, env: BackendEnv): ModelTable {
   const { initial, max, maxRetryAfter, allowedFailures } = config.cooldown;
@@ -59,6 +60,16 @@ function fromModels(
   env: BackendEnv,
 ): ModelTable {
   const byName = new Map<string, KnownModel>();
+  const scopes = new Map<string, CompiledScope>();
+  for (const config of models) {
+    const scope = modelScope("model", config, env);
+    if (scope === undefined) continue;
+    if (scopes.has(config.name))
+      throw new Error(
+        `several entries of the model ${JSON.stringify(config.name)} have \`policies\`: keep them at one`,
+      );
+    scopes.set(config.name, scope);
+  }
   const seen = new Map<string, number>();
   for (const config of models) {
     // Entries of one name are deployments of one model: each has a pool and a health of its own.
@@ -81,7 +92,7 @@ function fromModels(
     const model = config.params.model ?? target.model ?? (isPattern ? undefined : config.name);
     const known: KnownModel = byName.get(config.name) ?? { deployments: [], aliases: new Set(), isPublic: false };
     byName.set(config.name, known);
-    known.deployments.push({ target, model, weight: config.weight });
+    known.deployments.push({ target, model, weight: config.weight, scope: scopes.get(config.name) });
     for (const alias of config.aliases ?? []) known.aliases.add(alias);
     known.isPublic ||= config.visibility === "public";
   }
@@ -91,14 +102,21 @@ function fromModels(
     isPublic,
     groups: [{ targets: deployments }],
   }));
-  for (const config of virtualModels)
+  for (const config of virtualModels) {
+    const groups = virtualGroups(config, byName);
+    for (const lonely of lonelyScopes(groups))
+      env.warn(
+        `the virtual model ${JSON.stringify(config.name)} does not fail over to ${lonely.of}, which has policies of its own: put them on the virtual model`,
+      );
     entries.unshift({
       name: config.name,
       aliases: [],
       isPublic: true,
-      groups: virtualGroups(config, byName),
+      groups,
+      scope: modelScope("virtual model", config, env),
       ...conditionsOf(config, env),
     });
+  }
   return createModelTable(entries, true);
 }
 
@@ -117,6 +135,7 @@ function virtualGroups(config: VirtualModelConfig, models: ReadonlyMap<string, K
       const total = deployments.reduce((sum, one) => sum + one.weight, 0);
       return deployments.map((one) => ({
         target: one.target,
+        scope: one.scope,
         model: starred === undefined ? one.model : (one.model ?? name).replace("*", starred),
         weight: (weight * one.weight) / total,
       }));

@@ -3,6 +3,7 @@
  * the configuration. A virtual model stands for several: by weight, or by priority.
  */
 import type { AttributeSource } from "../../../cel/expression.ts";
+import type { CompiledScope } from "../../../core/policy.ts";
 import { matchPattern } from "../../../llm/dialects/model-pattern.ts";
 import type { Target } from "./target.ts";
 
@@ -12,6 +13,8 @@ export interface TargetGroup {
     readonly target: Target;
     readonly weight: number /** The provider's name of the model, if it is fixed. */;
     readonly model: string | undefined;
+    /** The policies of the model that it belongs to. */
+    readonly scope?: CompiledScope | undefined;
   }[];
 }
 
@@ -25,6 +28,8 @@ export interface ModelEntry {
   /** Of each group, whether it takes a call. Undefined: each takes all. */
   readonly accepts?: readonly ((asked: AskedCall) => boolean)[];
   readonly isCheapestFirst?: boolean;
+  /** Policies of a virtual model, besides those of the models that it stands for. */
+  readonly scope?: CompiledScope | undefined;
 }
 
 /** A call, as conditions see it. */
@@ -40,6 +45,7 @@ export interface AskedCall {
 export interface Candidate {
   readonly target: Target;
   readonly model: string;
+  readonly scope?: CompiledScope | undefined;
 }
 
 export interface ModelTable {
@@ -49,6 +55,10 @@ export interface ModelTable {
   readonly hasConditions: boolean;
   /** The same in no particular order, without taking anybody's turn. */
   possible(model: string | undefined): readonly Candidate[];
+  /** The policies of a virtual model of this name. */
+  ownScope(model: string | undefined): CompiledScope | undefined;
+  /** All policies of models and virtual models. */
+  readonly scopes: readonly CompiledScope[];
   /** The public names, without patterns. */
   readonly names: readonly string[];
   /** Whether it knows every name by itself: then it answers `/v1/models`. */
@@ -68,6 +78,7 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
       members: entry.groups.flatMap((group) => group.targets),
       accepts: entry.accepts,
       isCheapestFirst: entry.isCheapestFirst === true,
+      scope: entry.scope,
     };
     for (const name of [entry.name, ...entry.aliases]) {
       if (name.includes("*")) patterns.push({ pattern: name, entry: compiled });
@@ -87,6 +98,15 @@ export function createModelTable(entries: readonly ModelEntry[], isClosed: boole
       const found = find(model);
       return found && order(found.entry, model, found.starred, asked);
     },
+    ownScope: (model = "") => find(model)?.entry.scope,
+    scopes: [
+      ...new Set(
+        entries.flatMap(({ scope, groups }) => [
+          scope,
+          ...groups.flatMap(({ targets: members }) => members.map((one) => one.scope)),
+        ]),
+      ),
+    ].filter((scope) => scope !== undefined),
     possible(model = "") {
       const found = find(model);
       return found?.entry.members.map((member) => candidateOf(member, model, found.starred)) ?? [];
@@ -111,11 +131,12 @@ interface CompiledEntry {
   readonly members: readonly Member[];
   readonly accepts: ModelEntry["accepts"];
   readonly isCheapestFirst: boolean;
+  readonly scope: CompiledScope | undefined;
 }
 
-function candidateOf({ target, model }: Member, requested: string, starred: string): Candidate {
+function candidateOf({ target, model, scope }: Member, requested: string, starred: string): Candidate {
   const fixed = model ?? target.model;
-  return { target, model: fixed === undefined ? requested : fixed.replace("*", starred) };
+  return { target, model: fixed === undefined ? requested : fixed.replace("*", starred), scope };
 }
 
 /** Healthy targets in order of priority, then those that rest, in the same order. */

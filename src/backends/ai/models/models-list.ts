@@ -8,10 +8,15 @@ import type { ModelsPath } from "../../../llm/dialects/dialect.ts";
 import { errorBody } from "../../../llm/dialects/error-shape.ts";
 import type { ModelTable } from "./model-table.ts";
 
-/** `access`: what the client's key may use, if that is not everything. */
-export function modelsReply(table: ModelTable, path: ModelsPath, access: ModelAccess | undefined): Reply {
+/** `access`: what the client's key may use, if that is not everything. `rules`: what the models' own policies say. */
+export function modelsReply(
+  table: ModelTable,
+  path: ModelsPath,
+  access: ModelAccess | undefined,
+  rules: (model: string) => boolean,
+): Reply {
   const { name } = path;
-  const mayUse = (model: string): boolean => access === undefined || access.allows(model);
+  const mayUse = (model: string): boolean => (access === undefined || access.allows(model)) && rules(model);
   // Where the provider knows the names, a key with a list says which.
   const names = table.isClosed ? table.names.filter(mayUse) : (access?.names ?? []);
   if (name === undefined) return jsonReply(200, { object: "list", data: names.map(modelObject) });

@@ -194,52 +194,73 @@ export const modelSchema = z.strictObject({
 export const DEFAULT_MAX_BODY_BYTES = 32 * 1024 * 1024;
 export const DEFAULT_MAX_TREE_BYTES = 2 * 1024 * 1024;
 
-export const aiSchema = exactlyOneOf(
-  z.strictObject({
-    name: z.string().min(1).optional().describe("For logs and dumps."),
-    provider: providerSchema.optional().describe("Which provider; exactly one."),
-    auth: namedProvider.auth,
-    ...overrides,
-    groups: z
-      .array(z.strictObject({ providers: z.array(targetSchema).min(1).describe("Share the calls by weight.") }))
-      .min(1)
-      .optional()
-      .describe("Groups of providers in order of priority: the next is tried when all of one fail."),
-    models: z.array(modelSchema).min(1).optional().describe("Models by name, each with its provider."),
-    virtualModels: z.array(virtualModelSchema).optional().describe("Names that stand for several of `models`."),
-    failoverOn,
-    cooldown,
-    unsupported: z
-      .enum(["drop", "pass", "refuse"])
-      .default("drop")
-      .describe(
-        "What happens to parameters that a provider's API does not have: `drop` leaves them out and names them in `x-gateway-dropped`, `pass` sends them unchanged, `refuse` rejects the request. Default: drop.",
-      ),
-    modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
-    shippedPrices: z
-      .boolean()
-      .default(true)
-      .describe("Whether models that `modelCatalog` does not name have the prices of the shipped list. Default: true."),
-    cache,
-    maxBodyBytes: z
-      .int()
-      .min(1024)
-      .max(256 * 1024 * 1024)
-      .default(DEFAULT_MAX_BODY_BYTES)
-      .describe("The largest request body. Default: 32 MiB."),
-    maxTreeBytes: z
-      .int()
-      .min(1024)
-      .max(DEFAULT_MAX_BODY_BYTES)
-      .default(DEFAULT_MAX_TREE_BYTES)
-      .describe(
-        "The largest request, encoded images not counted, that is translated or edited; a larger one gets 413. Default: 2 MiB.",
-      ),
-  }),
-  ["provider", "groups", "models"],
-);
+/** What may be written, for models with or without policies. */
+function aiSchemaOf<Model extends z.ZodType, Virtual extends z.ZodType>(modelOf: Model, virtualModelOf: Virtual) {
+  return exactlyOneOf(
+    z.strictObject({
+      name: z.string().min(1).optional().describe("For logs and dumps."),
+      provider: providerSchema.optional().describe("Which provider; exactly one."),
+      auth: namedProvider.auth,
+      ...overrides,
+      groups: z
+        .array(z.strictObject({ providers: z.array(targetSchema).min(1).describe("Share the calls by weight.") }))
+        .min(1)
+        .optional()
+        .describe("Groups of providers in order of priority: the next is tried when all of one fail."),
+      models: z.array(modelOf).min(1).optional().describe("Models by name, each with its provider."),
+      virtualModels: z.array(virtualModelOf).optional().describe("Names that stand for several of `models`."),
+      failoverOn,
+      cooldown,
+      unsupported: z
+        .enum(["drop", "pass", "refuse"])
+        .default("drop")
+        .describe(
+          "What happens to parameters that a provider's API does not have: `drop` leaves them out and names them in `x-gateway-dropped`, `pass` sends them unchanged, `refuse` rejects the request. Default: drop.",
+        ),
+      modelCatalog: filePath().optional().describe("A JSON file with prices per model; adds the cost to each call."),
+      shippedPrices: z
+        .boolean()
+        .default(true)
+        .describe(
+          "Whether models that `modelCatalog` does not name have the prices of the shipped list. Default: true.",
+        ),
+      cache,
+      maxBodyBytes: z
+        .int()
+        .min(1024)
+        .max(256 * 1024 * 1024)
+        .default(DEFAULT_MAX_BODY_BYTES)
+        .describe("The largest request body. Default: 32 MiB."),
+      maxTreeBytes: z
+        .int()
+        .min(1024)
+        .max(DEFAULT_MAX_BODY_BYTES)
+        .default(DEFAULT_MAX_TREE_BYTES)
+        .describe(
+          "The largest request, encoded images not counted, that is translated or edited; a larger one gets 413. Default: 2 MiB.",
+        ),
+    }),
+    ["provider", "groups", "models"],
+  );
+}
 
-export type AiConfig = z.output<typeof aiSchema>;
+export const aiSchema = aiSchemaOf(modelSchema, virtualModelSchema);
+
+export function aiSchemaWith(policies: z.ZodType<Readonly<Record<string, unknown>>>) {
+  const field = policies
+    .optional()
+    .describe("Policies of the calls of this model; they run after those of the route and the backend.");
+  return aiSchemaOf(modelSchema.extend({ policies: field }), virtualModelSchema.extend({ policies: field }));
+}
+
+interface Policed {
+  readonly policies?: Readonly<Record<string, unknown>> | undefined;
+}
+export type ModelConfig = z.output<typeof modelSchema> & Policed;
+export type VirtualModelConfig = z.output<typeof virtualModelSchema> & Policed;
+export type AiConfig = Omit<z.output<typeof aiSchema>, "models" | "virtualModels"> & {
+  readonly models?: readonly ModelConfig[] | undefined;
+  readonly virtualModels?: readonly VirtualModelConfig[] | undefined;
+};
 export type ProviderConfig = z.output<typeof providerSchema>;
 export type TargetConfig = z.output<typeof targetSchema>;
-export type ModelConfig = z.output<typeof modelSchema>;

@@ -75,5 +75,3 @@ export const virtualModelSchema = z.strictObject({
     ["weighted", "failover", "conditional"],
   ).describe("How a model is chosen."),
 });
-
-export type VirtualModelConfig = z.output<typeof virtualModelSchema>;

@@ -29,6 +29,15 @@ export interface PolicedCall {
   readonly rules: PromptRules;
 }
 
+/** What a call asks for after overrides and aliases: the `model` that `applyPolicies` will find. */
+export function modelAsked({ dialect, scan, rules: list }: LlmCall): string | undefined {
+  const rules = mergeRules(list);
+  const isEdited = dialect.format !== "opaque" && !scan.isForm;
+  const set = isEdited ? (rules.overrides?.model ?? scan.model ?? rules.defaults?.model) : scan.model;
+  const model = dialect.pathModel ?? (typeof set === "string" ? set : undefined);
+  return (model !== undefined && rules.aliases?.(model)) || model;
+}
+
 /** Throws PlanError with what the client is to be told. `watch` hears what guards in shadow mode find. */
 export function* applyPolicies(llm: LlmCall, env: PlanEnv, watch: GuardWatch): Steps<PolicedCall> {
   const rules = mergeRules(llm.rules);

@@ -28,7 +28,7 @@ export function labelOf(message: Message): string {
     case "responseSnapshot":
       return `Snapshot: ${message.stage}`;
     case "policySelection":
-      return `Policies: ${message.phase}`;
+      return `Policies: ${message.of ?? message.phase}`;
     case "routeSelection":
       return `Route: ${message.selectedRoute ?? "none"}`;
     case "backendCallStart":

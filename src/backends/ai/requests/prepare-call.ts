@@ -1,0 +1,163 @@
+/**
+ * Reading a request before any provider is chosen: the body is checked and its call found; lists of models are answered,
+ * WebSockets and what is not read are told apart. What is wrong is said in the client's dialect.
+ */
+import { type Exchange, type GatewayRequest, NO_BODY } from "../../../core/exchange.ts";
+import type { HookResult } from "../../../core/policy.ts";
+import { readBody } from "../../../core/read-body.ts";
+import type { Reply } from "../../../core/reply.ts";
+import { foreignCharset } from "../../../lib/http/charset.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
+import { type Dialect, dialectOf, modelsPathOf } from "../../../llm/dialects/dialect.ts";
+import { LlmRequestFacts } from "../../../llm/dialects/llm-facts.ts";
+import { readingSteps } from "../../../llm/dialects/read-request.ts";
+import { scanForm } from "../../../llm/dialects/scan-form.ts";
+import { noteFreeRequest, noteSizedRequest } from "../../../llm/dialects/sized-facts.ts";
+import { bytesPerToken } from "../../../llm/usage/estimate-size.ts";
+import type { ModelPolicies } from "../models/model-policies.ts";
+import type { ModelTable } from "../models/model-table.ts";
+import { modelsReply } from "../models/models-list.ts";
+import type { Quotes } from "../models/quotes.ts";
+import { refusal } from "./refusals.ts";
+
+const NO_BYTES = Buffer.alloc(0);
+
+export interface Reading {
+  readonly table: ModelTable;
+  readonly policies: ModelPolicies | undefined;
+  readonly maxBodyBytes: number;
+  readonly quotes: Quotes | undefined;
+}
+
+export function prepareCall(exchange: Exchange, { table, policies, maxBodyBytes, quotes }: Reading): HookResult {
+  const { request } = exchange;
+  if (request.method !== "POST") {
+    const models =
+      (table.isClosed || exchange.modelAccess !== undefined) && (request.method === "GET" || request.method === "HEAD")
+        ? modelsPathOf(request.path)
+        : undefined;
+    if (isWebsocket(request)) return prepareUpgrade(exchange, table);
+    if (models === undefined) noteUnread(exchange, dialectOf(request.path));
+    const mayUse = (model: string): boolean => policies?.mayUse(exchange, model) !== false;
+    return models && modelsReply(table, models, exchange.modelAccess, mayUse);
+  }
+  const { body } = request;
+  // A second attempt: the body was read by the first.
+  const known = LlmRequestFacts.callOf(exchange);
+  if (known) {
+    request.body = { kind: "bytes", bytes: known.bytes };
+    return undefined;
+  }
+  const encoding = request.headers.get("content-encoding");
+  const dialect = dialectOf(request.path);
+  const { format } = dialect;
+  if (encoding !== undefined && encoding !== "identity") {
+    return refusal(exchange, format, {
+      status: 415,
+      message: `a request body with content-encoding ${encoding} is not supported`,
+      code: "unsupported_encoding",
+    });
+  }
+  const charset = foreignCharset(request.headers);
+  if (charset !== undefined) {
+    return refusal(exchange, format, {
+      status: 415,
+      message: `a request body with the charset ${charset} is not supported`,
+      code: "unsupported_charset",
+    });
+  }
+  // Where only one provider can be meant, a form streams unread.
+  const form = isForm(request, dialect);
+  if (form && (table.isClosed || table.targets.some(({ provider }) => provider.readsForms === true))) {
+    const read = (bytes: Buffer): Reply | undefined => understandForm(exchange, dialect, bytes);
+    return body.kind === "stream"
+      ? readBody(body, maxBodyBytes).then(read)
+      : read(body.kind === "bytes" ? body.bytes : NO_BYTES);
+  }
+  if (form || isUnread(request, dialect)) {
+    noteUnread(exchange, dialect);
+    return undefined;
+  }
+  const understood = (bytes: Buffer): Reply | undefined | Promise<Reply | undefined> =>
+    bytes.length <= SLICED_BYTES
+      ? finish(understand(exchange, bytes, quotes))
+      : inTurns(understand(exchange, bytes, quotes), () => exchange.isOver);
+  if (body.kind === "stream") return readBody(body, maxBodyBytes).then(understood);
+  return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
+}
+
+/** Clients that try a WebSocket first (Codex) must hear at once that there is none. */
+function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefined {
+  const { path } = exchange.request;
+  const [target] = table.targets;
+  if (table.targets.length === 1 && target?.provider.upgrades?.(path) === true) {
+    // What goes through it is not read: it needs a budget that is not used up.
+    noteFreeRequest(exchange);
+    return undefined;
+  }
+  return refusal(exchange, dialectOf(path).format, {
+    status: 426,
+    message: "there is no WebSocket at this path: use HTTP",
+    code: "upgrade_required",
+  });
+}
+
+/** What is only stored has no call to read. Anything else is JSON, whatever its content type says: many servers do not look at it. */
+function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect): boolean {
+  if (format !== "opaque") return false;
+  // Google's uploads begin with JSON too.
+  if (free && UPLOAD.test(path)) return true;
+  const type = headers.get("content-type") ?? "";
+  return free ? !/^application\/json\s*(?:;|$)/i.test(type) : body.kind === "none";
+}
+
+function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
+  return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
+}
+
+function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Reply | undefined {
+  const { request } = exchange;
+  const scanned = scanForm(bytes, request.headers.get("content-type") ?? "");
+  request.body = { kind: "bytes", bytes };
+  if (!scanned.ok)
+    return refusal(exchange, dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
+  const { scan } = scanned;
+  const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, { dialect, bytes, scan, rules: [] });
+  facts.estimatedTokens = Math.ceil(bytes.length / bytesPerToken(request));
+  exchange.facts.llm = facts;
+  return undefined;
+}
+
+/** What takes forms; elsewhere a body that says it is one is JSON to servers that do not look at the type. */
+const FORMS: ReadonlySet<string> = new Set([
+  ...["/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
+]);
+
+/** Token limits count every request with a body: what is not read, by its size. */
+function noteUnread(exchange: Exchange, { free }: Dialect): void {
+  if (exchange.request.body.kind === "none") return;
+  if (free) noteFreeRequest(exchange);
+  else noteSizedRequest(exchange);
+}
+
+function* understand(exchange: Exchange, bytes: Buffer, quotes: Quotes | undefined): Steps<Reply | undefined> {
+  const reading = yield* readingSteps(exchange.request.path, bytes, "exact");
+  const { dialect } = reading;
+  exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
+  if (!reading.ok)
+    return refusal(exchange, dialect.format, { status: 400, message: reading.reason, code: "invalid_request_body" });
+  const { model, streaming, scan } = reading;
+  const quote = quotes?.(model);
+  const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan, rules: [], quote });
+  if (dialect.free) facts.makeFree();
+  if (bytes.length > SLICED_BYTES) yield* facts.count();
+  exchange.facts.llm = facts;
+  return undefined;
+}
+
+/** Where Google takes files. */
+export const UPLOAD = /(?:^|\/)upload\/v1(?:beta)?\//;
+
+export function isWebsocket({ method, headers }: GatewayRequest): boolean {
+  return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
+}
