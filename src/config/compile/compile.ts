@@ -36,7 +36,7 @@ import { pathText } from "../text/value-path.ts";
 import { compileCanary } from "./canary.ts";
 import { scopeOf } from "./compiled-scope.ts";
 import { readConfigFile } from "./config-file.ts";
-import { claimExtraMatches, readsCredential } from "./extra-matches.ts";
+import { claimExtraMatches, readsCredential, trustedHosts } from "./extra-matches.ts";
 import { readListenerTls } from "./listener-tls.ts";
 import type { Generation } from "./living.ts";
 import { definitionOf } from "./policy-definition.ts";
@@ -297,11 +297,4 @@ function createCompiler(context: CompileContext) {
   }
 
   return { listener, problems, failures, warnings };
-}
-
-function trustedHosts(route: NormalRoute): string[] {
-  return [
-    ...route.hostnames,
-    ...route.policies.flatMap(({ kind, config }) => definitionOf(kind).trustedHosts?.(config) ?? []),
-  ];
 }

@@ -55,3 +55,11 @@ function isAtMcp({ matches }: NormalRoute): boolean {
     ({ path }) => ("exact" in path && path.exact === "/mcp") || ("pathPrefix" in path && path.pathPrefix === "/mcp"),
   );
 }
+
+/** Host names by which clients may call the route. */
+export function trustedHosts(route: NormalRoute): string[] {
+  return [
+    ...route.hostnames,
+    ...route.policies.flatMap(({ kind, config }) => definitionOf(kind).trustedHosts?.(config) ?? []),
+  ];
+}

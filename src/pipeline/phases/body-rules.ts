@@ -11,6 +11,7 @@ export class BodyRules {
   readonly #run: HookRun;
   #isAdmitted = false;
   #isCharged = false;
+  #inside: Map<CompiledScope, BodyRules> | undefined;
 
   constructor(run: HookRun) {
     this.#run = run;
@@ -32,6 +33,15 @@ export class BodyRules {
     this.#isAdmitted = true;
     if (isIdle) next();
     else runAdmission(this.#run, "admitParsed", scoped("admitParsed", entered), next);
+  }
+
+  /** The same for a scope inside of the backend. `isNew`: no attempt has entered it before. */
+  inside(scope: CompiledScope): { readonly rules: BodyRules; readonly isNew: boolean } {
+    this.#inside ??= new Map();
+    const known = this.#inside.get(scope);
+    const rules = known ?? new BodyRules(this.#run);
+    this.#inside.set(scope, rules);
+    return { rules, isNew: known === undefined };
   }
 
   #judge(entered: readonly CompiledScope[]): boolean {

@@ -5,12 +5,11 @@
  */
 import type { Backend } from "../../core/backend.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import { BodyRules, scoped } from "./body-rules.ts";
+import { type BodyRules, scoped } from "./body-rules.ts";
 import { type RequestRun, runAdmission } from "./run-hooks.ts";
 
 export interface InnerRun extends RequestRun {
-  /** Of the inner scopes that were entered so far, in this attempt or before it. */
-  readonly innerRules: Map<CompiledScope, BodyRules>;
+  readonly rules: BodyRules;
   enter(scope: CompiledScope): void;
   pass(scope: CompiledScope, list: "access" | "shape", next: () => void): void;
 }
@@ -26,13 +25,11 @@ export function passInner(run: InnerRun, backend: Backend, call: () => void): vo
 }
 
 function passScope(run: InnerRun, scope: CompiledScope, next: () => void): void {
-  const known = run.innerRules.get(scope);
-  const rules = known ?? new BodyRules(run);
-  run.innerRules.set(scope, rules);
+  const { rules, isNew } = run.rules.inside(scope);
   run.enter(scope);
   const reach = (): void => run.pass(scope, "shape", () => rules.pass([scope], [scope], next));
   run.pass(scope, "access", () => {
-    if (known === undefined && scope.admit.length > 0) runAdmission(run, "admit", scoped("admit", [scope]), reach);
+    if (isNew && scope.admit.length > 0) runAdmission(run, "admit", scoped("admit", [scope]), reach);
     else reach();
   });
 }

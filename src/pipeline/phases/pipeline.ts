@@ -26,7 +26,7 @@ import { HeldRequest } from "./held-request.ts";
 import type { PipelineEnv, Served } from "./pipeline-env.ts";
 import { Retries } from "./retries.ts";
 import { runAdmission, runRequestHooks } from "./run-hooks.ts";
-import { tellCall, tellStart, tellTraceparent } from "./tell-call.ts";
+import { tellCall, tellPolicies, tellStart, tellTraceparent } from "./tell-call.ts";
 import { withholdCredentials } from "./withhold-credentials.ts";
 
 export function handle(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink): void {
@@ -45,7 +45,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
   readonly #held: HeldRequest;
   readonly #retries = new Retries();
   #rules: BodyRules | undefined;
-  #innerRules: Map<CompiledScope, BodyRules> | undefined;
   #route: Route | undefined;
 
   constructor(env: PipelineEnv, served: Served, exchange: Exchange, sink: ClientSink) {
@@ -216,11 +215,6 @@ class Flow implements AttemptOwner, BeforeCallRun {
     return this.#rules;
   }
 
-  get innerRules(): Map<CompiledScope, BodyRules> {
-    this.#innerRules ??= new Map();
-    return this.#innerRules;
-  }
-
   askForBody(): void {
     this.#sink.askForBody();
   }
@@ -233,13 +227,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     // Entered before its first hook: its response hooks then also see the answers that reject.
     this.#delivery.entered.push(scope);
     this.exchange.spans?.enter(scope.phase, this.clock.monotonicMs());
-    const { phase, of, effectivePolicy } = scope;
-    this.exchange.trace?.point({
-      type: "policySelection",
-      phase,
-      effectivePolicy,
-      ...(of === undefined ? {} : { of }),
-    });
+    tellPolicies(this.exchange, scope);
   }
 
   pass(scope: CompiledScope | undefined, list: "access" | "shape", next: () => void): void {

@@ -3,6 +3,7 @@
  * belong), to the spans, the audit trail and the trace. Throws if the audit trail is required and cannot be written.
  */
 import type { Exchange } from "../../core/exchange.ts";
+import type { CompiledScope } from "../../core/policy.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 
@@ -25,4 +26,8 @@ export function tellCall({ audit, facts, spans, trace }: Exchange, clock: Clock)
   if (trace && facts.mcp) trace.point({ type: "policyEvent", kind: "mcp", details: { ...facts.mcp } });
   if (trace && facts.a2a) trace.point({ type: "policyEvent", kind: "a2a", details: { ...facts.a2a } });
   if (trace && facts.llm) trace.point({ type: "policyEvent", kind: "llm", details: { ...facts.llm } });
+}
+
+export function tellPolicies({ trace }: Exchange, { phase, of, effectivePolicy }: CompiledScope): void {
+  trace?.point({ type: "policySelection", phase, effectivePolicy, ...(of === undefined ? {} : { of }) });
 }
