@@ -6,13 +6,18 @@ import { writeSync } from "node:fs";
 import { runGwctl } from "../cli/gwctl.ts";
 import { processTerminal } from "../cli/terminal/terminal.ts";
 import { processEnvironment } from "../config/text/env.ts";
+import { keepAwake } from "../lib/process/clock.ts";
 
-runGwctl(process.argv.slice(2), processTerminal(processEnvironment())).then(
-  (code) => {
-    process.exitCode = code;
-  },
-  (error) => {
-    writeSync(2, `gwctl: ${error instanceof Error ? error.message : String(error)}\n`);
-    process.exitCode = 1;
-  },
-);
+// A command that waits (a replay keeps the pace of its recording) has only timers, which do not keep the process.
+const awake = keepAwake();
+runGwctl(process.argv.slice(2), processTerminal(processEnvironment()))
+  .then(
+    (code) => {
+      process.exitCode = code;
+    },
+    (error) => {
+      writeSync(2, `gwctl: ${error instanceof Error ? error.message : String(error)}\n`);
+      process.exitCode = 1;
+    },
+  )
+  .finally(() => awake.cancel());

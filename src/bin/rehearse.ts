@@ -15,7 +15,7 @@ import { type SourceText, STDIN } from "../config/load/load.ts";
 import { openSources } from "../config/load/sources.ts";
 import { processEnvironment } from "../config/text/env.ts";
 import { ConfigError } from "../core/config-error.ts";
-import { systemClock } from "../lib/process/clock.ts";
+import { keepAwake, systemClock } from "../lib/process/clock.ts";
 import { connectionTo } from "./health.ts";
 
 /** A rehearsal has a minute; the answer may take its time on a busy machine. */
@@ -35,6 +35,7 @@ export interface RehearseFlags {
 }
 
 export async function runRehearsal(flags: RehearseFlags): Promise<number> {
+  const awake = keepAwake();
   try {
     const report = flags.recording === undefined ? await asked(flags) : await recorded(flags, flags.recording);
     writeSync(1, flags.format === "json" ? `${JSON.stringify(report, null, 2)}\n` : rehearsalText(report));
@@ -42,6 +43,8 @@ export async function runRehearsal(flags: RehearseFlags): Promise<number> {
   } catch (error) {
     writeSync(2, `${error instanceof ConfigError ? error.toLine() : (error as Error).message}\n`);
     return 2;
+  } finally {
+    awake.cancel();
   }
 }
 

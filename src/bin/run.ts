@@ -20,7 +20,7 @@ import { defaultListenHint } from "../config/load/default-listen-hint.ts";
 import { type Environment, processEnvironment } from "../config/text/env.ts";
 import { openLogOutput } from "../lib/log/log-output.ts";
 import { describeDefect } from "../lib/log/unexpected-errors.ts";
-import { systemClock, wait } from "../lib/process/clock.ts";
+import { keepAwake, systemClock, wait } from "../lib/process/clock.ts";
 import { isOneFile } from "../lib/process/embedded-files.ts";
 import { endsWithProcess, openServiceManager } from "../lib/process/service-manager.ts";
 import { VERSION } from "../lib/text/version.ts";
@@ -57,7 +57,7 @@ export async function run(options: RunOptions): Promise<number> {
     if (options.validate) {
       const { strict, format, allowMissingEnv } = options.validate;
       const report = options.isTest
-        ? await testConfig({ ...common, allowMissingEnv, format })
+        ? await awake(testConfig({ ...common, allowMissingEnv, format }))
         : validationReport(validateOnly({ ...common, allowMissingEnv }), format, strict);
       writeSync(2, report.stderr);
       writeSync(1, report.stdout);
@@ -68,6 +68,16 @@ export async function run(options: RunOptions): Promise<number> {
     if (!(error instanceof StartError)) throw error;
     writeSync(2, `${(isDefault ? error.lines.map(defaultListenHint) : error.lines).join("\n")}\n`);
     return 1;
+  }
+}
+
+/** A test of a policy that waits has only timers, which do not keep the process. */
+async function awake<Result>(work: Promise<Result>): Promise<Result> {
+  const timer = keepAwake();
+  try {
+    return await work;
+  } finally {
+    timer.cancel();
   }
 }
 

@@ -41,6 +41,14 @@ test("a request that went well is told from arrival to end", () => {
   ]);
 });
 
+test("what a policy in shadow mode would reject is said, with the reason", () => {
+  const reason = 'the rule `"admin" in jwt.roles` is not true: jwt.roles is ["dev"]';
+  assert.match(
+    story({ steps: [step("authorization", "passed")], shadow: [{ policy: "authorization", reason }] }),
+    /Passed: authorization \(route\)\.\nNot enforced \(shadow mode\): `authorization` would reject it: the rule .*\["dev"\]\.\n/,
+  );
+});
+
 const cases: { name: string; changes: Partial<RequestRecord>; says: string }[] = [
   {
     name: "a denied request names the policy, the route and the clause",

@@ -15,6 +15,7 @@ export function explainRequest(record: RequestRecord): string[] {
     arrival(record),
     ...routeTaken(record),
     ...policiesPassed(record),
+    ...shadowed(record),
     ...verdict(record),
     ...answer(record),
     ...ending(record),
@@ -40,6 +41,12 @@ function policiesPassed({ steps }: RequestRecord): string[] {
     .map((phase) => ({ phase, kinds: [...new Set(passed.filter((step) => step.phase === phase).map(nameOf))] }))
     .filter(({ kinds }) => kinds.length > 0);
   return [`Passed: ${byPhase.map(({ phase, kinds }) => `${kinds.join(", ")} (${phase})`).join("; ")}.`];
+}
+
+function shadowed({ shadow = [] }: RequestRecord): string[] {
+  return shadow.map(
+    ({ policy, reason }) => `Not enforced (shadow mode): \`${policy}\` would reject it: ${sentence(reason)}`,
+  );
 }
 
 /** The one sentence that most readers come for. */

@@ -47,6 +47,8 @@ export interface RequestRecord {
   };
   readonly steps: readonly RecordedStep[];
   readonly failure?: RecordedFailure;
+  /** What policies in shadow mode would have denied. */
+  readonly shadow?: readonly { readonly policy: string; readonly reason: string }[];
 }
 
 export interface RecordedStep {

@@ -10,6 +10,7 @@ import { runGwctl } from "../../src/cli/gwctl.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
 import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
+import { startGwctl } from "../support/gwctl.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
 const PLANTED = "planted-secret-0123456789";
@@ -126,6 +127,19 @@ test("a replay against a changed gateway tells statuses, routes and policies", a
     "policies: apiKey, authorization → apiKey, authorization=refused",
     "status: 200 → 403 authorization_denied",
   ]);
+});
+
+test("a replay keeps the pace of its recording, as a process of its own", async (t) => {
+  const backend = await backendFor(t);
+  const gateway = await gatewayFor(t, configOf(backend.host, "true"));
+  await (await fetch(`${gateway.url()}/open`)).arrayBuffer();
+  const file = join(folderFor(t), "traffic.jsonl");
+  assert.equal((await gwctl("record", "-o", file, "--last", "-p", adminPort(gateway))).code, 0);
+  const line = JSON.parse(readFileSync(file, "utf8")) as { at: number };
+  writeFileSync(file, [0, 150, 300].map((ms) => `${JSON.stringify({ ...line, at: line.at + ms })}\n`).join(""));
+  // Nothing but a timer keeps it between two requests.
+  const { code, stdout, stderr } = await startGwctl(["replay", file, "--to", gateway.url()]).result;
+  assert.deepEqual([code, stdout], [0, "3 requests sent, 3 answered as recorded\n"], stderr);
 });
 
 test("bad input is a clear error", async (t) => {

@@ -31,6 +31,10 @@ const jwtAuth = {
   jwks: keySetOf(createSigningKey("ES256", "one")),
 };
 
+/** Configurations, with 6 to 20 requests each. `SHADOW_CASES=1500 npm test -- test/scenario/shadow` takes about 20,000 requests. */
+const CASES = Number(process.env.SHADOW_CASES ?? 25);
+const SEED = Number(process.env.FAST_CHECK_SEED ?? 21);
+
 const someLimit = fc.oneof(
   fc.record({
     requests: fc.integer({ min: 1, max: 4 }),
@@ -66,7 +70,7 @@ const BACKENDS = {
   ai: { ai: { name: "llm", provider: { openAI: {} }, auth: { key: "k" } } },
 };
 
-test("shadow verdicts equal enforced verdicts: limits with rules, over random traffic", async () => {
+test("shadow verdicts equal enforced verdicts: limits with rules, over random traffic", async (t) => {
   const clock = fakeClock();
   const seen = { denied: 0, admitted: 0 };
   const shape = fc.record({
@@ -111,9 +115,10 @@ test("shadow verdicts equal enforced verdicts: limits with rules, over random tr
         shadow.close();
       }
     }),
-    { numRuns: 25, seed: 21 },
+    { numRuns: CASES, seed: SEED },
   );
-  assert.ok(seen.denied > 60 && seen.admitted > 60, JSON.stringify(seen));
+  t.diagnostic(`${seen.denied} denied, ${seen.admitted} admitted, ${CASES} configurations`);
+  assert.ok(seen.denied > 20 && seen.admitted > 20, JSON.stringify(seen));
 });
 
 function requestOf(kind: "mcp" | "ai", { sub, role, tool }: SomeRequest): DryRequest {

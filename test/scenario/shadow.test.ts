@@ -10,6 +10,10 @@ import { createDryRunner, type DryRunner } from "../../src/pipeline/dry-run/dry-
 import { createSigningKey, keySetOf } from "../support/identity/tokens.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
 
+/** Sets of rules, with eight requests each. `SHADOW_CASES=2500 npm test -- test/scenario/shadow` takes 20,000 requests. */
+const CASES = Number(process.env.SHADOW_CASES ?? 60);
+const SEED = Number(process.env.FAST_CHECK_SEED ?? 7);
+
 const RULES = [
   '"admin" in jwt.roles',
   'jwt.sub == "alice"',
@@ -34,8 +38,18 @@ function randomFrom(seed: number): () => number {
 }
 
 test("shadow verdicts equal enforced verdicts, over random rules and requests", async (t) => {
-  const random = randomFrom(7);
+  const random = randomFrom(SEED);
   const pick = <Item>(list: readonly Item[]): Item => list[Math.floor(random() * list.length)] as Item;
+  /** Conditions, alone or put together. */
+  const someRule = (depth: number): string => {
+    if (depth === 0 || random() < 0.5) return pick(RULES);
+    if (random() < 0.2) return `!(${someRule(depth - 1)})`;
+    return `(${someRule(depth - 1)}) ${pick(["&&", "||"])} (${someRule(depth - 1)})`;
+  };
+  const opened: { close(): void }[] = [];
+  t.after(() => {
+    for (const { close } of opened) close();
+  });
   const runnerOf = (policies: object): DryRunner => {
     const config = {
       gateways: { default: { port: 3000, address: "127.0.0.1" } },
@@ -45,7 +59,7 @@ test("shadow verdicts equal enforced verdicts, over random rules and requests", 
       environment: {},
       clock: systemClock,
     });
-    t.after(dry.close);
+    opened.push(dry);
     assert.ok(dry.prepared.ok, JSON.stringify(dry.prepared));
     return createDryRunner(dry.prepared.topology, dry.prepared.redaction, systemClock);
   };
@@ -57,10 +71,10 @@ test("shadow verdicts equal enforced verdicts, over random rules and requests", 
   };
   let denied = 0;
   let admitted = 0;
-  for (let i = 0; i < 60; i++) {
+  for (let i = 0; i < CASES; i++) {
     const kind = pick(["authorization", "mcpAuthorization"]);
     const rules = Array.from({ length: 1 + Math.floor(random() * 3) }, () => {
-      const rule = pick(RULES);
+      const rule = someRule(2);
       const form = pick(["plain", "allow", "deny", "require"]);
       return form === "plain" ? rule : { [form]: rule };
     });
@@ -86,11 +100,18 @@ test("shadow verdicts equal enforced verdicts, over random rules and requests", 
       const described = JSON.stringify({ kind, rules, request, wanted: wanted.reason, shadow: watched.shadow });
       assert.equal(watched.outcome, "forwarded", described);
       assert.equal(watched.shadow.length > 0, wanted.outcome === "refused", described);
+      if (wanted.outcome === "refused")
+        assert.ok(
+          watched.shadow.some(({ detail }) => detail === wanted.reason?.detail),
+          described,
+        );
       if (wanted.outcome === "refused") denied += 1;
       else admitted += 1;
     }
+    for (const { close } of opened.splice(0)) close();
   }
-  assert.ok(denied > 50 && admitted > 50, `${denied} ${admitted}`);
+  t.diagnostic(`${denied} denied, ${admitted} admitted, ${CASES} sets of rules`);
+  assert.ok(denied > 20 && admitted > 20, `${denied} ${admitted}`);
 });
 
 test("a rule in shadow mode denies nobody, and the report says whom it would deny", async (t) => {
@@ -136,4 +157,14 @@ routes:
   };
   assert.equal(await runGwctl(["shadow", "report", "-p", new URL(gateway.adminUrl).port], terminal), 0);
   assert.match(out, /api {4}authorization {2}3 {7}.*bob \(2\), .*alice \(1\)/);
+
+  // The same of one request that was made, and of one that is only thought of.
+  const port = new URL(gateway.adminUrl).port;
+  const example = entry?.examples[0] as { id: string } | undefined;
+  assert.equal(await runGwctl(["explain", example?.id ?? "", "-p", port], terminal), 0);
+  assert.match(out, /Not enforced \(shadow mode\): `authorization` would reject it: the rule .*alise.* is "alice"/);
+  out = "";
+  const asked = ["what-if", "GET", `${gateway.url()}/x`, "-H", "x-api-key: key-of-bob-12345678", "-p", port];
+  assert.equal(await runGwctl(asked, terminal), 0);
+  assert.match(out, /→ 200 forwarded\n[\s\S]*shadow {4}authorization would reject it: the rule .*alise.* is "bob"/);
 });

@@ -2,11 +2,9 @@
  * `gwctl mirror report`: how answers of mirrors differ from the backends' own.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { TargetFlags } from "../instance/target.ts";
-import { usageError } from "../terminal/cli-error.ts";
 import { table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { openTarget } from "./open-target.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { type ReportFlags, showReport } from "./open-target.ts";
 
 interface Report {
   readonly since: string;
@@ -29,22 +27,14 @@ interface Report {
 const SHOWN_DIFFERENCES = 20;
 const MAX_DIFFERENCE_CHARS = 200;
 
-export async function mirrorReport(
-  name: string | undefined,
-  flags: TargetFlags & { readonly output?: string },
-  terminal: Terminal,
-): Promise<void> {
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
-  const { admin } = await openTarget(name, flags, terminal);
-  try {
-    const report = await admin.json<Report>(ADMIN_PATHS.mirrors, "mirrors");
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(report, null, 2)}\n`));
-    else if (report.mirrors.length === 0) terminal.err(`no answer of a mirror was compared since ${report.since}\n`);
-    else terminal.out(textOf(report));
-  } finally {
-    admin.close();
-  }
+export function mirrorReport(name: string | undefined, flags: ReportFlags, terminal: Terminal): Promise<void> {
+  return showReport<Report>(name, flags, terminal, {
+    path: ADMIN_PATHS.mirrors,
+    list: "mirrors",
+    isEmpty: ({ mirrors }) => mirrors.length === 0,
+    nothing: ({ since }) => `no answer of a mirror was compared since ${since}`,
+    draw: textOf,
+  });
 }
 
 function textOf({ mirrors }: Report): string {

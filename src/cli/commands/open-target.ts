@@ -5,7 +5,7 @@ import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import { chosenTarget, portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { usageError } from "../terminal/cli-error.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import { printable, type Terminal } from "../terminal/terminal.ts";
 
 export async function openTarget(
   instance: string | undefined,
@@ -27,4 +27,37 @@ export async function openTarget(
       : { display: `unix:${flags.adminSocket}`, socketPath: flags.adminSocket },
   );
   return { admin, listenerPort: (port) => Promise.resolve(port) };
+}
+
+export interface ReportFlags extends TargetFlags {
+  readonly output?: string;
+}
+
+interface ReportView<Report> {
+  readonly path: string;
+  /** A list that every report has. */
+  readonly list: keyof Report & string;
+  isEmpty(report: Report): boolean;
+  nothing(report: Report): string;
+  draw(report: Report): string;
+}
+
+/** A report of an instance as text, or as it is with `-o json`. */
+export async function showReport<Report extends object>(
+  instance: string | undefined,
+  flags: ReportFlags,
+  terminal: Terminal,
+  view: ReportView<Report>,
+): Promise<void> {
+  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
+    throw usageError(`output format "${flags.output}" is not text or json`);
+  const { admin } = await openTarget(instance, flags, terminal);
+  try {
+    const report = await admin.json<Report>(view.path, view.list);
+    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(report, null, 2)}\n`));
+    else if (view.isEmpty(report)) terminal.err(`${view.nothing(report)}\n`);
+    else terminal.out(view.draw(report));
+  } finally {
+    admin.close();
+  }
 }

@@ -2,11 +2,9 @@
  * `gwctl shadow report`: who would be denied by policies in shadow mode, how often, by which rule.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { TargetFlags } from "../instance/target.ts";
-import { usageError } from "../terminal/cli-error.ts";
 import { table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { openTarget } from "./open-target.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { type ReportFlags, showReport } from "./open-target.ts";
 
 interface Report {
   readonly since: string;
@@ -24,27 +22,17 @@ interface Report {
 const SHOWN_SUBJECTS = 5;
 const MAX_RULE_CHARS = 200;
 
-export async function shadowReport(
-  name: string | undefined,
-  flags: TargetFlags & { readonly output?: string },
-  terminal: Terminal,
-): Promise<void> {
-  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
-    throw usageError(`output format "${flags.output}" is not text or json`);
-  const { admin } = await openTarget(name, flags, terminal);
-  try {
-    const report = await admin.json<Report>(ADMIN_PATHS.shadow, "rules");
-    if (flags.output === "json") terminal.out(printable(`${JSON.stringify(report, null, 2)}\n`));
-    else if (report.rules.length === 0) terminal.err(`no request would have been denied since ${report.since}\n`);
-    else
-      terminal.out(
-        table([["ROUTE", "POLICY", "DENIED", "SUBJECTS", "EXAMPLE", "RULE"], ...report.rules.map(row)], {
-          maxLastChars: MAX_RULE_CHARS,
-        }),
-      );
-  } finally {
-    admin.close();
-  }
+export function shadowReport(name: string | undefined, flags: ReportFlags, terminal: Terminal): Promise<void> {
+  return showReport<Report>(name, flags, terminal, {
+    path: ADMIN_PATHS.shadow,
+    list: "rules",
+    isEmpty: ({ rules }) => rules.length === 0,
+    nothing: ({ since }) => `no request would have been denied since ${since}`,
+    draw: ({ rules }) =>
+      table([["ROUTE", "POLICY", "DENIED", "SUBJECTS", "EXAMPLE", "RULE"], ...rules.map(row)], {
+        maxLastChars: MAX_RULE_CHARS,
+      }),
+  });
 }
 
 function row({ route, policy, denied, subjects, others, examples, rule }: Report["rules"][number]): string[] {

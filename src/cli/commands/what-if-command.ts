@@ -39,6 +39,7 @@ interface Report {
     readonly verdict: string;
     readonly reason?: string;
   }[];
+  readonly shadow?: readonly { readonly policy: string; readonly detail: string }[];
   readonly limits: readonly { readonly limit: string; readonly remaining: number; readonly resetSeconds: number }[];
   readonly backends: readonly { readonly name: string; readonly weight: number; readonly chosen: boolean }[];
   readonly item?: {
@@ -142,6 +143,7 @@ function drawn(asked: string, report: Report): string {
       "limit",
       `${limit}: ${remaining} left, resets in ${resetSeconds} s`,
     ]),
+    ...(report.shadow ?? []).map(({ policy, detail }) => ["shadow", `${policy} would reject it: ${detail}`]),
     ...(reason ? [["reason", `${reason.code}: ${reason.detail ?? reason.message}`]] : []),
   ];
   lines.push(table(facts, { maxLastChars: MAX_REASON_CHARS }));

@@ -13,7 +13,16 @@ export interface FinishedRequest {
   readonly seq: number;
   readonly exchange: Pick<
     Exchange,
-    "id" | "listener" | "source" | "route" | "facts" | "steps" | "failure" | "startedAt" | "originalHost"
+    | "id"
+    | "listener"
+    | "source"
+    | "route"
+    | "facts"
+    | "steps"
+    | "failure"
+    | "startedAt"
+    | "originalHost"
+    | "shadowDenials"
   >;
   /** Its headers are dropped after a while, where nothing went wrong. */
   readonly request: SnapshotSource["request"] & { headers: HeaderList };
@@ -32,11 +41,22 @@ export function finishedRequest(
   durationMs: number,
 ): FinishedRequest {
   const { arrived, originalPath, originalQuery } = exchange;
-  const { id, listener, source, route, facts, steps, failure, startedAt, originalHost } = exchange;
+  const { id, listener, source, route, facts, steps, failure, startedAt, originalHost, shadowDenials } = exchange;
   const { upstreamStartedMs, upstreamHeadMs } = exchange;
   return {
     seq,
-    exchange: { id, listener, source, route, facts: withoutBody(facts), steps, failure, startedAt, originalHost },
+    exchange: {
+      id,
+      listener,
+      source,
+      route,
+      facts: withoutBody(facts),
+      steps,
+      failure,
+      startedAt,
+      originalHost,
+      shadowDenials,
+    },
     // Not the request itself: it may hold a whole body.
     request: {
       method: arrived.method,
@@ -80,7 +100,7 @@ export function snapshotSource({ exchange, request, credentialQuery, secrets }: 
 
 export function recordOf(one: FinishedRequest): RequestRecord {
   const { exchange, request, outcome } = one;
-  const { facts, failure } = exchange;
+  const { facts, failure, shadowDenials } = exchange;
   return {
     seq: one.seq,
     id: exchange.id,
@@ -112,6 +132,7 @@ export function recordOf(one: FinishedRequest): RequestRecord {
           },
         }
       : {}),
+    ...(shadowDenials ? { shadow: shadowDenials.map(({ policy, detail }) => ({ policy, reason: detail })) } : {}),
   };
 }
 
