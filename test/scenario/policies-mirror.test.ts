@@ -27,6 +27,11 @@ routes:
   while (mirror.received.length < 1) await new Promise((resolve) => setImmediate(resolve));
   assert.equal(mirror.received[0]?.url, "/new/x?y=1");
   assert.equal(mirror.received[0]?.body, "hello");
+  // A server that builds links of them would answer differently without.
+  for (const name of ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-request-id"]) {
+    assert.ok(backend.received[0]?.headers[name], name);
+    assert.equal(mirror.received[0]?.headers[name], backend.received[0]?.headers[name], name);
+  }
 
   const large = await fetch(`${gateway.url()}/both/large`, { method: "POST", body: "x".repeat(300_000) });
   assert.equal(large.status, 200);

@@ -11,7 +11,7 @@ import { markLocal } from "../../core/schema-marks.ts";
 import { type HealthEvents, HostHealth } from "../../lib/client/host-health.ts";
 import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
-import type { HeaderList } from "../../lib/http/headers.ts";
+import { addForwarded, type HeaderList } from "../../lib/http/headers.ts";
 import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
 import { withHttpChoice } from "./http-choice.ts";
 
@@ -104,7 +104,7 @@ export function sendTo(
   const upgrade = websocketUpgrade(request);
   const wantsTrailers = headers.get("te")?.toLowerCase() === "trailers";
   headers.removeHopByHop(KEPT);
-  forward(exchange, headers);
+  addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
   // One id in the client's answer, our log and the backend's.
   headers.set("x-request-id", exchange.id);
   // HTTP/1.0 clients need not say whom they ask; the backend must be told all the same.
@@ -165,15 +165,4 @@ function websocketUpgrade(request: GatewayRequest): string | undefined {
   return asked !== undefined && asked.toLowerCase() === "websocket" && request.method === "GET"
     ? "websocket"
     : undefined;
-}
-
-/** What a client said was dropped at the edge unless its peer is trusted; what is left is extended. */
-function forward(exchange: Exchange, headers: HeaderList): void {
-  const before = headers.get("x-forwarded-for");
-  headers.set(
-    "x-forwarded-for",
-    before === undefined ? exchange.source.address : `${before}, ${exchange.source.address}`,
-  );
-  if (!headers.has("x-forwarded-proto")) headers.add("x-forwarded-proto", exchange.request.scheme);
-  if (!headers.has("x-forwarded-host")) headers.add("x-forwarded-host", exchange.originalHost);
 }

@@ -153,3 +153,11 @@ export function isHeaderValue(value: string): boolean {
   }
   return true;
 }
+
+/** What a client said was dropped at the edge unless its peer is trusted; what is left is extended. */
+export function addForwarded(headers: HeaderList, address: string, scheme: string, host: string): void {
+  const before = headers.get("x-forwarded-for");
+  headers.set("x-forwarded-for", before === undefined ? address : `${before}, ${address}`);
+  if (!headers.has("x-forwarded-proto")) headers.add("x-forwarded-proto", scheme);
+  if (!headers.has("x-forwarded-host")) headers.add("x-forwarded-host", host);
+}

@@ -11,6 +11,7 @@ import { exactlyOneOf } from "../../core/schema.ts";
 import { markLocal } from "../../core/schema-marks.ts";
 import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
+import { addForwarded } from "../../lib/http/headers.ts";
 import { ComparedAnswer, compareCopies, expectCopy, watchBackend } from "./compare-answers.ts";
 
 /** Copies of larger bodies would be felt. */
@@ -95,6 +96,7 @@ function openMirror(
     if (next === undefined || copies >= MAX_COPIES) return;
     const headers = request.headers.clone();
     headers.removeHopByHop(new Set());
+    addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
     headers.set("host", request.host);
     headers.set("x-request-id", id);
     const { body } = request;
