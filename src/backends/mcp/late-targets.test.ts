@@ -60,14 +60,26 @@ test("initialize and lists go on without it, and list_changed comes with it", as
     assert.equal(opened.message.result.capabilities[kind].listChanged, true, kind);
   await client.post({ jsonrpc: "2.0", method: "notifications/initialized" });
   assert.deepEqual([...new Set(await toolNames(client))], ["fast"]);
-  const refused = await client.call("slow_echo");
-  assert.match(refused.error.message, /target "slow" is still starting/);
+  // A call can be answered by nobody else: it waits.
+  const called = client.call("slow_echo", { message: "at last" });
+  let isLeft = false;
+  const left = { jsonrpc: "2.0", id: "left", method: "tools/call", params: { name: "slow_state" } };
+  void client.post(left).then(() => {
+    isLeft = true;
+  });
+  await eventually("cancelled", async () => {
+    await client.post({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "left" } });
+    return isLeft;
+  });
   const stream = await client.listen();
   served.release();
   await stream.next((message) => message.method === "notifications/tools/list_changed");
   assert.deepEqual([...new Set(await toolNames(client))], ["fast", "slow"]);
   const { result } = await client.call("slow_state");
-  assert.equal(JSON.parse(result.content[0].text).initializedCount, 1, "it heard of initialized, too");
+  const { initializedCount, counter } = JSON.parse(result.content[0].text);
+  assert.equal(initializedCount, 1, "it heard of initialized, too");
+  assert.equal(counter, 1, "a call that was cancelled meanwhile never came");
+  assert.equal((await called).result.content[0].text, "at last");
   stream.close();
 });
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -264,6 +264,29 @@ for (const [flag, name, waitMs] of [
     await odd.close();
   });
 }
+
+test("a server of both eras that is slow to start is spoken to in the modern one", async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-modern-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const gate = join(folder, "go");
+  const script = `while [ ! -e '${gate}' ]; do sleep 0.05; done; exec '${process.execPath}' '${fixturePath("conformance-server")}' stdio`;
+  const clock = fakeClock();
+  const slow = await serveMcp({ targets: [{ name: "slow", stdio: { cmd: "sh", args: ["-c", script] } }] }, { clock });
+  t.after(() => slow.close());
+  let isOver = false;
+  const calling = modernCall(slow.url, "test_simple_text").finally(() => {
+    isOver = true;
+  });
+  await eventually("it is being started", () => slow.hub.children === 1);
+  await clock.advance(5_000);
+  writeFileSync(gate, "");
+  await eventually("the call is over", async () => {
+    await clock.advance(10);
+    return isOver;
+  });
+  assert.equal(await calling, "This is a simple text response for testing.");
+  assert.equal(slow.hub.targets[0]?.speaksModern, true);
+});
 
 test("several servers look like one to modern clients too", async () => {
   const several = await serveMcp({

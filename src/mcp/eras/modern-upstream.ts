@@ -28,6 +28,13 @@ const NO_HEADERS = new HeaderList();
 
 /** A legacy server may say nothing at all to a request that it does not know. */
 const PROBE_MS = 5_000;
+/** One that has spoken the modern era before is slow rather than another. */
+const KNOWN_PROBE_MS = 30_000;
+
+interface Probe {
+  isDecided: boolean;
+  isLegacyAsked: boolean;
+}
 
 export interface ModernUpstreamEnv {
   readonly link: LinkEnv;
@@ -54,6 +61,8 @@ export class ModernUpstream implements Upstream, LinkOwner {
   #legacy: ModernOverLegacy | undefined = undefined;
   #opened: ((outcome: OpenOutcome) => void) | undefined = undefined;
   #skipProbe = false;
+  /** It was asked in both eras, and speaks the modern one. */
+  #isToldTooMuch = false;
 
   constructor(
     target: Target,
@@ -163,6 +172,11 @@ export class ModernUpstream implements Upstream, LinkOwner {
   }
 
   lost(loss: Loss): void {
+    if (this.#isToldTooMuch) {
+      this.#isToldTooMuch = false;
+      this.#link.connect();
+      return;
+    }
     // A legacy server may even end over a request that it does not know: it gets another chance without.
     const isRefused = loss.error === "overloaded" || typeof loss.error === "object";
     if (this.target.speaksModern === undefined && !this.#skipProbe && this.#opened && !isRefused) {
@@ -178,34 +192,44 @@ export class ModernUpstream implements Upstream, LinkOwner {
     else this.#user.lost(this, loss);
   }
 
+  /**
+   * A server that is silent for long may be one that knows no such request, or one that is slow to start: it is told both,
+   * and what it answers first decides. One that was told too much is started once more, for the era that it speaks.
+   */
   #probe(io: Handshaking): void {
-    let isDecided = false;
-    const timer = this.#env.clock.after(PROBE_MS, () => {
-      if (isDecided) return;
-      isDecided = true;
-      this.#initialize(io);
+    const state: Probe = { isDecided: false, isLegacyAsked: false };
+    const timer = this.#env.clock.after(this.target.speaksModern === true ? KNOWN_PROBE_MS : PROBE_MS, () => {
+      if (!state.isDecided) this.#initialize(io, state);
     });
     io.speak("modern", LATEST_MODERN);
     io.request("server/discover", `{"_meta":{${this.#client.envelope}}}`, (answer) => {
-      if (isDecided) return;
-      isDecided = true;
+      if (state.isDecided) return;
       timer.cancel();
       const about = answer && readDiscovered(answer);
       if (!answer || !about) {
-        this.#initialize(io);
+        if (!state.isLegacyAsked) this.#initialize(io, state);
         return;
       }
+      state.isDecided = true;
       this.target.speaksModern = true;
+      if (state.isLegacyAsked) {
+        this.#isToldTooMuch = true;
+        io.refuse("was slow to say which protocol it speaks");
+        return;
+      }
       this.about = { ...about, serverInfo: serverInfoOf(answer) ?? about.serverInfo };
       io.ready();
       this.#succeed(answer, this.about);
     });
   }
 
-  #initialize(io: Handshaking): void {
+  #initialize(io: Handshaking, probe: Probe = { isDecided: false, isLegacyAsked: false }): void {
+    probe.isLegacyAsked = true;
     io.speak("legacy", LATEST_LEGACY);
     const params = `{"protocolVersion":"${LATEST_LEGACY}","capabilities":${this.#client.capabilities},"clientInfo":${this.#client.clientInfo}}`;
     io.request("initialize", params, (answer, reason, error) => {
+      if (probe.isDecided) return;
+      probe.isDecided = true;
       const about = answer && readInitialized(answer);
       if (!answer || !about) {
         io.refuse(answer ? refusalOf(answer) : reason, answer ? undefined : error);

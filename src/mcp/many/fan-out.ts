@@ -177,8 +177,7 @@ export class FanOut implements Router {
     const request = renamedRequest(call.request, inward.name);
     const problem = access && accessProblem(request, access, inward.target, about.name);
     if (problem) return this.#fail(call, problem);
-    if (this.#missing.has(upstream))
-      return this.#fail(call, serverFailure(`target "${inward.target}" ${STILL_STARTING}`));
+    if (this.#missing.has(upstream)) return this.#missing.wait(upstream, () => this.#named(call, access));
     const renamed = withAnswer({ ...delegate(call), request }, (message) =>
       renamedResult(message, request.method, names, inward.target),
     );

@@ -1,11 +1,11 @@
 /**
  * Opening several targets where one may be slow (`failOpen`): after a few seconds the session goes on with those that
- * are there, and whoever comes later is announced. Until then nobody waits for it: its lists are left out, and calls
- * to it fail at once.
+ * are there, and whoever comes later is announced. Until then its lists are left out; only calls to it wait for it.
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { OpenOutcome, Upstream } from "../servers/upstream.ts";
+import type { Running } from "../wire/call.ts";
 
 /** People wait for `initialize`; most servers that are on this machine or near are up by then. */
 export const OPEN_WAIT_MS = 3_000;
@@ -24,6 +24,8 @@ export class LateTargets {
   readonly #env: LateTargetsEnv;
   /** Those that the session went on without, until they are up or have failed. */
   readonly #missing = new Set<Upstream>();
+  /** Calls to them. */
+  readonly #waiting = new Map<Upstream, Set<() => void>>();
 
   constructor(env: LateTargetsEnv) {
     this.#env = env;
@@ -63,13 +65,39 @@ export class LateTargets {
       upstream.open((outcome) => {
         outcomes.set(upstream, outcome);
         if (!isDone) goOn();
-        else if (this.#missing.delete(upstream) && outcome.ok) this.#env.arrived(upstream);
+        else if (this.#missing.delete(upstream)) {
+          if (outcome.ok) this.#env.arrived(upstream);
+          this.#settled(upstream);
+        }
       }, wire);
     }
   }
 
+  /** `run` is called when the target is up or has failed. */
+  wait(upstream: Upstream, run: () => Running): Running {
+    let running: Running | undefined;
+    const go = (): void => {
+      running = run();
+    };
+    const calls = this.#waiting.get(upstream) ?? new Set();
+    calls.add(go);
+    this.#waiting.set(upstream, calls);
+    return {
+      cancel: (reason) => {
+        calls.delete(go);
+        running?.cancel(reason);
+      },
+    };
+  }
+
   /** The session has left these. */
   forget(upstreams: readonly Upstream[]): void {
-    for (const upstream of upstreams) this.#missing.delete(upstream);
+    for (const upstream of upstreams) if (this.#missing.delete(upstream)) this.#settled(upstream);
+  }
+
+  #settled(upstream: Upstream): void {
+    const calls = this.#waiting.get(upstream);
+    this.#waiting.delete(upstream);
+    for (const go of calls ?? []) go();
   }
 }
