@@ -9,6 +9,10 @@ const EXAMPLES: Readonly<Record<string, string>> = {
   gwctl -p 15001 status                              one with another admin port (also GWCTL_ADMIN_PORT=15001)
   gwctl status gateway/edge -n prod                  one in a cluster
   gwctl status -o json | jq .problems                for scripts`,
+  top: `
+  gwctl top                                          routes, tools, models and keys on one screen
+  gwctl top --by key --interval 5                    who sends most, and what it costs
+  gwctl top --once -o json | jq .route               for scripts`,
   explain: `
   gwctl explain 7f1c20b6a94e3d58                     the x-request-id of the response
   gwctl explain 7f1c20b6a94e3d58 -o json`,

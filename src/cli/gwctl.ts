@@ -45,6 +45,7 @@ function createProgram(terminal: Terminal, request: readonly string[] | undefine
       `
 Common commands:
   gwctl status                       one screen: what runs, and what is wrong
+  gwctl top                          busiest routes, tools, models and keys, live
   gwctl requests --follow            watch requests as they end
   gwctl explain <x-request-id>       explain why a request was rejected or failed
   gwctl requests --failed            list recent requests that failed
@@ -57,6 +58,13 @@ Common commands:
     .description("show the gateway on one screen: state, traffic, servers, limits, and problems in words")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) => (await import("./commands/status-command.ts")).status(name, flags, terminal));
+  withTarget(program.command("top [instance]"))
+    .description("show the busiest routes, tools, models and keys of the last minute, live")
+    .option("--by <kind>", "only route, tool, model or key")
+    .option("--interval <seconds>", "time between two looks (default 2)")
+    .option("--once", "print it once")
+    .option("-o, --output <format>", "text or json (one object per look)", "text")
+    .action(async (name, flags) => (await import("./live/top-command.ts")).top(name, flags, terminal));
   withTarget(program.command("explain <request-id> [instance]"))
     .description("explain what happened to a request, by the x-request-id of its response")
     .option("-o, --output <format>", "text or json", "text")

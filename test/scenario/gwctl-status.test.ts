@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { after, before, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { gwctl, startGwctl } from "../support/gwctl.ts";
 
@@ -61,6 +62,36 @@ test("limits are a table, the emptiest bucket first; --key finds one", async () 
   assert.match(stdout, /^ +#\w+ +█{5}░{5} +1\/2 +\d+ (?:s|min)$/m);
   const found = await gwctl(["proxy", "limits", "--key", "dave", "-p", port]);
   assert.match(found.stdout, /^[^\n]*\nroute limited [^\n]* 1\/2 [^\n]*\n +… 2 more keys\n$/);
+});
+
+test("top tells the busiest routes, once or again and again, and refuses what it does not know", async () => {
+  for (let i = 0; i < 5; i++) await call("/down");
+  const { stdout } = await gwctl(["top", "--once", "-p", port]);
+  assert.match(stdout, /^ROUTE +REQ\/S +REQUESTS +FAILED +REJECTED +P95/m);
+  assert.match(stdout, /^down +\d[\d.]* +\d+ +100 % +- /m);
+  const { route, windowMs } = JSON.parse(
+    (await gwctl(["top", "--once", "--by", "route", "-o", "json", "-p", port])).stdout,
+  );
+  assert.equal(route.find(({ name }: { name: string }) => name === "down").failed, 1);
+  assert.ok(windowMs >= 1_000);
+  const live = startGwctl(["top", "--interval", "0.5", "-o", "json", "-p", port]);
+  let told = "";
+  live.child.stdout.on("data", (chunk: Buffer) => {
+    told += chunk.toString();
+  });
+  await eventually("a first look", () => told.includes('"windowMs"'));
+  await call("/nowhere-before");
+  await eventually("a later look", () => told.includes('"name":"(no route)"'));
+  live.child.kill();
+  await live.result;
+  for (const [flag, value] of [
+    ["--by", "colour"],
+    ["--interval", "0"],
+  ] as const) {
+    const wrong = await gwctl(["top", flag, value, "-p", port]);
+    assert.equal(wrong.code, 2);
+    assert.match(wrong.stderr, new RegExp(`invalid ${flag} ${value}: expected`));
+  }
 });
 
 test("requests --follow prints each request once, as it ends, and says when the gateway ends", async (t) => {

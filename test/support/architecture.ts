@@ -52,7 +52,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
   admin: ["server", "endpoints", "change", "merge", "ui"],
   kubernetes: ["client", "cache", "status", "serve", "control", "follow"],
-  cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands", "mcp", "llm", "replay"],
+  cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands", "mcp", "llm", "replay", "live"],
 };
 
 /** What one can still look over; tests are not counted. */

@@ -119,6 +119,9 @@ test("keys go through lists, search them and close what is open", { skip }, asyn
 /** What somebody does, page by page, as JavaScript in the page. */
 const type = (selector: string, text: string): string =>
   `(() => { const field = document.querySelector(${JSON.stringify(selector)}); const proto = field instanceof HTMLTextAreaElement ? HTMLTextAreaElement : HTMLInputElement; Object.getOwnPropertyDescriptor(proto.prototype, "value").set.call(field, ${text}); field.dispatchEvent(new Event("input", { bubbles: true })); })()`;
+/** As keys do, at the end of the editor. */
+const insert = (text: string): string =>
+  `(() => { const field = document.querySelector(".editor textarea"); field.focus(); field.setSelectionRange(field.value.length, field.value.length); document.execCommand("insertText", false, ${JSON.stringify(text)}); })()`;
 const click = (selector: string): string => `document.querySelector(${JSON.stringify(selector)}).click()`;
 const scroll = (selector: string, top: string): string =>
   `document.querySelector(${JSON.stringify(selector)}).scrollTop = ${top}`;
@@ -160,9 +163,9 @@ const ACTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "go to Config": click('nav a[href="/ui/config"]'),
   },
   config: {
-    "type a character": type(".editor textarea", 'document.querySelector(".editor textarea").value + "#"'),
+    "type a character": insert("# a note"),
     "scroll to the end": scroll(".editor", "1e9"),
-    "type another": type(".editor textarea", 'document.querySelector(".editor textarea").value + "x"'),
+    "type another": insert("!"),
     "go to Runtime": click('nav a[href="/ui/runtime"]'),
   },
   runtime: { "go to CEL": click('nav a[href="/ui/cel"]') },

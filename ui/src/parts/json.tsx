@@ -1,6 +1,7 @@
 /**
  * A JSON value as an outline with colours; what is deep is folded. Every string is a text node, whatever it contains.
  */
+import { Fold } from "./fold.tsx";
 import { visible } from "./format.ts";
 
 /** Deeper or longer values are folded at first, so that the outline is seen before the detail. */
@@ -42,14 +43,20 @@ function Entry({ name, value, depth, open }: { name: string; value: unknown; dep
     );
   const count = entriesOf(value).length;
   return (
-    <details open={depth + 1 < open && count <= OPEN_ENTRIES}>
-      <summary>
-        <span class="k">{name}</span> <span class="muted">{count}</span>
-      </summary>
-      <div class="inner">
-        <Entries value={value} depth={depth + 1} open={open} />
-      </div>
-    </details>
+    <Fold
+      isOpen={depth + 1 < open && count <= OPEN_ENTRIES}
+      title={
+        <>
+          <span class="k">{name}</span> <span class="muted">{count}</span>
+        </>
+      }
+    >
+      {() => (
+        <div class="inner">
+          <Entries value={value} depth={depth + 1} open={open} />
+        </div>
+      )}
+    </Fold>
   );
 }
 

@@ -1,6 +1,6 @@
 /**
  * Only the rows that can be seen, of a list of thousands: rows have one height, so which ones are in sight follows from
- * how far its frame was scrolled. Space before and after stands in for the rest.
+ * where it stands in the window. Space before and after stands in for the rest.
  */
 import type { RefObject } from "preact";
 import { useEffect, useState } from "preact/hooks";
@@ -18,32 +18,34 @@ export interface Windowed {
   readonly after: number;
 }
 
-/** `list` is the element that holds the rows; whatever scrolls around it is found. */
+/** `list` is the element that holds the rows. */
 export function useWindowed(count: number, rowHeight: number, list: RefObject<HTMLElement | null>): Windowed {
   const [range, setRange] = useState({ from: 0, to: MIN_ROWS });
   const isLong = count > MIN_ROWS;
   useEffect(() => {
     const element = list.current;
     if (!isLong || !element) return undefined;
-    const frame = scrollFrameOf(element);
     let asked = 0;
     const look = (): void => {
       asked = 0;
-      const shown = frame.getBoundingClientRect();
-      const above = shown.top - element.getBoundingClientRect().top;
-      const first = Math.max(0, Math.floor(above / rowHeight) - EXTRA_ROWS);
-      const last = Math.ceil((above + shown.height) / rowHeight) + EXTRA_ROWS;
+      // Whatever scrolls around the list, no more of it can be seen than the window shows.
+      const { top } = element.getBoundingClientRect();
+      const first = Math.max(0, Math.floor(-top / rowHeight) - EXTRA_ROWS);
+      const last = Math.max(0, Math.ceil((window.innerHeight - top) / rowHeight)) + EXTRA_ROWS;
       setRange((old) => (old.from === first && old.to === last ? old : { from: first, to: last }));
     };
     const onScroll = (): void => {
       if (asked === 0) asked = requestAnimationFrame(look);
     };
     look();
-    frame.addEventListener("scroll", onScroll, { passive: true });
+    document.addEventListener("scroll", onScroll, { passive: true, capture: true });
+    window.addEventListener("resize", onScroll);
+    // Something above it that grows or goes moves it too.
     const observer = new ResizeObserver(onScroll);
-    observer.observe(frame);
+    if (element.parentElement) observer.observe(element.parentElement);
     return () => {
-      frame.removeEventListener("scroll", onScroll);
+      document.removeEventListener("scroll", onScroll, { capture: true });
+      window.removeEventListener("resize", onScroll);
       observer.disconnect();
       if (asked !== 0) cancelAnimationFrame(asked);
     };
@@ -52,10 +54,4 @@ export function useWindowed(count: number, rowHeight: number, list: RefObject<HT
   const to = Math.min(count, Math.max(range.to, 1));
   const from = Math.min(range.from, Math.max(0, to - 1));
   return { from, to, before: from * rowHeight, after: (count - to) * rowHeight };
-}
-
-function scrollFrameOf(element: HTMLElement): HTMLElement {
-  for (let one = element.parentElement; one; one = one.parentElement)
-    if (/auto|scroll/.test(getComputedStyle(one).overflowY)) return one;
-  return document.documentElement;
 }

@@ -3,6 +3,7 @@
  */
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
+import { Fold } from "../../parts/fold.tsx";
 import { bytesText } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
@@ -39,10 +40,7 @@ export function Memory() {
             ))}
           </tbody>
         </table>
-        <details>
-          <summary>By component</summary>
-          <Json value={report.parts} open={1} />
-        </details>
+        <Fold title="By component">{() => <Json value={report.parts} open={1} />}</Fold>
       </div>
     </Panel>
   );
