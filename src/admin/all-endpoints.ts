@@ -30,6 +30,7 @@ import { type KeyDoor, keysEndpoint } from "./endpoints/keys.ts";
 import { limitsEndpoint } from "./endpoints/limits.ts";
 import { loggingEndpoint } from "./endpoints/logging.ts";
 import { mcpConnectionsEndpoint } from "./endpoints/mcp-connections.ts";
+import { mcpSessionsEndpoint } from "./endpoints/mcp-sessions.ts";
 import { mcpToolsEndpoint } from "./endpoints/mcp-tools.ts";
 import { memoryEndpoint } from "./endpoints/memory.ts";
 import { profileEndpoints } from "./endpoints/profile.ts";
@@ -94,6 +95,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
     }),
     mcpToolsEndpoint(parts.topology),
     mcpConnectionsEndpoint(parts.topology),
+    mcpSessionsEndpoint(parts.topology),
     celEndpoint(recent),
     whatIfEndpoint(parts.whatIf),
     shadowEndpoint(parts.shadow),

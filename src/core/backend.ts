@@ -71,6 +71,8 @@ export interface Backend {
   inspect?(): Promise<readonly object[]>;
   /** Accounts that users connected at the servers behind it, for the admin interface. */
   readonly accounts?: ConnectedAccounts;
+  /** Ends the client session that is shown under this name; answers how many have it, and ends none of several. */
+  endSession?(shown: string): number;
   /** For `/config_dump`; without secrets. */
   describe(): Record<string, unknown>;
 }

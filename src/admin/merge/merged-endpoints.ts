@@ -79,6 +79,13 @@ const MERGES: Readonly<Record<string, Merge>> = {
     if (mine.status === 200) await ask(again);
     return mine;
   },
+  [ADMIN_PATHS.mcpSessions]: async (request, own, ask) => {
+    const body = await request.body();
+    const again = { ...request, body: () => Promise.resolve(body) };
+    const mine = await own(again);
+    if (mine.status !== 404) return mine;
+    return (await ask(again)).find(({ status }) => status !== 404) ?? mine;
+  },
   [ADMIN_PATHS.cel]: async (request, own, ask) => {
     const body = await request.body();
     const again = { ...request, body: () => Promise.resolve(body) };

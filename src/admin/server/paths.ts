@@ -16,6 +16,7 @@ export const ADMIN_PATHS = {
   keys: "/keys",
   tasks: "/debug/tasks",
   mcpTools: "/debug/mcp/tools",
+  mcpSessions: "/debug/mcp/sessions",
   mcpConnections: "/debug/mcp/connections",
   cel: "/debug/cel",
   shadow: "/debug/shadow",

@@ -12,6 +12,7 @@ import type { Clock } from "../../lib/process/clock.ts";
 import { embeddedFolder } from "../../lib/process/embedded-files.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import type { AdminEndpoint } from "../server/endpoint.ts";
+import { addEndpoint } from "./add-entry.ts";
 import { callEndpoint, type ListenerAddress } from "./call.ts";
 import { uiConfigEndpoints } from "./config-text.ts";
 import { matchingEndpoint } from "./matching.ts";
@@ -68,6 +69,7 @@ export function createUi({ version, moduleUrl, endpoints }: UiParts): Ui {
           callEndpoint({ clock, listener }),
           tokenEndpoint({ fetch, listener }),
           matchingEndpoint(endpoints),
+          addEndpoint({ read, redaction }),
           ...uiConfigEndpoints({ read, preview: createPreview(parts), redaction, mayEdit }),
         ],
       });

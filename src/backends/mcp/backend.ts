@@ -220,6 +220,7 @@ function createBackend(
     drain: () => hub.sessions.drain(),
 
     inspect: () => hub.inspect(),
+    endSession: (shown) => hub.sessions.endShown(shown),
     ...(logins.size === 0 ? {} : { accounts: accountsOf([...logins.values()], env) }),
 
     describe: () => ({

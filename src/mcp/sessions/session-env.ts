@@ -54,3 +54,18 @@ export function detailOf(session: Shown, nowMs: number): Record<string, unknown>
     targets: session.upstreams.map((upstream) => upstream.detail()),
   };
 }
+
+/** The whole id is a key to the session: what is shown of it must not be one. */
+export function shownId({ id }: { readonly id: string }): string {
+  return `${id.slice(0, 8)}…`;
+}
+
+/** Ends the session that is shown like this, unless several are. */
+export function endShown(
+  sessions: readonly { readonly id: string; end(reason: string): void }[],
+  shown: string,
+): number {
+  const found = sessions.filter((session) => shownId(session) === shown);
+  if (found.length === 1) found[0]?.end("an operator ended it");
+  return found.length;
+}

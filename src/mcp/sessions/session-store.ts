@@ -15,7 +15,7 @@ import type { Retirement } from "../servers/retirement.ts";
 import type { Beating, Tenant } from "../servers/tenant.ts";
 import { Lane } from "./lane.ts";
 import { Session } from "./session.ts";
-import type { SessionEnv, SessionOrigin } from "./session-env.ts";
+import { endShown, type SessionEnv, type SessionOrigin, shownId } from "./session-env.ts";
 import type { SessionRecord, SessionRecords } from "./session-records.ts";
 
 /** Fast enough to prime a stream in time; runs only while streams are open. */
@@ -220,10 +220,12 @@ export class SessionStore {
     this.#admit();
     const session = new Session(origin, owner, this.#sessionEnv);
     this.#sessions.set(session.id, session);
-    // The whole id is a key to the session: what is shown of it must not be one.
-    this.#settle(session, "mcp session", `${session.id.slice(0, 8)}…`);
+    this.#settle(session, "mcp session", shownId(session));
     return session;
   }
+
+  /** Returns how many sessions are shown like this; only a single one is ended. */
+  endShown = (shown: string): number => endShown([...this.#sessions.values()], shown);
 
   #admit(): void {
     if (this.#tenants.size < this.settings.maxSessions || this.makeRoom()) return;

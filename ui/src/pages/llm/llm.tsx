@@ -9,6 +9,7 @@ import { requestList } from "../../data/requests.ts";
 import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
+import { AddModel } from "../config/add-form.tsx";
 import { Chat } from "./chat.tsx";
 import { UsagePanel } from "./usage.tsx";
 
@@ -27,6 +28,7 @@ export function Llm() {
             demo needs no key:
           </p>
         </Empty>
+        <AddModel />
       </>
     );
   return (
@@ -39,6 +41,7 @@ export function Llm() {
         <div class="stack">
           <UsagePanel />
           <Providers backends={backends} />
+          <AddModel />
         </div>
       </div>
     </>

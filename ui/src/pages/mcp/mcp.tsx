@@ -6,15 +6,15 @@ import { type DumpBackend, dump, listOf, targetText, textOf } from "../../data/d
 import { type Endpoint, endpointsOf } from "../../data/endpoints.ts";
 import { livingOf } from "../../data/mcp-targets.ts";
 import { usePoll } from "../../data/poll.ts";
-import { tasks, tasksOfKind } from "../../data/tasks.ts";
 import { param, setParams } from "../../frame/router.ts";
 import { ageText, visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
-import { Branch } from "../runtime/task-tree.tsx";
+import { AddServer } from "../config/add-form.tsx";
 import { Credential, LoginPanel } from "./credential.tsx";
 import { Playground } from "./playground.tsx";
 import { connect, connection, disconnect } from "./session.ts";
+import { Sessions } from "./sessions.tsx";
 
 export function Mcp() {
   const loaded = usePoll(dump);
@@ -30,6 +30,7 @@ export function Mcp() {
             Configured servers appear here. With this configuration, MCP clients connect to http://localhost:3000/mcp:
           </p>
         </Empty>
+        <AddServer />
       </>
     );
   const current = connection.value;
@@ -50,6 +51,7 @@ export function Mcp() {
       ) : null}
       {current.state === "open" ? <Playground open={current} /> : null}
       <Targets backends={backends} />
+      <AddServer />
       <Sessions />
     </>
   );
@@ -146,24 +148,6 @@ function TargetRow({ backend, target }: { backend: string; target: Record<string
         )}
       </td>
     </tr>
-  );
-}
-
-function Sessions() {
-  const report = usePoll(tasks);
-  const backends = tasksOfKind(report?.tasks ?? [], ({ kind }) => kind === "mcp backend");
-  const sessions = backends.flatMap(({ children }) => children ?? []);
-  return (
-    <Panel title="Sessions and processes" end={<span class="muted">{sessions.length} open</span>}>
-      {sessions.length === 0 ? (
-        <p class="muted">
-          No open sessions. A session appears here when a client connects. Each session starts its own process for stdio
-          servers.
-        </p>
-      ) : (
-        <Branch list={backends} />
-      )}
-    </Panel>
   );
 }
 
