@@ -12,6 +12,9 @@ export type Format =
   | "generateContent"
   | "converse"
   | "invoke"
+  /** Embeddings as Gemini and Vertex take them: only providers are asked so. */
+  | "embedContent"
+  | "predict"
   | "opaque";
 
 /** The dialects in which clients talk with a model, whoever provides it. */

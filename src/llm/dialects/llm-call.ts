@@ -17,6 +17,8 @@ export interface LlmCall {
   readonly tree?: Skeleton | NoSkeleton;
   /** The rules of the `ai` policies on the way, outermost scope first. */
   readonly rules: PromptRules[];
+  /** Where the provider's prompt cache is to be told what to keep. */
+  readonly caching?: PromptCaching | undefined;
   /** What so many tokens of its model cost in US dollars, at the dearest of its targets; undefined if there is no price. */
   readonly quote?: Quote | undefined;
 }
@@ -30,6 +32,7 @@ export interface PromptRules {
   readonly prepend?: readonly PromptMessage[] | undefined;
   readonly append?: readonly PromptMessage[] | undefined;
   readonly aliases?: ((model: string) => string | undefined) | undefined;
+  readonly promptCaching?: PromptCaching | undefined;
   readonly requestGuards?: readonly TextGuard[] | undefined;
   readonly responseGuards?: readonly TextGuard[] | undefined;
   /** Guards in shadow mode: they change and reject nothing. */
@@ -38,6 +41,16 @@ export interface PromptRules {
   /** Guards that somebody else runs, after those above. */
   readonly requestWebhooks?: readonly WebhookGuard[] | undefined;
   readonly responseWebhooks?: readonly WebhookGuard[] | undefined;
+}
+
+/** Which parts of a prompt get a mark for the provider's cache. */
+export interface PromptCaching {
+  readonly system: boolean;
+  readonly tools: boolean;
+  readonly messages: boolean;
+  /** Shorter prompts are not marked. */
+  readonly minTokens: number;
+  readonly ttl: "5m" | "1h";
 }
 
 export interface PromptMessage {

@@ -26,12 +26,21 @@ export interface TranslationContext {
   readonly betas: readonly string[];
   /** Tools of the request whose input is a text and not an object (Responses' custom tools). */
   readonly textTools: Set<string>;
+  /** Embeddings: the client wants vectors as text. */
+  base64Vectors?: boolean;
 }
 
 export interface Translation {
   request(body: Members, context: TranslationContext): Members;
   response(body: Members, context: TranslationContext): Members;
   stream(context: TranslationContext): StreamTranslation;
+  /** Where the provider's answer has no usage that is found as it goes by (embeddings). */
+  readonly counts?: {
+    /** undefined if the provider does not say. */
+    inputTokens(answer: Members): number | undefined;
+    /** The client's answer with the count. */
+    tell(body: Members, tokens: number): Members;
+  };
 }
 
 /** One stream, event by event. */

@@ -1,6 +1,6 @@
 /**
  * Amazon Bedrock: converse and invoke are native, other dialects become converse; so do Anthropic's messages, unless the
- * model is a Claude, which reads them through invoke. The model is in the path.
+ * model is a Claude, which reads them through invoke. So do models for embeddings. The model is in the path.
  */
 import { type Format, isConversation } from "../dialects/dialect.ts";
 import { CHAT_HABITS, modelSegment, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
@@ -35,6 +35,7 @@ const CLAUDE = /(?:^|[./])anthropic\.claude/;
 
 function bedrockFormat(client: Format, model: string): Format | undefined {
   if (client === "messages" && CLAUDE.test(model)) return "invoke";
+  if (client === "embeddings") return "invoke";
   if (isConversation(client) || client === "converse") return "converse";
   return client === "invoke" || client === "opaque" ? client : undefined;
 }

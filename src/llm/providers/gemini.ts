@@ -1,5 +1,5 @@
 /**
- * Gemini: its own API is native, other dialects are translated into it; embeddings go to the OpenAI-compatible part.
+ * Gemini: its own API is native, other dialects and embeddings are translated into it.
  */
 import { type Format, isConversation } from "../dialects/dialect.ts";
 import {
@@ -24,7 +24,7 @@ export function gemini(): Provider {
     upstreamFormat: geminiFormat,
     upgrades: (path) => path.startsWith("/ws/google.ai.generativelanguage."),
     path(call, basePath) {
-      if (call.format === "embeddings") return `${basePath}/openai/embeddings`;
+      if (call.format === "embedContent") return `${basePath}/models/${encodeModel(call.model)}:batchEmbedContents`;
       // Files, caches, interactions: what is not a model's own call.
       if (call.format === "opaque" && !call.suffix.includes(":")) return withQuery(basePath + call.suffix, call.query);
       return geminiPath(call, `${basePath}/models/${encodeModel(call.model)}`);
@@ -34,7 +34,8 @@ export function gemini(): Provider {
 
 export function geminiFormat(client: Format): Format | undefined {
   if (isConversation(client)) return "generateContent";
-  return client === "embeddings" || client === "opaque" ? client : undefined;
+  if (client === "embeddings") return "embedContent";
+  return client === "opaque" ? client : undefined;
 }
 
 /** Verbs follow the model's name behind a colon. A stream that we asked for comes as server-sent events. */

@@ -26,15 +26,15 @@ export function vertex(options: VertexOptions): Provider {
     modelInBody: false,
     asksForStreamUsage: false,
     chat: CHAT_HABITS,
-    upstreamFormat: (client, model) => (isClaude(model) ? claudeFormat(client) : geminiFormat(client)),
+    upstreamFormat: (client, model) => (isClaude(model) ? claudeFormat(client) : googleFormat(client)),
     path(call, basePath) {
-      if (call.format === "embeddings") return `${basePath}${location}/endpoints/openapi/embeddings`;
       if (isClaude(call.model)) {
         const claude = `${basePath}${location}/publishers/anthropic/models`;
         if (call.counts) return `${claude}/count-tokens:rawPredict`;
         return `${claude}/${modelSegment(call.model)}:${call.stream ? "streamRawPredict" : "rawPredict"}`;
       }
-      return geminiPath(call, `${basePath}${location}/publishers/google/models/${modelSegment(call.model)}`);
+      const google = `${basePath}${location}/publishers/google/models/${modelSegment(call.model)}`;
+      return call.format === "predict" ? `${google}:predict` : geminiPath(call, google);
     },
     needsAdapting: (call) => call.format === "messages",
     adaptBody(body, call) {
@@ -47,6 +47,10 @@ export function vertex(options: VertexOptions): Provider {
 
 function isClaude(model: string): boolean {
   return model.startsWith("claude");
+}
+
+function googleFormat(client: Format): Format | undefined {
+  return client === "embeddings" ? "predict" : geminiFormat(client);
 }
 
 function claudeFormat(client: Format): Format | undefined {

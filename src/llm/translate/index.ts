@@ -22,6 +22,7 @@ import { openGeminiReader, readGeminiAnswer } from "../upstreams/gemini-answer.t
 import { writeGeminiRequest } from "../upstreams/gemini-request.ts";
 import { openMessagesReader, readMessagesAnswer } from "../upstreams/messages-answer.ts";
 import { writeMessagesRequest } from "../upstreams/messages-request.ts";
+import { embeddingsInto } from "./embeddings.ts";
 import { messagesToInvoke } from "./messages-to-invoke.ts";
 
 const CLIENTS: Readonly<Partial<Record<Format, ClientDialect>>> = {
@@ -41,6 +42,7 @@ const PROVIDERS: Readonly<Partial<Record<Format, ProviderDialect>>> = {
 export function translationBetween(client: Format, provider: Format): Translation | undefined {
   // The same words in another wrapping: nothing has to be understood.
   if (client === "messages" && provider === "invoke") return messagesToInvoke;
+  if (client === "embeddings") return embeddingsInto(provider);
   const from = CLIENTS[client];
   const to = PROVIDERS[provider];
   return from && to && compose(from, to);

@@ -24,6 +24,9 @@ const rule = exactlyOneOf(
   ["builtin", "pattern"],
 );
 
+/** The shortest prompt that most models cache. */
+const DEFAULT_CACHED_MINIMUM = 1_024;
+
 /** Long enough for a small model beside the gateway. */
 const DEFAULT_WEBHOOK_TIMEOUT_MS = 2_000;
 
@@ -84,7 +87,7 @@ const DEFAULT_REJECTION = { status: 403, body: "The request was rejected due to 
 
 export const ai = definePolicy({
   kind: "ai",
-  doc: "Defaults, overrides, prompts, model aliases and guards for LLM calls.",
+  doc: "Defaults, overrides, prompts, prompt caching, model aliases and guards for LLM calls.",
   scopes: ["gateway", "route", "backend", "model"],
   schema: z.strictObject({
     defaults: z
@@ -106,6 +109,21 @@ export const ai = definePolicy({
       )
       .optional()
       .describe("Aliases of models; a `*` in the name matches anything and replaces a `*` in the value."),
+    promptCaching: z
+      .strictObject({
+        system: z.boolean().default(true).describe("Mark the end of the system prompt. Default: true."),
+        tools: z.boolean().default(true).describe("Mark the end of the tools. Default: true."),
+        messages: z.boolean().default(true).describe("Mark the end of the conversation. Default: true."),
+        minTokens: z
+          .int()
+          .min(0)
+          .max(1_000_000)
+          .default(DEFAULT_CACHED_MINIMUM)
+          .describe("What is shorter up to a mark is not marked, in estimated tokens. Default: 1024."),
+        ttl: z.enum(["5m", "1h"]).default("5m").describe("How long the provider keeps it. Default: 5m."),
+      })
+      .optional()
+      .describe("Tell Anthropic and Bedrock what to keep in their prompt cache; `{}` marks everything."),
     promptGuard: z
       .strictObject({
         request: z.array(guard).min(1).optional().describe("Check the texts of a request."),
@@ -122,6 +140,7 @@ export const ai = definePolicy({
       prepend: config.prompts?.prepend,
       append: config.prompts?.append,
       aliases: config.modelAliases && compileAliases(config.modelAliases),
+      promptCaching: config.promptCaching,
       requestGuards: compileGuards(config.promptGuard?.request, "enforce"),
       responseGuards: compileGuards(config.promptGuard?.response, "enforce"),
       watchedRequests: compileGuards(config.promptGuard?.request, "shadow"),

@@ -10,6 +10,7 @@ import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/
 import { errorBody, errorEvent, errorMessage } from "../../../llm/dialects/error-shape.ts";
 import type { OutEvent, StreamTranslation, Translation } from "../../../llm/form/translation.ts";
 import { UpstreamAnswerError } from "../../../llm/form/translation-error.ts";
+import { readHeaderUsage } from "../../../llm/usage/usage.ts";
 import { createUsageTap, type UsageTap } from "../../../llm/usage/usage-tap.ts";
 import { createEventStreamReader } from "../../../llm/wire/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../../../llm/wire/decode-answer.ts";
@@ -97,7 +98,8 @@ export class TranslatedAnswer implements Answer {
   end(trailers: readonly string[]): void {
     if (this.#over) return;
     if (!this.#stream) {
-      this.#settle(true);
+      // What is counted from the whole answer is settled with it.
+      if (this.#translation.counts === undefined || this.#status >= 400) this.#settle(true);
       // A small one is sent before the connection is used for anything else.
       if (this.#heldBytes <= SLICED_BYTES) finish(this.#sendWhole());
       else inTurns(this.#sendWhole(), () => this.#source.isLeft).catch((error) => this.#call.fail(error));
@@ -217,6 +219,7 @@ export class TranslatedAnswer implements Answer {
     yield;
     const parsed = bytes && (yield* parseMembersInSteps(bytes));
     if (this.#status < 400 && parsed === undefined) {
+      this.#settle(true);
       this.#call.fail(
         new GatewayError("backend_response_invalid", { detail: "the provider's answer is not a JSON object" }),
       );
@@ -236,6 +239,8 @@ export class TranslatedAnswer implements Answer {
       const message = error instanceof UpstreamAnswerError ? error.message : "the provider's answer cannot be read";
       body = errorBody(clientFormat, { status: this.#status, message, code: "upstream_error" });
     }
+    const { counts } = this.#translation;
+    if (counts && this.#tap !== undefined) body = this.#count(counts, parsed, body);
     yield;
     const out = Buffer.from(yield* stringifyInSteps(body));
     const headers = this.#headers;
@@ -246,6 +251,15 @@ export class TranslatedAnswer implements Answer {
     this.#call.head(this.#status, headers);
     this.#call.data(out);
     this.#call.end();
+  }
+
+  /** By the provider's count, in the answer or beside it; else the estimate of what was asked. */
+  #count(counts: NonNullable<Translation["counts"]>, answer: Members | undefined, body: Members): Members {
+    const headers = this.#headers;
+    const tokens = (answer && counts.inputTokens(answer)) ?? (headers && readHeaderUsage(headers)?.inputTokens);
+    const usage = tokens === undefined ? undefined : { inputTokens: tokens, outputTokens: 0, totalTokens: tokens };
+    this.#settlement.counted({ usage, responseModel: undefined, uncountedTokens: 0, complete: usage !== undefined });
+    return tokens === undefined || this.#status >= 400 ? body : counts.tell(body, tokens);
   }
 
   #settle(complete: boolean): void {

@@ -17,6 +17,7 @@ import {
   mergeRules,
   watchSteps,
 } from "../../../llm/guards/prompt-rules.ts";
+import { hasCacheMarks } from "../../../llm/upstreams/cache-marks.ts";
 import type { Members } from "../../../llm/wire/json.ts";
 import { type Skeleton, skeletonSteps } from "../../../llm/wire/skeleton.ts";
 import type { Candidate } from "../models/model-table.ts";
@@ -47,7 +48,12 @@ export function* applyPolicies(llm: LlmCall, env: PlanEnv, watch: GuardWatch): S
   const edited = editsRequest(applicable) && !llm.scan.isForm ? yield* edit(llm, applicable, env) : llm;
   if (rules.watchedRequests && !edited.scan.isForm) yield* watchRequest(edited, rules.watchedRequests, env, watch);
   const model = edited.dialect.pathModel ?? edited.scan.model;
-  return { llm: edited, model: (model !== undefined && rules.aliases?.(model)) || model, rules };
+  const caching = llm.dialect.free ? undefined : rules.promptCaching;
+  return {
+    llm: caching === undefined ? edited : { ...edited, caching },
+    model: (model !== undefined && rules.aliases?.(model)) || model,
+    rules,
+  };
 }
 
 /** For targets that speak another dialect: the tree of a large request is read in steps before it is planned. */
@@ -62,9 +68,11 @@ export function* withTree(
   return { ...policed, llm: { ...llm, tree } };
 }
 
-function needsTree({ dialect }: LlmCall, { target: { provider }, model }: Candidate): boolean {
+function needsTree({ dialect, caching }: LlmCall, { target: { provider }, model }: Candidate): boolean {
   const format = provider.upstreamFormat(dialect.format, model);
-  return format !== undefined && (format !== dialect.format || provider.needsAdapting?.({ format }) === true);
+  if (format === undefined) return false;
+  if (format !== dialect.format || provider.needsAdapting?.({ format }) === true) return true;
+  return caching !== undefined && hasCacheMarks(format, model);
 }
 
 /** Throws PlanError where there is no tree. `purpose` follows "cannot". */

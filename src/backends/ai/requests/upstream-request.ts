@@ -16,12 +16,14 @@ import { Losses, type Unsupported } from "../../../llm/form/losses.ts";
 import type { Translation, TranslationContext } from "../../../llm/form/translation.ts";
 import { TranslationError } from "../../../llm/form/translation-error.ts";
 import { translationBetween } from "../../../llm/translate/index.ts";
+import { hasCacheMarks, markPrompt } from "../../../llm/upstreams/cache-marks.ts";
 import { betasOf } from "../../../llm/upstreams/claude-betas.ts";
 import { applyEdits, type Edit } from "../../../llm/wire/edit-bytes.ts";
 import { isMembers, parseMembers } from "../../../llm/wire/json.ts";
 import { readSkeleton } from "../../../llm/wire/skeleton.ts";
 import { addKey, CREDENTIAL_HEADERS, clientKey } from "../credentials/credential.ts";
 import type { Candidate } from "../models/model-table.ts";
+import { markedBody } from "./marked-body.ts";
 
 export interface UpstreamPlan {
   readonly call: UpstreamCall;
@@ -100,13 +102,16 @@ export function planRequest(
   };
   const translation = isNative ? undefined : translationBetween(clientFormat, format);
   if (!isNative && translation === undefined) throw unsupported(clientFormat, provider.name);
+  const isEdited = translation !== undefined || provider.needsAdapting?.(call) === true;
+  const asItCame = (): readonly Buffer[] => nativeBody(llm, call, options, asksForUsage, provider.modelInBody);
   return {
     call,
     path: target.pathOverride ?? pathOf(call, target),
-    body:
-      translation || provider.needsAdapting?.(call)
-        ? treeBody(llm, call, translation, context, asksForUsage, target, env)
-        : nativeBody(llm, call, options, asksForUsage, provider.modelInBody),
+    body: isEdited
+      ? treeBody(llm, call, translation, context, asksForUsage, target, env)
+      : llm.caching !== undefined && hasCacheMarks(format, model)
+        ? (markedBody(llm, call, llm.caching, provider.modelInBody, env) ?? asItCame())
+        : asItCame(),
     clientFormat,
     translation,
     context,
@@ -182,6 +187,7 @@ function treeBody(
     });
   try {
     let body = translation ? translation.request(skeleton.value, context) : { ...skeleton.value };
+    if (llm.caching) body = markPrompt(body, call.format, call.model, llm.caching);
     if (asksForUsage) body = { ...body, stream_options: { include_usage: true } };
     if (target.provider.adaptBody && target.provider.needsAdapting?.(call))
       body = target.provider.adaptBody(body, call);
