@@ -41,8 +41,14 @@ function normalBackend(name: string, written: WrittenBackend, place: Place): Nor
 }
 
 /** What stands inside of a backend has names of its own: two backends may have a model of one name. */
-export function innerScopes(key: string, backend: string, config: unknown, place: Place): readonly InnerScope[] {
+export function innerScopes(
+  key: string,
+  backend: string,
+  config: unknown,
+  place: Place,
+): readonly InnerScope[] | undefined {
   const list = backends.find((one) => one.key === key)?.innerPolicies?.(config as never) ?? [];
+  if (list.length === 0) return undefined;
   return list.map(({ name, path, policies: written }) => ({
     name,
     policies: placePolicies(written, `${name} of ${backend}`, { ...place, path: [...place.path, ...path] }),
