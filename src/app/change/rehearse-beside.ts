@@ -9,7 +9,7 @@ import type { RehearsalData } from "./rehearsals.ts";
 import { type Rehearsal, rehearse } from "./rehearse.ts";
 
 /** Of the processors of the machine, for all threads of the process. */
-const SHARE = 0.6;
+const SHARE = 0.5;
 
 export async function rehearseBeside({ input, segments }: RehearsalData): Promise<Rehearsal> {
   const asleep = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
