@@ -140,6 +140,7 @@ const LIMITS = {
     ["MAX_RECORD_BYTES", "pipeline/records/fact-ring.ts", "a recorded request (head, claims)", "not recorded"],
     ["MAX_SEGMENTS", "pipeline/records/fact-ring.ts", "buffers of 128 KiB for recorded requests", "the oldest go"],
     ["MAX_UNREAD_BYTES", "admin/change/recording.ts", "unread lines of a recording", "lines are left out"],
+    ["MAX_REHEARSED_BYTES", "admin/change/rehearse.ts", "a configuration to rehearse over the admin interface", "413"],
     ["MAX_REHEARSAL_MS", "app/change/rehearsals.ts", "time for a rehearsal", "500"],
     ["MAX_REHEARSED_ROWS", "app/change/rehearsal-report.ts", "rows of each list of a rehearsal", "only counted"],
     [
@@ -814,7 +815,7 @@ const LIMITS = {
   ],
   "Admin interface and UI": [
     ["MAX_CONNECTIONS", "admin/server/server.ts", "connections", "further ones are closed"],
-    ["MAX_BODY_BYTES", "admin/server/server.ts", "a request body", "the connection is closed"],
+    ["MAX_BODY_BYTES", "admin/server/server.ts", "a request body", "413"],
     ["MAX_BUFFERED_BYTES", "admin/server/event-stream.ts", "events that wait for their reader", "the stream is ended"],
     ["MAX_FOLLOWERS", "admin/endpoints/requests.ts", "open pages that follow requests", "429"],
     ["MAX_REQUESTS", "admin/endpoints/tasks.ts", "requests in an answer", "the oldest are listed, all are counted"],

@@ -14,6 +14,7 @@ import { createStoredKeys } from "../identity/passwords/stored-keys.ts";
 import type { HeapPressure } from "../lib/process/heap-pressure.ts";
 import type { Listeners } from "../pipeline/listen/listeners.ts";
 import { keySpending } from "../policies/api-key/key-budgets.ts";
+import { variablesForRehearsal } from "./change/rehearsal-variables.ts";
 import { createRehearsals, RehearsalBusy } from "./change/rehearsals.ts";
 import { whatIf } from "./change/what-if.ts";
 import type { Doors } from "./doors.ts";
@@ -96,11 +97,11 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     facts: records.facts,
     rehearsals: {
       isBusy: (error) => error instanceof RehearsalBusy,
-      rehearse: (after, facts) =>
-        rehearsals.run({
-          input: { before: reloads.running().sources, after, environment },
-          segments: facts ?? records.facts.segments(),
-        }),
+      rehearse(after, facts) {
+        const before = reloads.running().sources;
+        const input = { before, after, ...variablesForRehearsal(before, after, environment) };
+        return rehearsals.run({ input, segments: facts ?? records.facts.segments() });
+      },
     },
     whatIf: (question) => whatIf(question, reloads.running().sources, { clock, environment }),
     active: listeners.active,

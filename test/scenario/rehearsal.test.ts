@@ -202,3 +202,45 @@ test("a recording is rehearsed without a gateway, against a configuration or wha
   assert.throws(() => parseRecording('{"id": 1}\n'), /line 1: /);
   assert.throws(() => parseRecording("{}\nno\n"), /line 1: /);
 });
+
+test("a rehearsal does not tell what variables of the environment hold", async (t) => {
+  const environment = { NAMED: "Secret-that-is-named", UNNAMED: "Secret-that-is-not" };
+  const backend = await backendFor(t);
+  const gateway = await gatewayFor(t, namedConfig(backend.host, "r", '"${NAMED}" != ""'), { environment });
+  await (await fetch(`${gateway.url()}/x`)).arrayBuffer();
+  const padding = " || false".repeat(41);
+  for (const [name, rule] of [
+    ["r-${NAMED}", 'request.path == "${NAMED}"'],
+    ["r-${UNNAMED}", 'request.path == "${UNNAMED}"'],
+    ["r", `false${padding} || request.path == "\${NAMED}"`],
+  ] as const) {
+    const text = namedConfig(backend.host, name, rule);
+    const answer = await fetch(`${gateway.adminUrl}/debug/rehearse`, { method: "POST", body: text });
+    const said = await answer.text();
+    assert.equal(answer.status, 200, said);
+    assert.match(said, /"code": "authorization_denied"/);
+    assert.doesNotMatch(said, /secret/i);
+    assert.equal(said.includes("stand for their values: UNNAMED"), name === "r-${UNNAMED}", said);
+  }
+  const wrong = await fetch(`${gateway.adminUrl}/debug/rehearse`, { method: "POST", body: "gateways: ${NAMED}" });
+  assert.deepEqual([wrong.status, /secret/i.test(await wrong.text())], [422, false]);
+});
+
+function namedConfig(host: string, name: string, rule: string): string {
+  return `gateways: { default: { port: 0, address: 127.0.0.1 } }
+routes:
+  - name: "${name}"
+    backends: [{ host: "${host}" }]
+    policies: { authorization: { rules: ['${rule}'] }, requestHeaderModifier: { set: { "x-\${NAMED}": "1" } } }
+`;
+}
+
+test("a configuration that is too large is refused with 413, and the gateway goes on", async (t) => {
+  const { gateway, host } = await seen(t);
+  const body = Buffer.alloc(17 * 1024 * 1024, "#");
+  const answer = await fetch(`${gateway.adminUrl}/debug/rehearse`, { method: "POST", body });
+  assert.deepEqual([answer.status, await answer.text()], [413, "the body is larger than 16777216 bytes\n"]);
+  // Larger than what other endpoints take.
+  const large = `${configOf(host)}\n${`#${"x".repeat(99)}\n`.repeat(20_000)}`;
+  assert.equal((await ask(gateway, large)).unchanged, 8);
+});

@@ -9,7 +9,7 @@ export interface AdminRequest {
   readonly method: string;
   readonly path: string;
   readonly query: URLSearchParams;
-  /** Up to 1 MiB. */
+  /** Up to 1 MiB, or what the endpoint takes; rejects with BodyTooLarge. */
   body(): Promise<Buffer>;
   /** Several threads are asked at once and share this: how many requests may still be traced, and how many have to end. */
   readonly quota?: SharedArrayBuffer | undefined;
@@ -47,6 +47,7 @@ export interface AdminEndpoint {
   /** Also everything below the path. */
   readonly below?: boolean;
   readonly doc: string;
+  readonly maxBodyBytes?: number;
   readonly GET?: AdminHandler;
   readonly POST?: AdminHandler;
 }

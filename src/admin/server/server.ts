@@ -5,7 +5,7 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
-import { readAll } from "../../lib/http/body.ts";
+import { BodyTooLarge, readAll } from "../../lib/http/body.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { AdminAddress } from "./address.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminSink, textAnswer } from "./endpoint.ts";
@@ -47,6 +47,12 @@ export async function openAdminServer(
       { headersTimeout: HEADERS_TIMEOUT_MS, connectionsCheckingInterval: 1_000, maxHeaderSize: 8 * 1024 },
       (req, res) => {
         answer(req, res, endpoints, checksHost).catch((error) => {
+          if (error instanceof BodyTooLarge && !res.headersSent) {
+            // Dropped, so that the client gets to the answer.
+            req.resume();
+            write(res, textAnswer(413, `${error.message}\n`), true);
+            return;
+          }
           logger.error("admin endpoint failed", { path: req.url, error: (error as Error).stack ?? String(error) });
           if (!res.headersSent) write(res, textAnswer(500, "internal error\n"), true);
           else res.destroy();
@@ -142,7 +148,7 @@ async function answer(
     method: req.method ?? "",
     path: pathname,
     query: new URLSearchParams(question < 0 ? "" : target.slice(question + 1)),
-    body: () => readAll(req, MAX_BODY_BYTES),
+    body: () => readAll(req, endpoint.maxBodyBytes ?? MAX_BODY_BYTES),
   });
   write(res, result, req.method !== "HEAD");
 }

@@ -11,6 +11,7 @@ import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
 import { type DryConfig, openDryConfig } from "./dry-config.ts";
 import type { Breathe } from "./pause.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
+import { valuesIn, withoutVariables } from "./rehearsal-variables.ts";
 
 export interface RehearsalInput {
   /** Undefined: what was recorded is compared with. */
@@ -18,6 +19,8 @@ export interface RehearsalInput {
   readonly after: readonly SourceText[];
   readonly environment: Environment;
   readonly allowMissingEnv?: boolean;
+  /** Variables that were not looked up: their names stand for them. */
+  readonly unnamed?: readonly string[];
 }
 
 export type Rehearsal =
@@ -43,7 +46,7 @@ export async function rehearse(
   };
   try {
     const after = runnerOf(input.after);
-    if (!("run" in after)) return { ok: false, problems: after };
+    if (!("run" in after)) return { ok: false, problems: [...after, ...noteOnVariables(input)] };
     const before = input.before && runnerOf(input.before);
     if (before && !("run" in before))
       return { ok: false, problems: before.map((problem) => `the configuration to compare with: ${problem}`) };
@@ -58,16 +61,21 @@ export async function rehearse(
       const pause = breathe?.();
       if (pause) await pause;
     }
-    return { ok: true, report: count.report(clock.monotonicMs() - startedMs, notesOn(input)) };
+    const report = count.report(clock.monotonicMs() - startedMs, notesOn(input));
+    return {
+      ok: true,
+      report: withoutVariables(report, valuesIn([...input.after, ...(input.before ?? [])], environment)),
+    };
   } finally {
     for (const { close } of open) close();
   }
 }
 
 /** What cannot be judged without bodies. */
-function notesOn({ after, before }: RehearsalInput): string[] {
+function notesOn(input: RehearsalInput): string[] {
+  const { after, before } = input;
   const texts = [...after, ...(before ?? [])].map(({ text }) => text).join("\n");
-  const notes: string[] = [];
+  const notes = noteOnVariables(input);
   if (/mcp\.tool\.arguments|request\.body|llm\.prompt/.test(texts))
     notes.push(
       "rules that read arguments or bodies cannot be judged, because bodies are not recorded: they count as not satisfied",
@@ -77,6 +85,13 @@ function notesOn({ after, before }: RehearsalInput): string[] {
   if (/\bextAuthz\b/.test(texts)) notes.push("an external authorization service is not asked and counts as agreeing");
   if (/\bglobal:/.test(texts)) notes.push("a rate limit service is not asked and counts as agreeing");
   return notes;
+}
+
+function noteOnVariables({ unnamed = [] }: RehearsalInput): string[] {
+  if (unnamed.length === 0) return [];
+  return [
+    `the running configuration does not name these variables, so their names stand for their values: ${unnamed.join(", ")}`,
+  ];
 }
 
 /** The time of the requests; timers, which only bound a walk, are those of now. */
