@@ -199,6 +199,24 @@ test("a recording is rehearsed without a gateway, against a configuration or wha
       JSON.stringify(found.report),
     );
   }
+  const [line = ""] = text.split("\n");
+  const edited = JSON.stringify({ ...JSON.parse(line), subject: "\u001b[2Jbob\nnewly denied: nobody" });
+  const judged = await rehearse(
+    { before: undefined, after: sources({ rules: ["false"] }), environment: {} },
+    parseRecording(edited),
+    systemClock,
+  );
+  assert.ok(judged.ok);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: that is the point.
+  assert.doesNotMatch(rehearsalText(judged.report), /\u001b|\nnewly denied: nobody/);
+  const nothing = await rehearse(
+    { before: undefined, after: sources({}), environment: {} },
+    parseRecording(""),
+    systemClock,
+  );
+  assert.ok(nothing.ok);
+  assert.equal(rehearsalCode(nothing.report, false), 2);
+  assert.throws(() => parseRecording(line.replace(/"at":\d+/, '"at":1e300')), /line 1: at: /);
   assert.throws(() => parseRecording('{"id": 1}\n'), /line 1: /);
   assert.throws(() => parseRecording("{}\nno\n"), /line 1: /);
 });

@@ -9,11 +9,14 @@ import type { RecordedRequest } from "../../pipeline/records/recorded-request.ts
 /** The last so many of a longer file. */
 const MAX_REHEARSED_LINES = 100_000;
 
+/** The last that a Date knows. */
+const LAST_MOMENT = 8.64e15;
+
 const text = z.string();
 const item = z.object({ name: text, target: text }).optional();
 const line = z.object({
   id: text,
-  at: z.number(),
+  at: z.number().min(0).max(LAST_MOMENT),
   durationMs: z.number(),
   listener: text,
   method: text.min(1),

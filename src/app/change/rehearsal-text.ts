@@ -1,14 +1,17 @@
 /**
  * What `gateway --rehearse` prints, and its exit code: 0 if nobody is denied, admitted or limited who was not before, 1 if
- * somebody is. `--strict` also counts routes, answers and headers that change.
+ * somebody is, 2 if there was nothing to judge. `--strict` also counts routes, answers and headers that change.
  */
+import { escapeControls } from "../../lib/log/logger.ts";
 import type { RehearsalReport, SubjectChange } from "./rehearsal-report.ts";
 
 const SHOWN_ROWS = 20;
 const SHOWN_SUBJECTS = 5;
 
 export function rehearsalCode(report: RehearsalReport, strict: boolean): number {
-  const { denied, admitted, limits, routes, answers, headers } = report;
+  const { requests, denied, admitted, limits, routes, answers, headers } = report;
+  // A check that looked at nothing must not pass.
+  if (requests === 0) return 2;
   const matters = [denied, admitted, limits, ...(strict ? [routes, answers, headers] : [])];
   return matters.some(({ length }) => length > 0) ? 1 : 0;
 }
@@ -48,7 +51,8 @@ export function rehearsalText(report: RehearsalReport): string {
     ...(report.unlisted > 0 ? ["", `${report.unlisted} more changes are not listed`] : []),
     ...report.notes.map((note) => `note: ${note}`),
   ];
-  return `${lines.join("\n")}\n`;
+  // Names and paths come from clients: no character of them moves the cursor.
+  return `${lines.map((line) => escapeControls(line.replaceAll("\n", " "))).join("\n")}\n`;
 }
 
 function section(title: string, rows: readonly string[]): string[] {

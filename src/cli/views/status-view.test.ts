@@ -13,6 +13,9 @@ const FACTS: StatusFacts = {
     listeners: [{ name: "default", port: 3000, protocol: "HTTP", routes: ["a"] }],
     backends: [
       { name: "tools", type: "mcp", targets: [{ name: "broken" }, { name: "new" }] },
+      { name: "web/backend0", type: "static", health: { failures: 2, resting: true } },
+      { name: "web/backend1", type: "static", canary: { state: "withdrawn", reason: "2 of 11 requests failed" } },
+      { name: "web/backend2", type: "static", health: { failures: 1, resting: false }, canary: { state: "active" } },
       { name: "models", type: "ai", targets: [{ name: "main", provider: "openAI", failures: 3, resting: true }] },
     ],
     reload: {
@@ -47,6 +50,8 @@ test("problems are sentences, the most urgent first", () => {
       "bad: The last reload was rejected, and the configuration before it is active: config.yaml:3:1: unknown field",
       "bad: MCP server broken failed: exited with code 3",
       "bad: LLM provider main is paused after 3 failures in a row",
+      "bad: Backend web/backend0 cannot be reached; the others of its route are asked",
+      "warn: Canary web/backend1 was withdrawn: 2 of 11 requests failed",
       "warn: config.adminAddr changed: restart the gateway to apply it",
     ],
   );

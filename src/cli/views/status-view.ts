@@ -67,6 +67,12 @@ export function problemsOf({ readiness, dump, report, rules, traffic }: StatusFa
       .map(({ name, failures }) =>
         bad(`LLM provider ${name} is paused after ${counted(failures, "failure")} in a row`),
       ),
+    ...listOf(dump.backends)
+      .filter(({ health }) => fieldsOf(health).resting === true)
+      .map(({ name }) => bad(`Backend ${name} cannot be reached; the others of its route are asked`)),
+    ...listOf(dump.backends)
+      .filter(({ canary }) => fieldsOf(canary).state === "withdrawn")
+      .map(({ name, canary }) => warn(`Canary ${name} was withdrawn: ${fieldsOf(canary).reason}`)),
     ...(traffic.failed > 0
       ? [
           bad(
