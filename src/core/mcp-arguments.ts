@@ -9,19 +9,35 @@ const MAX_ARGUMENT_CHARS = 64 * 1024;
 const MAX_ARGUMENT_VALUES = 5_000;
 const MAX_ARGUMENT_DEPTH = 16;
 
+/** Where the arguments are until somebody reads them. */
+const HELD = Symbol("arguments");
+
+interface Held {
+  readonly args: unknown;
+  isChecked: boolean;
+  problem: string | undefined;
+}
+
+/**
+ * One for all: a getter of its own would give each call's facts a shape of their own, and V8 keeps shapes, with all that
+ * their getters know, until its next full collection.
+ */
+const ARGUMENTS: PropertyDescriptor & ThisType<{ readonly [HELD]: Held }> = {
+  enumerable: false,
+  get() {
+    const held = this[HELD];
+    if (!held.isChecked) held.problem = problemOf(held.args);
+    held.isChecked = true;
+    if (held.problem !== undefined) throw new Error(held.problem);
+    return held.args ?? {};
+  },
+};
+
 /** The facts with arguments that can be read by name and are not listed. */
 export function withArguments<Facts extends object>(facts: Facts, args: unknown): Facts {
-  let problem: string | undefined;
-  let isChecked = false;
-  return Object.defineProperty(facts, "arguments", {
-    enumerable: false,
-    get: () => {
-      if (!isChecked) problem = problemOf(args);
-      isChecked = true;
-      if (problem !== undefined) throw new Error(problem);
-      return args ?? {};
-    },
-  });
+  const held: Held = { args, isChecked: false, problem: undefined };
+  Object.defineProperty(facts, HELD, { value: held });
+  return Object.defineProperty(facts, "arguments", ARGUMENTS);
 }
 
 function problemOf(args: unknown): string | undefined {

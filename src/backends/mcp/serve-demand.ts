@@ -13,7 +13,7 @@ import { KEEP_ALIVE_MS } from "../../mcp/sessions/event-stream.ts";
 import type { Session } from "../../mcp/sessions/session.ts";
 import { type ClientMessage, resultText } from "../../mcp/wire/json-rpc.ts";
 import { RelayedCall } from "./relayed-call.ts";
-import { type ReportEnv, reportTo } from "./report.ts";
+import { type ReportEnv, RequestReport } from "./report.ts";
 
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
@@ -27,7 +27,7 @@ export function serveDemand(
   const { headers } = exchange.request;
   const forwarded = hub.wantsHeaders ? headers : undefined;
   const wire = exchange.isWatched ? call : undefined;
-  const report = reportTo(reports, exchange, call, demand.kind === "streamMessage");
+  const report = new RequestReport(reports, exchange, call, demand.kind === "streamMessage");
   // A challenge needs the head of the answer.
   const primeAfterMs = call instanceof RelayedCall ? KEEP_ALIVE_MS : undefined;
   const context = { access: exchange.mcpAccess, headers: forwarded, report, wire, primeAfterMs };

@@ -12,7 +12,7 @@ import { AnswerText } from "./estimate-answer.ts";
 import { type AnswerReport, createEventMeter } from "./event-meter.ts";
 import { createLargeEvent, type LargeEvent } from "./large-event.ts";
 import { quickUsage } from "./quick-usage.ts";
-import { bytesMayHoldUsage, endsEvent, modelOf, usageOf } from "./stream-event.ts";
+import { endsEvent, modelOf, usageEventAt, usageOf, wholeEvents } from "./stream-event.ts";
 import { mergeUsage, readUsage, type Usage } from "./usage.ts";
 
 /** An event larger than this is passed on unread. */
@@ -21,8 +21,8 @@ const MAX_VALUE_BYTES = 64 * 1024;
 /** Encoded answers are decoded at their end, up to this many bytes. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
 const DECODED_PIECE_BYTES = 64 * 1024;
-/** The first chunks are kept for their text, later ones by sample: reading each would cost a tenth of a stream. */
-const CHUNKS_READ = 8;
+/** The first bytes are kept for their text, later ones by sample: reading each would cost a tenth of a stream. */
+const FIRST_BYTES = 2 * 1024;
 const SAMPLE_EVERY = 16;
 const MAX_SAMPLED_BYTES = 4 * 1024;
 const PARSED_BYTES = 4 * 1024;
@@ -31,7 +31,7 @@ const BLANK_LINE = Buffer.from("\n\n");
 const ANSWER_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
 
 export interface AnswerReader {
-  data(chunk: Buffer, mayHoldUsage?: boolean): void;
+  data(chunk: Buffer, usageAt?: number): void;
   /** `complete`: it ended as it should, so that the last usage said counts everything. */
   finish(complete: boolean): AnswerReport;
 }
@@ -49,14 +49,15 @@ function createReader(contentType = ""): AnswerReader {
 function createSseReader(): AnswerReader {
   const meter = createEventMeter();
   let atBoundary = true;
-  let chunks = 0;
+  let bytesSeen = 0;
+  let bytesLooked = 0;
   /** Whole events whose text is read only if the stream turns out to have no usage. */
   let samples: Buffer[] = [];
   let sampledBytes = 0;
   const take = (data: string): void => {
     if (!meter.event(data)) return;
     // What was put aside is counted now, but it may be all that names the model.
-    if (!meter.knowsModel) readSamples((one) => meter.nameIn(one.data));
+    if (!meter.knowsModel()) readSamples((one) => meter.nameIn(one.data));
     samples = [];
     sampledBytes = 0;
   };
@@ -68,18 +69,24 @@ function createSseReader(): AnswerReader {
     for (const chunk of samples) held.push(chunk);
   }
 
-  /** Whether a chunk of whole events without usage needs no reading now. */
-  function putAside(chunk: Buffer): boolean {
-    if (chunks > CHUNKS_READ && chunks % SAMPLE_EVERY !== 0) {
+  /** Whole events without usage: most need no reading, ever. */
+  function putAside(chunk: Buffer): void {
+    bytesSeen += chunk.length;
+    if (bytesLooked > FIRST_BYTES + bytesSeen / SAMPLE_EVERY) {
       meter.bytes(chunk.length, false);
-      return true;
+      return;
     }
+    const end = wholeEvents(chunk, MAX_SAMPLED_BYTES) || chunk.length;
+    const sample = end === chunk.length ? chunk : chunk.subarray(0, end);
+    bytesLooked += end;
+    if (end < chunk.length) meter.bytes(chunk.length - end, false);
     // Too much to keep is read at once instead.
-    if (sampledBytes + chunk.length > MAX_SAMPLED_BYTES) return false;
-    samples.push(chunk);
-    sampledBytes += chunk.length;
-    meter.bytes(chunk.length, true);
-    return true;
+    if (sampledBytes + end > MAX_SAMPLED_BYTES) read(sample);
+    else {
+      samples.push(sample);
+      sampledBytes += end;
+      meter.bytes(end, true);
+    }
   }
 
   /** Only of an event beyond all measure: its end may hold usage (OpenAI repeats whole images in its last event). */
@@ -105,18 +112,22 @@ function createSseReader(): AnswerReader {
   }
 
   return {
-    data(chunk, mayHoldUsage) {
+    data(chunk, usageAt) {
       const endsWhole = endsEvent(chunk);
       const isWhole = atBoundary && endsWhole;
       atBoundary = endsWhole;
-      chunks += 1;
       if (large !== undefined) passLarge(chunk);
-      else if (!isWhole || (mayHoldUsage ?? bytesMayHoldUsage(chunk)) || !putAside(chunk)) read(chunk);
+      else if (!isWhole) read(chunk);
+      else {
+        const at = usageAt ?? usageEventAt(chunk);
+        if (at !== 0) putAside(at < 0 ? chunk : chunk.subarray(0, at));
+        if (at >= 0) read(at === 0 ? chunk : chunk.subarray(at));
+      }
     },
     finish(complete) {
       // Some servers leave out the blank line behind their last event.
       if (complete && !atBoundary && large === undefined) read(BLANK_LINE);
-      if (!complete || !meter.knowsAll) readSamples((event) => meter.event(event.data));
+      if (!complete || !meter.knowsAll()) readSamples((event) => meter.event(event.data));
       return meter.finish(complete);
     },
   };

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createUsageHider } from "./hide-usage.ts";
-import { bytesMayHoldUsage } from "./stream-event.ts";
+import { usageEventAt } from "./stream-event.ts";
 
 const word = (content: string) => `data: ${JSON.stringify({ choices: [{ delta: { content } }], usage: null })}\n\n`;
 const usage = `data: ${JSON.stringify({ choices: [], usage: { total_tokens: 3 } })}\n\n`;
 const done = "data: [DONE]\n\n";
 
-const pass = (hider: ReturnType<typeof createUsageHider>, chunk: Buffer) => hider.pass(chunk, bytesMayHoldUsage(chunk));
+const pass = (hider: ReturnType<typeof createUsageHider>, chunk: Buffer) => hider.pass(chunk, usageEventAt(chunk));
 
 function hide(text: string, cut: number): string {
   const hider = createUsageHider();
@@ -57,4 +57,11 @@ test("events that end with CR alone are not held back, and their usage is hidden
   assert.equal(pass(hider, Buffer.from(cr(word("a"))))?.toString(), cr(word("a")));
   assert.equal(pass(hider, Buffer.from(cr(usage))), undefined);
   assert.equal(pass(hider, Buffer.from(cr(done)))?.toString(), cr(done));
+});
+
+test("of a chunk with many events only the one with usage is read", () => {
+  const words = Array.from({ length: 40 }, (_, i) => word(`${i}`)).join("");
+  for (const text of [words + usage + done, usage + words + done, words + usage + words + usage + done])
+    assert.equal(pass(createUsageHider(), Buffer.from(text))?.toString(), text.replaceAll(usage, ""));
+  assert.equal(usageEventAt(Buffer.from(words + usage + done)), Buffer.byteLength(words));
 });

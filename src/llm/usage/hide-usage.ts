@@ -7,8 +7,8 @@ import { isMembers, parseMembers } from "../wire/json.ts";
 import { endsEvent, mayHoldUsage } from "./stream-event.ts";
 
 export interface UsageHider {
-  /** What may go to the client now; undefined if nothing. `mayHoldUsage`: what `bytesMayHoldUsage` says of the chunk. */
-  pass(chunk: Buffer, mayHoldUsage: boolean): Buffer | undefined;
+  /** What may go to the client now; undefined if nothing. `usageAt`: what `usageEventAt` says of the chunk. */
+  pass(chunk: Buffer, usageAt: number): Buffer | undefined;
   /** What is left at the end. */
   flush(): Buffer | undefined;
 }
@@ -22,9 +22,10 @@ export function createUsageHider(): UsageHider {
   /** The last bytes of a long event: the blank line that ends it may come in two pieces. */
   let tail: Buffer = Buffer.alloc(0);
   return {
-    pass(chunk, chunkMayHoldUsage) {
+    pass(chunk, usageAt) {
+      const beginsEvent = held === undefined && !insideLong;
       // The usual chunk: whole events, none of them with usage.
-      if (held === undefined && !insideLong && endsEvent(chunk) && !chunkMayHoldUsage) return chunk;
+      if (beginsEvent && usageAt < 0 && endsEvent(chunk)) return chunk;
       const bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
       held = undefined;
       let from = 0;
@@ -39,6 +40,8 @@ export function createUsageHider(): UsageHider {
       }
       const out: Buffer[] = from > 0 ? [bytes.subarray(0, from)] : [];
       let kept = from;
+      // The events before it have none.
+      if (beginsEvent && usageAt > 0) from = usageAt;
       for (let end = endOfEvent(bytes, from); end >= 0; end = endOfEvent(bytes, from)) {
         if (isUsageChunk(bytes.toString("utf8", from, end))) {
           const start = behindBlankLines(bytes, from);

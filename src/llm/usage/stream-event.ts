@@ -15,18 +15,43 @@ export function mayHoldUsage(data: string): boolean {
 const NAME = Buffer.from("usage");
 const QUOTE = 34;
 const OPEN_BRACE = 123;
+const CLOSE_BRACE = 125;
+const COMMA = 44;
 /** From the name to the brace: the rest of the longest name, its quote, a colon and some white space. */
 const NAME_TO_BRACE_BYTES = 24;
 
-/** The same test on the bytes of server-sent events, without making a text of them: nearly every chunk fails it. */
-export function bytesMayHoldUsage(bytes: Buffer): boolean {
+/** The blank line of most servers. */
+const BLANK_LINE = Buffer.from("\n\n");
+
+/**
+ * The same test on the bytes of server-sent events, without making a text of them: nearly every chunk fails it. Where the
+ * first event that may hold usage begins, in bytes that begin with an event; -1 if there is none.
+ */
+export function usageEventAt(bytes: Buffer): number {
   for (let at = bytes.indexOf(NAME); at >= 0; at = bytes.indexOf(NAME, at + NAME.length)) {
     if (bytes[at - 1] !== QUOTE) continue;
     const from = at + NAME.length;
     const stop = Math.min(bytes.length, from + NAME_TO_BRACE_BYTES);
-    for (let i = from; i < stop; i++) if (bytes[i] === OPEN_BRACE) return true;
+    for (let i = from; i < stop; i++) {
+      if (bytes[i] === OPEN_BRACE) return startOfEvent(bytes, at);
+      // `null`: many servers say so in each event, and the next brace is that of another member or event.
+      if (bytes[i] === COMMA || bytes[i] === CLOSE_BRACE) break;
+    }
   }
-  return false;
+  return -1;
+}
+
+/** Not later than it begins: where a server ends its lines otherwise, the events before it count as a part of it. */
+function startOfEvent(bytes: Buffer, at: number): number {
+  const blank = bytes.lastIndexOf(BLANK_LINE, at);
+  return blank < 0 ? 0 : blank + BLANK_LINE.length;
+}
+
+/** How many of the first `max` bytes are whole events, in bytes that begin with one. */
+export function wholeEvents(bytes: Buffer, max: number): number {
+  if (bytes.length <= max) return bytes.length;
+  const blank = bytes.lastIndexOf(BLANK_LINE, max - BLANK_LINE.length);
+  return blank < 0 ? 0 : blank + BLANK_LINE.length;
 }
 
 const LF = 10;

@@ -306,3 +306,19 @@ test("an encoded stream with a large event is read like a plain one", () => {
   const bytes = sse(chunk(image), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
   assert.equal(tap(SSE, [gzipSync(bytes)], "end", "gzip").outputTokens, 4);
 });
+
+test("events that come many at a time count like events that come one by one", () => {
+  const events = Array.from({ length: 200 }, (_, i) => sse(chunk(`word${i} and more of it`)));
+  const end = sse(chunk("", { choices: [], usage: chatUsage }), "[DONE]");
+  for (const many of [1, 4, 50, 200]) {
+    const reads = Array.from({ length: events.length / many }, (_, i) =>
+      Buffer.concat(events.slice(i * many, (i + 1) * many)),
+    );
+    const whole = tap(SSE, [...reads.slice(0, -1), Buffer.concat([reads.at(-1) ?? Buffer.alloc(0), end])]);
+    assert.deepEqual([whole.inputTokens, whole.outputTokens, whole.responseModel], [11, 4, "gpt-x"]);
+    // Without usage by sample: as good whichever way they come.
+    const broken = tap(SSE, reads, "abort").outputTokens ?? 0;
+    const estimated = tap(SSE, events, "abort").outputTokens ?? 0;
+    assert.ok(Math.abs(broken - estimated) <= estimated / 10, `${broken} and ${estimated}`);
+  }
+});

@@ -9,8 +9,8 @@ import type { AnswerReport } from "./event-meter.ts";
 import { writeUsage } from "./usage.ts";
 
 export interface UsageTap {
-  /** `mayHoldUsage`: what `bytesMayHoldUsage` says of a chunk of server-sent events, where the caller has asked it. */
-  data(chunk: Buffer, mayHoldUsage?: boolean): void;
+  /** `usageAt`: what `usageEventAt` says of a chunk of server-sent events, where the caller has asked it. */
+  data(chunk: Buffer, usageAt?: number): void;
   /** The answer ended as it should. */
   end(): void;
   /** It broke off, or the client left. */

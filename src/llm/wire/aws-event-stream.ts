@@ -16,7 +16,7 @@ export interface EventStreamReader {
   /** Calls back for each message that the chunk completes. Throws when the bytes are not a valid stream. */
   push(chunk: Buffer): void;
   /** Whether the bytes so far end between two messages. */
-  readonly atBoundary: boolean;
+  atBoundary(): boolean;
 }
 
 const PRELUDE_BYTES = 12;
@@ -35,9 +35,7 @@ export function createEventStreamReader(
   let heldBytes = 0;
   let neededBytes = PRELUDE_BYTES;
   return {
-    get atBoundary() {
-      return heldBytes === 0;
-    },
+    atBoundary: () => heldBytes === 0,
     push(chunk) {
       pieces.push(chunk);
       heldBytes += chunk.length;

@@ -58,7 +58,8 @@ export class Conversation {
   begin(pending: PendingCall): void {
     const wireId = this.#pending.add(pending);
     const { request, wire } = pending.call;
-    this.#env.send({ text: wireText(pending, wireId), wireId, method: request.method, wire });
+    const isAlone = this.#pending.size === 1;
+    this.#env.send({ text: wireText(pending, wireId), wireId, method: request.method, wire, isAlone });
   }
 
   /** A request of our own, before others may pass. */

@@ -17,6 +17,8 @@ export interface Outgoing {
   readonly headers?: readonly string[];
   /** Told what goes out and what comes back; undefined unless somebody watches. */
   readonly wire?: WireTap | undefined;
+  /** A request while no other is under way. */
+  readonly isAlone?: boolean;
 }
 
 export interface Channel {

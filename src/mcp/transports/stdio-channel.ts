@@ -25,7 +25,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
   const send = (message: Outgoing): void => {
     const line = singleLine(message.text);
     message.wire?.attempt(address, { over: "stdio", line });
-    child.write(line);
+    child.write(line, message.isAlone);
   };
   const child = new StdioProcess(options, {
     line(text) {

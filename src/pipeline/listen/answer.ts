@@ -9,6 +9,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { ParsedRequest } from "../../lib/http1/parse-request-head.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { Linked, LinkedList } from "../../lib/text/linked-list.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 import { responseHead, trailerLines, upgradeHead } from "./response-head.ts";
 
@@ -33,19 +34,26 @@ export interface AnswerCarrier {
   unexpected(error: unknown): void;
 }
 
+/** An answer without an end of its own. */
+export interface LastingAnswer extends Linked<LastingAnswer> {
+  finishStream(): void;
+}
+
 /** What answers share with the other connections of their listener. */
 export interface AnswerOwner {
   readonly clock: Clock;
   readonly idle: IdleConnections;
   /** Answers without an end of their own: ended, not cut, when the listener must go. */
-  readonly streams: Set<{ finishStream(): void }>;
+  readonly streams: LinkedList<LastingAnswer>;
   /** Answers close their connections: the listener goes, or memory is short. */
   isDraining(): boolean;
   /** Called once, after the exchange has heard of the end. */
   ended(): void;
 }
 
-export class Answer implements ClientSink, Watched {
+export class Answer implements ClientSink, Watched, LastingAnswer {
+  next: LastingAnswer | undefined = undefined;
+  previous: LastingAnswer | undefined = undefined;
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
@@ -97,12 +105,12 @@ export class Answer implements ClientSink, Watched {
       keptSeconds: this.isLast ? 0 : KEEP_ALIVE_MS / 1000,
       now: this.#carrier.owner.clock.now(),
     });
-    this.#hasHead = true;
-    if (!hasLength) {
+    if (!hasLength && !this.#hasHead && !this.#isClosed) {
       // An answer that may last is watched for a client that does not read it.
       this.#watch();
       if (headers.get("content-type")?.startsWith("text/event-stream")) this.#carrier.owner.streams.add(this);
     }
+    this.#hasHead = true;
     // Held back until there is body; but a stream whose first event is late must not look like no answer.
     this.#sendLater(text);
   }
@@ -248,7 +256,7 @@ export class Answer implements ClientSink, Watched {
     if (this.#isClosed) return;
     this.#isClosed = true;
     if (this.#watched !== undefined) this.#carrier.owner.idle.remove(this.#watched);
-    this.#carrier.owner.streams.delete(this);
+    this.#carrier.owner.streams.remove(this);
     try {
       this.onClose?.(complete);
     } catch (error) {

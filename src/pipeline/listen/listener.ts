@@ -70,7 +70,7 @@ export function openListener(
   const owner: ConnectionOwner = {
     clock: env.clock,
     idle,
-    streams: new Set(),
+    streams: new LinkedList(),
     sweepMs: env.limits.checkIntervalMs,
     get sweeps() {
       return sweeps;
@@ -195,7 +195,7 @@ export function openListener(
           idle.stop();
           sweep.cancel();
           server.close();
-          for (const stream of owner.streams) stream.finishStream();
+          owner.streams.each((stream) => stream.finishStream());
           for (const tunnel of tunnels) tunnel.destroy();
           connections.each((connection) => connection.destroy());
           for (const socket of tlsSockets) socket.destroy();

@@ -25,7 +25,7 @@ function read(pieces: readonly Buffer[]): Reading {
   const refusal = refusalOf(() => {
     for (const piece of pieces) reader.push(piece);
   }, Error);
-  return { messages, end: refusal !== undefined ? "refused" : reader.atBoundary ? "whole" : "open" };
+  return { messages, end: refusal !== undefined ? "refused" : reader.atBoundary() ? "whole" : "open" };
 }
 
 function reference(bytes: Buffer): Reading {

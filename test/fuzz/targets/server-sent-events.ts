@@ -5,7 +5,7 @@
 import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../src/lib/http/sse.ts";
 import { createAnswerReader } from "../../../src/llm/usage/answer-reader.ts";
 import { createUsageHider } from "../../../src/llm/usage/hide-usage.ts";
-import { bytesMayHoldUsage } from "../../../src/llm/usage/stream-event.ts";
+import { usageEventAt } from "../../../src/llm/usage/stream-event.ts";
 import { waysToArrive } from "../pieces.ts";
 import type { Random } from "../random.ts";
 import { defineTarget, expect, expectSame, refusalOf } from "../target.ts";
@@ -53,7 +53,7 @@ function reference(bytes: Buffer): SseEvent[] {
 function hidden(pieces: readonly Buffer[]): Buffer {
   const hider = createUsageHider();
   const out: Buffer[] = [];
-  for (const piece of pieces) out.push(hider.pass(piece, bytesMayHoldUsage(piece)) ?? Buffer.alloc(0));
+  for (const piece of pieces) out.push(hider.pass(piece, usageEventAt(piece)) ?? Buffer.alloc(0));
   out.push(hider.flush() ?? Buffer.alloc(0));
   return Buffer.concat(out);
 }

@@ -9,7 +9,7 @@ import { encodeSseEvent } from "../../../lib/http/sse.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import { errorEvent } from "../../../llm/dialects/error-shape.ts";
 import { createUsageHider, type UsageHider } from "../../../llm/usage/hide-usage.ts";
-import { bytesMayHoldUsage } from "../../../llm/usage/stream-event.ts";
+import { usageEventAt } from "../../../llm/usage/stream-event.ts";
 import { readHeaderUsage } from "../../../llm/usage/usage.ts";
 import { createUsageTap, type UsageTap } from "../../../llm/usage/usage-tap.ts";
 import type { CallSettlement } from "./settlement.ts";
@@ -70,10 +70,10 @@ export class NativeAnswer implements Answer {
       this.#tap?.data(chunk);
       return goOn;
     }
-    const mayHoldUsage = bytesMayHoldUsage(chunk);
-    const passed = this.#hider.pass(chunk, mayHoldUsage);
+    const usageAt = usageEventAt(chunk);
+    const passed = this.#hider.pass(chunk, usageAt);
     const goOn = passed === undefined ? true : this.#call.data(passed);
-    this.#tap?.data(chunk, mayHoldUsage);
+    this.#tap?.data(chunk, usageAt);
     return goOn;
   }
 

@@ -180,7 +180,7 @@ function conditionsOf(
         const result = condition.evaluate(asked.attributes);
         if (!result.ok || result.value !== true) return false;
       }
-      return maxPromptTokens === Number.POSITIVE_INFINITY || asked.promptTokens <= maxPromptTokens;
+      return maxPromptTokens === Number.POSITIVE_INFINITY || asked.promptTokens() <= maxPromptTokens;
     };
   });
   return { accepts, isCheapestFirst: order === "cheapest" };

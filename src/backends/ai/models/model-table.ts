@@ -36,7 +36,7 @@ export interface ModelEntry {
 export interface AskedCall {
   readonly attributes: AttributeSource;
   /** Estimated. */
-  readonly promptTokens: number;
+  promptTokens(): number;
   /** In US dollars; undefined if it is not known. */
   priceAt(candidate: Candidate): number | undefined;
 }

@@ -35,9 +35,7 @@ export function askedCall(exchange: Exchange, prices: PriceCatalogue | undefined
   const { llm } = exchange.facts;
   return {
     attributes: exchange.attributes,
-    get promptTokens() {
-      return estimatedTokens(llm);
-    },
+    promptTokens: () => estimatedTokens(llm),
     priceAt({ target, model }) {
       if (prices === undefined) return undefined;
       const output = llm?.maxOutputTokens ?? ASSUMED_OUTPUT_TOKENS;

@@ -8,6 +8,8 @@ import type { Reply } from "../../../core/reply.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { type BodyCarrier, RequestBodySource } from "../../../lib/http1/request-body.ts";
 import { closeStreamLater } from "../../../lib/http2/later-ends.ts";
+import type { LinkedList } from "../../../lib/text/linked-list.ts";
+import type { LastingAnswer } from "../answer.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
 import type { EntrySink } from "../request-entry.ts";
 import { responseFields, trailerFields } from "./stream-fields.ts";
@@ -18,13 +20,15 @@ const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
 export interface StreamOwner {
   readonly idle: IdleConnections;
   /** Answers without an end of their own: ended, not cut, when the listener must go. */
-  readonly streams: Set<{ finishStream(): void }>;
+  readonly streams: LinkedList<LastingAnswer>;
   /** Called once. `wasReset`: the client gave it up before its answer was out. */
   streamEnded(wasReset: boolean): void;
   unexpected(error: unknown): void;
 }
 
-export class StreamAnswer implements EntrySink, Watched, BodyCarrier {
+export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAnswer {
+  next: LastingAnswer | undefined = undefined;
+  previous: LastingAnswer | undefined = undefined;
   onDrain: (() => void) | undefined = undefined;
   onStalled: (() => void) | undefined = undefined;
   onClose: ((complete: boolean) => void) | undefined = undefined;
@@ -104,12 +108,13 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier {
 
   head(status: number, headers: HeaderList): void {
     if (this.#isClosed) return;
+    const isFirst = !this.#hasHead;
     this.#hasHead = true;
     this.#sendsBody = this.#request.method !== "HEAD" && status !== 204 && status !== 304;
     if (!headers.has("content-length")) {
       // An answer that may last is watched for a client that does not read it.
       this.#watch();
-      if (headers.get("content-type")?.startsWith("text/event-stream")) this.#owner.streams.add(this);
+      if (isFirst && headers.get("content-type")?.startsWith("text/event-stream")) this.#owner.streams.add(this);
     }
     this.#unsent = { status, headers };
     process.nextTick(flushHead, this);
@@ -220,7 +225,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier {
     if (this.#isClosed) return;
     this.#isClosed = true;
     if (this.#watched !== undefined) this.#owner.idle.remove(this.#watched);
-    this.#owner.streams.delete(this);
+    this.#owner.streams.remove(this);
     const { rstCode } = this.#stream;
     const wasReset = !this.#hasEnded && !this.#isCut;
     const isComplete = this.#hasEnded && rstCode === NGHTTP2_NO_ERROR;
