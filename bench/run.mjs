@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|scale|against|peers|rehearse …] [--quick]`: comparisons side by side in one run. Figures are
+ * `npm run bench [-- http|mcp|llm|limits|trace|telemetry|scale|against|peers|rehearse|translate …] [--quick]`: comparisons side by side in one run. Figures are
  * ratios of CPU time, never a timed test; run it on a machine that does nothing else.
  */
 import { existsSync } from "node:fs";

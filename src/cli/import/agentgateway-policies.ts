@@ -114,3 +114,29 @@ function globalLimit(value: Values, at: string, conversion: Conversion): Values 
   });
   return { ...others, failureMode: mode, descriptors: list };
 }
+
+/** What stands beside a model there is a policy of the model here. */
+export function modelPolicies(model: Values, conversion: Conversion): Values {
+  const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
+    model;
+  const ai = present({ defaults, overrides, promptGuard: guardrails, promptCaching: cachingOf(promptCaching) });
+  const policies = present({
+    authorization,
+    ai: Object.keys(ai).length === 0 ? undefined : ai,
+    requestHeaderModifier: requestHeaders,
+    responseHeaderModifier: responseHeaders,
+  });
+  if (Object.keys(policies).length === 0) return rest;
+  return { ...rest, policies: convertPolicies(policies, `llm.models (${String(model.name)})`, conversion) };
+}
+
+function cachingOf(value: unknown): Values | undefined {
+  if (!isObject(value)) return undefined;
+  const { cacheSystem, cacheMessages, cacheTools, minTokens, ...others } = value;
+  // Without a word, tools are not cached there.
+  return present({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
+}
+
+function present(values: Values): Values {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+}

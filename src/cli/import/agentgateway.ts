@@ -2,7 +2,7 @@
  * A configuration of agentgateway: both of its layouts. Names and shapes that differ are rewritten here; what has no counterpart
  * is found by the gateway's own loader afterwards (drop-invalid.ts).
  */
-import { convertPolicies } from "./agentgateway-policies.ts";
+import { convertPolicies, modelPolicies } from "./agentgateway-policies.ts";
 import { portTls, tlsOf } from "./agentgateway-tls.ts";
 import {
   asList,
@@ -200,10 +200,12 @@ function urlOf(host: string, port: unknown, path: unknown, standard: string): st
 
 function llmOf(llm: Values, conversion: Conversion): Values {
   const models = asList(llm.models).map((one) => {
-    const { auth, ...model } = asObject(one);
+    const { auth, ...model } = modelPolicies(asObject(one), conversion);
     const params = asObject(model.params);
     const key = asObject(auth).key;
-    return key === undefined ? one : { ...model, params: { ...params, apiKey: key } };
+    return key === undefined
+      ? { ...model, ...(auth === undefined ? {} : { auth }) }
+      : { ...model, params: { ...params, apiKey: key } };
   });
   if (llm.port === undefined) conversion.differs.push("llm: listens on a port of its own here, 4000");
   return { ...llm, ...(llm.models === undefined ? {} : { models }) };
