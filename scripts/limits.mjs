@@ -796,6 +796,12 @@ const LIMITS = {
     ],
     ["MAX_LEVEL_CHARS", "mcp/replicas/session-settings.ts", "a log level", "not set again in another process"],
     [
+      "MAX_ID_CHARS",
+      "mcp/sessions/event-log.ts",
+      "the id of a request that is inside of its events' ids",
+      "left out: a lost answer is not told",
+    ],
+    [
       "MAX_UNHEARD",
       "mcp/sessions/session-streams.ts",
       "events that wait for a client to listen at any replica",

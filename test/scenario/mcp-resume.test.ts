@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { oddTarget } from "../support/mcp/gateway-config.ts";
@@ -59,7 +60,7 @@ async function repeated<Result>(request: () => Promise<Result>): Promise<Result>
   }
 }
 
-test("100 SDK clients repeat their request after a restart, and their sessions go on", async (t) => {
+test("100 SDK clients at work repeat what failed during a restart, and their sessions go on", async (t) => {
   const remote = await startRemote("http");
   t.after(() => remote.close());
   const setup: Setup = {
@@ -84,13 +85,35 @@ test("100 SDK clients repeat their request after a restart, and their sessions g
       return { client, id: transport.sessionId, transport };
     }),
   );
-  await Promise.all(clients.map(({ client }) => client.listTools()));
+  let repeats = 0;
+  let calls = 0;
+  let isRestarted = false;
+  /** Calls on and on, over the restart; what failed is repeated, and nothing else is done about it. */
+  const work = clients.map(async ({ client, id, transport }, i) => {
+    for (let round = 0, isOver = false; !isOver; round++) {
+      const message = `${i}/${round}`;
+      const isAfter = isRestarted;
+      await eventually(`${message} is answered`, async () => {
+        try {
+          const { content } = await client.callTool({ name: "echo", arguments: { message } });
+          assert.deepEqual(content, [{ type: "text", text: message }]);
+          return true;
+        } catch (error) {
+          if (error instanceof assert.AssertionError) throw error;
+          repeats += 1;
+          return false;
+        }
+      });
+      assert.equal(transport.sessionId, id);
+      calls += 1;
+      isOver = isAfter;
+    }
+  });
+  await eventually("all are at work", () => calls >= clients.length);
   gateway = await restart(t, gateway, setup);
-  for (const { client, id, transport } of clients) {
-    const { tools } = await repeated(() => client.listTools());
-    assert.ok(tools.length > 0);
-    assert.equal(transport.sessionId, id);
-  }
+  isRestarted = true;
+  await Promise.all(work);
+  t.diagnostic(`${calls} calls, ${repeats} repeated`);
 });
 
 test("a stdio server is started again and told what the client said at first", async (t) => {
@@ -107,6 +130,31 @@ test("a stdio server is started again and told what the client said at first", a
   assert.equal(after.clientInfo?.name ?? "kept-name", "kept-name");
   assert.equal(await client.delete(), 204);
   assert.equal((await client.post({ jsonrpc: "2.0", id: 1, method: "ping" })).status, 404);
+});
+
+test("an answer that broke off and is lost is told, so that nobody waits for it", async (t) => {
+  const setup: Setup = { config: { store: { folder: folderFor(t) } } };
+  const gateway = await startGateway(yaml(setup));
+  const client = rawClient(`${gateway.url()}/mcp`);
+  await client.initialize();
+  const lastIds: [id: unknown, lastEventId: string][] = [];
+  for (const id of [7, 'a "quoted" one']) {
+    const call = { jsonrpc: "2.0", id, method: "tools/call", params: { name: "silent", arguments: {} } };
+    const stream = await client.stream(call);
+    // The first event has an id and no message.
+    await eventually("the stream is open", () => stream.events.length > 0);
+    lastIds.push([id, stream.events[0]?.id ?? ""]);
+    stream.close();
+  }
+  await restart(t, gateway, setup);
+  for (const [id, lastId] of lastIds) {
+    const lost = await repeated(() => client.listen({ "last-event-id": lastId }));
+    const { message } = await lost.next((one) => one.error);
+    assert.equal(message.id, id);
+    assert.match(message.error.message, /send the request again/);
+    await lost.ended;
+  }
+  assert.ok((await client.request("tools/list")).result);
 });
 
 test("two replicas with one key: every request may go to either", async (t) => {

@@ -172,9 +172,9 @@ test("an answer that takes long primes its stream with an event id", async () =>
   const { events } = await client.post(call("slow", { ms: 400, steps: 1 }));
   assert.equal(events.length, 2);
   assert.equal(events[0]?.data, "");
-  assert.match(events[0]?.id ?? "", /^\d+-1$/);
+  assert.match(events[0]?.id ?? "", /^\d+-1-n\d+$/);
   assert.equal(events[0]?.retry, 1000);
-  assert.match(events[1]?.id ?? "", /^\d+-2$/);
+  assert.match(events[1]?.id ?? "", /^\d+-2-n\d+$/);
   await client.delete();
 });
 

@@ -7,7 +7,7 @@ import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { ExpectedError } from "../../lib/text/expected-error.ts";
-import { parseEventId } from "../sessions/event-log.ts";
+import { type EventPlace, parseEventId } from "../sessions/event-log.ts";
 import type { Session } from "../sessions/session.ts";
 import type { ServerError } from "../wire/call.ts";
 import { allowsBatches, isLegacyVersion, isModernVersion, LEGACY_VERSIONS, UNSUPPORTED_VERSION } from "../wire/era.ts";
@@ -40,7 +40,7 @@ export type Demand =
   | {
       readonly kind: "listen";
       readonly session: Session;
-      readonly after: { stream: number; number: number } | undefined;
+      readonly after: EventPlace | undefined;
     }
   | { readonly kind: "delete"; readonly session: Session }
   /** A DELETE of a session that another process holds. */

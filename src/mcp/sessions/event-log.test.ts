@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EventLog, eventId, parseEventId } from "./event-log.ts";
+import { EventLog, eventId, eventSuffix, parseEventId } from "./event-log.ts";
 
 function event(stream: number, number: number, bytes = 10, atMs = 0) {
   return { stream, number, bytes: Buffer.alloc(bytes), atMs };
@@ -48,6 +48,13 @@ test("what is old goes", () => {
 
 test("an event id is read back", () => {
   assert.deepEqual(parseEventId(eventId(12, 7)), { stream: 12, number: 7 });
+  for (const answers of ["5", "-3", '"abc"', '"a \\"quoted\\" ä one"'])
+    assert.deepEqual(parseEventId(eventId(12, 7, eventSuffix(answers))), { stream: 12, number: 7, answers });
+  for (const answers of [undefined, "1.5e3", "9".repeat(20), `"${"x".repeat(200)}"`])
+    assert.deepEqual(parseEventId(eventId(12, 7, eventSuffix(answers))), { stream: 12, number: 7 });
+  // Whoever makes one up gets nothing into a message.
+  for (const forged of ['{"a":1}', '"a","error":1', "null"])
+    assert.equal(parseEventId(`1-1-s${Buffer.from(forged).toString("base64url")}`)?.answers, undefined);
 });
 
 for (const text of ["", "1", "1-", "-1", "a-1", "1-1-1", "1-1 ", `${"9".repeat(30)}-1`, "../1-1"]) {

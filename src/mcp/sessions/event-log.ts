@@ -45,13 +45,43 @@ export class EventLog {
   }
 }
 
-const EVENT_ID = /^(\d{1,15})-(\d{1,15})$/;
+const EVENT_ID = /^(\d{1,15})-(\d{1,15})(?:-(?:n(-?\d{1,15})|s([\w-]{1,160})))?$/;
+const WHOLE_NUMBER = /^-?\d{1,15}$/;
+/** A longer id of a request does not travel with its events. */
+const MAX_ID_CHARS = 100;
 
-export function eventId(stream: number, number: number): string {
-  return `${stream}-${number}`;
+/** What a client had last of a stream. */
+export interface EventPlace {
+  readonly stream: number;
+  readonly number: number;
+  /** The id of the only request that the stream answers, as JSON: a process that lost the stream can tell its client. */
+  readonly answers?: string;
 }
 
-export function parseEventId(text: string): { stream: number; number: number } | undefined {
+/** For the events of a stream that answers this request; empty if that is not told. */
+export function eventSuffix(answers: string | undefined): string {
+  if (answers === undefined || answers.length > MAX_ID_CHARS) return "";
+  if (WHOLE_NUMBER.test(answers)) return `-n${answers}`;
+  return answers.startsWith('"') ? `-s${Buffer.from(answers).toString("base64url")}` : "";
+}
+
+export function eventId(stream: number, number: number, suffix = ""): string {
+  return `${stream}-${number}${suffix}`;
+}
+
+export function parseEventId(text: string): EventPlace | undefined {
   const match = EVENT_ID.exec(text);
-  return match ? { stream: Number(match[1]), number: Number(match[2]) } : undefined;
+  if (match === null) return undefined;
+  const answers = match[3] ?? (match[4] && quoted(Buffer.from(match[4], "base64url").toString()));
+  return { stream: Number(match[1]), number: Number(match[2]), ...(answers ? { answers } : {}) };
+}
+
+/** A JSON text that is a string, and nothing else. */
+function quoted(text: string): string | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "string" ? JSON.stringify(value) : undefined;
+  } catch {
+    return undefined;
+  }
 }

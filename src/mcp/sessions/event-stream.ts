@@ -9,7 +9,7 @@ import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
 import { singleLine } from "../transports/stdio-channel.ts";
 import { type Failure, failureHeaders } from "../wire/call.ts";
-import { type EventLog, eventId } from "./event-log.ts";
+import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
 
 /** What a proxy in between may take for dead is kept alive (threats R17). */
 export const KEEP_ALIVE_MS = 15_000;
@@ -45,6 +45,8 @@ export class EventStream implements BackendRun, Beating {
   readonly number: number;
   readonly #owner: StreamOwner;
   readonly #primeAfterMs: number;
+  /** Of the ids of its events. */
+  readonly #suffix: string;
   #sink: BackendCall | undefined = undefined;
   #hasHead = false;
   #isComplete = false;
@@ -58,9 +60,10 @@ export class EventStream implements BackendRun, Beating {
   #attachedMs = 0;
   #lastWriteMs = 0;
 
-  /** `before`: its events have higher numbers. */
-  constructor(number: number, owner: StreamOwner, primeAfterMs = PRIME_AFTER_MS, before = 0) {
+  /** `before`: its events have higher numbers. `answers`: the only request that it is for. */
+  constructor(number: number, owner: StreamOwner, primeAfterMs = PRIME_AFTER_MS, before = 0, answers?: string) {
     this.number = number;
+    this.#suffix = eventSuffix(answers);
     this.#lastEvent = before;
     this.#lastSent = before;
     this.#owner = owner;
@@ -103,7 +106,9 @@ export class EventStream implements BackendRun, Beating {
       this.#lastSent = this.#lastEvent;
       this.#isResumable = true;
       this.#owner.resumable(this);
-      this.#write(Buffer.from(`id: ${eventId(this.number, this.#lastEvent)}\nretry: ${RETRY_MS}\ndata: \n\n`));
+      this.#write(
+        Buffer.from(`id: ${eventId(this.number, this.#lastEvent, this.#suffix)}\nretry: ${RETRY_MS}\ndata: \n\n`),
+      );
     }
   }
 
@@ -192,7 +197,9 @@ export class EventStream implements BackendRun, Beating {
 
   #encode(json: string): Buffer {
     this.#lastEvent += 1;
-    return Buffer.from(`event: message\nid: ${eventId(this.number, this.#lastEvent)}\ndata: ${singleLine(json)}\n\n`);
+    return Buffer.from(
+      `event: message\nid: ${eventId(this.number, this.#lastEvent, this.#suffix)}\ndata: ${singleLine(json)}\n\n`,
+    );
   }
 
   #log(bytes: Buffer): void {

@@ -4,11 +4,13 @@
  * events.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
-import { EventLog } from "./event-log.ts";
+import { errorText, INTERNAL_ERROR } from "../wire/json-rpc.ts";
+import { EventLog, type EventPlace } from "./event-log.ts";
 import { EventStream, type StreamOwner } from "./event-stream.ts";
 
 /** Streams whose answer is complete but was not delivered are kept in the log only. */
 const GENERAL_STREAM = 0;
+const LOST = "the rest of this answer is not here: the gateway was restarted; send the request again";
 /** As much as the log of events keeps. */
 const MAX_UNHEARD = 256;
 const MAX_UNHEARD_CHARS = 1024 * 1024;
@@ -48,9 +50,9 @@ export class SessionStreams implements StreamOwner {
     this.#next = before + 1;
   }
 
-  /** A stream for the answers of one POST. */
-  create(primeAfterMs?: number): EventStream {
-    return new EventStream(this.#next++, this, primeAfterMs);
+  /** A stream for the answers of one POST; `answers` is the id of the request, if it is one alone. */
+  create(primeAfterMs?: number, answers?: string): EventStream {
+    return new EventStream(this.#next++, this, primeAfterMs, 0, answers);
   }
 
   /** Something that belongs to no call, for wherever the client listens. */
@@ -84,12 +86,21 @@ export class SessionStreams implements StreamOwner {
     };
   }
 
-  /** The rest of an answer that broke off; undefined if there is none. */
-  takeUp(sink: BackendCall, after: { stream: number; number: number }): EventStream | undefined {
+  /** The rest of an answer that broke off, or that it is lost; undefined if there is none. */
+  takeUp(sink: BackendCall, after: EventPlace): EventStream | undefined {
     const resumed = this.find(after.stream);
     resumed?.attach(sink, after.number);
     resumed?.begin();
-    return resumed;
+    return resumed ?? this.#lost(sink, after);
+  }
+
+  /** The process that had the answer is gone, or is another replica: nobody should wait for it here. */
+  #lost(sink: BackendCall, { stream, number, answers }: EventPlace): EventStream | undefined {
+    if (stream === GENERAL_STREAM || answers === undefined) return undefined;
+    const lost = new EventStream(stream, this, undefined, number, answers);
+    lost.attach(sink);
+    lost.last(errorText(answers, INTERNAL_ERROR, LOST));
+    return lost;
   }
 
   /** The stream of an answer that is still open, or that is complete and only in the log. */
@@ -104,10 +115,7 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** Connects a client to the general stream, after the event that it got last. */
-  listen(
-    sink: Parameters<EventStream["attach"]>[0],
-    after: { stream: number; number: number } | undefined,
-  ): EventStream {
+  listen(sink: Parameters<EventStream["attach"]>[0], after: EventPlace | undefined): EventStream {
     this.general.attach(sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
     this.general.begin();
     for (const text of this.#unheard.take()) this.general.event(text);

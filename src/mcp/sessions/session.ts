@@ -124,8 +124,8 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   }
 
   /** A stream for the answer of one POST. */
-  createStream(primeAfterMs?: number): EventStream {
-    return this.#streams.create(primeAfterMs);
+  createStream(primeAfterMs?: number, answers?: string): EventStream {
+    return this.#streams.create(primeAfterMs, answers);
   }
 
   /** The old transport: everything goes over one event stream, and the session lives as long as it does. */
@@ -142,7 +142,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   /** Answers the requests of one POST on a stream of their own. */
   request(requests: readonly ClientRequest[], sink: BackendCall, context: CallContext): BackendRun {
     this.#used();
-    const stream = this.createStream(context.primeAfterMs);
+    const stream = this.createStream(context.primeAfterMs, requests.length === 1 ? requests[0]?.id : undefined);
     stream.attach(sink);
     const group = { left: requests.length };
     for (const request of requests) this.#start(new RequestCall(request, this, stream, group, context), context.access);
@@ -161,7 +161,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   }
 
   /** A GET: the general stream, or the rest of an answer that broke off. */
-  listen(sink: BackendCall, after: { stream: number; number: number } | undefined): BackendRun {
+  listen(sink: BackendCall, after: Parameters<SessionStreams["listen"]>[1]): BackendRun {
     this.#used();
     const resumed = after && this.#streams.takeUp(sink, after);
     if (resumed) return resumed;
