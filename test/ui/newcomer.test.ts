@@ -79,3 +79,24 @@ test("the chat streams until the limit refuses; the trace says why and leads to 
   assert.deepEqual(errors, []);
   await page.close();
 });
+
+test("two models are compared side by side, and what they say is text whatever it contains", { skip }, async () => {
+  const own = await startDemo("", {});
+  const { page, errors } = await openPage(browser, `${own.adminUrl}/ui/llm`);
+  await page.getByLabel(/^Models, up to/).fill("demo, other");
+  await page
+    .getByLabel("Question to all models")
+    .fill("**hi** <img src=x onerror=document.title=1> [a](javascript:alert(1)) ![i](http://127.0.0.1:9/x.png)");
+  await page.getByRole("button", { name: "Ask all" }).click();
+  await page.locator(".compare section").nth(1).locator(".took").waitFor();
+  await page
+    .locator(".compare section")
+    .nth(0)
+    .getByText(/ in, .* out/)
+    .waitFor();
+  assert.equal(await page.locator(".compare img, .compare a[href^=javascript]").count(), 0);
+  assert.notEqual(await page.title(), "1");
+  assert.deepEqual(errors, []);
+  await page.close();
+  await own.close();
+});

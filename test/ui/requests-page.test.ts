@@ -54,6 +54,23 @@ test("a refusal is one sentence, with the rule and the value it saw", { skip }, 
   await page.close();
 });
 
+test("a request is sent again with changes, and its answer is shown as text", { skip }, async () => {
+  const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/requests?route=closed`);
+  await page.getByRole("link", { name: "GET /closed" }).first().click();
+  await page.getByText("Edit and resend").click();
+  await page.getByLabel(/^Headers/).fill("x-role: admin");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.locator("pre.code", { hasText: /^open$/ }).waitFor();
+  await page.getByLabel("Path and query").fill("/evil/<script>alert(1)</script>");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByText("teapot").waitFor();
+  await page.getByLabel("Path and query").fill("http://example.com/");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByText("expected a path that begins with /").waitFor();
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
 test("the next request that matches is traced, with snapshots and their difference", { skip }, async () => {
   const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/requests`);
   await page.getByLabel(/Trace the next request/).fill('request.path.endsWith("/completions")');

@@ -12,6 +12,7 @@ import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
 import { amountText, stateOfKey } from "../../ui/src/pages/limits/budget-texts.ts";
 import { differences } from "../../ui/src/pages/requests/differences.ts";
 import { bytesText, durationText, visible } from "../../ui/src/parts/format.ts";
+import { blocksOf } from "../../ui/src/parts/markdown-blocks.ts";
 
 test("a canary says what it gets and how it went, or why it was withdrawn", () => {
   const counts = { requests: 40, failed: 1, slow: 0 };
@@ -160,3 +161,21 @@ for (const [name, backend, state] of [
   test(`the state of a server ${name}`, () => {
     assert.deepEqual(targetState(backend, "a"), state);
   });
+
+test("what a model says is taken apart into blocks; a fence that does not end holds the rest", () => {
+  const text =
+    "# Title\nText\ngoes on\n\n- a\n- b\n\n1. c\n> said\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\n# no heading\n- no item";
+  assert.deepEqual(
+    blocksOf(text).map(({ kind, lines }) => [kind, lines.length]),
+    [
+      ["heading", 1],
+      ["text", 2],
+      ["list", 2],
+      ["list", 1],
+      ["quote", 1],
+      ["table", 3],
+      ["code", 2],
+    ],
+  );
+  assert.deepEqual(blocksOf(""), []);
+});

@@ -7,6 +7,7 @@ import type { Endpoint } from "../../data/endpoints.ts";
 import { requestList } from "../../data/requests.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
 import { durationText, visible, wholeText } from "../../parts/format.ts";
+import { Markdown } from "../../parts/markdown.tsx";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { Credential } from "../mcp/credential.tsx";
@@ -208,9 +209,11 @@ function ExchangeView({ exchange }: { exchange: Exchange }) {
     <div class="exchange">
       <p class="question wrap">{question}</p>
       {text === "" && turn === undefined && problem === undefined ? (
-        <p class="muted">…</p>
+        <Status level="busy">answering</Status>
       ) : (
-        <p class="answer wrap">{text}</p>
+        <div class="answer">
+          <Markdown text={text} />
+        </div>
       )}
       {problem === undefined ? null : <p class="note warn">{visible(problem)}</p>}
       {turn?.error === undefined ? null : (
@@ -230,7 +233,7 @@ function ExchangeView({ exchange }: { exchange: Exchange }) {
   );
 }
 
-function Took({ turn }: { turn: Turn }) {
+export function Took({ turn }: { turn: Turn }) {
   const { usage, firstTokenMs, totalMs, limit, requestId, cost } = turn;
   const streamedMs = totalMs - (firstTokenMs ?? 0);
   return (

@@ -11,6 +11,7 @@ import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { AddModel } from "../config/add-form.tsx";
 import { Chat } from "./chat.tsx";
+import { Compare } from "./compare.tsx";
 import { UsagePanel } from "./usage.tsx";
 
 export function Llm() {
@@ -36,7 +37,10 @@ export function Llm() {
       <PageHead title="LLM" doc="Models, chat and usage." />
       <div class="split chat-and-usage">
         {isReadOnly.value || endpoints.length === 0 ? null : (
-          <Chat endpoints={endpoints} models={chatModels(backends)} />
+          <div class="stack">
+            <Chat endpoints={endpoints} models={chatModels(backends)} />
+            <Compare endpoints={endpoints} models={chatModels(backends)} />
+          </div>
         )}
         <div class="stack">
           <UsagePanel />

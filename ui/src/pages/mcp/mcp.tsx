@@ -127,11 +127,11 @@ function TargetRow({ backend, target }: { backend: string; target: Record<string
       <td class="mono muted">{visible(backend)}</td>
       <td class="mono wrap">{visible(targetText(target))}</td>
       <td>
-        <Status level={isFailing ? "bad" : living.up > 0 ? "ok" : "idle"}>
-          {isFailing
-            ? "failed"
-            : living.up > 0
-              ? `running (${living.up} ${living.up === 1 ? "session" : "sessions"})`
+        <Status level={isFailing ? (living.up > 0 ? "warn" : "bad") : living.up > 0 ? "ok" : "idle"}>
+          {living.up > 0
+            ? `running (${living.up} ${living.up === 1 ? "session" : "sessions"})${isFailing ? ", failed in others" : ""}`
+            : isFailing
+              ? "failed"
               : "not started"}
         </Status>
       </td>

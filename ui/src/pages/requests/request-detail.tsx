@@ -8,12 +8,14 @@ import { type RequestDetail, readRequest } from "../../data/requests.ts";
 import { captureNext } from "../../data/trace.ts";
 import { pageHref, setParams } from "../../frame/router.ts";
 import { CopyButton } from "../../parts/copy.tsx";
+import { Fold } from "../../parts/fold.tsx";
 import { durationText, visible } from "../../parts/format.ts";
 import { Json } from "../../parts/json.tsx";
 import { Panel, Skeleton } from "../../parts/panel.tsx";
 import { levelOfRequest, Status } from "../../parts/status.tsx";
 import { Ago } from "../../parts/time.tsx";
 import { curlOf } from "./curl.ts";
+import { Resend } from "./resend.tsx";
 import { barsOfRecord } from "./trace-bars.ts";
 import { TraceView } from "./trace-view.tsx";
 import { Waterfall } from "./waterfall.tsx";
@@ -84,6 +86,7 @@ function Detail({ detail }: { detail: RequestDetail }) {
           </>
         )}
       </div>
+      {isReadOnly.value ? null : <Fold title="Edit and resend">{() => <Resend detail={detail} />}</Fold>}
       {detail.isShort ? (
         <p class="muted">
           This request is long ago: reasons in words, times of policies and the backend are no longer known.

@@ -12,6 +12,13 @@ const MIN_SHARE = 0.002;
 const MAX_DEPTH = 48;
 const TOP = 12;
 
+const LEGEND = [
+  ["own-1", "the gateway, a colour per file"],
+  ["package", "packages"],
+  ["node", "Node.js"],
+  ["other", "collector and system"],
+] as const;
+
 interface Placed {
   readonly frame: Frame;
   readonly left: number;
@@ -31,7 +38,7 @@ export function Flame({ profile }: { profile: Profile }) {
           <button
             key={`${depth} ${left} ${frame.name}`}
             type="button"
-            class={ours(frame) ? "cell own" : "cell"}
+            class={`cell ${colourOf(frame)}`}
             style={{ left: `${left * 100}%`, width: `${share * 100}%`, top: `${depth * ROW_HEIGHT}px` }}
             title={`${visible(frame.name)}\n${visible(frame.file)}\n${amountText(frame.total, profile.unit)}, ${percentText(frame.total / profile.root.total)}`}
             onClick={() => setFocus(frame === focus ? profile.root : frame)}
@@ -40,6 +47,13 @@ export function Flame({ profile }: { profile: Profile }) {
           </button>
         ))}
       </div>
+      <ul class="legend">
+        {LEGEND.map(([kind, text]) => (
+          <li key={kind}>
+            <span class={`swatch cell ${kind}`} aria-hidden="true" /> {text}
+          </li>
+        ))}
+      </ul>
       {focus === profile.root ? null : (
         <button type="button" class="button" onClick={() => setFocus(profile.root)}>
           Reset zoom
@@ -109,8 +123,14 @@ function shortFile(file: string): string {
   return file.split("/").slice(-2).join("/");
 }
 
-function ours({ file }: Frame): boolean {
-  return file !== "" && !file.startsWith("node:") && !file.includes("node_modules");
+/** By where a function comes from: this program warm, packages and Node itself cool, the rest plain. */
+function colourOf({ file, name }: Frame): string {
+  if (name === "(program)" || name === "(garbage collector)" || file === "") return "other";
+  if (file.startsWith("node:")) return "node";
+  if (file.includes("node_modules")) return "package";
+  let sum = 0;
+  for (const char of file) sum = (sum * 31 + (char.codePointAt(0) ?? 0)) % 3;
+  return `own-${sum + 1}`;
 }
 
 function amountText(value: number, unit: string): string {
