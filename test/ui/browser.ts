@@ -10,7 +10,6 @@ import { bundledUi } from "./bundle.ts";
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"];
 export const ARTIFACTS = join(process.cwd(), "test-artifacts", "ui");
-const IMAGES = join(process.cwd(), "docs", "images");
 
 const executable = findExecutable();
 
@@ -52,14 +51,6 @@ export async function openPage(browser: Browser, url: string, options: PageOptio
   });
   await page.goto(url);
   return { page, errors };
-}
-
-/** A picture for the documentation; written only when asked for, so that a test run changes no tracked file. */
-export async function documentationImage(page: Page, name: string): Promise<void> {
-  await page.screenshot({ path: join(ARTIFACTS, name) });
-  if (process.env.UPDATE_IMAGES !== "1") return;
-  mkdirSync(IMAGES, { recursive: true });
-  await page.screenshot({ path: join(IMAGES, name) });
 }
 
 function findExecutable(): string | undefined {

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { Browser } from "playwright-core";
 import type { TestGateway } from "../support/gateway.ts";
-import { ARTIFACTS, documentationImage, openBrowser, openPage, skip } from "./browser.ts";
+import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
 import { SECRET, startDemo } from "./demo-gateway.ts";
 
 let gateway: TestGateway;
@@ -40,7 +40,7 @@ test("a mistake is marked at its line with a suggestion, and a secret is not in 
     .getByRole("link", { name: new RegExp(`line ${line}`) })
     .first()
     .waitFor();
-  await documentationImage(page, "ui-config.png");
+  await page.screenshot({ path: join(ARTIFACTS, "ui-config.png") });
   await page.screenshot({ path: join(ARTIFACTS, "config-problem.png") });
   assert.equal(await page.getByRole("button", { name: "Save" }).isDisabled(), true);
   assert.deepEqual(errors, []);

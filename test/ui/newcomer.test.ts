@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { Browser } from "playwright-core";
 import type { TestGateway } from "../support/gateway.ts";
-import { ARTIFACTS, documentationImage, openBrowser, openPage, skip } from "./browser.ts";
+import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
 import { startDemo } from "./demo-gateway.ts";
 
 let gateway: TestGateway;
@@ -39,7 +39,7 @@ test("a tool is called through the gateway: form, progress, result, trace", { sk
   await page.getByRole("progressbar").waitFor();
   await page.getByText("worked for 1 s").waitFor();
   await page.getByText("running (1 session)").waitFor();
-  await documentationImage(page, "ui-mcp.png");
+  await page.screenshot({ path: join(ARTIFACTS, "ui-mcp.png") });
   await page.getByRole("link", { name: "trace", exact: true }).click();
   await page.getByText("tools/call slow").first().waitFor();
   await page.screenshot({ path: join(ARTIFACTS, "newcomer-tool-trace.png") });
@@ -61,18 +61,18 @@ test("the chat streams until the limit refuses; the trace says why and leads to 
     .getByText(/left, resets in/)
     .first()
     .waitFor();
-  await documentationImage(page, "ui-llm.png");
+  await page.screenshot({ path: join(ARTIFACTS, "ui-llm.png") });
   await refusal.first().click();
   await page
     .getByText(/Limited by/)
     .first()
     .waitFor();
-  await documentationImage(page, "ui-trace.png");
+  await page.screenshot({ path: join(ARTIFACTS, "ui-trace.png") });
   await page.goBack();
   await page.getByRole("link", { name: "See the rule" }).first().click();
   await page.getByText("150 tokens per minute").waitFor();
   await page.getByText(/available in \d+ s/).waitFor();
-  await documentationImage(page, "ui-limits.png");
+  await page.screenshot({ path: join(ARTIFACTS, "ui-limits.png") });
   await page.getByRole("link", { name: "Rule", exact: true }).click();
   await page.getByRole("heading", { name: "chat", exact: true }).waitFor();
   await page.getByText("rateLimit").first().waitFor();

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { Browser } from "playwright-core";
 import type { TestGateway } from "../support/gateway.ts";
-import { ARTIFACTS, documentationImage, openBrowser, openPage, skip } from "./browser.ts";
+import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
 import { sendTraffic, startDemo } from "./demo-gateway.ts";
 import { defects, PAGES, sidewaysOverflow } from "./page-checks.ts";
 
@@ -47,7 +47,7 @@ test("the picture shows rates while requests pass", { skip }, async () => {
   const rate = page.locator(".node.route .numbers").filter({ hasText: /[1-9]\d*(?:\.\d)?\/s/ });
   for (let i = 0; i < 200 && (await rate.count()) < 3; i++) await sendTraffic(gateway);
   assert.ok((await rate.count()) >= 3);
-  await documentationImage(page, "ui-overview.png");
+  await page.screenshot({ path: join(ARTIFACTS, "ui-overview.png") });
   await page.close();
 });
 

@@ -3,6 +3,7 @@
  */
 import { signal } from "@preact/signals";
 import type { Endpoint } from "../../data/endpoints.ts";
+import { tasks } from "../../data/tasks.ts";
 import { knownTools } from "../../data/tools.ts";
 import type { JsonSchema } from "../config/schema-doc.ts";
 import { type Leg, login } from "./login.ts";
@@ -72,6 +73,8 @@ export async function connect(endpoint: Endpoint): Promise<void> {
     const resources = can.resources ? await resourcesOf(client) : [];
     connection.value = { state: "open", endpoint, client, info, tools, prompts, resources };
     knownTools.value = tools.map(({ name }) => ({ name, endpoint: endpoint.id }));
+    // Its servers run now.
+    void tasks.refresh();
   } catch (error) {
     connection.value = { state: "failed", endpoint, problem: error as Error };
   }
