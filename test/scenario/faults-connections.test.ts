@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import { get, type ServerResponse } from "node:http";
 import { connect, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { configFile } from "../support/config-file.ts";
 import { eventually } from "../support/eventually.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
@@ -126,14 +127,18 @@ test("1,500 clients that never finish their heads are all told and closed, and o
 });
 
 const IDLE = 10_000;
+const PATIENT = fileURLToPath(new URL("../support/patient-listeners.js", import.meta.url));
 const openFiles = Number(/^Max open files\s+(\d+)/m.exec(limitsText())?.[1] ?? 0);
 
 test("10,000 idle connections take at most 150 MB, and a new request is answered among them [R29]", {
-  timeout: 100_000,
+  timeout: 180_000,
   skip: openFiles < 2 * IDLE && `needs ${2 * IDLE} open files, ${openFiles} are allowed`,
 }, async (t) => {
   const backend = await backendFor(t, (_req, res) => void res.end("ok"));
-  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))], { compiled: true });
+  const gateway = startGatewayProcess(t, ["-f", configFile(t, proxy(backend.host))], {
+    compiled: true,
+    nodeFlags: ["--import", PATIENT],
+  });
   const [port, adminUrl] = [await gateway.port(), await gateway.adminUrl()];
   const aloneMs = await medianMs(100, () => statusOf(port));
   const before = await memoryOf(adminUrl);

@@ -51,8 +51,9 @@ export function loadForThreads(
   const loader = createConfigLoader(doors, sources, uiSource, () => memory, options.cluster);
   const single = loader.first();
   const around = surroundings({ canStart: startThread !== undefined, hasInheritedSockets });
-  const { count, warning } = threadCount(single.config.process, around);
+  const { count, warning, note } = threadCount(single.config.process, around);
   if (warning !== undefined) doors.logger.warn(warning);
+  if (note !== undefined) doors.logger.info(note);
   if (count === 1 || startThread === undefined) return { first: single, loader, openCrew: () => undefined };
 
   single.discard();

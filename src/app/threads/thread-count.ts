@@ -20,6 +20,8 @@ export interface ThreadCount {
   readonly count: number;
   /** Why there are fewer than the configuration asks for. */
   readonly warning?: string;
+  /** Why `auto` means one. */
+  readonly note?: string;
 }
 
 export function surroundings(rest: Pick<Surroundings, "canStart" | "hasInheritedSockets">): Surroundings {
@@ -38,7 +40,7 @@ export function threadCount(settings: ThreadSettings, around: Surroundings): Thr
   if (why === undefined) return { count: wanted };
   // Nobody asked for a number that cannot be had.
   return workers === "auto"
-    ? { count: 1 }
+    ? { count: 1, note: `config.workers is auto, and one thread serves: ${why}` }
     : { count: 1, warning: `config.workers is ${wanted}, but one thread serves: ${why}` };
 }
 
