@@ -783,6 +783,18 @@ const LIMITS = {
       "an error that says so",
     ],
     [
+      "MAX_REMEMBERED",
+      "mcp/eras/legacy-upstream.ts",
+      "subscriptions of a session at one server",
+      "not made again after a restart of the server",
+    ],
+    [
+      "MAX_REMEMBERED_CHARS",
+      "mcp/eras/legacy-upstream.ts",
+      "the parameters of one of them",
+      "not made again after a restart of the server",
+    ],
+    [
       "MAX_KEPT_SUBSCRIPTIONS",
       "mcp/replicas/session-settings.ts",
       "subscriptions kept with a session",

@@ -130,6 +130,9 @@ test("a schema that changes while a client only calls is found out, and so is a 
 test("a lock file that cannot be read stops the load, and a reload keeps the old one", async (t) => {
   const setup = await setUp(t);
   await accepted(setup);
+  const missing = mcpConfig([{ name: "wiki", mcp: { url: setup.server.url } }], { toolsLock: "missing.lock" });
+  assert.equal(await setup.gateway.reload(missing), "refused");
+  await setup.gateway.logged("write it with `gwctl mcp lock` while toolsLock is not set");
   writeFileSync(setup.lockFile, "{}");
   const config = mcpConfig([{ name: "wiki", mcp: { url: setup.server.url } }], {
     toolsLock: "tools.lock",

@@ -65,6 +65,8 @@ test("what the client had set is set again in the new process", async () => {
     await client.request("resources/subscribe", { uri: "test://odd/a" });
     await client.request("resources/subscribe", { uri: "test://odd/b" });
     await client.request("resources/unsubscribe", { uri: "test://odd/b" });
+    // A name beyond all use is passed on, and not remembered.
+    await client.request("resources/subscribe", { uri: `test://odd/${"x".repeat(3_000)}` });
     await client.call("crash");
     const { logLevel, subscribed } = await state(client);
     assert.equal(logLevel, "warning");

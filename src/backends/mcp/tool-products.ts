@@ -88,11 +88,22 @@ function compiledGuards(configs: readonly ResultGuardConfig[]): Record<"rejectin
 }
 
 function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock {
-  const text = env.readFile(path);
+  const text = lockText(path, env);
   try {
     return parseToolLocks(text);
   } catch (error) {
     throw new Error(`toolsLock: ${path}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+/** The file comes from a gateway that runs: the first time, from one without it. */
+function lockText(path: string, env: BackendEnv): string {
+  try {
+    return env.readFile(path);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    const isMissing = reason.includes("ENOENT");
+    throw new Error(isMissing ? `${reason}; write it with \`gwctl mcp lock\` while toolsLock is not set` : reason);
   }
 }
 

@@ -23,6 +23,10 @@ import type { ClientNotification, ClientRequest, ServerMessage } from "../wire/j
 import { find, slice } from "../wire/json-text.ts";
 import { LegacyOverModern } from "./legacy-over-modern.ts";
 
+/** Subscriptions that are made again after a restart of the server. */
+const MAX_REMEMBERED = 1_000;
+const MAX_REMEMBERED_CHARS = 2_000;
+
 export class LegacyUpstream implements Upstream, LinkOwner {
   readonly target: Target;
   about: ServerAbout | undefined = undefined;
@@ -237,7 +241,9 @@ export class LegacyUpstream implements Upstream, LinkOwner {
     if (method === "logging/setLevel") this.#logLevel = params;
     else if (method === "resources/subscribe") {
       this.#subscriptions ??= new Set();
-      this.#subscriptions.add(JSON.stringify({ uri: request.params.uri }));
+      const subscription = JSON.stringify({ uri: request.params.uri });
+      if (this.#subscriptions.size < MAX_REMEMBERED && subscription.length <= MAX_REMEMBERED_CHARS)
+        this.#subscriptions.add(subscription);
     } else this.#subscriptions?.delete(JSON.stringify({ uri: request.params.uri }));
   }
 }
