@@ -418,7 +418,12 @@ const LIMITS = {
     ],
     ["MAX_QUESTIONS", "mcp/servers/conversation.ts", "open questions of a server", "error -32603 to the server"],
     ["MAX_ID_CHARS", "mcp/transports/incoming.ts", "the id of a server's request", "the request is refused"],
+    ["MAX_BATCH_CHARS", "mcp/transports/incoming.ts", "a batch of a server, in characters", "its calls get no answer"],
+    ["MAX_ERROR_CHARS", "mcp/transports/incoming.ts", "an error of a server, in characters", "the call fails"],
     ["MAX_SERVER_DEPTH", "mcp/wire/json-check.ts", "nesting of a server's message", "the call fails"],
+    ["MAX_ATOM_CHARS", "mcp/wire/json-check.ts", "a name or number in a server's message", "the call fails"],
+    ["MAX_OPEN_NAMES", "mcp/wire/json-check.ts", "names of one object in a server's message", "the call fails"],
+    ["MAX_SAID_CHARS", "mcp/transports/http-answer.ts", "what is read of the body of a failed call", "cut"],
     ["MAX_INPUTS", "mcp/eras/legacy-over-modern.ts", "questions of one round", "the call fails"],
     [
       "MAX_POSTS",

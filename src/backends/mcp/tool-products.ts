@@ -48,10 +48,12 @@ export function resultGuardOf(configs: readonly ResultGuardConfig[] = []): Resul
   const { rejecting, masking } = compiledGuards(configs);
   return {
     refusal: rejecting[0]?.rejection.message ?? DEFAULT_REFUSAL,
-    checked: (text) =>
-      rejecting.some((guard) => guard.matches(text))
-        ? undefined
-        : masking.reduce((masked, guard) => guard.mask(masked), text),
+    *checked(text) {
+      for (const guard of rejecting) if (yield* guard.matching(text)) return undefined;
+      let masked = text;
+      for (const guard of masking) masked = yield* guard.masking(masked);
+      return masked;
+    },
   };
 }
 
@@ -61,17 +63,18 @@ export function resultWatchOf(configs: readonly ResultGuardConfig[] = []): Resul
   const findingOf = ({ name, action }: TextGuard): WatchFinding => ({ rule: name, action });
   return {
     unread: [...rejecting, ...masking].map(({ name }) => ({ rule: name, action: "reject" })),
-    found(text) {
-      const refused = rejecting.filter((guard) => guard.matches(text));
-      if (refused.length > 0) return refused.map(findingOf);
+    *found(text) {
+      const refused: WatchFinding[] = [];
+      for (const guard of rejecting) if (yield* guard.matching(text)) refused.push(findingOf(guard));
+      if (refused.length > 0) return refused;
+      const masked: WatchFinding[] = [];
       let seen = text;
-      return masking
-        .filter((guard) => {
-          const before = seen;
-          seen = guard.mask(seen);
-          return seen !== before;
-        })
-        .map(findingOf);
+      for (const guard of masking) {
+        const before = seen;
+        seen = yield* guard.masking(seen);
+        if (seen !== before) masked.push(findingOf(guard));
+      }
+      return masked;
     },
   };
 }

@@ -4,6 +4,7 @@
  * break out of its line.
  */
 import { ExpectedError } from "../text/expected-error.ts";
+import { TextPieces } from "./text-pieces.ts";
 
 export interface SseEvent {
   /** The `event:` field; `message` if there was none. */
@@ -31,14 +32,17 @@ const LF = 10;
 const CR = 13;
 const COLON = 58;
 const SPACE = 32;
+const JOINED_LINES = 4_096;
 
 export function createSseParser(onEvent: (event: SseEvent) => void, maxEventBytes: number): SseParser {
-  let partial: Buffer[] = [];
+  let partial: TextPieces | undefined;
   let heldBytes = 0;
   let lastWasCr = false;
   let atStart = true;
   let event = "";
   let data: string[] = [];
+  /** Lines of data that were joined on the way: joining millions at the end would take long. */
+  let joined: string[] = [];
   let id: string | undefined;
   let retry: number | undefined;
 
@@ -49,21 +53,37 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
     }
     const colon = bytes.indexOf(COLON);
     if (colon === 0) return;
-    const field = bytes.toString("latin1", 0, colon < 0 ? bytes.length : colon);
+    const name = bytes.toString("latin1", 0, colon < 0 ? bytes.length : colon);
     const from = colon < 0 ? bytes.length : bytes[colon + 1] === SPACE ? colon + 2 : colon + 1;
-    const value = bytes.toString("utf8", from);
-    if (field === "data") data.push(value);
-    else if (field === "event") event = value;
-    else if (field === "id" && !value.includes("\0")) id = value;
-    else if (field === "retry" && /^[0-9]{1,9}$/.test(value)) retry = Number(value);
+    field(name, bytes.toString("utf8", from));
+  }
+
+  /** A line that came in pieces was decoded on the way. */
+  function longLine(text: string): void {
+    const colon = text.indexOf(":");
+    if (colon === 0) return;
+    if (colon < 0) field(text, "");
+    else field(text.slice(0, colon), text.slice(text[colon + 1] === " " ? colon + 2 : colon + 1));
+  }
+
+  function field(name: string, value: string): void {
+    if (name === "data") {
+      if (data.push(value) < JOINED_LINES) return;
+      joined.push(data.join("\n"));
+      data = [];
+    } else if (name === "event") event = value;
+    else if (name === "id" && !value.includes("\0")) id = value;
+    else if (name === "retry" && /^[0-9]{1,9}$/.test(value)) retry = Number(value);
   }
 
   function dispatch(): void {
-    if (data.length > 0 || id !== undefined || retry !== undefined) {
+    if (data.length > 0 || joined.length > 0 || id !== undefined || retry !== undefined) {
+      if (joined.length > 0) data = [...joined, ...data];
       onEvent({ event: event === "" ? "message" : event, data: data.join("\n"), id, retry });
     }
     event = "";
     data = [];
+    joined = [];
     id = undefined;
     retry = undefined;
     heldBytes = 0;
@@ -96,16 +116,18 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
         hold(i - start);
         const rest = chunk.subarray(start, i);
         start = i + 1;
-        if (partial.length === 0) line(rest);
+        if (partial === undefined) line(rest);
         else {
-          const whole = Buffer.concat([...partial, rest]);
-          partial = [];
-          line(whole);
+          partial.add(rest);
+          const whole = partial.end();
+          partial = undefined;
+          longLine(whole);
         }
       }
       if (start < chunk.length) {
         hold(chunk.length - start);
-        partial.push(chunk.subarray(start));
+        partial ??= new TextPieces();
+        partial.add(chunk.subarray(start));
       }
     },
   };

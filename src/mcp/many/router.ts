@@ -121,13 +121,16 @@ function refusal(reason: string, failure: Failure, text: (id: string) => string)
   };
 }
 
-/** A whole answer with a JSON body. */
-export function sendJson(sink: BackendCall, status: number, json: string, extra: readonly string[] = []): void {
-  const body = Buffer.from(json);
-  sink.head(
-    status,
-    new HeaderList(["content-type", "application/json", "content-length", String(body.length), ...extra]),
-  );
-  sink.data(body);
+/** A whole answer with a JSON body: a text, or its bytes in pieces. */
+export function sendJson(
+  sink: BackendCall,
+  status: number,
+  json: string | readonly Buffer[],
+  extra: readonly string[] = [],
+): void {
+  const body = typeof json === "string" ? [Buffer.from(json)] : json;
+  const length = body.reduce((sum, piece) => sum + piece.length, 0);
+  sink.head(status, new HeaderList(["content-type", "application/json", "content-length", String(length), ...extra]));
+  for (const piece of body) sink.data(piece);
   sink.end();
 }

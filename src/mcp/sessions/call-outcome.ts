@@ -48,6 +48,10 @@ export function outcomeOfAnswer(
   const flag = result && member(text, result.start, "isError");
   if (!result || !flag || slice(text, flag) !== "true") return SUCCEEDED;
   const reason = shown(target, firstText(text, result)) || "the result says isError and nothing else";
+  return toolError(reason);
+}
+
+export function toolError(reason: string): CallOutcome {
   return { kind: "tool_error", problem: { code: "tool_error", source: "upstream", reason } };
 }
 

@@ -22,6 +22,7 @@ const PAUSE_BYTES = 1024 * 1024;
 /** Beyond this the client is cut off: the server could not be paused. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 
+const END_OF_EVENT = Buffer.from("\n\n");
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 export interface StreamOwner {
@@ -117,8 +118,9 @@ export class EventStream implements BackendRun, Beating {
     this.#write(Buffer.from(`event: endpoint\ndata: ${endpoint}\n\n`));
   }
 
-  event(json: string): void {
-    const bytes = this.#encode(json);
+  /** A text, or the bytes of one without line breaks, in pieces. */
+  event(json: string | readonly Buffer[]): void {
+    const bytes = joined(this.#encode(json));
     this.#log(bytes);
     if (this.#sink === undefined) return;
     this.#lastSent = this.#lastEvent;
@@ -126,10 +128,11 @@ export class EventStream implements BackendRun, Beating {
   }
 
   /** The last event. One that is also the first goes out with its head at once, and nobody could ask for it again. */
-  last(json: string): void {
+  last(json: string | readonly Buffer[]): void {
     this.#isComplete = true;
-    const bytes = this.#encode(json);
+    const pieces = this.#encode(json);
     if (this.#lastEvent > 1 || this.#sink === undefined || this.#hasHead) {
+      const bytes = joined(pieces);
       this.#log(bytes);
       this.#lastSent = this.#lastEvent;
       this.#write(bytes);
@@ -139,9 +142,9 @@ export class EventStream implements BackendRun, Beating {
     const sink = this.#detach() as BackendCall;
     this.#hasHead = true;
     const headers = eventStreamHeaders(this.#owner.sessionHeader);
-    headers.add("content-length", String(bytes.length));
+    headers.add("content-length", String(pieces.reduce((sum, piece) => sum + piece.length, 0)));
     sink.head(200, headers);
-    sink.data(bytes);
+    for (const piece of pieces) sink.data(piece);
     sink.end();
   }
 
@@ -195,11 +198,12 @@ export class EventStream implements BackendRun, Beating {
     if (this.#isComplete) this.#finish();
   }
 
-  #encode(json: string): Buffer {
+  #encode(json: string | readonly Buffer[]): readonly Buffer[] {
     this.#lastEvent += 1;
-    return Buffer.from(
-      `event: message\nid: ${eventId(this.number, this.#lastEvent, this.#suffix)}\ndata: ${singleLine(json)}\n\n`,
-    );
+    const head = `event: message\nid: ${eventId(this.number, this.#lastEvent, this.#suffix)}\ndata: `;
+    return typeof json === "string"
+      ? [Buffer.from(`${head}${singleLine(json)}\n\n`)]
+      : [Buffer.from(head), ...json, END_OF_EVENT];
   }
 
   #log(bytes: Buffer): void {
@@ -257,6 +261,10 @@ export class EventStream implements BackendRun, Beating {
     this.#hasHead = true;
     sink.head(200, eventStreamHeaders(this.#owner.sessionHeader));
   }
+}
+
+function joined(pieces: readonly Buffer[]): Buffer {
+  return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
 }
 
 export function eventStreamHeaders(sessionId: string | undefined): HeaderList {

@@ -24,9 +24,11 @@ import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, wi
 import { find, slice } from "../wire/json-text.ts";
 import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
 import { eventStreamHeaders, KEEP_ALIVE_MS } from "./event-stream.ts";
+import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
 
 /** Queued for a client that does not read; then it is cut off. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+const END_OF_EVENT = Buffer.from("\n\n");
 const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 /** Errors that HTTP shows too (2026-07-28, transports and basic). */
@@ -99,8 +101,22 @@ export class ModernCall implements Call, BackendRun, Beating {
 
   answered(message: ServerMessage): void {
     if (this.#isOver) return;
-    this.#report(outcomeOfAnswer(this.request, this.#target, message), message.text);
-    this.#end(withId(message, this.request.id), message.kind === "error" ? statusOf(message) : 200);
+    const status = message.kind === "error" ? statusOf(message) : 200;
+    if (!isLargeAnswer(message)) {
+      this.#report(outcomeOfAnswer(this.request, this.#target, message), message.text);
+      this.#end(withId(message, this.request.id), status);
+      return;
+    }
+    readyLargeAnswer(message, {
+      request: this.request,
+      target: this.#target,
+      isOver: () => this.#isOver,
+      ready: ({ outcome, bytes }) => {
+        this.#report(outcome, message.text);
+        this.#end(bytes, status);
+      },
+      failed: (failure) => this.failed(failure),
+    });
   }
 
   failed(failure: Failure): void {
@@ -138,8 +154,10 @@ export class ModernCall implements Call, BackendRun, Beating {
     if (!this.#isOver && nowMs - this.#lastWriteMs >= KEEP_ALIVE_MS) this.#write(KEEP_ALIVE);
   }
 
-  #event(json: string): void {
-    this.#write(Buffer.from(`event: message\ndata: ${singleLine(json)}\n\n`));
+  #event(json: string | readonly Buffer[]): void {
+    const head = "event: message\ndata: ";
+    if (typeof json === "string") this.#write(Buffer.from(`${head}${singleLine(json)}\n\n`));
+    else this.#write(Buffer.concat([Buffer.from(head), ...json, END_OF_EVENT]));
   }
 
   #write(bytes: Buffer): void {
@@ -166,7 +184,7 @@ export class ModernCall implements Call, BackendRun, Beating {
     this.#env.report.ended(this.request, this.#target, outcome, answer);
   }
 
-  #end(text: string, status: number, headers: readonly string[] = []): void {
+  #end(text: string | readonly Buffer[], status: number, headers: readonly string[] = []): void {
     this.#over();
     if (!this.#hasHead) {
       const shown = this.#env.hidesStatus && (status === 400 || status === 404) ? 200 : status;

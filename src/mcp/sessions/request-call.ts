@@ -19,6 +19,7 @@ import {
 import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
 import type { EventStream } from "./event-stream.ts";
+import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
 
 /** The session that a request belongs to, as far as the request needs it. */
 export interface CallOwner {
@@ -92,7 +93,17 @@ export class RequestCall implements Call, Linked<RequestCall> {
 
   answered(message: ServerMessage): void {
     if (this.#isOver) return;
-    this.#end(outcomeOfAnswer(this.request, this.#target, message), withId(message, this.request.id));
+    if (!isLargeAnswer(message)) {
+      this.#end(outcomeOfAnswer(this.request, this.#target, message), withId(message, this.request.id));
+      return;
+    }
+    readyLargeAnswer(message, {
+      request: this.request,
+      target: this.#target,
+      isOver: () => this.#isOver,
+      ready: ({ outcome, bytes }) => this.#end(outcome, message.text, undefined, bytes),
+      failed: (failure) => this.failed(failure),
+    });
   }
 
   failed(failure: Failure): void {
@@ -112,7 +123,8 @@ export class RequestCall implements Call, Linked<RequestCall> {
     this.#end(CANCELLED, errorText(this.request.id, INTERNAL_ERROR, reason));
   }
 
-  #end(outcome: CallOutcome, text: string | undefined, failure?: Failure): void {
+  /** `bytes`: those of the answer, where they are known. */
+  #end(outcome: CallOutcome, text: string | undefined, failure?: Failure, bytes?: readonly Buffer[]): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#report.ended(this.request, this.#target, outcome, text);
@@ -121,8 +133,8 @@ export class RequestCall implements Call, Linked<RequestCall> {
     if (text === undefined) {
       if (isLast) this.#stream.complete();
     } else if (isLast && failure !== undefined && isChallenge(failure)) this.#stream.refuse(failure, text);
-    else if (isLast) this.#stream.last(text);
-    else this.#stream.event(text);
+    else if (isLast) this.#stream.last(bytes ?? text);
+    else this.#stream.event(bytes ?? text);
     // Only now: a session that waits for its last answer ends with it.
     this.#session.finished(this);
   }

@@ -3,7 +3,7 @@
  */
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Upstream } from "../servers/upstream.ts";
-import { withAnswer } from "../wire/access.ts";
+import { withAnswer, withAnswerInTurns } from "../wire/access.ts";
 import { type Call, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";
 import { guardedResult, watchedResult } from "./guarded-result.ts";
 import type { ToolProduct } from "./tool-product.ts";
@@ -12,10 +12,10 @@ import type { ToolProduct } from "./tool-product.ts";
 export function checkedCall(call: Call, { guard, watch }: Pick<ToolProduct, "guard" | "watch">): Call {
   if (guard === undefined && watch === undefined) return call;
   const tell = watch && call.watched;
-  return withAnswer(call, (message) => {
-    const passed = guard === undefined ? message : guardedResult(message, guard);
+  return withAnswerInTurns(call, function* (message) {
+    const passed = guard === undefined ? message : yield* guardedResult(message, guard);
     if (watch && tell)
-      for (const { rule, action } of watchedResult(passed, watch))
+      for (const { rule, action } of yield* watchedResult(passed, watch))
         tell(`a result guard would ${action} what matches \`${rule}\``, `resultGuard: ${rule}`);
     return passed;
   });

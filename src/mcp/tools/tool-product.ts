@@ -3,6 +3,7 @@
  * arguments that are filled here, and only as they were accepted where there is a lock file. Compiled once per load.
  */
 import type { Expression } from "../../cel/expression.ts";
+import type { Steps } from "../../lib/process/turns.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
 import type { ToolsConfig } from "../servers/tool-settings.ts";
 import { type Edit, member, type Span, slice, splice } from "../wire/json-text.ts";
@@ -20,7 +21,7 @@ export interface OfferedTool {
 /** Looks at the text of a result; returns what shall take its place. */
 export interface ResultGuard {
   /** The text to send, or undefined if the result may not pass. */
-  checked(text: string): string | undefined;
+  checked(text: string): Steps<string | undefined>;
   /** What clients are told instead. */
   readonly refusal: string;
 }
@@ -28,7 +29,7 @@ export interface ResultGuard {
 /** Guards in shadow mode. */
 export interface ResultWatch {
   /** What they would do with this text; rules and actions, never the text. */
-  found(text: string): readonly WatchFinding[];
+  found(text: string): Steps<readonly WatchFinding[]>;
   /** What they would do with a result that is too large to be looked at. */
   readonly unread: readonly WatchFinding[];
 }

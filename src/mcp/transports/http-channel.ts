@@ -6,12 +6,13 @@
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { SseEvent } from "../../lib/http/sse.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { InOrderEvents } from "../../lib/process/in-order.ts";
 import type { LoginRequired } from "../wire/call.ts";
 import type { Era } from "../wire/era.ts";
-import { wireIdOf } from "../wire/json-rpc.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
-import { createExchange, FIRST_RETRY_MS, type HttpExchange, noteEvent, protocolHeaders } from "./http-exchange.ts";
-import { type BrokenMessage, readServerText, reportBroken } from "./incoming.ts";
+import { afterTexts, bodyFailure, isBlank, readText, takeMessages } from "./http-answer.ts";
+import { createExchange, endSession, type HttpExchange, noteEvent, protocolHeaders } from "./http-exchange.ts";
+import { type BrokenMessage, reportBroken } from "./incoming.ts";
 import type { RemoteServer } from "./remote-server.ts";
 import { mayRepeat } from "./repeatable.ts";
 
@@ -67,13 +68,10 @@ export class HttpChannel implements Channel {
       return;
     }
     if (message.method === "notifications/initialized" && !this.#hasGeneralStream) this.#hold();
-    const exchange = createExchange(message.wireId);
     // Calls are refused before it comes to this; what nobody waits for is left out.
-    if (message.wireId === undefined) {
-      if (this.isClogged) return;
-      exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
-    }
-    this.#exchanges.add(exchange);
+    if (message.wireId === undefined && this.isClogged) return;
+    const exchange = this.#begin(message.wireId);
+    if (message.wireId === undefined) exchange.timer = this.#clock.after(ACCEPT_MS, () => this.#drop(exchange));
     if (message.headers) this.#headers = message.headers;
     const headers = [
       "content-type",
@@ -98,7 +96,7 @@ export class HttpChannel implements Channel {
 
   resume(): void {
     this.#isPaused = false;
-    for (const { call } of this.#exchanges) call?.resume();
+    for (const exchange of this.#exchanges) this.#goOn(exchange);
   }
 
   close(): Promise<void> {
@@ -106,18 +104,7 @@ export class HttpChannel implements Channel {
     this.#isClosed = true;
     for (const exchange of [...this.#exchanges]) this.#drop(exchange);
     if (this.#sessionId === undefined) return Promise.resolve();
-    return new Promise((resolve) => {
-      // The server may free its session; whether it does is not waited for long.
-      const timer = this.#clock.after(FIRST_RETRY_MS, resolve);
-      const done = (): void => {
-        timer.cancel();
-        resolve();
-      };
-      this.#server.send(
-        { method: "DELETE", headers: this.#protocolHeaders({ text: "" }) },
-        { head: ignore, event: ignore, body: ignore, mayRead: () => true, end: done, error: done },
-      );
-    });
+    return endSession(this.#server, this.#clock, this.#protocolHeaders({ text: "" }));
   }
 
   detail(): Record<string, unknown> {
@@ -143,39 +130,38 @@ export class HttpChannel implements Channel {
       },
       event: (event: SseEvent) => this.#event(exchange, event),
       body: (text: string) => this.#body(exchange, status, text, login),
-      mayRead: () => !this.#isPaused,
-      end: () => this.#ended(exchange),
-      error: (reason: string) => {
-        if (exchange.lastEventId === undefined || exchange.isAnswered) this.#fail(exchange, reason);
-        else this.#ended(exchange);
-      },
+      mayRead: () => this.#mayRead(exchange),
+      end: () => afterTexts(exchange, () => this.#ended(exchange)),
+      error: (reason: string) => afterTexts(exchange, () => this.#brokeOff(exchange, reason)),
     };
+  }
+
+  #mayRead({ texts }: HttpExchange): boolean {
+    return !this.#isPaused && texts?.isBusy !== true;
+  }
+
+  #goOn(exchange: HttpExchange): void {
+    if (this.#mayRead(exchange)) exchange.call?.resume();
   }
 
   #event(exchange: HttpExchange, event: SseEvent): void {
     noteEvent(exchange, event);
-    if (event.event === "message" && event.data !== "") this.#message(exchange, event.data);
+    if (event.event === "message" && event.data !== "") this.#read(exchange, event.data, ignore);
   }
 
-  /** Returns why there is no answer in it; undefined where nothing is wrong. */
-  #message(exchange: HttpExchange, text: string): string | undefined {
-    const messages = readServerText(text);
-    let problem = messages.length === 0 ? "did not send a JSON-RPC message" : undefined;
-    for (const message of messages) {
-      if (message.kind === "broken") {
-        problem = message.reason;
-        this.#broken(exchange, message);
-      } else if (message.kind === "request" || message.kind === "notification")
-        this.#handlers.message(message, exchange.wireId);
-      // Its own answer is all that the stream of a request may bring; other calls have theirs.
-      else if (exchange.wireId !== undefined && wireIdOf(message) !== exchange.wireId)
-        problem = "answered under an id that is not the request's";
-      else {
-        exchange.isAnswered = true;
-        this.#handlers.message(message, exchange.wireId);
-      }
-    }
-    return problem;
+  #read(exchange: HttpExchange, text: string, done: (problem: string | undefined) => void): void {
+    const events = (): InOrderEvents => ({
+      busy: ignore,
+      idle: () => this.#goOn(exchange),
+      failed: () => {
+        exchange.call?.abort();
+        this.#fail(exchange, "sent a message that could not be handled");
+      },
+      isOver: () => this.#isClosed || !this.#exchanges.has(exchange),
+    });
+    readText(exchange, text, events, (messages) =>
+      done(takeMessages(exchange, messages, this.#handlers, (message) => this.#broken(exchange, message))),
+    );
   }
 
   #broken(exchange: HttpExchange, message: BrokenMessage): void {
@@ -191,12 +177,18 @@ export class HttpChannel implements Channel {
       this.#expired(exchange);
       return;
     }
+    const after = (problem: string | undefined): void => {
+      if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
+      this.#fail(exchange, bodyFailure(this.#server, status, text, problem), login);
+    };
     // Whatever the body says then: what helps is a login.
-    const problem = login !== undefined || text.trim() === "" ? undefined : this.#message(exchange, text);
-    if (exchange.isAnswered && (status < 400 || exchange.wireId !== undefined)) return;
-    const said = this.#server.shown(text.trim()).slice(0, 200);
-    const reason = status < 300 ? (problem ?? "sent no response") : `answered with status ${status}`;
-    this.#fail(exchange, status < 300 || said === "" ? reason : `${reason}: ${said}`, login);
+    if (login !== undefined || isBlank(text)) after(undefined);
+    else this.#read(exchange, text, after);
+  }
+
+  #brokeOff(exchange: HttpExchange, reason: string): void {
+    if (exchange.lastEventId === undefined || exchange.isAnswered) this.#fail(exchange, reason);
+    else this.#ended(exchange);
   }
 
   /** An answer may be cut off on purpose and asked for again (2025-11-25, transports). */
@@ -227,9 +219,7 @@ export class HttpChannel implements Channel {
   #openGeneralStream(): void {
     if (this.#hasGeneralStream || this.#isClosed || this.#era === "modern") return;
     this.#hasGeneralStream = true;
-    const exchange = createExchange(undefined);
-    this.#exchanges.add(exchange);
-    this.#get(exchange);
+    this.#get(this.#begin(undefined));
   }
 
   #get(exchange: HttpExchange): void {
@@ -258,9 +248,9 @@ export class HttpChannel implements Channel {
         },
         event: (event) => this.#event(exchange, event),
         body: () => undefined,
-        mayRead: () => !this.#isPaused,
-        end: again,
-        error: again,
+        mayRead: () => this.#mayRead(exchange),
+        end: () => afterTexts(exchange, again),
+        error: () => afterTexts(exchange, again),
       },
     );
   }
@@ -279,6 +269,12 @@ export class HttpChannel implements Channel {
     if (this.#isClosed || exchange.wireId === undefined || exchange.isAnswered) return;
     exchange.isAnswered = true;
     this.#handlers.failed(exchange.wireId, reason, error);
+  }
+
+  #begin(wireId: number | undefined): HttpExchange {
+    const exchange = createExchange(wireId);
+    this.#exchanges.add(exchange);
+    return exchange;
   }
 
   #forget(exchange: HttpExchange): void {

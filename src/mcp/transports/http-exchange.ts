@@ -5,13 +5,15 @@
 import { isHeaderValue } from "../../lib/http/headers.ts";
 import type { HttpCall } from "../../lib/http/http-client.ts";
 import type { SseEvent } from "../../lib/http/sse.ts";
-import type { Timer } from "../../lib/process/clock.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import type { InOrder } from "../../lib/process/in-order.ts";
 import type { Era } from "../wire/era.ts";
 import { find, slice } from "../wire/json-text.ts";
 import { MIRRORED, mirrorHeader } from "../wire/mirror-headers.ts";
 import type { Outgoing } from "./channel.ts";
+import type { RemoteServer } from "./remote-server.ts";
 
-export const FIRST_RETRY_MS = 1_000;
+const FIRST_RETRY_MS = 1_000;
 /** A server may ask for less; one that ends its streams at once would keep us busy. */
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
@@ -25,6 +27,8 @@ export interface HttpExchange {
   retryMs: number;
   resumes: number;
   timer: Timer | undefined;
+  /** From the first large message on. */
+  texts: InOrder | undefined;
 }
 
 export function createExchange(wireId: number | undefined): HttpExchange {
@@ -36,7 +40,22 @@ export function createExchange(wireId: number | undefined): HttpExchange {
     retryMs: FIRST_RETRY_MS,
     resumes: 0,
     timer: undefined,
+    texts: undefined,
   };
+}
+
+/** The server may free its session; whether it does is not waited for long. */
+export function endSession(server: RemoteServer, clock: Clock, headers: readonly string[]): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = clock.after(FIRST_RETRY_MS, resolve);
+    const done = (): void => {
+      timer.cancel();
+      resolve();
+    };
+    const ignore = (): void => undefined;
+    const handler = { head: ignore, event: ignore, body: ignore, mayRead: () => true, end: done, error: done };
+    server.send({ method: "DELETE", headers }, handler);
+  });
 }
 
 /** What an event says about going on after a break. */

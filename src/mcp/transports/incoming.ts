@@ -4,7 +4,8 @@
  * its reason and, where it can be read, the call that it answers: that call fails, nothing waits for it in vain.
  */
 
-import { jsonProblem, MAX_SERVER_DEPTH } from "../wire/json-check.ts";
+import { finish, type Steps } from "../../lib/process/turns.ts";
+import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../wire/json-check.ts";
 import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../wire/json-rpc.ts";
 import { elements, keyOf, type Member, members, skipSpace, slice } from "../wire/json-text.ts";
 import type { ChannelHandlers, Outgoing } from "./channel.ts";
@@ -18,6 +19,12 @@ const OPEN_OBJECT = 123;
 
 /** Ids of a server's questions are kept and echoed. */
 const MAX_ID_CHARS = 1024;
+/** A batch is taken apart at once. */
+const MAX_BATCH_CHARS = 1024 * 1024;
+/** Messages of a batch that are read in one step. */
+const BATCH_STEP = 256;
+/** An error is parsed at once; clients show its message to people. */
+const MAX_ERROR_CHARS = 256 * 1024;
 
 export interface BrokenMessage {
   readonly kind: "broken";
@@ -29,21 +36,34 @@ export interface BrokenMessage {
   readonly reason: string;
 }
 
-/** Each message of a line, an event or a body. None if it is no JSON at all, as a line that a program logs. */
-export function readServerText(text: string): readonly (ServerMessage | BrokenMessage)[] {
+export type ReadMessages = readonly (ServerMessage | BrokenMessage)[];
+
+/** `readServerText` in steps, since a large text would hold up everybody else. */
+export function* readServerTextInSteps(text: string): Steps<ReadMessages> {
   const start = skipSpace(text, 0);
   const first = text.charCodeAt(start);
   if (first !== OPEN_OBJECT && first !== OPEN_ARRAY) return [];
   const top: Member[] = [];
-  const problem = jsonProblem(text, MAX_SERVER_DEPTH, top);
+  const problem = yield* jsonProblemInSteps(text, MAX_SERVER_DEPTH, top);
   const reason = problem === undefined ? undefined : `answered with invalid JSON: ${problem}`;
-  if (first === OPEN_OBJECT) return [readOne(text, reason, problem === undefined ? top : members(text, 0))];
+  const isLarge = text.length > MAX_BATCH_CHARS;
+  // What follows on a fault may name the call; in a large text nobody looks for it.
+  if (first === OPEN_OBJECT) return [readOne(text, reason, reason === undefined || isLarge ? top : members(text, 0))];
   // Servers of the 2025-03-26 revision may send batches; a line of a log may begin with a bracket, too.
-  const spans = elements(text, start).filter((span) => reason === undefined || text[span.start] === "{");
-  return spans.map((span) => {
+  if (isLarge) return [broken("", {}, `sent a batch of more than ${MAX_BATCH_CHARS} characters`)];
+  const read: (ServerMessage | BrokenMessage)[] = [];
+  for (const span of elements(text, start)) {
+    if (reason !== undefined && text.charCodeAt(span.start) !== OPEN_OBJECT) continue;
     const one = slice(text, span);
-    return readOne(one, reason, members(one, 0));
-  });
+    read.push(readOne(one, reason, members(one, 0)));
+    if (read.length % BATCH_STEP === 0) yield;
+  }
+  return read;
+}
+
+/** Each message of a line, an event or a body. None if it is no JSON at all, as a line that a program logs. */
+export function readServerText(text: string): ReadMessages {
+  return finish(readServerTextInSteps(text));
 }
 
 /** Fails the call that a broken message answers, or tells the server that its question cannot be read. */
@@ -94,6 +114,8 @@ function formProblem(text: string, { id, method, params, result, error }: Parts)
   if (result !== undefined && error !== undefined) return "answered with both a result and an error";
   if (result !== undefined) return isObject(text, result) ? undefined : "answered with a result that is not an object";
   if (error === undefined) return "answered with neither a result nor an error";
+  if (error.end - error.start > MAX_ERROR_CHARS)
+    return `answered with an error of more than ${MAX_ERROR_CHARS} characters`;
   return isErrorObject(text, error) ? undefined : "answered with an error that has no code or no message";
 }
 

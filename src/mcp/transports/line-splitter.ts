@@ -2,6 +2,7 @@
  * Turns the bytes of a pipe into lines. One line is held at most, up to a limit; what is larger is refused as
  * soon as the limit is passed, so that a server that never ends its line cannot fill our memory.
  */
+import { TextPieces } from "../../lib/http/text-pieces.ts";
 import { ExpectedError } from "../../lib/text/expected-error.ts";
 
 const LF = 10;
@@ -17,8 +18,7 @@ export class LineTooLong extends ExpectedError {
 export class LineSplitter {
   readonly #onLine: (line: string) => void;
   readonly #maxBytes: number;
-  #held: Buffer[] | undefined = undefined;
-  #heldBytes = 0;
+  #held: TextPieces | undefined = undefined;
 
   constructor(onLine: (line: string) => void, maxBytes: number) {
     this.#onLine = onLine;
@@ -30,12 +30,7 @@ export class LineSplitter {
     let start = 0;
     for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, start)) {
       if (this.#held === undefined) this.#line(chunk, start, at);
-      else {
-        const whole = Buffer.concat([...this.#held, chunk.subarray(start, at)]);
-        this.#held = undefined;
-        this.#heldBytes = 0;
-        this.#line(whole, 0, whole.length);
-      }
+      else this.#endHeld(this.#held, chunk.subarray(start, at));
       start = at + 1;
     }
     if (start < chunk.length) this.#hold(start === 0 ? chunk : chunk.subarray(start));
@@ -47,12 +42,21 @@ export class LineSplitter {
     if (end > start) this.#onLine(bytes.toString("utf8", start, end));
   }
 
+  #endHeld(held: TextPieces, rest: Buffer): void {
+    this.#held = undefined;
+    held.add(rest);
+    const text = held.end();
+    const isReturn = text.endsWith("\r");
+    if (held.bytes - (isReturn ? 1 : 0) > this.#maxBytes) throw new LineTooLong(this.#maxBytes);
+    const line = isReturn ? text.slice(0, -1) : text;
+    if (line !== "") this.#onLine(line);
+  }
+
   #hold(bytes: Buffer): void {
-    this.#heldBytes += bytes.length;
+    this.#held ??= new TextPieces();
+    this.#held.add(bytes);
     // A CR at the end is none of the line, if the LF comes.
-    const isOver = this.#heldBytes > this.#maxBytes + (bytes[bytes.length - 1] === CR ? 1 : 0);
+    const isOver = this.#held.bytes > this.#maxBytes + (bytes[bytes.length - 1] === CR ? 1 : 0);
     if (isOver) throw new LineTooLong(this.#maxBytes);
-    this.#held ??= [];
-    this.#held.push(bytes);
   }
 }

@@ -15,6 +15,7 @@ import type {
   TlsOptions,
 } from "../../lib/http/http-client.ts";
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../lib/http/sse.ts";
+import { TextPieces } from "../../lib/http/text-pieces.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
 import { LOGIN_REQUIRED, type LoginRequired } from "../wire/call.ts";
 
@@ -149,8 +150,7 @@ class Reading implements HttpCall, ResponseHandler {
   readonly #maxBytes: number;
   #status = 0;
   #parser: SseParser | undefined = undefined;
-  #chunks: Buffer[] = [];
-  #bytes = 0;
+  #body: TextPieces | undefined = undefined;
 
   constructor(pool: HttpPool, request: OutgoingRequest, handler: RemoteHandler, maxBytes: number, mayRepeat: boolean) {
     this.#pool = pool;
@@ -188,9 +188,9 @@ class Reading implements HttpCall, ResponseHandler {
     try {
       if (this.#parser) this.#parser.push(chunk);
       else {
-        this.#bytes += chunk.length;
-        if (this.#bytes > this.#maxBytes) throw new BodyTooLarge(this.#maxBytes);
-        this.#chunks.push(chunk);
+        this.#body ??= new TextPieces();
+        this.#body.add(chunk);
+        if (this.#body.bytes > this.#maxBytes) throw new BodyTooLarge(this.#maxBytes);
       }
     } catch (error) {
       // Who has left needs no reason.
@@ -206,7 +206,7 @@ class Reading implements HttpCall, ResponseHandler {
   }
 
   end(): void {
-    if (this.#parser === undefined) this.#handler.body(Buffer.concat(this.#chunks).toString());
+    if (this.#parser === undefined) this.#handler.body(this.#body?.end() ?? "");
     this.#handler.end();
   }
 

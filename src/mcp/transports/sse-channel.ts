@@ -7,8 +7,10 @@
 import type { HttpCall } from "../../lib/http/http-client.ts";
 import type { SseEvent } from "../../lib/http/sse.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
+import { InOrder } from "../../lib/process/in-order.ts";
+import { SLICED_BYTES } from "../../lib/process/turns.ts";
 import type { Channel, ChannelHandlers } from "./channel.ts";
-import { readServerText, reportBroken } from "./incoming.ts";
+import { type ReadMessages, readServerTextInSteps, reportBroken } from "./incoming.ts";
 import type { RemoteServer } from "./remote-server.ts";
 
 const OPEN_TIMEOUT_MS = 30_000;
@@ -105,7 +107,7 @@ export function openSseChannel(
     },
     resume: () => {
       isPaused = false;
-      stream?.resume();
+      goOn();
     },
     close() {
       stop();
@@ -124,13 +126,24 @@ export function openSseChannel(
         timer.cancel();
         opened(channel);
       }
-    } else if (type === "message") {
-      for (const message of readServerText(data)) {
-        if (message.kind === "broken") reportBroken(message, handlers, channel.send);
-        else handlers.message(message, undefined);
-      }
+    } else if (type === "message") texts.run(readServerTextInSteps(data), data.length <= SLICED_BYTES, read);
+  };
+  const read = (messages: ReadMessages): void => {
+    for (const message of messages) {
+      if (isOver) return;
+      if (message.kind === "broken") reportBroken(message, handlers, channel.send);
+      else handlers.message(message, undefined);
     }
   };
+  const goOn = (): void => {
+    if (!isPaused && !texts.isBusy) stream?.resume();
+  };
+  const texts = new InOrder({
+    busy: () => undefined,
+    idle: goOn,
+    failed: () => over("sent a message that could not be handled"),
+    isOver: () => isOver,
+  });
   stream = server.send(
     { method: "GET", headers: ["accept", "text/event-stream"] },
     {
@@ -139,9 +152,9 @@ export function openSseChannel(
       },
       event,
       body: () => undefined,
-      mayRead: () => !isPaused,
-      end: () => over("ended its event stream"),
-      error: over,
+      mayRead: () => !isPaused && !texts.isBusy,
+      end: () => texts.afterwards(() => over("ended its event stream")),
+      error: (reason) => texts.afterwards(() => over(reason)),
     },
   );
   return () => stop();

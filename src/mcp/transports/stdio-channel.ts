@@ -3,15 +3,18 @@
  * many programs print a greeting to stdout before they speak the protocol.
  */
 import type { Logger } from "../../lib/log/logger.ts";
+import { InOrder } from "../../lib/process/in-order.ts";
+import { SLICED_BYTES } from "../../lib/process/turns.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
 import { StdioProcess, type StdioProcessOptions } from "./child-process.ts";
-import { readServerText, reportBroken } from "./incoming.ts";
+import { type ReadMessages, readServerTextInSteps, reportBroken } from "./incoming.ts";
 
 export function openStdioChannel(options: StdioProcessOptions, handlers: ChannelHandlers, gone: () => void): Channel {
   const logger: Logger = options.logger;
   const shown = (text: string): string => withoutSecrets(text, options.secrets);
   let isClosed = false;
+  let isPaused = false;
   let ignoredLines = 0;
   const ignore = (reason: string, text: string): void => {
     ignoredLines += 1;
@@ -27,22 +30,37 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     message.wire?.attempt(address, { over: "stdio", line });
     child.write(line, message.isAlone);
   };
+  const read = (messages: ReadMessages, text: string): void => {
+    if (isClosed) return;
+    if (messages.length === 0) ignore("a line on stdout is no JSON-RPC message", text);
+    for (const message of messages) {
+      if (message.kind !== "broken") handlers.message(message, undefined);
+      else {
+        ignore(message.reason, text);
+        reportBroken(message, handlers, send);
+      }
+    }
+  };
+  const follow = (): void => {
+    if (isPaused || lines.isBusy) child.pause();
+    else child.resume();
+  };
+  const lines = new InOrder({
+    busy: follow,
+    idle: follow,
+    failed: () => child.kill("was stopped because its output could not be handled"),
+    isOver: () => isClosed,
+  });
   const child = new StdioProcess(options, {
     line(text) {
       if (isClosed) return;
-      const messages = readServerText(text);
-      if (messages.length === 0) ignore("a line on stdout is no JSON-RPC message", text);
-      for (const message of messages) {
-        if (message.kind !== "broken") handlers.message(message, undefined);
-        else {
-          ignore(message.reason, text);
-          reportBroken(message, handlers, send);
-        }
-      }
+      lines.run(readServerTextInSteps(text), text.length <= SLICED_BYTES, (messages) => read(messages, text));
     },
     exited(reason) {
       void stop();
-      if (!isClosed) handlers.closed(reason);
+      lines.afterwards(() => {
+        if (!isClosed) handlers.closed(reason);
+      });
     },
   });
   // Asynchronous also in what it throws: a process that cannot be stopped must not keep its end from being told.
@@ -58,8 +76,14 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
     speak: () => undefined,
     send,
     abandon: () => undefined,
-    pause: () => child.pause(),
-    resume: () => child.resume(),
+    pause() {
+      isPaused = true;
+      follow();
+    },
+    resume() {
+      isPaused = false;
+      follow();
+    },
     close() {
       isClosed = true;
       return stop();

@@ -4,8 +4,10 @@
  */
 
 import type { McpAccess } from "../../core/facts.ts";
+import { surface } from "../../lib/process/contain.ts";
+import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
-import type { Call, Failure } from "./call.ts";
+import { type Call, type Failure, serverFailure } from "./call.ts";
 import { type ClientRequest, edited, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
 import { elements, find, member, slice } from "./json-text.ts";
 import { isRequestMethod } from "./message-rules.ts";
@@ -118,6 +120,24 @@ export function withAnswer(call: Call, change: (message: ServerMessage) => Serve
     asked: (question) => call.asked(question),
     answered: (message) => call.answered(message.kind === "result" ? change(message) : message),
     failed: (failure) => call.failed(failure),
+  };
+}
+
+/** The same, in turns with others where the answer is large. */
+export function withAnswerInTurns(call: Call, change: (message: ServerMessage) => Steps<ServerMessage>): Call {
+  return {
+    ...withAnswer(call, (message) => message),
+    answered(message) {
+      if (message.kind !== "result") call.answered(message);
+      else if (message.text.length <= SLICED_BYTES) call.answered(finish(change(message)));
+      else
+        inTurns(change(message), () => false)
+          .then((changed) => call.answered(changed))
+          .catch((error: unknown) => {
+            surface(error);
+            call.failed(serverFailure("the answer could not be handled"));
+          });
+    },
   };
 }
 

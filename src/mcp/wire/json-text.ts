@@ -5,6 +5,8 @@
  * functions expect JSON that was checked (`json-check.ts`) and end, without sense but without harm, on anything else.
  */
 
+import { ManyNames } from "./many-names.ts";
+
 export interface Span {
   readonly start: number;
   /** After the last character. */
@@ -249,13 +251,13 @@ export function isAmong(keys: readonly string[], from: number, name: string): bo
 
 /** Sets for the few objects that have many keys, by depth. */
 export class LargeObjects {
-  #sets: Map<number, { readonly keys: Set<string>; taken: number }> | undefined = undefined;
+  #sets: Map<number, { readonly keys: ManyNames; taken: number }> | undefined = undefined;
 
   has(depth: number, keys: readonly string[], from: number, name: string): boolean {
     this.#sets ??= new Map();
     let set = this.#sets.get(depth);
     if (set === undefined) {
-      set = { keys: new Set(), taken: from };
+      set = { keys: new ManyNames(), taken: from };
       this.#sets.set(depth, set);
     }
     for (; set.taken < keys.length; set.taken++) set.keys.add(keys[set.taken] as string);

@@ -204,6 +204,9 @@ async function callTool(
         }),
       );
       return;
+    case "huge":
+      huge(id, args as { open: string; unit: string; close: string; bytes: number });
+      return;
     case "big":
       text(id, "x".repeat(Number(args.bytes ?? 1000)));
       return;
@@ -304,6 +307,18 @@ function notify(method: string, params: object): void {
 
 function text(id: string | number, value: string): void {
   result(id, { content: [{ type: "text", text: value }] });
+}
+
+/** A value of so many bytes that is never built as one here; `#` in a unit is its number. */
+function huge(id: string | number, value: { open: string; unit: string; close: string; bytes: number }): void {
+  const units: string[] = [];
+  for (let bytes = 0, i = 0; bytes < value.bytes; i++) {
+    const unit = value.unit.replace("#", String(i));
+    bytes += Buffer.byteLength(unit);
+    units.push(unit);
+  }
+  const head = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{"content":[],"structuredContent":{"x":`;
+  process.stdout.write(`${head}${value.open}${units.join("")}${value.close}}}}\n`);
 }
 
 function result(id: string | number, value: object): void {

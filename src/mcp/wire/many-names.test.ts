@@ -1,0 +1,16 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ManyNames } from "./many-names.ts";
+
+test("every name that was added is known, and no other", () => {
+  const names = new ManyNames();
+  for (let i = 0; i < 20_000; i++) {
+    assert.equal(names.has(`k${i}`), false);
+    names.add(`k${i}`);
+  }
+  for (let i = 0; i < 20_000; i++) assert.equal(names.has(`k${i}`), true);
+  assert.equal(names.has("k20000"), false);
+  assert.equal(names.has(""), false);
+  names.add("");
+  assert.equal(names.has(""), true);
+});
