@@ -4,7 +4,7 @@
  * break out of its line.
  */
 import { ExpectedError } from "../text/expected-error.ts";
-import { TextPieces } from "./text-pieces.ts";
+import { TextPieces } from "../text/text-pieces.ts";
 
 export interface SseEvent {
   /** The `event:` field; `message` if there was none. */

@@ -205,33 +205,3 @@ test("any bytes either parse or are refused, and never hang or crash", () => {
     { numRuns: 500 },
   );
 });
-
-function piecesOf(reads: readonly string[]): { pieces: string[]; error: unknown } {
-  const pieces: string[] = [];
-  const parser = new ResponseParser({
-    head: () => undefined,
-    data: (chunk) => void pieces.push(chunk.toString("latin1")),
-    end: () => void pieces.push("end"),
-    upgrade: () => undefined,
-  });
-  parser.expect("GET", false);
-  try {
-    for (const read of reads) parser.push(Buffer.from(read));
-  } catch (error) {
-    return { pieces, error };
-  }
-  return { pieces, error: undefined };
-}
-
-const CHUNKED = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-
-test("the chunks of one read are one piece, and nothing waits for the next read", () => {
-  const { pieces } = piecesOf([`${CHUNKED}1\r\na\r\n2\r\nbc\r\n5;x=y\r\nde`, "f", "gh\r\n3\r\nijk\r\n0\r\n\r\n"]);
-  assert.deepEqual(pieces, ["abcde", "f", "ghijk", "end"]);
-});
-
-test("what came before a fault in the same read is handed on", () => {
-  const { pieces, error } = piecesOf([`${CHUNKED}1\r\na\r\n2\r\nbc\r\nno size`]);
-  assert.deepEqual(pieces, ["abc"]);
-  assert.ok(error instanceof Error);
-});

@@ -1,10 +1,9 @@
 /**
  * Reads HTTP/1.1 responses strictly: anything that two readers could frame differently (RFC 9112 section 6.3,
  * section 11) is refused, never guessed: repeated or combined length headers, codings other than chunked, folded
- * lines, bare line breaks. Body bytes are handed on as slices of what arrived, the chunks of one read as one slice.
+ * lines, bare line breaks. Body bytes are handed on as slices of what arrived, without a copy.
  */
 import { hexDigit } from "./hex-digit.ts";
-import { OnePiece } from "./one-piece.ts";
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
 import { NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
 
@@ -61,8 +60,6 @@ export class ResponseParser {
   #extension = 0;
   #interim = 0;
   #trailers: string[] = [];
-  /** Of the chunks of this read: not handed on yet. */
-  readonly #data = new OnePiece();
 
   constructor(events: ParserEvents) {
     this.#events = events;
@@ -83,16 +80,8 @@ export class ResponseParser {
     this.#trailers = [];
   }
 
-  /** Takes the bytes over: it may move them. Throws a ResponseError; the connection is of no use after that. */
+  /** Throws a ResponseError; the connection is of no use after that. */
   push(chunk: Buffer): void {
-    try {
-      this.#read(chunk);
-    } finally {
-      this.#handOn(chunk);
-    }
-  }
-
-  #read(chunk: Buffer): void {
     let at = 0;
     while (at < chunk.length) {
       switch (this.#state) {
@@ -102,10 +91,8 @@ export class ResponseParser {
           at = this.#readHead(chunk, at);
           break;
         case "length":
-          at = this.#readData(chunk, at);
-          break;
         case "chunk-data":
-          at = this.#readChunkData(chunk, at);
+          at = this.#readData(chunk, at);
           break;
         case "chunk-size":
           at = this.#readChunkSize(chunk, at);
@@ -186,22 +173,12 @@ export class ResponseParser {
       this.#events.data(at === 0 ? chunk : chunk.subarray(at));
       return chunk.length;
     }
-    this.#events.data(at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end));
-    this.#end([]);
+    const data = at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end);
+    const wasLength = this.#state === "length";
+    if (!wasLength) this.#state = "chunk-end";
+    this.#events.data(data);
+    if (wasLength) this.#end([]);
     return end;
-  }
-
-  #readChunkData(chunk: Buffer, at: number): number {
-    const end = Math.min(at + this.#left, chunk.length);
-    this.#left -= end - at;
-    if (this.#left === 0) this.#state = "chunk-end";
-    this.#data.add(chunk, at, end);
-    return end;
-  }
-
-  #handOn(chunk: Buffer): void {
-    const data = this.#data.take(chunk);
-    if (data !== undefined) this.#events.data(data);
   }
 
   /** Read byte by byte: sizes are short, and streams have one for every few hundred bytes. */
@@ -278,7 +255,6 @@ export class ResponseParser {
       if (this.#trailers.length > MAX_TRAILER_LINES * 2) throw new ResponseError("too many trailers");
       return next;
     }
-    this.#handOn(chunk);
     const trailers = this.#trailers;
     this.#trailers = [];
     this.#end(trailers);

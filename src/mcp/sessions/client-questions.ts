@@ -8,7 +8,6 @@ import type { Question } from "../wire/call.ts";
 import { type ClientResponse, notificationText, withId } from "../wire/json-rpc.ts";
 import { members, slice } from "../wire/json-text.ts";
 import type { Answer, CarriedAnswers, Recorded, Waiting } from "./carried-answers.ts";
-import type { EventStream } from "./event-stream.ts";
 
 /** Ids begin at a random multiple of this, below 2^53: an answer never fits a question of another process. */
 const IDS_PER_SESSION = 2_000_000;
@@ -32,7 +31,7 @@ export class ClientQuestions implements Waiting {
   }
 
   /** Puts a question on a stream, and takes it back there if the server does. */
-  ask(question: Question, stream: Pick<EventStream, "event">): void {
+  ask(question: Question, stream: { event(json: string): void }): void {
     if (this.#isClosed) {
       question.answer('"error":{"code":-32603,"message":"The client is gone"}');
       return;

@@ -2,8 +2,9 @@
  * Turns the bytes of a pipe into lines. One line is held at most, up to a limit; what is larger is refused as
  * soon as the limit is passed, so that a server that never ends its line cannot fill our memory.
  */
-import { TextPieces } from "../../lib/http/text-pieces.ts";
+
 import { ExpectedError } from "../../lib/text/expected-error.ts";
+import { TextPieces } from "../../lib/text/text-pieces.ts";
 
 const LF = 10;
 const CR = 13;

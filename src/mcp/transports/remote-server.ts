@@ -15,7 +15,7 @@ import type {
   TlsOptions,
 } from "../../lib/http/http-client.ts";
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../lib/http/sse.ts";
-import { TextPieces } from "../../lib/http/text-pieces.ts";
+import { TextPieces } from "../../lib/text/text-pieces.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
 import { LOGIN_REQUIRED, type LoginRequired } from "../wire/call.ts";
 

@@ -69,7 +69,9 @@ function read({ isHead, wantsUpgrade }: Input, pieces: readonly Buffer[]): Readi
 }
 
 function checkAgainstNode(input: Input, ours: Reading): void {
-  const node = readWithNode("response", withPlainSizes(withOpenInterims(input.bytes)), { hasNoBody: input.isHead });
+  const node = readWithNode("response", withPlainSizes(withPlainHeads(input.bytes)), {
+    hasNoBody: input.isHead,
+  });
   expect(node.error === undefined, `Node refuses it: ${node.error?.message}`);
   const theirs = node.messages.find(({ status }) => status >= 200);
   expect(theirs?.isComplete === true, "Node does not see its end");
@@ -86,18 +88,23 @@ function checkAgainstNode(input: Input, ours: Reading): void {
   if (ours.keepAlive && !input.isHead) expect(theirs.shouldKeepAlive, "Node would close the connection");
 }
 
-/** Node takes `close` in an interim head as the end of the connection; the final head decides about that. */
-function withOpenInterims(bytes: Buffer): Buffer {
+/**
+ * Node takes `close` in an interim head as the end of the connection, about which the final head decides, and refuses a
+ * tab after a length, which RFC 9110 section 5.6.3 allows: it gets heads without either.
+ */
+function withPlainHeads(bytes: Buffer): Buffer {
   const text = bytes.toString("latin1");
   let at = 0;
   let plain = "";
-  while (/^HTTP\/1\.1 1/.test(text.slice(at, at + 10))) {
+  for (let isInterim = true; isInterim; ) {
     const end = text.indexOf("\r\n\r\n", at) + 4;
     if (end === 3) break;
-    plain += text.slice(at, end).replace(/\r\nconnection:[^\r\n]*/gi, "");
+    isInterim = /^HTTP\/1\.1 1/.test(text.slice(at, at + 10));
+    const head = text.slice(at, end).replace(/(\r\ncontent-length:[ \t]*[0-9]+)[ \t]+(?=\r)/gi, "$1");
+    plain += isInterim ? head.replace(/\r\nconnection:[^\r\n]*/gi, "") : head;
     at = end;
   }
-  return at === 0 ? bytes : Buffer.from(plain + text.slice(at), "latin1");
+  return Buffer.from(plain + text.slice(at), "latin1");
 }
 
 /** Node is strict about chunk extensions, which we skip, and padded sizes: it gets them without. */
