@@ -1,7 +1,8 @@
 /**
  * `/config_dump` (spec 4.2): the loaded runtime configuration as JSON.
  */
-import { safeJsonInTurns } from "../../lib/text/safe-json.ts";
+import { inTurns } from "../../lib/process/turns.ts";
+import { safeJsonInSteps } from "../../lib/text/safe-json.ts";
 import type { AdminEndpoint } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
@@ -10,7 +11,7 @@ export function configDumpEndpoint(dump: () => Readonly<Record<string, unknown>>
     path: ADMIN_PATHS.configDump,
     doc: "The loaded configuration (binds, listeners, routes, backends, policies) and the last reload, as JSON.",
     async GET() {
-      const body = `${await safeJsonInTurns(dump())}\n`;
+      const body = `${await inTurns(safeJsonInSteps(dump()), () => false)}\n`;
       return { status: 200, type: "application/json", body };
     },
   };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { safeJson, safeJsonInTurns } from "./safe-json.ts";
+import { safeJson, safeJsonInSteps } from "./safe-json.ts";
 
 test("every control character is escaped, and the value is the same [P6] [G3]", () => {
   const text = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code)).join("");
@@ -10,7 +10,19 @@ test("every control character is escaped, and the value is the same [P6] [G3]", 
   assert.equal(safeJson({ a: [1, "x"] }, 2), JSON.stringify({ a: [1, "x"] }, null, 2));
 });
 
-test("in turns or at once, the text is the same", async () => {
-  for (const value of [{}, { a: 1, b: undefined, c: [1, { d: "x\u0085\n" }], "\u2028": {} }, { list: [], object: {} }])
-    assert.equal(await safeJsonInTurns(value), safeJson(value, 2));
+test("in steps or at once, the text is the same", () => {
+  for (const value of [
+    {},
+    { a: 1, b: undefined, c: [1, { d: "x\u0085\n" }], "\u2028": {} },
+    { list: [], object: {} },
+    { l: [undefined, null, [], {}, [1, [2]]] },
+  ])
+    assert.equal(wholeOf(safeJsonInSteps(value)), safeJson(value, 2));
 });
+
+function wholeOf(steps: Generator<undefined, string, undefined>): string {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done === true) return value;
+  }
+}

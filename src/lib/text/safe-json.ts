@@ -3,21 +3,38 @@
  * (DEL, the C1 range, line and paragraph separators) could move a cursor or begin a line, and what is shown here comes
  * from requests and child processes.
  */
+/** As `lib/process/turns.ts` takes them. */
+type Steps = Generator<undefined, string, undefined>;
+
 const UNSAFE = /[\u007f-\u009f\u2028\u2029]/g;
 
 export function safeJson(value: unknown, indent?: number): string {
   return escaped(JSON.stringify(value, null, indent));
 }
 
-/** The same text as `safeJson(value, 2)`, one member in a turn: a large object does not hold the loop for all of it. */
-export async function safeJsonInTurns(value: Readonly<Record<string, unknown>>): Promise<string> {
+/** The same text as `safeJson(value, 2)`, in steps: a large object need not hold the loop for all of it. */
+export function* safeJsonInSteps(value: Readonly<Record<string, unknown>>): Steps {
   const members: string[] = [];
   for (const [name, member] of Object.entries(value)) {
     if (member === undefined) continue;
-    await new Promise((resolve) => setImmediate(resolve));
-    members.push(`  ${safeJson(name)}: ${safeJson(member, 2).replaceAll("\n", "\n  ")}`);
+    yield;
+    const text = Array.isArray(member) ? yield* listInSteps(member) : indented(member);
+    members.push(`  ${safeJson(name)}: ${text}`);
   }
   return members.length === 0 ? "{}" : `{\n${members.join(",\n")}\n}`;
+}
+
+function* listInSteps(list: readonly unknown[]): Steps {
+  const items: string[] = [];
+  for (const item of list) {
+    items.push(`    ${indented(item, "    ")}`);
+    yield;
+  }
+  return items.length === 0 ? "[]" : `[\n${items.join(",\n")}\n  ]`;
+}
+
+function indented(value: unknown, indent = "  "): string {
+  return safeJson(value ?? null, 2).replaceAll("\n", `\n${indent}`);
 }
 
 function escaped(json: string): string {
