@@ -30,6 +30,8 @@ export class Vault {
   /** The value, which nobody gets a second time. */
   async take<Value>(place: string): Promise<Value | undefined> {
     const value = await this.get<Value>(place);
+    // What comes after this look stays for the next one.
+    if (value === undefined) return undefined;
     return (await this.#store.delete(place)) ? value : undefined;
   }
 

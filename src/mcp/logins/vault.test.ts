@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { systemClock } from "../../lib/process/clock.ts";
+import { createMemoryStore } from "../../lib/store/memory-store.ts";
+import { Vault } from "./vault.ts";
+
+const SECRET = "a secret of at least thirty-two characters";
+
+test("what is taken is gone, and one of several gets it", async () => {
+  const vault = new Vault(createMemoryStore(systemClock), SECRET);
+  await vault.put("place", "value");
+  const taken = await Promise.all([vault.take("place"), vault.take("place"), vault.take("place")]);
+  assert.deepEqual(
+    taken.filter((one) => one !== undefined),
+    ["value"],
+  );
+  assert.equal(await vault.get("place"), undefined);
+});
+
+test("what is put while somebody looks in vain is there for the next look", async () => {
+  const store = createMemoryStore(systemClock);
+  const writer = new Vault(store, SECRET);
+  const reader = new Vault(
+    {
+      ...store,
+      async get(key) {
+        const found = await store.get(key);
+        // Another replica writes just after the look.
+        if (found === undefined) await writer.put(key, "value");
+        return found;
+      },
+    },
+    SECRET,
+  );
+  assert.equal(await reader.take("place"), undefined);
+  assert.equal(await reader.take("place"), "value");
+});
