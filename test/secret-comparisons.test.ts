@@ -35,6 +35,7 @@ const NO_SECRET: Readonly<Record<string, string>> = {
   "src/mcp/logins/server-login.ts: now.tokens.accessToken !== tokens.accessToken":
     "two tokens of the gateway's own vault",
   "src/mcp/sessions/carried-answers.ts: this.#vault?.secret !== secret": "two values of the gateway's own signing key",
+  "src/mcp/replicas/replica-bus.ts: this.#sealer?.secret !== secret": "two values of the gateway's own signing key",
   "src/policies/rate-limit/shared-buckets.ts: this.#hashes[slot] === hash": "where a bucket lies in a table",
 };
 
