@@ -73,6 +73,8 @@ export interface LlmFacts {
   /** The most output that the request asks for, where it says so. */
   readonly maxOutputTokens?: number | undefined;
   cost?: number;
+  /** Where one request is several calls of the provider: how many. */
+  providerCalls?: number;
 }
 
 /** What policies and backends found out; readable in CEL under the same names. */

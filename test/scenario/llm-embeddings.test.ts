@@ -203,7 +203,8 @@ function decoded(base64: string): number[] {
 }
 
 test("what a form cannot say is refused by name, and nobody is asked", async () => {
-  assert.match(await refusal({ model: "titan", input: ["a", "b"] }), /input: the model takes one text per request/);
+  assert.match(await refusal({ model: "titan", input: [1, 2, 3] }), /input: a list of tokens is not supported/);
+  assert.match(await refusal({ model: "titan", input: Array(2049).fill("a") }), /input: a list has at most 2048 texts/);
   assert.match(await refusal({ model: "titan-1", input: "a", dimensions: 256 }), /dimensions: is not supported/);
   assert.match(await refusal({ model: "cohere", input: [1, 2, 3] }), /input: a list of tokens is not supported/);
   assert.match(await refusal({ model: "cohere", input: "a", dimensions: 64 }), /dimensions/);

@@ -23,6 +23,7 @@ import { askedCall, createQuotes, pricesOf } from "./models/quotes.ts";
 import { type AiConfig, aiSchema, aiSchemaWith } from "./models/schema.ts";
 import { applyPolicies, applyWebhooks, modelAsked, type PolicedCall, withTree } from "./requests/apply-policies.ts";
 import { DeferredRun } from "./requests/deferred-run.ts";
+import { PlanError } from "./requests/plan-error.ts";
 import { prepareCall, type Reading } from "./requests/prepare-call.ts";
 import {
   MISSING_MODEL,
@@ -32,7 +33,6 @@ import {
   shapeError,
   UNREADABLE_STREAM,
 } from "./requests/refusals.ts";
-import { PlanError } from "./requests/upstream-request.ts";
 import { AiRun, sendJson } from "./run.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;

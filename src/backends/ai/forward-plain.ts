@@ -60,6 +60,7 @@ export function forwardPlain(
       path,
       body: body.kind === "bytes" ? [body.bytes] : [],
       clientFormat: "opaque",
+      more: [],
       translation: undefined,
       context: {
         model: "",

@@ -9,7 +9,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { type AttemptEvent, type AttemptState, afterEvent, isOver } from "../../lib/http/attempt-state.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
-import { HttpClientError } from "../../lib/http/http-client.ts";
+import { type HttpCall, HttpClientError, type OutgoingRequest } from "../../lib/http/http-client.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
@@ -26,6 +26,7 @@ import { CredentialError } from "./credentials/renewed.ts";
 import type { FailoverRules } from "./models/failover-rules.ts";
 import type { Candidate } from "./models/model-table.ts";
 import type { Target } from "./models/target.ts";
+import { sendParts } from "./requests/send-parts.ts";
 import { countedFormat, TargetQueue } from "./requests/target-queue.ts";
 import { type PlanEnv, type UpstreamPlan, upstreamRequest } from "./requests/upstream-request.ts";
 import { type AttemptOwner, TargetAttempt, type TargetFailure } from "./target-attempt.ts";
@@ -137,7 +138,7 @@ export class AiRun implements BackendRun, AttemptOwner {
     this.#refuse(said, { "retry-after": String(error.retryAfterSeconds) });
   }
 
-  #dispatch(candidate: Candidate, plan: UpstreamPlan, request: ReturnType<typeof upstreamRequest>): void {
+  #dispatch(candidate: Candidate, plan: UpstreamPlan, request: OutgoingRequest): void {
     const { target } = candidate;
     const needsKey = target.provider.credential === "aws" && target.credential.kind === "client";
     if (needsKey && !request.headers.has("authorization")) {
@@ -151,11 +152,22 @@ export class AiRun implements BackendRun, AttemptOwner {
     this.#call.attempt(target.display, this.#exchange.trace && { over: "http", scheme, request });
     if (target.quota) {
       const { quota } = target;
-      this.#settlement.charges(quota.begin(quota.countsTokens ? (this.#exchange.facts.llm?.estimatedTokens ?? 0) : 0));
+      const tokens = quota.countsTokens ? (this.#exchange.facts.llm?.estimatedTokens ?? 0) : 0;
+      this.#settlement.charges(quota.begin(tokens, 1 + plan.more.length));
     }
     const attempt = new TargetAttempt(this, candidate, plan);
     this.#attempt = attempt;
-    attempt.sent(target.upstream.send(request, attempt));
+    attempt.sent(
+      plan.more.length === 0 ? target.upstream.send(request, attempt) : this.#sendParts(attempt, plan, request),
+    );
+  }
+
+  #sendParts(attempt: TargetAttempt, plan: UpstreamPlan, first: OutgoingRequest): HttpCall {
+    const calls = 1 + plan.more.length;
+    const { trace, facts } = this.#exchange;
+    trace?.point({ type: "policyEvent", kind: "llmParts", details: { calls } });
+    if (facts.llm) facts.llm.providerCalls = calls;
+    return sendParts(this.#exchange, plan, attempt.candidate, first, attempt, (used) => this.#settlement.spent(used));
   }
 
   // FROM THE ATTEMPT AT ONE TARGET

@@ -102,6 +102,11 @@ export class TargetAttempt implements ResponseHandler {
     this.#http?.resume();
   }
 
+  /** Of a request in parts: an answer to one of them is coming. */
+  heard(): void {
+    this.#watch?.heard(true);
+  }
+
   head(status: number, headers: HeaderList): void {
     const { target } = this.candidate;
     const { rules } = this.#owner;
@@ -177,7 +182,8 @@ export class TargetAttempt implements ResponseHandler {
   abandon(settlement: CallSettlement): void {
     this.drop();
     if (this.#answer) this.#answer.abort();
-    else if (this.#held?.error) settlement.nothing("aborted");
+    // What the parts of a request used was told when they were dropped.
+    else if (this.#held?.error || this.#plan.more.length > 0) settlement.nothing("aborted");
     else settlement.counted(NOTHING_HEARD);
   }
 

@@ -22,6 +22,7 @@ export class LlmRequestFacts implements LlmFacts {
   cacheCreationInputTokens?: number;
   reasoningTokens?: number;
   cost?: number;
+  providerCalls?: number;
   #unread: Buffer | undefined;
   #asked: Buffer | undefined;
   #maximum: number | undefined;

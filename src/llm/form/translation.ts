@@ -28,11 +28,16 @@ export interface TranslationContext {
   readonly textTools: Set<string>;
   /** Embeddings: the client wants vectors as text. */
   base64Vectors?: boolean;
+  /** How many answers come together, where the provider is asked in parts. */
+  parts?: number;
 }
 
 export interface Translation {
-  request(body: Members, context: TranslationContext): Members;
+  /** Where the provider takes less at once than clients ask for: requests of the client's form, asked one by one. */
+  parts?(body: Members, context: TranslationContext): readonly Members[] | undefined;
+  /** Of a request in parts, the answers to all of them: `{ "parts": [ … ] }`, in their order. */
   response(body: Members, context: TranslationContext): Members;
+  request(body: Members, context: TranslationContext): Members;
   stream(context: TranslationContext): StreamTranslation;
   /** Where the provider's answer has no usage that is found as it goes by (embeddings). */
   readonly counts?: {

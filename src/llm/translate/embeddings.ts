@@ -27,10 +27,14 @@ interface Answered {
 interface EmbeddingForm {
   /** The member of the client's request that says what the vectors are for. */
   readonly purpose?: "input_type" | "task_type";
+  /** It takes one text at a time: a list is asked in parts. */
   readonly isForOne?: true;
   request(asked: Asked, model: string): Members;
   answer(body: Members): Answered;
 }
+
+/** What OpenAI takes. */
+const MAX_TEXTS = 2048;
 
 const KNOWN = new Set(["model", "input", "dimensions", "encoding_format", "user"]);
 
@@ -40,12 +44,24 @@ export function embeddingsInto(format: Format): Translation | undefined {
   const formOf = (model: string): EmbeddingForm =>
     format === "invoke" ? bedrockForm(model) : format === "predict" ? VERTEX : GEMINI;
   return {
+    parts(body, context) {
+      const { input } = body;
+      if (formOf(context.model).isForOne !== true || !Array.isArray(input) || input.length < 2) return undefined;
+      if (!input.every((text) => typeof text === "string")) return undefined;
+      if (input.length > MAX_TEXTS) throw new TranslationError("input", `a list has at most ${MAX_TEXTS} texts`);
+      context.parts = input.length;
+      return input.map((text) => ({ ...body, input: text }));
+    },
     request(body, context) {
       const form = formOf(context.model);
       context.base64Vectors = body.encoding_format === "base64";
       return context.losses.passInto(form.request(readAsked(body, form, context.losses), context.model));
     },
-    response: (body, context) => writeAnswer(formOf(context.model).answer(body).vectors, context),
+    response(body, context) {
+      const form = formOf(context.model);
+      const vectors = context.parts === undefined ? form.answer(body).vectors : vectorsOf(body, context.parts, form);
+      return writeAnswer(vectors, context);
+    },
     counts: {
       inputTokens: (answer) => (format === "invoke" ? bedrockTokens(answer) : formOf("").answer(answer).tokens),
       tell: (body, tokens) => ({ ...body, usage: { prompt_tokens: tokens, total_tokens: tokens } }),
@@ -63,8 +79,6 @@ function readAsked(body: Members, form: EmbeddingForm, losses: Losses): Asked {
     throw new TranslationError("input", "expected a text or a list of texts");
   if (!texts.every((text) => typeof text === "string"))
     throw new TranslationError("input", `a list of tokens ${NOT_SUPPORTED}`);
-  if (form.isForOne && texts.length > 1)
-    throw new TranslationError("input", "the model takes one text per request: a list of several is not supported");
   if (encoding !== undefined && encoding !== null && encoding !== "float" && encoding !== "base64")
     throw new TranslationError("encoding_format", "expected float or base64");
   if (dimensions !== undefined && dimensions !== null && !Number.isInteger(dimensions))
@@ -77,6 +91,13 @@ function readAsked(body: Members, form: EmbeddingForm, losses: Losses): Asked {
     dimensions: typeof dimensions === "number" ? dimensions : undefined,
     purpose: typeof purpose === "string" ? purpose : undefined,
   };
+}
+
+/** One of each answer. */
+function vectorsOf({ parts }: Members, count: number, form: EmbeddingForm): readonly unknown[] {
+  const answers = listOf(parts);
+  if (answers.length !== count) throw new UpstreamAnswerError(502, "the provider's answer cannot be read");
+  return answers.map((answer) => form.answer(answer).vectors[0]);
 }
 
 function writeAnswer(vectors: readonly unknown[], { model, base64Vectors }: TranslationContext): Members {

@@ -67,6 +67,7 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     fields["gen_ai.usage.cache_creation.input_tokens"] = facts.llm.cacheCreationInputTokens;
     fields["gen_ai.usage.reasoning.output_tokens"] = facts.llm.reasoningTokens;
     fields["llm.cost"] = facts.llm.cost;
+    if (facts.llm.providerCalls !== undefined) fields["llm.provider_calls"] = facts.llm.providerCalls;
   }
   if (exchange.spans !== undefined) {
     fields.trace_id = exchange.spans.traceId;

@@ -42,6 +42,7 @@ export class Settlement {
   /** The model's name as the provider is asked for it. */
   #asked: string | undefined;
   #charged: ((usedTokens: number) => void) | undefined;
+  #spent = 0;
   #answered = false;
   #settled = false;
 
@@ -57,6 +58,11 @@ export class Settlement {
   charges(settle: (usedTokens: number) => void): void {
     this.#charged?.(0);
     this.#charged = settle;
+  }
+
+  /** Of a request in parts that failed or was given up: what was used before. It is paid whatever comes after. */
+  spent(tokens: number): void {
+    this.#spent += tokens;
   }
 
   asks(model: string): void {
@@ -100,6 +106,7 @@ export class Settlement {
 
   #finish(errorType: string | undefined): void {
     this.#settled = true;
+    if (this.#spent > 0) addInput(this.#facts, this.#spent);
     this.#charged?.((this.#facts.inputTokens ?? 0) + (this.#facts.outputTokens ?? 0));
     const { prices, metrics, clock } = this.#env;
     const cost = prices ? costOf(prices, this.#facts, this.#asked) : undefined;
@@ -113,4 +120,9 @@ export class Settlement {
       operation: this.#operation,
     });
   }
+}
+
+function addInput(facts: LlmFacts, tokens: number): void {
+  facts.inputTokens = (facts.inputTokens ?? 0) + tokens;
+  facts.totalTokens = (facts.totalTokens ?? 0) + tokens;
 }

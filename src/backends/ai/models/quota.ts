@@ -39,12 +39,12 @@ export class Quota {
     return Math.max(1, Math.ceil((endMs - this.#clock.monotonicMs()) / 1000));
   }
 
-  /** A call begins. Returns what puts the real count in the estimate's place, once. */
-  begin(estimatedTokens: number): (usedTokens: number) => void {
+  /** A call begins, of so many requests. Returns what puts the real count in the estimate's place, once. */
+  begin(estimatedTokens: number, requests = 1): (usedTokens: number) => void {
     this.#refresh();
     this.#windowStartMs ??= this.#clock.monotonicMs();
     const window = this.#windowStartMs;
-    this.#requests += 1;
+    this.#requests += requests;
     this.#tokens += estimatedTokens;
     let isSettled = false;
     return (usedTokens) => {

@@ -21,7 +21,8 @@ import { hasCacheMarks } from "../../../llm/upstreams/cache-marks.ts";
 import type { Members } from "../../../llm/wire/json.ts";
 import { type Skeleton, skeletonSteps } from "../../../llm/wire/skeleton.ts";
 import type { Candidate } from "../models/model-table.ts";
-import { type PlanEnv, PlanError } from "./upstream-request.ts";
+import { PlanError } from "./plan-error.ts";
+import type { PlanEnv } from "./upstream-request.ts";
 
 export interface PolicedCall {
   readonly llm: LlmCall;

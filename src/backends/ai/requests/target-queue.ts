@@ -8,7 +8,8 @@ import type { Dialect, Format } from "../../../llm/dialects/dialect.ts";
 import type { LlmError } from "../../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
 import type { Candidate } from "../models/model-table.ts";
-import { type PlanEnv, PlanError, planRequest, type UpstreamPlan } from "./upstream-request.ts";
+import { PlanError } from "./plan-error.ts";
+import { type PlanEnv, planRequest, type UpstreamPlan } from "./upstream-request.ts";
 
 export interface Planned {
   readonly candidate: Candidate;

@@ -6,29 +6,29 @@ import { Readable } from "node:stream";
 import type { Exchange, GatewayRequest } from "../../../core/exchange.ts";
 import { HeaderList } from "../../../lib/http/headers.ts";
 import type { OutgoingRequest } from "../../../lib/http/http-client.ts";
-import { ExpectedError } from "../../../lib/text/expected-error.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
-import type { LlmError } from "../../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
 import { ModelNameError, type UpstreamCall } from "../../../llm/dialects/provider.ts";
 import { withoutCollection } from "../../../llm/dialects/read-request.ts";
 import { Losses, type Unsupported } from "../../../llm/form/losses.ts";
 import type { Translation, TranslationContext } from "../../../llm/form/translation.ts";
-import { TranslationError } from "../../../llm/form/translation-error.ts";
 import { translationBetween } from "../../../llm/translate/index.ts";
-import { hasCacheMarks, markPrompt } from "../../../llm/upstreams/cache-marks.ts";
+import { hasCacheMarks } from "../../../llm/upstreams/cache-marks.ts";
 import { betasOf } from "../../../llm/upstreams/claude-betas.ts";
 import { applyEdits, type Edit } from "../../../llm/wire/edit-bytes.ts";
 import { isMembers, parseMembers } from "../../../llm/wire/json.ts";
-import { readSkeleton } from "../../../llm/wire/skeleton.ts";
 import { addKey, CREDENTIAL_HEADERS, clientKey } from "../credentials/credential.ts";
 import type { Candidate } from "../models/model-table.ts";
 import { markedBody } from "./marked-body.ts";
+import { PlanError } from "./plan-error.ts";
+import { treeBodies } from "./tree-body.ts";
 
 export interface UpstreamPlan {
   readonly call: UpstreamCall;
   readonly path: string;
   readonly body: readonly Buffer[];
+  /** More calls that are made for the same request, each with a body of its own; `body` is that of the first. */
+  readonly more: readonly (readonly Buffer[])[];
   readonly clientFormat: Format;
   /** How the answer becomes the client's; undefined when it passes as it is. */
   readonly translation: Translation | undefined;
@@ -47,20 +47,10 @@ export interface PlanEnv {
   nowSeconds(): number;
 }
 
-/** The request cannot be sent to this target; the client is told why. */
-export class PlanError extends ExpectedError {
-  readonly error: LlmError;
-
-  constructor(error: LlmError) {
-    super(error.message);
-    this.name = "PlanError";
-    this.error = error;
-  }
-}
-
 /** Nothing is read of a request that passes as it is. */
 export const NO_LOSSES = new Losses("refuse");
 export const NO_TOOLS = new Set<string>();
+const NO_MORE: UpstreamPlan["more"] = [];
 export const NO_BETAS: readonly string[] = [];
 
 export function planRequest(
@@ -104,14 +94,16 @@ export function planRequest(
   if (!isNative && translation === undefined) throw unsupported(clientFormat, provider.name);
   const isEdited = translation !== undefined || provider.needsAdapting?.(call) === true;
   const asItCame = (): readonly Buffer[] => nativeBody(llm, call, options, asksForUsage, provider.modelInBody);
+  const bodies = isEdited ? treeBodies(llm, call, translation, context, asksForUsage, target, env) : undefined;
   return {
     call,
     path: target.pathOverride ?? pathOf(call, target),
-    body: isEdited
-      ? treeBody(llm, call, translation, context, asksForUsage, target, env)
-      : llm.caching !== undefined && hasCacheMarks(format, model)
+    more: bodies && bodies.length > 1 ? bodies.slice(1) : NO_MORE,
+    body:
+      bodies?.[0] ??
+      (llm.caching !== undefined && hasCacheMarks(format, model)
         ? (markedBody(llm, call, llm.caching, provider.modelInBody, env) ?? asItCame())
-        : asItCame(),
+        : asItCame()),
     clientFormat,
     translation,
     context,
@@ -165,42 +157,6 @@ function nativeBody(
     } else insert(`"stream_options":${wish}`);
   }
   return applyEdits(llm.bytes, edits);
-}
-
-function treeBody(
-  llm: LlmCall,
-  call: UpstreamCall,
-  translation: Translation | undefined,
-  context: TranslationContext,
-  asksForUsage: boolean,
-  target: Candidate["target"],
-  env: PlanEnv,
-): readonly Buffer[] {
-  const skeleton = llm.tree ?? readSkeleton(llm.bytes, env.maxTreeBytes, env.newId());
-  if (skeleton === "not JSON")
-    throw new PlanError({ status: 400, message: "the body is not valid JSON", code: "invalid_request_body" });
-  if ("tooLarge" in skeleton)
-    throw new PlanError({
-      status: 413,
-      message: `a request ${skeleton.tooLarge} cannot be translated`,
-      code: "request_too_large",
-    });
-  try {
-    let body = translation ? translation.request(skeleton.value, context) : { ...skeleton.value };
-    if (llm.caching) body = markPrompt(body, call.format, call.model, llm.caching);
-    if (asksForUsage) body = { ...body, stream_options: { include_usage: true } };
-    if (target.provider.adaptBody && target.provider.needsAdapting?.(call))
-      body = target.provider.adaptBody(body, call);
-    return skeleton.write(body);
-  } catch (error) {
-    if (!(error instanceof TranslationError)) throw error;
-    throw new PlanError({
-      status: 400,
-      message: `${error.param}: ${error.message}`,
-      param: error.param,
-      code: "unsupported_parameter",
-    });
-  }
 }
 
 /** Headers that are between the client and us, or say something about the client that is not the provider's business. */
