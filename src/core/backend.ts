@@ -8,7 +8,7 @@ import type { HeaderList } from "../lib/http/headers.ts";
 import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { ErrorCode, ErrorSource, FailureCode, GatewayError } from "./errors.ts";
 import type { Exchange } from "./exchange.ts";
-import type { BackendFacts } from "./facts.ts";
+import type { BackendFacts, LlmFacts } from "./facts.ts";
 import type { CompiledScope, CompileEnv, ExtraMatch, HookResult, PathMatch } from "./policy.ts";
 import type { Reply } from "./reply.ts";
 import type { WireTap } from "./wire.ts";
@@ -57,6 +57,8 @@ export interface Backend {
   readonly defaultTimeoutMs: number;
   /** Before the call: the place to read the request's body and to choose a target. May answer or refuse. */
   prepare?(exchange: Exchange): HookResult;
+  /** The same for a recorded LLM request, whose body is not known: what was recorded of it stands for it. */
+  recall?(exchange: Exchange, recorded: LlmFacts): void;
   call(exchange: Exchange, call: BackendCall): BackendRun;
   /** A refusal of the gateway as this backend's clients understand it; undefined: as everywhere. */
   errorReply?(exchange: Exchange, error: GatewayError): Reply | undefined;

@@ -25,6 +25,7 @@ import { applyPolicies, applyWebhooks, modelAsked, type PolicedCall, withTree } 
 import { DeferredRun } from "./requests/deferred-run.ts";
 import { PlanError } from "./requests/plan-error.ts";
 import { prepareCall, type Reading } from "./requests/prepare-call.ts";
+import { recallCall } from "./requests/recall-call.ts";
 import {
   MISSING_MODEL,
   modelNotFound,
@@ -78,6 +79,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
     errorReply: shapeError,
     prepare: (exchange) => prepareCall(exchange, reading),
+    recall: (exchange, recorded) => recallCall(exchange, recorded, quotes),
     ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
     call(exchange, call) {
       const llm = LlmRequestFacts.callOf(exchange);

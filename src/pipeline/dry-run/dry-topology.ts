@@ -120,7 +120,7 @@ function counted(charge: Charge | undefined, exchange: Exchange, walks: Walks): 
 }
 
 function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledScope) => CompiledScope): Backend {
-  const { facts, defaultTimeoutMs, prepare, inner } = backend;
+  const { facts, defaultTimeoutMs, prepare, recall, inner } = backend;
   return {
     facts,
     defaultTimeoutMs,
@@ -129,7 +129,10 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
           prepare(exchange: Exchange) {
             const given = walks.get(exchange)?.facts;
             if (given?.mcp !== undefined) exchange.facts.mcp = { ...given.mcp };
-            if (given?.llm !== undefined) exchange.facts.llm = { ...given.llm };
+            if (given?.llm !== undefined) {
+              if (recall) recall.call(backend, exchange, given.llm);
+              else exchange.facts.llm = { ...given.llm };
+            }
             const { method, body } = exchange.request;
             // Nothing was said of the body: what depends on it is not judged, and not rejected as an empty one.
             if (given !== undefined || (method === "POST" && body.kind === "none")) return undefined;

@@ -111,7 +111,7 @@ function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dia
   return free ? !/^application\/json\s*(?:;|$)/i.test(type) : body.kind === "none";
 }
 
-function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
+export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
   return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
 }
 
