@@ -54,11 +54,17 @@ function createSseReader(): AnswerReader {
   /** Whole events whose text is read only if the stream turns out to have no usage. */
   let samples: Buffer[] = [];
   let sampledBytes = 0;
+  /** Those whose names of models are known. */
+  let namedSamples = 0;
   const take = (data: string): void => {
+    // The first name counts, and it may stand in what was put aside.
+    if (samples.length > namedSamples && !meter.knowsModel()) {
+      readSamples((one) => meter.nameIn(one.data));
+      namedSamples = samples.length;
+    }
     if (!meter.event(data)) return;
-    // What was put aside is counted now, but it may be all that names the model.
-    if (!meter.knowsModel()) readSamples((one) => meter.nameIn(one.data));
     samples = [];
+    namedSamples = 0;
     sampledBytes = 0;
   };
   let parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);

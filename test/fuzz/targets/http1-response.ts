@@ -96,10 +96,9 @@ function withPlainHeads(bytes: Buffer): Buffer {
   const text = bytes.toString("latin1");
   let at = 0;
   let plain = "";
-  for (let isInterim = true; isInterim; ) {
-    const end = text.indexOf("\r\n\r\n", at) + 4;
-    if (end === 3) break;
-    isInterim = /^HTTP\/1\.1 1/.test(text.slice(at, at + 10));
+  for (let isInterim = true; isInterim && at < text.length; ) {
+    const end = endOfHead(text, at);
+    isInterim = isInterimAt(text, at);
     const head = text.slice(at, end).replace(/(\r\ncontent-length:[ \t]*[0-9]+)[ \t]+(?=\r)/gi, "$1");
     plain += isInterim ? head.replace(/\r\nconnection:[^\r\n]*/gi, "") : head;
     at = end;
@@ -107,10 +106,21 @@ function withPlainHeads(bytes: Buffer): Buffer {
   return Buffer.from(plain + text.slice(at), "latin1");
 }
 
+function isInterimAt(text: string, at: number): boolean {
+  return text.startsWith("HTTP/1.1 1", at);
+}
+
+function endOfHead(text: string, at: number): number {
+  const end = text.indexOf("\r\n\r\n", at);
+  return end < 0 ? text.length : end + 4;
+}
+
 /** Node is strict about chunk extensions, which we skip, and padded sizes: it gets them without. */
 function withPlainSizes(bytes: Buffer): Buffer {
   let text = bytes.toString("latin1");
-  const bodyAt = text.search(/\r\n\r\n/) + 4;
+  let headAt = 0;
+  while (isInterimAt(text, headAt)) headAt = endOfHead(text, headAt);
+  const bodyAt = endOfHead(text, headAt);
   if (!/\ntransfer-encoding:/i.test(text.slice(0, bodyAt))) return bytes;
   const size = /([0-9a-f]{1,8})([ \t]*(?:;[^\r\n]*)?)\r\n/iy;
   for (let at = bodyAt; ; ) {
