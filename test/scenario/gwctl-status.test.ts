@@ -48,7 +48,10 @@ test("status shows the gateway on one screen, with its problems in words", async
   assert.match(stdout, /^ {2}! Limit of route limited is used up for #\w+; it resets in \d+ (?:s|min)$/m);
   assert.match(stdout, /^ {2}route limited +#\w+ +0 of 2 left +resets in \d+ (?:s|min)$/m);
   const { problems, version } = JSON.parse((await gwctl(["status", "-p", port, "-o", "json"])).stdout);
-  assert.equal(problems.length, 2);
+  // A busy machine may have more to tell.
+  const told = JSON.stringify(problems);
+  assert.match(told, /1 request failed in the last/, told);
+  assert.match(told, /Limit of route limited is used up/, told);
   assert.equal(typeof version, "string");
 });
 
