@@ -9,7 +9,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import { tokenPrincipal } from "../../core/principal.ts";
 import type { TokenVerifier, Verdict } from "../keys/token-verifier.ts";
-import { type ClaimRules, claimProblem } from "../tokens/claims.ts";
+import { type ClaimRules, claimProblem, issuerProblem } from "../tokens/claims.ts";
 import {
   failure,
   freezeClaims,
@@ -67,7 +67,8 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   const { kind, mode, location, issuers, challenge } = options;
   const missing = { "www-authenticate": challenge === "" ? "Bearer" : `Bearer ${challenge}` };
 
-  function decide(exchange: Exchange, token: string, verdict: Verdict): undefined {
+  function decide(exchange: Exchange, token: string, given: Verdict): undefined {
+    const verdict = given.kind === "invalid" ? namingIssuer(given, token) : given;
     if (verdict.kind === "valid") {
       exchange.facts.jwt = verdict.claims;
       exchange.authenticated(verdict.principal);
@@ -121,6 +122,16 @@ export function createBearerAuthentication(options: BearerOptions): BearerAuthen
   function verify(token: string): Verdict | Promise<Verdict> {
     const { verifier, rules } = issuers.length === 1 ? issuers[0] : issuerOf(readUnverified(token)?.claims.iss);
     return verifier.verify(token, rules);
+  }
+
+  /** A key that nobody knows is most often one of another issuer: then that is what has to be mended. */
+  function namingIssuer(verdict: Verdict & { kind: "invalid" }, token: string): Verdict & { kind: "invalid" } {
+    const { check } = verdict.problem;
+    if (check !== "key" && check !== "issuer") return verdict;
+    const iss = readUnverified(token)?.claims.iss;
+    const names = issuers.map(({ rules }) => rules.issuer);
+    if (iss === undefined || names.some((name) => name === iss)) return verdict;
+    return { kind: "invalid", problem: issuerProblem(iss, names) };
   }
 
   /** By what the token says of itself: the issuer's own keys must then vouch for it. */

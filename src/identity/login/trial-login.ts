@@ -6,13 +6,16 @@ import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
 import type { Discovered, IdentityProvider, RegisteredClient } from "../providers/provider.ts";
 import { detailOf } from "../providers/provider-error.ts";
 import { providerFault } from "../providers/provider-faults.ts";
-import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, refusedLeg } from "./login-leg.ts";
+import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, refusedLeg } from "./login-leg.ts";
 
 /** Never opened: the provider only has to accept it. */
 const REDIRECT_URI = "http://127.0.0.1:33418/callback";
 /** The example of RFC 7636, appendix B. */
 const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
+const ISS_PROBLEM = "the callback carries the provider's `iss`, which strict clients reject";
+const OWN_CLIENT_ISS_MEND =
+  "switch `iss` off for the client at the provider, or set `resourceMetadata.authorizationServers` to the provider and give the client id to MCP clients";
 const CLIENT_MEND = "compare `clientId` and `clientSecret` with the client at the provider";
 
 /** What a provider answers that would show a page now (OpenID Connect core, section 3.1.2.6). */
@@ -67,7 +70,8 @@ export async function* registrationLegs(
     if (response?.status === 200)
       client = provider.completion?.merge(client, JSON.parse(response.body.toString("utf8"))) ?? client;
   }
-  yield await authorizeLeg(options, provider, discovered, String(client.client_id));
+  const issMend = provider.completion?.mend ?? "set `resourceMetadata.authorizationServers` to the provider";
+  yield await authorizeLeg(options, issMend, discovered, String(client.client_id));
   await takeBack(options.fetch, client);
 }
 
@@ -109,9 +113,10 @@ function trialRegistrations(
 
 async function authorizeLeg(
   options: LoginCheckOptions,
-  provider: IdentityProvider,
+  issMend: string,
   discovered: Discovered,
   clientId: string,
+  notSentBack: (response: FetchResponse) => LoginLeg = (response) => refusedLeg("authorize", response),
 ): Promise<LoginLeg> {
   const endpoint = String(discovered.authorization_endpoint);
   const scopes = options.policy.resourceMetadata.scopesSupported ?? [];
@@ -133,7 +138,7 @@ async function authorizeLeg(
     return failed("authorize", `${endpoint}: ${detailOf(error)}`);
   }
   const location = response.headers.get("location");
-  if (location === undefined || !location.startsWith(REDIRECT_URI)) return refusedLeg("authorize", response);
+  if (location === undefined || !location.startsWith(REDIRECT_URI)) return notSentBack(response);
   const error = new URL(location).searchParams.get("error");
   if (error === "invalid_scope")
     return failed(
@@ -142,15 +147,20 @@ async function authorizeLeg(
       "correct `scopesSupported`, or add the scopes to the client's at the provider",
     );
   if (error !== null && !ASKS_USER.has(error)) return refusedLeg("authorize", response);
-  const namesDirectly = options.policy.resourceMetadata.authorizationServers !== undefined;
-  if (new URL(location).searchParams.has("iss") && !namesDirectly) {
-    return failed(
-      "authorize",
-      "the callback carries the provider's `iss`, which strict clients reject",
-      provider.completion?.mend ?? "set `resourceMetadata.authorizationServers` to the provider",
-    );
+  if (new URL(location).searchParams.has("iss") && !namesDirectly(options)) {
+    return failed("authorize", ISS_PROBLEM, issMend);
   }
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
+}
+
+/** A provider that sends its issuer says so (RFC 9207 section 3); for single clients it may be switched off. */
+function issNote({ authorization_response_iss_parameter_supported: sends }: Discovered): string {
+  return sends === true ? "; the provider sends its `iss` to clients, which strict ones reject" : "";
+}
+
+/** Clients then know the provider as the issuer, and its `iss` fits. */
+function namesDirectly({ policy }: LoginCheckOptions): boolean {
+  return policy.resourceMetadata.authorizationServers !== undefined;
 }
 
 /** A code that cannot be valid: the error tells whether the operator's client and its secret are. */
@@ -187,6 +197,10 @@ export async function* ownClientLegs(
   } catch (error) {
     yield failed("token endpoint", `${tokenUrl}: ${detailOf(error)}`);
   }
+  if (provider.name === "plain" && options.policy.clientId !== undefined)
+    yield await authorizeLeg(options, OWN_CLIENT_ISS_MEND, discovered, options.policy.clientId, () =>
+      notChecked("authorize", `the client does not accept ${REDIRECT_URI} as a redirect URI${issNote(discovered)}`),
+    );
 }
 
 async function takeBack(fetch: Fetch, client: RegisteredClient): Promise<void> {

@@ -18,7 +18,7 @@ export interface ClaimRules {
 /** Undefined when every check holds. */
 export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: number): TokenProblem | undefined {
   const { iss, aud, exp } = claims;
-  if (iss !== rules.issuer) return issuerProblem(iss, rules.issuer);
+  if (iss !== rules.issuer) return issuerProblem(iss, [rules.issuer]);
   if (!hasAudience(aud, rules.audiences)) return audienceProblem(aud, rules.audiences);
 
   const nowSeconds = nowMs / 1000;
@@ -63,9 +63,10 @@ function hasAudience(aud: unknown, accepted: readonly string[]): boolean {
   return Array.isArray(aud) && aud.some((one) => typeof one === "string" && accepted.includes(one));
 }
 
-function issuerProblem(iss: unknown, expected: string): TokenProblem {
+export function issuerProblem(iss: unknown, accepted: readonly string[]): TokenProblem {
+  const expected = accepted.length === 1 ? `${accepted[0]}` : `one of [${accepted.join(", ")}]`;
   let detail = `the token's issuer is ${show(iss)}, expected ${expected}`;
-  if (typeof iss === "string" && (iss === `${expected}/` || `${iss}/` === expected)) {
+  if (typeof iss === "string" && accepted.some((one) => iss === `${one}/` || `${iss}/` === one)) {
     detail += ": they differ only in the trailing slash: set `issuer` exactly as in the token";
   }
   return failure("issuer", "the token's issuer is not accepted", detail).problem;

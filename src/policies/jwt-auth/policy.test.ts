@@ -98,6 +98,16 @@ for (const [what, signer, claims] of [
     assert.equal(refusal(tokenBy(signer, claims), several).code, "invalid_token");
   });
 
+test("a key of an issuer that is not accepted: the records name the issuers, not the keys", () => {
+  const stranger = createSigningKey("ES256", "else");
+  const error = refusal(tokenBy(stranger, { iss: `${ISSUER}/`, aud: "llm" }), several);
+  assert.equal(error.message, "the token's issuer is not accepted");
+  assert.match(error.detail ?? "", /expected one of \[.*, agents\.internal\].*trailing slash/);
+  assert.match(refusal(tokenBy(stranger, { iss: "https://else.example.com", aud: "llm" })).detail ?? "", /issuer is/);
+  const unknown = refusal(tokenBy(stranger, { iss: ISSUER, aud: "llm" }), several);
+  assert.equal(unknown.message, "the token's key is not known");
+});
+
 for (const changes of [
   { ...several, issuer: ISSUER },
   { ...several, providers: [] },
