@@ -213,7 +213,9 @@ test("operators list, test and revoke connections, and see no token", async (t) 
   const [{ id }] = connections;
   const revoked = await run("--revoke", id);
   assert.match(revoked.stdout, /revoked: the server took the token back/);
-  assert.equal((await run("--revoke", id)).code, 1);
+  const again = await run("--revoke", id);
+  assert.equal(again.code, 1);
+  assert.match(again.stderr, /no connection has this id; `gwctl mcp connections` lists them/);
   // At once, in sessions that are open too: one of the two must connect again, the other goes on.
   const answers = await Promise.all([alice.call("whoami"), bob.call("whoami")]);
   assert.equal(answers.filter(({ error }) => error?.code === -32042).length, 1);

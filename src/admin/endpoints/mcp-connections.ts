@@ -32,7 +32,7 @@ export function mcpConnectionsEndpoint(topology: () => Topology): AdminEndpoint 
 }
 
 function unknownConnection(): AdminAnswer {
-  return textAnswer(404, "no such connection\n");
+  return textAnswer(404, "no connection has this id; `gwctl mcp connections` lists them\n");
 }
 
 function accounts({ listeners }: Topology): { backend: string; of: ConnectedAccounts }[] {
