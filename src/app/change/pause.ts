@@ -62,9 +62,9 @@ export function createShare({ monotonicMs, cpuMs, rest }: Meter, processors: num
     const restMs = Math.min(debtMs, passedMs * REST_RATIO, LONGEST_REST_MS);
     if (restMs >= SHORTEST_REST_MS) {
       rest(restMs);
-      // What others did meanwhile is theirs.
-      debtMs -= restMs;
+      // What others did meanwhile is theirs. Rests take longer than they should: what was too long is not lost.
       sinceMs = monotonicMs();
+      debtMs = Math.max(-CREDIT_MS, debtMs - (sinceMs - nowMs));
       sinceCpuMs = cpuMs();
     } else {
       sinceMs = nowMs;

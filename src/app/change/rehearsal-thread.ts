@@ -4,6 +4,7 @@
  */
 import { constants, setPriority } from "node:os";
 import { parentPort } from "node:worker_threads";
+import { cachedRehearse } from "./cached-code.ts";
 import type { RehearsalData } from "./rehearsals.ts";
 
 if (parentPort !== null) {
@@ -13,7 +14,7 @@ if (parentPort !== null) {
   if (process.platform === "linux") setPriority(0, constants.priority.PRIORITY_BELOW_NORMAL);
   // Refusals are errors that nobody looks for the place of.
   Error.stackTraceLimit = 0;
-  const { rehearseBeside } = await import("./rehearse-beside.ts");
+  const rehearseBeside = cachedRehearse(import.meta.url) ?? (await import("./rehearse-beside.ts")).rehearseBeside;
   port.on("message", (data: RehearsalData) => {
     void rehearseBeside(data).then(
       (found) => port.postMessage(found),
