@@ -14,8 +14,9 @@ before(async () => {
   upstream = await startUpstream();
   const ai = `ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "${upstream.host}" }`;
   gateway = await startGateway(`
-gateways: { keyed: { port: 0 }, down: { port: 0 }, limited: { port: 0 }, plain: { port: 0 } }
+gateways: { open: { port: 0 }, keyed: { port: 0 }, down: { port: 0 }, limited: { port: 0 }, plain: { port: 0 } }
 routes:
+  - { gateways: open, backends: [{ ${ai} }] }
   - { gateways: keyed, policies: { apiKey: { keys: [{ key: secret-key }] } }, backends: [{ ${ai} }] }
   - { gateways: down, backends: [{ ai: { provider: { openAI: {} }, auth: { key: k }, hostOverride: "127.0.0.1:1" } }] }
   - { gateways: limited, policies: { rateLimit: { local: [{ tokens: 1, unit: Hours }] } }, backends: [{ ${ai} }] }
@@ -37,21 +38,32 @@ function ask(listener: string, path: string, extra: object = {}): Promise<Respon
 
 type Body = Record<string, Record<string, unknown>>;
 
-const shapes: [path: string, check: (body: Body, headers: Headers) => void][] = [
-  ["/v1/chat/completions", ({ error }) => assert.equal(error?.type, "authentication_error")],
-  ["/v1/responses", ({ error }) => assert.equal(error?.type, "authentication_error")],
-  ["/v1/messages", ({ type, error }) => assert.deepEqual([type, error?.type], ["error", "authentication_error"])],
-  [
-    "/v1beta/models/m:generateContent",
-    ({ error }) => assert.deepEqual([error?.code, error?.status], [401, "UNAUTHENTICATED"]),
-  ],
-  [
-    "/model/m/converse",
-    ({ message }, headers) => {
-      assert.equal(typeof message, "string");
-      assert.equal(headers.get("x-amzn-errortype"), "UnrecognizedClientException");
-    },
-  ],
+type Check = (body: Body, headers: Headers) => void;
+const openAI: Check = ({ error }) => assert.equal(error?.type, "authentication_error");
+const anthropic: Check = ({ type, error }) => assert.deepEqual([type, error?.type], ["error", "authentication_error"]);
+const google: Check = ({ error }) => assert.deepEqual([error?.code, error?.status], [401, "UNAUTHENTICATED"]);
+const amazon: Check = ({ message }, headers) => {
+  assert.equal(typeof message, "string");
+  assert.equal(headers.get("x-amzn-errortype"), "UnrecognizedClientException");
+};
+const shapes: [path: string, check: Check][] = [
+  ["/v1/chat/completions", openAI],
+  ["/v1/responses", openAI],
+  ["/v1/images/generations", openAI],
+  ["/v1/files", openAI],
+  ["/v1/messages", anthropic],
+  ["/v1/messages/count_tokens", anthropic],
+  ["/v1/messages/batches", anthropic],
+  ["/v1beta/models/m:generateContent", google],
+  ["/v1beta/models/m:countTokens", google],
+  ["/v1beta/models/m:embedContent", google],
+  ["/v1beta/models/m:predict", google],
+  ["/v1beta/cachedContents", google],
+  ["/v1beta/files", google],
+  ["/v1beta/interactions", google],
+  ["/model/m/converse", amazon],
+  ["/model/m/invoke", amazon],
+  ["/model/m/count-tokens", amazon],
 ];
 for (const [path, check] of shapes) {
   test(`a missing key at ${path} is an error of the client's SDK`, async () => {
@@ -61,6 +73,16 @@ for (const [path, check] of shapes) {
     check((await response.json()) as Body, response.headers);
   });
 }
+
+test("a body that cannot be read is a 400 in the client's shape, with the name that an AWS SDK looks for", async () => {
+  for (const path of ["/model/m/converse", "/model/m/count-tokens"]) {
+    const response = await ask("open", path, { model: 7 });
+    assert.deepEqual([response.status, response.headers.get("x-amzn-errortype")], [400, "ValidationException"], path);
+  }
+  const predict = await ask("open", "/v1beta/models/other:predict");
+  const { error } = (await predict.json()) as Body;
+  assert.deepEqual([predict.status, error?.status], [400, "INVALID_ARGUMENT"]);
+});
 
 test("a provider that is down is a 502 in the client's shape", async () => {
   const response = await ask("down", "/v1/messages");

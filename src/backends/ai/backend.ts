@@ -7,7 +7,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { finish, inTurns, SLICED_BYTES } from "../../lib/process/turns.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
 import { dialectOf } from "../../llm/dialects/dialect.ts";
-import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
+import { errorBody, errorHeaders, type LlmError } from "../../llm/dialects/error-shape.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { createGuardWatch } from "../../llm/guards/guard-watch.ts";
 import { createLlmMetrics } from "../../llm/usage/llm-metrics.ts";
@@ -92,7 +92,8 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
       const refuse = (error: LlmError): BackendRun => {
         settlement.nothing(error.code ?? "");
         noteRefusal(exchange, error);
-        sendJson(call, error.status, errorBody(llm.dialect.format, error));
+        const { errorFormat } = llm.dialect;
+        sendJson(call, error.status, errorBody(errorFormat, error), errorHeaders(errorFormat, error.status));
         return NOTHING_RUNS;
       };
       const start = (policed: PolicedCall): BackendRun => {

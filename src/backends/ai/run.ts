@@ -12,7 +12,7 @@ import { HeaderList } from "../../lib/http/headers.ts";
 import { type HttpCall, HttpClientError, type OutgoingRequest } from "../../lib/http/http-client.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
-import { errorBody, type LlmError } from "../../llm/dialects/error-shape.ts";
+import { errorBody, errorHeaders, type LlmError } from "../../llm/dialects/error-shape.ts";
 import type { LlmCall } from "../../llm/dialects/llm-call.ts";
 import { providerRequestId } from "../../llm/dialects/provider-request-id.ts";
 import { estimateRequestTokens } from "../../llm/usage/estimate-request.ts";
@@ -266,7 +266,9 @@ export class AiRun implements BackendRun, AttemptOwner {
   }
 
   #refuse(error: LlmError, headers?: Readonly<Record<string, string>>): void {
-    this.#reply(error.status, errorBody(this.#llm.dialect.format, error), headers, error.code);
+    const { errorFormat } = this.#llm.dialect;
+    const said = { ...errorHeaders(errorFormat, error.status), ...headers };
+    this.#reply(error.status, errorBody(errorFormat, error), said, error.code);
   }
 
   /** False if the event means nothing any more. */

@@ -24,6 +24,8 @@ export function isConversation(format: Format): boolean {
 
 export interface Dialect {
   readonly format: Format;
+  /** The format whose errors the client understands, also where it asks for something that is not read. */
+  readonly errorFormat: Format;
   /** What follows the base path, for example `/chat/completions` or `/models/gemini-2.5-pro:generateContent`. */
   readonly suffix: string;
   /** The model, where the path names it. */
@@ -70,13 +72,22 @@ const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-
 /** Everything else below the API's version: files, batches, what is stored. Nothing is generated while it answers. */
 const STORED =
   /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
+/** What only Google's API has. */
+const GOOGLE_ONLY = /\/v1beta\/|\/(?:interactions$|cachedContents|fileSearchStores|operations)/;
 const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
 
 export function dialectOf(path: string): Dialect {
   for (const [suffix, format, free = false] of SUFFIXES) {
     // The threads of OpenAI's older API hold messages too.
     if (path.endsWith(suffix) && !(format === "messages" && STORED.test(path)))
-      return { format, suffix, pathModel: undefined, pathStream: undefined, free };
+      return {
+        format,
+        errorFormat: errorFormatOf(format, path),
+        suffix,
+        pathModel: undefined,
+        pathStream: undefined,
+        free,
+      };
   }
   const gemini = GEMINI.exec(path);
   if (gemini) return geminiDialect(gemini[0], gemini[2] as string, gemini[3] as string);
@@ -84,8 +95,28 @@ export function dialectOf(path: string): Dialect {
   if (bedrock) return bedrockDialect(bedrock[0], bedrock[1] as string, bedrock[2] as string);
   const stored = STORED.exec(path);
   if (stored)
-    return { format: "opaque", suffix: stored[1] as string, pathModel: undefined, pathStream: undefined, free: true };
-  return { format: "chat", suffix: "/chat/completions", pathModel: undefined, pathStream: undefined, free: false };
+    return {
+      format: "opaque",
+      errorFormat: errorFormatOf("opaque", path),
+      suffix: stored[1] as string,
+      pathModel: undefined,
+      pathStream: undefined,
+      free: true,
+    };
+  return {
+    format: "chat",
+    errorFormat: "chat",
+    suffix: "/chat/completions",
+    pathModel: undefined,
+    pathStream: undefined,
+    free: false,
+  };
+}
+
+function errorFormatOf(format: Format, path: string): Format {
+  if (format !== "opaque") return format;
+  if (GOOGLE_ONLY.test(path)) return "generateContent";
+  return path.includes("/messages/batches") ? "messages" : "opaque";
 }
 
 export function modelsPathOf(path: string): ModelsPath | undefined {
@@ -104,6 +135,7 @@ function geminiDialect(suffix: string, model: string, verb: string): Dialect {
         : "opaque";
   return {
     format,
+    errorFormat: format === "messages" ? "messages" : "generateContent",
     suffix,
     pathModel: decode(model),
     pathStream: verb.startsWith("stream"),
@@ -113,7 +145,14 @@ function geminiDialect(suffix: string, model: string, verb: string): Dialect {
 
 function bedrockDialect(suffix: string, id: string, verb: string): Dialect {
   const format = verb.startsWith("converse") ? "converse" : verb.startsWith("invoke") ? "invoke" : "opaque";
-  return { format, suffix, pathModel: decode(id), pathStream: verb.endsWith("stream"), free: verb === "count-tokens" };
+  return {
+    format,
+    errorFormat: format === "opaque" ? "converse" : format,
+    suffix,
+    pathModel: decode(id),
+    pathStream: verb.endsWith("stream"),
+    free: verb === "count-tokens",
+  };
 }
 
 function decode(text: string): string {

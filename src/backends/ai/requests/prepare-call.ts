@@ -50,9 +50,8 @@ export function prepareCall(exchange: Exchange, { table, policies, maxBodyBytes,
   }
   const encoding = request.headers.get("content-encoding");
   const dialect = dialectOf(request.path);
-  const { format } = dialect;
   if (encoding !== undefined && encoding !== "identity") {
-    return refusal(exchange, format, {
+    return refusal(exchange, dialect, {
       status: 415,
       message: `a request body with content-encoding ${encoding} is not supported`,
       code: "unsupported_encoding",
@@ -60,7 +59,7 @@ export function prepareCall(exchange: Exchange, { table, policies, maxBodyBytes,
   }
   const charset = foreignCharset(request.headers);
   if (charset !== undefined) {
-    return refusal(exchange, format, {
+    return refusal(exchange, dialect, {
       status: 415,
       message: `a request body with the charset ${charset} is not supported`,
       code: "unsupported_charset",
@@ -95,7 +94,7 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
     noteFreeRequest(exchange);
     return undefined;
   }
-  return refusal(exchange, dialectOf(path).format, {
+  return refusal(exchange, dialectOf(path), {
     status: 426,
     message: "there is no WebSocket at this path: use HTTP",
     code: "upgrade_required",
@@ -120,7 +119,7 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   const scanned = scanForm(bytes, request.headers.get("content-type") ?? "");
   request.body = { kind: "bytes", bytes };
   if (!scanned.ok)
-    return refusal(exchange, dialect.format, { status: 400, message: scanned.reason, code: "invalid_request_body" });
+    return refusal(exchange, dialect, { status: 400, message: scanned.reason, code: "invalid_request_body" });
   const { scan } = scanned;
   const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, { dialect, bytes, scan, rules: [] });
   facts.estimatedTokens = Math.ceil(bytes.length / bytesPerToken(request));
@@ -145,7 +144,7 @@ function* understand(exchange: Exchange, bytes: Buffer, quotes: Quotes | undefin
   const { dialect } = reading;
   exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
   if (!reading.ok)
-    return refusal(exchange, dialect.format, { status: 400, message: reading.reason, code: "invalid_request_body" });
+    return refusal(exchange, dialect, { status: 400, message: reading.reason, code: "invalid_request_body" });
   const { model, streaming, scan } = reading;
   const quote = quotes?.(model);
   const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan, rules: [], quote });

@@ -5,16 +5,16 @@
 import type { ErrorCode, GatewayError } from "../../../core/errors.ts";
 import type { Exchange } from "../../../core/exchange.ts";
 import { jsonReply, type Reply } from "../../../core/reply.ts";
-import { dialectOf, type Format } from "../../../llm/dialects/dialect.ts";
+import { type Dialect, dialectOf } from "../../../llm/dialects/dialect.ts";
 import { errorBody, errorHeaders, type LlmError } from "../../../llm/dialects/error-shape.ts";
 
 /** The SDKs of providers read no other shape. A stream that is limited reads the literal text (spec 7). */
 export function shapeError(exchange: Exchange, error: GatewayError): Reply | undefined {
   const { status, message, code } = error;
   if (code === "rate_limited" && exchange.facts.llm?.streaming !== false) return undefined;
-  const { format } = dialectOf(exchange.request.path);
-  const headers = { "x-gateway-error": code, ...errorHeaders(format, status), ...error.headers };
-  return jsonReply(status, errorBody(format, { status, message, code }), headers);
+  const { errorFormat } = dialectOf(exchange.request.path);
+  const headers = { "x-gateway-error": code, ...errorHeaders(errorFormat, status), ...error.headers };
+  return jsonReply(status, errorBody(errorFormat, { status, message, code }), headers);
 }
 
 export const MISSING_MODEL: LlmError = {
@@ -64,7 +64,10 @@ function codeOf({ status }: Pick<LlmError, "status">): ErrorCode {
   return REFUSALS[status] ?? "bad_request";
 }
 
-export function refusal(exchange: Exchange, format: Format, error: LlmError): Reply {
+export function refusal(exchange: Exchange, { errorFormat }: Dialect, error: LlmError): Reply {
   noteRefusal(exchange, error);
-  return jsonReply(error.status, errorBody(format, error), { "x-gateway-error": codeOf(error) });
+  return jsonReply(error.status, errorBody(errorFormat, error), {
+    "x-gateway-error": codeOf(error),
+    ...errorHeaders(errorFormat, error.status),
+  });
 }
