@@ -533,7 +533,25 @@ const LIMITS = {
       "the same, one event of a stream",
       "the record says `result_unread`",
     ],
-    ["MAX_DECODED_BYTES", "llm/wire/decode-answer.ts", "the same, decompressed", "its usage is estimated"],
+    ["MAX_DECODED_BYTES", "llm/wire/decode-answer.ts", "a compressed answer that is translated, decompressed", "502"],
+    [
+      "MAX_READ_DECODED_BYTES",
+      "llm/usage/answer-reader.ts",
+      "a compressed answer that is read for its usage, decompressed",
+      "its usage is estimated",
+    ],
+    [
+      "MAX_CONTENT_TOKENS",
+      "llm/usage/answer-content.ts",
+      "commas, colons and brackets of a JSON answer that is read for its audit record",
+      "the record says `result_unread`",
+    ],
+    [
+      "MAX_EVENT_TOKENS",
+      "llm/wire/event-body.ts",
+      "commas, colons and brackets of an event",
+      "under a guard or translated: the stream ends with an error; else only its end is read for its usage",
+    ],
     ["MAX_SAMPLED_BYTES", "llm/usage/answer-reader.ts", "text that is kept for an estimate", "the rest is not sampled"],
     [
       "MAX_HELD_BYTES",
@@ -931,7 +949,7 @@ function withUnit(name, value) {
   if (typeof value === "string") return value;
   if (/bytes$/i.test(name))
     return value % 2 ** 20 === 0 ? `${value / 2 ** 20} MiB` : value % 1024 === 0 ? `${value / 1024} KiB` : `${value} B`;
-  if (/ms$/i.test(name))
+  if (/(?:_MS|Ms)$/.test(name))
     return value >= 3_600_000
       ? `${value / 3_600_000} h`
       : value >= 60_000

@@ -6,31 +6,14 @@ import assert from "node:assert/strict";
 import { request } from "node:http";
 import { test } from "node:test";
 import { configFile } from "../support/config-file.ts";
-import { type GatewayProcess, startGatewayProcess } from "../support/gateway-process.ts";
+import { startGatewayProcess } from "../support/gateway-process.ts";
 import { oddTarget } from "../support/mcp/gateway-config.ts";
+import { turnsOf, WATCHED_TURNS } from "../support/process-turns.ts";
 
 const MAX_TURN_MS = 50;
 const BYTES = 8 * 1024 * 1024;
 /** As many names as one object may have. */
 const NAMES_BYTES = 2 * 1024 * 1024;
-
-/** On the first signal it looks at every turn of the loop; on the second it tells the longest, in CPU time. */
-const WATCH = `data:text/javascript,${encodeURIComponent(`
-  const cpuMs = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1000; };
-  const now = () => ({ wall: performance.now(), cpu: cpuMs() });
-  let running = false, longest = 0, rounds = 0, at = now();
-  const turn = () => {
-    const then = at;
-    at = now();
-    longest = Math.max(longest, Math.min(at.wall - then.wall, at.cpu - then.cpu));
-    if (running) setImmediate(turn);
-  };
-  process.on("SIGWINCH", () => {
-    running = !running;
-    rounds += 1;
-    if (running) { longest = 0; at = now(); setImmediate(turn); }
-    process.stdout.write("round " + rounds + ": " + longest.toFixed(1) + " ms\\n");
-  });`)}`;
 
 const forms: [name: string, open: string, unit: string, close: string][] = [
   ["one string", '"', "xxxxxxxxxxxxxxxx", '"'],
@@ -65,7 +48,7 @@ test(`results of ${BYTES >> 20} MiB do not hold the loop for ${MAX_TURN_MS} ms [
   });
   const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], {
     compiled: true,
-    nodeFlags: [`--import=${WATCH}`],
+    nodeFlags: WATCHED_TURNS,
   });
   const port = await gateway.port();
   const watch = turnsOf(gateway);
@@ -87,17 +70,6 @@ test(`results of ${BYTES >> 20} MiB do not hold the loop for ${MAX_TURN_MS} ms [
     }
   }
 });
-
-/** Begins to watch, or ends it with the longest turn. */
-function turnsOf(gateway: GatewayProcess): () => Promise<number> {
-  let round = 0;
-  return async () => {
-    round += 1;
-    gateway.child.kill("SIGWINCH");
-    const said = await gateway.logged(`round ${round}: `);
-    return Number(new RegExp(`round ${round}: ([\\d.]+) ms`).exec(said)?.[1]);
-  };
-}
 
 async function open(port: number, path: string): Promise<string> {
   const params = { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "c", version: "1" } };

@@ -107,17 +107,15 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
         const guarding = guardAnswers(policed, llm.dialect, exchange);
         if (guarding === "unreadable") return refuse(UNREADABLE_STREAM);
         const ask = (to: BackendCall): BackendRun => {
-          const { shown, onRefusal } = guarding(to);
+          const { shown, from } = guarding(to);
           const run = new AiRun(running, exchange, shown, policed.llm, candidates, settlement);
-          // A provider whose answer was refused must not go on writing it.
-          onRefusal(() => run.abort());
+          from(run);
           run.start();
           return run;
         };
         if (cache === undefined) return ask(call);
-        const through = (to: BackendCall): BackendCall => guarding(to).shown;
         const { model, llm: sent } = policed;
-        return cache.run(exchange, call, { model, llm: sent, candidates, settlement, ask, through });
+        return cache.run(exchange, call, { model, llm: sent, candidates, settlement, ask, through: guarding });
       };
       const refused = (error: unknown): BackendRun => {
         if (error instanceof PlanError) return refuse(error.error);

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { finish } from "../../lib/process/turns.ts";
 import type { TextGuard } from "../dialects/llm-call.ts";
-import { GuardRejection, guardText, watchText } from "./prompt-rules.ts";
+import { GuardRejection, guardSteps, watchSteps } from "./prompt-rules.ts";
 import { compileTextGuard } from "./text-guard.ts";
 
 const someGuard = fc
@@ -25,13 +26,13 @@ test("a guard in shadow mode finds something exactly when the enforced one chang
       let isRejected = false;
       let guarded = text;
       try {
-        guarded = guardText(text, guards);
+        guarded = finish(guardSteps(text, guards));
       } catch (error) {
         assert.ok(error instanceof GuardRejection);
         isRejected = true;
       }
       const found: TextGuard[] = [];
-      const watched = watchText(text, guards, (guard) => found.push(guard));
+      const watched = finish(watchSteps(text, guards, (guard) => found.push(guard)));
       assert.equal(
         found.some(({ action }) => action === "reject"),
         isRejected,

@@ -2,7 +2,7 @@
  * What `ai` policies do to a request, in the client's own dialect: defaults and overrides of its members, messages
  * before and after it, guards over its texts. The order is that of this file; the model's name was settled before.
  */
-import { finish, type Steps } from "../../lib/process/turns.ts";
+import type { Steps } from "../../lib/process/turns.ts";
 import { ExpectedError } from "../../lib/text/expected-error.ts";
 import type { Format } from "../dialects/dialect.ts";
 import type { PromptMessage, PromptRules, TextGuard } from "../dialects/llm-call.ts";
@@ -55,10 +55,6 @@ function* withoutNulls(body: Members): Steps<Members> {
   return members;
 }
 
-export function guardText(text: string, guards: readonly TextGuard[]): string {
-  return finish(guardSteps(text, guards));
-}
-
 /** Throws GuardRejection. */
 export function* guardSteps(text: string, guards: readonly TextGuard[]): Steps<string> {
   let seen = text;
@@ -94,10 +90,6 @@ export function* mapTextsInSteps(
 }
 
 /** What guards in shadow mode would make of a text; each that finds something is told. */
-export function watchText(text: string, guards: readonly TextGuard[], found: (guard: TextGuard) => void): string {
-  return finish(watchSteps(text, guards, found));
-}
-
 export function* watchSteps(
   text: string,
   guards: readonly TextGuard[],

@@ -2,17 +2,20 @@
  * Guards over a stream, where a pattern may begin in one event and end in another: of each text (a choice's, a
  * block's, a tool's arguments) the last characters are held back until enough has followed, or it ends. A match
  * longer than what is held can be missed where it crosses events; patterns for secrets and identifiers are shorter.
+ * All of it is done in steps: one event may be megabytes of text.
  */
 import type { SseEvent } from "../../lib/http/sse.ts";
+import { SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
 import type { TextGuard } from "../dialects/llm-call.ts";
-import { isMembers, type Members, parseMembers } from "../wire/json.ts";
-import { guardText } from "./prompt-rules.ts";
+import { parseEventInSteps, writeEventInSteps } from "../wire/event-body.ts";
+import { isMembers, type Members } from "../wire/json.ts";
+import { guardSteps } from "./prompt-rules.ts";
 
 export interface StreamGuard {
-  /** The events that may go out now. Throws GuardRejection. */
-  event(event: SseEvent): SseEvent[];
+  /** The events that may go out now. Throws GuardRejection or EventTooComplex. One event after the other. */
+  event(event: SseEvent): Steps<SseEvent[]>;
   /** What was still held. */
-  end(): SseEvent[];
+  end(): Steps<SseEvent[]>;
 }
 
 /** Longer than card numbers, addresses and most keys; about a line of text. */
@@ -27,12 +30,12 @@ export interface Slot {
   put(text: string): Members;
 }
 
-type Guarding = (text: string) => string;
+type Guarding = (text: string) => Steps<string>;
 
 const enforced =
   (guards: readonly TextGuard[]): Guarding =>
   (text) =>
-    guardText(text, guards);
+    guardSteps(text, guards);
 
 interface Channel {
   held: string;
@@ -44,35 +47,50 @@ interface Channel {
 export function createStreamGuard(guards: readonly TextGuard[], guard: Guarding = enforced(guards)): StreamGuard {
   const channels = new Map<string, Channel>();
 
-  const flush = (): SseEvent[] => {
+  function* flush(): Steps<SseEvent[]> {
     const out: SseEvent[] = [];
     for (const { held, last } of channels.values()) {
-      if (held !== "") out.push({ ...last.event, data: JSON.stringify(last.slot.put(guard(held))) });
+      if (held !== "") out.push({ ...last.event, data: JSON.stringify(last.slot.put(yield* guard(held))) });
     }
     channels.clear();
     return out;
-  };
+  }
 
   return {
-    event(event) {
-      const body = parseMembers(event.data);
+    *event(event) {
+      const isLarge = event.data.length > SLICED_BYTES;
+      const body = yield* parseEventInSteps(event.data);
       const slot = body && slotOf(body);
       if (!body || !slot) {
         // Something else than text: what was said before it goes first, and full texts that repeat deltas are guarded too.
-        const before = flush();
-        return [...before, body ? { ...event, data: JSON.stringify(mapRepeats(body, guard)) } : event];
+        const before = yield* flush();
+        if (!body) return [...before, event];
+        return [...before, { ...event, data: yield* writeEventInSteps(yield* guardRepeats(body, guard), isLarge) }];
       }
-      const before = channels.has(slot.key) ? [] : flush();
+      const before = channels.has(slot.key) ? [] : yield* flush();
       const channel = channels.get(slot.key) ?? { held: "", last: { event, slot } };
       channel.last = { event, slot };
       channels.set(slot.key, channel);
-      const text = guard(channel.held + slot.text);
+      const text = yield* guard(channel.held + slot.text);
       const cut = slot.final === true ? text.length : Math.max(0, text.length - HELD_CHARACTERS);
       channel.held = text.slice(cut);
-      return [...before, { ...event, data: JSON.stringify(slot.put(text.slice(0, cut))) }];
+      return [...before, { ...event, data: yield* writeEventInSteps(slot.put(text.slice(0, cut)), isLarge) }];
     },
     end: flush,
   };
+}
+
+/** All texts are found, then each is looked at, then they are put in their places. */
+function* guardRepeats(body: Members, guard: Guarding): Steps<Members> {
+  const texts: string[] = [];
+  eachRepeat(body, (text) => void texts.push(text));
+  if (texts.length === 0) return body;
+  for (const [i, text] of texts.entries()) {
+    texts[i] = yield* guard(text);
+    yield;
+  }
+  let next = 0;
+  return mapRepeats(body, () => texts[next++] ?? "");
 }
 
 /** The one text of a delta event, in any dialect. */
@@ -143,13 +161,21 @@ const TEXT_MEMBERS = new Set([
 ]);
 
 /** Of events that carry text outside a plain delta: whole texts (`…done`, `…completed`), last chunks, several choices. */
+export function eachRepeat(value: unknown, found: (text: string) => void, key = ""): void {
+  if (typeof value === "string") {
+    if (TEXT_MEMBERS.has(key)) found(value);
+  } else if (Array.isArray(value)) for (const item of value) eachRepeat(item, found, key);
+  else if (isMembers(value)) for (const [name, member] of Object.entries(value)) eachRepeat(member, found, name);
+}
+
+/** The same texts in the same order. */
 export function mapRepeats(body: Members, map: (text: string) => string): Members {
   return mapAll(body, map) as Members;
 }
 
-function mapAll(value: unknown, guard: Guarding, key = ""): unknown {
-  if (typeof value === "string") return TEXT_MEMBERS.has(key) ? guard(value) : value;
-  if (Array.isArray(value)) return value.map((item) => mapAll(item, guard, key));
+function mapAll(value: unknown, map: (text: string) => string, key = ""): unknown {
+  if (typeof value === "string") return TEXT_MEMBERS.has(key) ? map(value) : value;
+  if (Array.isArray(value)) return value.map((item) => mapAll(item, map, key));
   if (!isMembers(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, mapAll(member, guard, name)]));
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, mapAll(member, map, name)]));
 }

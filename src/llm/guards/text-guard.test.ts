@@ -171,8 +171,10 @@ function guardStream(events: readonly object[], guards: readonly TextGuard[]): s
   const guard = createStreamGuard(guards);
   const all: SseEvent[] = [];
   for (const event of events)
-    all.push(...guard.event({ event: "message", data: JSON.stringify(event), id: undefined, retry: undefined }));
-  all.push(...guard.end());
+    all.push(
+      ...finish(guard.event({ event: "message", data: JSON.stringify(event), id: undefined, retry: undefined })),
+    );
+  all.push(...finish(guard.end()));
   return all.map(({ data }) => data).join("\n");
 }
 const chunk = (content: string) => ({ choices: [{ index: 0, delta: { content }, finish_reason: null }] });

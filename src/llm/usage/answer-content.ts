@@ -4,15 +4,22 @@
  * report says so.
  */
 import { createSseParser } from "../../lib/http/sse.ts";
+import { hasMoreTokens } from "../../lib/text/json-tokens.ts";
 import { createEventStreamReader } from "../wire/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../wire/decode-answer.ts";
-import { isMembers, type Members, parseMembers, parseValue } from "../wire/json.ts";
+import { parseEvent } from "../wire/event-body.ts";
+import { isMembers, type Members } from "../wire/json.ts";
 import { awsEventText } from "./answer-reader.ts";
 import { textOf } from "./stream-event.ts";
 
 /** A JSON answer, or an encoded one, that is larger than this is not read. */
 const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
 const MAX_CONTENT_EVENT_BYTES = 2 * 1024 * 1024;
+/** Commas, opening brackets and, twice, colons of a JSON answer: parsing them takes up to 40 ms. */
+const MAX_CONTENT_TOKENS = 100_000;
+/** Where none of these stands nothing is said: embeddings have many numbers and no words. */
+const SPEAKS =
+  /"(?:\w*[fF]inish_?[rR]eason|stop_?[rR]eason|status|text|content|parts|output|delta|candidates|choices)"/;
 /** A cheap test before parsing, where the words are not asked for. */
 const MAY_FINISH =
   /"(?:finish_reason|stop_reason|finishReason|stopReason)"\s*:\s*"|"response\.(?:completed|incomplete|failed)"/;
@@ -40,7 +47,10 @@ export function createAnswerContent(
   if (contentType.startsWith("text/event-stream")) return createSse(onText);
   if (contentType.startsWith("application/vnd.amazon.eventstream")) return createAws(onText);
   return createWhole((bytes) => {
-    const value = parseValue(bytes);
+    const text = bytes.toString("utf8");
+    if (!SPEAKS.test(text)) return { finish: undefined, isWhole: true };
+    if (hasMoreTokens(text, MAX_CONTENT_TOKENS)) return { finish: undefined, isWhole: false };
+    const value = parseText(text);
     // Gemini streams without `alt=sse` are one list of events.
     const parts = (Array.isArray(value) ? value : [value]).filter(isMembers);
     let finish: string | undefined;
@@ -57,7 +67,7 @@ function createSse(onText: ((text: string) => void) | undefined): AnswerContent 
   let isWhole = true;
   const parser = createSseParser(({ data }) => {
     if (onText === undefined && !MAY_FINISH.test(data)) return;
-    const event = parseMembers(data);
+    const event = parseEvent(data);
     if (event === undefined) return;
     finish = finishOf(event) ?? finish;
     tell(onText, textOf(event));
@@ -75,7 +85,7 @@ function createAws(onText: ((text: string) => void) | undefined): AnswerContent 
   let finish: string | undefined;
   let isWhole = true;
   const reader = createEventStreamReader(({ payload }) => {
-    const event = parseMembers(awsEventText(payload));
+    const event = parseEvent(awsEventText(payload));
     if (event === undefined) return;
     finish = finishOf(event) ?? finish;
     tell(onText, textOf(event));
@@ -112,7 +122,7 @@ function createEncoded(
   onText: ((text: string) => void) | undefined,
 ): AnswerContent {
   return createWhole((bytes) => {
-    const decoded = decodeAnswer(bytes, contentEncoding);
+    const decoded = decodeAnswer(bytes, contentEncoding, MAX_CONTENT_BYTES);
     if (decoded === undefined) return { finish: undefined, isWhole: false };
     const inner = createAnswerContent(contentType, undefined, onText);
     inner.data(decoded);
@@ -131,6 +141,14 @@ function createWhole(read: (bytes: Buffer) => ContentReport): AnswerContent {
     },
     end: () => (size <= MAX_CONTENT_BYTES ? read(Buffer.concat(chunks)) : { finish: undefined, isWhole: false }),
   };
+}
+
+function parseText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function tell(onText: ((text: string) => void) | undefined, text: string): void {

@@ -5,6 +5,7 @@
 import { createSseParser, type SseEvent } from "../../lib/http/sse.ts";
 import { createEventStreamReader } from "../wire/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../wire/decode-answer.ts";
+import { isTooComplex } from "../wire/event-body.ts";
 import { isMembers, type Members, parseMembers, parseValue } from "../wire/json.ts";
 import { jsonKeys } from "../wire/json-keys.ts";
 import { JsonScanner } from "../wire/json-scanner.ts";
@@ -20,6 +21,8 @@ const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 const MAX_VALUE_BYTES = 64 * 1024;
 /** Encoded answers are decoded at their end, up to this many bytes. */
 const MAX_ENCODED_BYTES = 4 * 1024 * 1024;
+/** It is decoded and read in one turn: 20 ms each. */
+const MAX_READ_DECODED_BYTES = 8 * 1024 * 1024;
 const DECODED_PIECE_BYTES = 64 * 1024;
 /** The first bytes are kept for their text, later ones by sample: reading each would cost a tenth of a stream. */
 const FIRST_BYTES = 2 * 1024;
@@ -160,7 +163,7 @@ function createAwsReader(): AnswerReader {
 /** The payload of `invoke-with-response-stream` wraps the model's own event in base64. */
 export function awsEventText(payload: Buffer): string {
   const text = payload.toString("utf8");
-  if (!text.startsWith('{"bytes"')) return text;
+  if (!text.startsWith('{"bytes"') || isTooComplex(text)) return text;
   const wrapped = parseMembers(text)?.bytes;
   return typeof wrapped === "string" ? Buffer.from(wrapped, "base64").toString("utf8") : text;
 }
@@ -226,7 +229,10 @@ function createEncodedReader(contentType: string | undefined, contentEncoding: s
     },
     finish(complete) {
       const reader = createReader(contentType);
-      const decoded = size <= MAX_ENCODED_BYTES ? decodeAnswer(Buffer.concat(chunks), contentEncoding) : undefined;
+      const decoded =
+        size <= MAX_ENCODED_BYTES
+          ? decodeAnswer(Buffer.concat(chunks), contentEncoding, MAX_READ_DECODED_BYTES)
+          : undefined;
       // In pieces as from a network: the readers hold one event, not all of them.
       for (let at = 0; decoded !== undefined && at < decoded.length; at += DECODED_PIECE_BYTES)
         reader.data(decoded.subarray(at, at + DECODED_PIECE_BYTES));

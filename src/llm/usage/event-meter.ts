@@ -2,8 +2,10 @@
  * Adds up what the events of a stream say: the last usage, the model, and the text that no usage has counted yet.
  */
 
+import { isTooComplex } from "../wire/event-body.ts";
 import { type Members, parseMembers } from "../wire/json.ts";
 import { estimateTextTokens } from "./estimate.ts";
+import { usageAtEnd } from "./large-event.ts";
 import { modelOf, textOf, usageOf } from "./stream-event.ts";
 import { mergeUsage, readUsage, type Usage } from "./usage.ts";
 
@@ -32,7 +34,7 @@ export function createEventMeter() {
     },
     /** True if the event counts all that was said before it. */
     event(data: string): boolean {
-      const event = parseMembers(data);
+      const event = isTooComplex(data) ? usageAtEnd(data) : parseMembers(data);
       if (event === undefined) return false;
       model ??= modelOf(event);
       const counted = usageOf(event);
@@ -56,7 +58,7 @@ export function createEventMeter() {
     },
     /** Only the model: what it says besides was counted. */
     nameIn(data: string): void {
-      const event = model === undefined ? parseMembers(data) : undefined;
+      const event = model === undefined && !isTooComplex(data) ? parseMembers(data) : undefined;
       if (event !== undefined) model = modelOf(event);
     },
     knowsAll(): boolean {

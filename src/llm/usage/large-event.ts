@@ -4,7 +4,7 @@
  * would be escaped), so what they begin is an object of that name; one without counts is not taken.
  */
 import { endOfEvent } from "../wire/event-end.ts";
-import { isMembers, parseValue } from "../wire/json.ts";
+import { isMembers, type Members, parseValue } from "../wire/json.ts";
 import { endOfObject } from "./quick-usage.ts";
 import { readUsage } from "./usage.ts";
 
@@ -33,14 +33,24 @@ export function createLargeEvent(): LargeEvent {
       return end < 0 ? -1 : Math.max(0, end - before);
     },
     usage() {
-      const at = tail.lastIndexOf(USAGE);
-      if (at < 0) return undefined;
-      let start = at + USAGE.length;
-      while (tail[start] === SPACE) start += 1;
-      const end = endOfObject(tail, start);
-      if (end < 0) return undefined;
-      const usage = parseValue(tail.subarray(start, end));
-      return isMembers(usage) && readUsage(usage) !== undefined ? JSON.stringify({ usage }) : undefined;
+      const event = usageIn(tail);
+      return event && JSON.stringify(event);
     },
   };
+}
+
+/** The same of an event that was held, but is too complex to be parsed. */
+export function usageAtEnd(data: string): Members | undefined {
+  return usageIn(Buffer.from(data.slice(-TAIL_BYTES)));
+}
+
+function usageIn(tail: Buffer): Members | undefined {
+  const at = tail.lastIndexOf(USAGE);
+  if (at < 0) return undefined;
+  let start = at + USAGE.length;
+  while (tail[start] === SPACE) start += 1;
+  const end = endOfObject(tail, start);
+  if (end < 0) return undefined;
+  const usage = parseValue(tail.subarray(start, end));
+  return isMembers(usage) && readUsage(usage) !== undefined ? { usage } : undefined;
 }

@@ -4,7 +4,7 @@
  * Arguments: `--name=x`, `--version=2025-03-26`, `--page=2` (items per list page), `--refuse` (fails initialize),
  * `--greet` (prints a line that is no JSON first), `--stubborn` (ignores the end of stdin and TERM), `--mute` (is silent
  * about methods it does not know), `--brittle` (exits over them), `--asked=file` (writes it when it hears of one),
- * `--opened=file` (writes it when it has answered initialize).
+ * `--opened=file` (writes it when it has answered initialize), `--tools=1000` (so many tools more in its list).
  */
 import { writeFileSync } from "node:fs";
 
@@ -22,6 +22,7 @@ for (const arg of process.argv.slice(2)) {
   flags.set(key, value);
 }
 const name = flags.get("name") ?? "odd";
+const moreTools = Array.from({ length: Number(flags.get("tools") ?? 0) }, (_, i) => `tool-${i}`);
 const pageSize = Number(flags.get("page") ?? 0);
 const cancelled: unknown[] = [];
 const seen: string[] = [];
@@ -73,7 +74,10 @@ async function answer(id: string | number, method: string, params: Record<string
         id,
         page(
           "tools",
-          TOOL_NAMES.map((tool) => ({ name: tool, inputSchema: { type: "object", maximum: "BIG" } })),
+          [...TOOL_NAMES, ...moreTools].map((tool) => ({
+            name: tool,
+            inputSchema: { type: "object", maximum: "BIG" },
+          })),
           params,
         ),
       );

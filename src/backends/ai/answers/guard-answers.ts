@@ -2,7 +2,7 @@
  * What an answer passes on its way to the client: regular expressions first, then guards by webhook, and nearest to the client
  * those in shadow mode.
  */
-import type { BackendCall } from "../../../core/backend.ts";
+import type { BackendCall, BackendRun } from "../../../core/backend.ts";
 import type { Exchange } from "../../../core/exchange.ts";
 import type { Dialect } from "../../../llm/dialects/dialect.ts";
 import { checkAll } from "../../../llm/guards/guard-webhook.ts";
@@ -14,8 +14,8 @@ import { WebhookCall } from "./webhook-call.ts";
 export interface GuardedWay {
   /** What the answer is told to. */
   readonly shown: BackendCall;
-  /** Called when an answer is refused before its end. */
-  onRefusal(refused: () => void): void;
+  /** Before the first byte: what the answer comes from is ended when it is refused, and waits while it is looked at. */
+  from(run: Pick<BackendRun, "abort" | "resume">): void;
 }
 
 /** `unreadable`: no guard can read such a stream. */
@@ -39,8 +39,8 @@ export function guardAnswers(
           () => exchange.isOver,
         )
       : watched;
-    if (guards === undefined) return { shown: judged, onRefusal: () => undefined };
+    if (guards === undefined) return { shown: judged, from: () => undefined };
     const guarded = new GuardedCall(judged, guards, format, () => exchange.isOver);
-    return { shown: guarded, onRefusal: (refused) => guarded.onRefusal(refused) };
+    return { shown: guarded, from: (run) => guarded.from(run) };
   };
 }

@@ -1,13 +1,14 @@
 /**
  * Response guards, between an answer and the client. JSON is held until it is whole; of a stream only the last
- * words are held back, because a pattern may go on in the next event. A refusal in a stream that has begun is an
- * error event and a broken connection.
+ * words are held back, because a pattern may go on in the next event. Large events are looked at in turns, and the
+ * provider waits meanwhile. A refusal in a stream that has begun is an error event and a broken connection.
  */
 
-import type { BackendCall } from "../../../core/backend.ts";
+import type { BackendCall, BackendRun } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
-import { createSseParser, encodeSseEvent, type SseEvent } from "../../../lib/http/sse.ts";
+import { createSseParser, encodeSseEvent, type SseEvent, type SseParser } from "../../../lib/http/sse.ts";
+import { InOrder } from "../../../lib/process/in-order.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import { errorBody, errorEvent } from "../../../llm/dialects/error-shape.ts";
@@ -22,6 +23,15 @@ import { PassingCall } from "./passing-call.ts";
 export const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 export const MAX_EVENT_BYTES = 2 * 1024 * 1024;
 
+/** What it does with the answer's source: nothing more is wanted, or more can be taken. */
+type AnsweringRun = Pick<BackendRun, "abort" | "resume">;
+
+interface GuardedStream {
+  readonly guard: StreamGuard;
+  readonly parser: SseParser;
+  readonly order: InOrder;
+}
+
 export class GuardedCall extends PassingCall {
   readonly #guards: readonly TextGuard[];
   readonly #format: Format;
@@ -30,11 +40,11 @@ export class GuardedCall extends PassingCall {
   #headers: HeaderList | undefined;
   #held: Buffer[] = [];
   #heldBytes = 0;
-  #stream: { push(chunk: Buffer): void; guard: StreamGuard } | undefined;
+  #stream: GuardedStream | undefined;
   #passes = false;
   #over = false;
   #out: string[] = [];
-  #refused: () => void = () => undefined;
+  #run: AnsweringRun | undefined;
 
   /** `isLeft`: nobody waits for the answer any more. */
   constructor(call: BackendCall, guards: readonly TextGuard[], format: Format, isLeft: () => boolean) {
@@ -44,9 +54,9 @@ export class GuardedCall extends PassingCall {
     this.#format = format;
   }
 
-  /** Called when an answer is refused before its end, before the client hears of it. */
-  onRefusal(refused: () => void): void {
-    this.#refused = refused;
+  /** Where the answer comes from. */
+  from(run: AnsweringRun): void {
+    this.#run = run;
   }
 
   head(status: number, headers: HeaderList): void {
@@ -56,9 +66,7 @@ export class GuardedCall extends PassingCall {
       this.#passes = true;
       this.call.head(status, headers);
     } else if (isEventStream(headers.get("content-type")) && !isEncoded(headers.get("content-encoding"))) {
-      const guard = createStreamGuard(this.#guards);
-      const parser = createSseParser((event) => this.#take(guard.event(event)), MAX_EVENT_BYTES);
-      this.#stream = { push: (chunk) => parser.push(chunk), guard };
+      this.#stream = this.#openStream();
       headers.delete("content-length");
       this.call.head(status, headers);
     }
@@ -68,8 +76,13 @@ export class GuardedCall extends PassingCall {
     if (this.#over) return true;
     if (this.#passes) return this.call.data(chunk);
     if (this.#stream) {
-      const { push } = this.#stream;
-      return this.#guarded(() => push(chunk)) ? this.#flush() : true;
+      const { parser, order } = this.#stream;
+      try {
+        parser.push(chunk);
+      } catch (error) {
+        order.afterwards(() => this.#refuse(error));
+      }
+      return order.isBusy ? false : this.#flush();
     }
     this.#heldBytes += chunk.length;
     this.#held.push(chunk);
@@ -81,22 +94,59 @@ export class GuardedCall extends PassingCall {
     if (this.#over) return;
     if (this.#passes) this.call.end(trailers);
     else if (this.#stream) {
-      const { guard } = this.#stream;
-      if (!this.#guarded(() => this.#take(guard.end()))) return;
-      this.#flush();
-      this.call.end(trailers);
+      const { guard, order } = this.#stream;
+      this.#guard(guard.end(), true);
+      order.afterwards(() => {
+        if (this.#over) return;
+        this.#over = true;
+        this.#flush();
+        this.call.end(trailers);
+      });
     } else if (this.#heldBytes <= SLICED_BYTES) finish(this.#endWhole());
     else inTurns(this.#endWhole(), this.#isLeft).catch((error) => this.call.fail(error));
   }
 
   fail(error: unknown): void {
-    if (!this.#over) this.call.fail(error);
+    if (this.#stream) this.#stream.order.afterwards(() => this.#failNow(error));
+    else this.#failNow(error);
+  }
+
+  #failNow(error: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#flush();
+    this.call.fail(error);
+  }
+
+  #openStream(): GuardedStream {
+    const guard = createStreamGuard(this.#guards);
+    const parser = createSseParser(
+      (event) => this.#guard(guard.event(event), event.data.length <= SLICED_BYTES),
+      MAX_EVENT_BYTES,
+    );
+    const order = new InOrder({
+      busy: () => undefined,
+      idle: () => {
+        if (this.#flush() && !this.#over) this.#run?.resume();
+      },
+      failed: () => this.#failNow(new GatewayError("internal", { detail: "a response guard failed" })),
+      isOver: () => this.#over || this.#isLeft(),
+    });
+    return { guard, parser, order };
+  }
+
+  #guard(steps: Steps<SseEvent[]>, isSmall: boolean): void {
+    this.#stream?.order.run(caught(steps), isSmall, (outcome) => {
+      if (this.#over) return;
+      if ("error" in outcome) this.#refuse(outcome.error);
+      else this.#take(outcome.events);
+    });
   }
 
   #tooLarge(): void {
     this.#over = true;
     this.#held = [];
-    this.#refused();
+    this.#run?.abort();
     const detail = `the answer is larger than the ${MAX_ANSWER_BYTES} bytes that the response guards read`;
     this.call.fail(new GatewayError("backend_response_invalid", { detail }));
   }
@@ -129,31 +179,26 @@ export class GuardedCall extends PassingCall {
     this.call.end();
   }
 
-  /** False if the stream was refused. */
-  #guarded(action: () => void): boolean {
-    try {
-      action();
-      return true;
-    } catch (error) {
-      this.#over = true;
-      this.#flush();
-      this.#refused();
-      const rejected = error instanceof GuardRejection;
-      const said = {
-        status: rejected ? error.status : 502,
-        message: rejected ? error.message : "the response guards cannot read the response",
-        code: rejected ? "content_rejected" : "upstream_error",
-      };
-      failAfter(
-        this.call,
-        Buffer.from(encodeSseEvent(errorEvent(this.#format, said))),
-        new GatewayError("backend_response_invalid", {
-          cause: error,
-          detail: "a response guard rejected the response",
-        }),
-      );
-      return false;
-    }
+  #refuse(error: unknown): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#flush();
+    // A provider whose answer was refused must not go on writing it.
+    this.#run?.abort();
+    const rejected = error instanceof GuardRejection;
+    const said = {
+      status: rejected ? error.status : 502,
+      message: rejected ? error.message : "the response guards cannot read the response",
+      code: rejected ? "content_rejected" : "upstream_error",
+    };
+    failAfter(
+      this.call,
+      Buffer.from(encodeSseEvent(errorEvent(this.#format, said))),
+      new GatewayError("backend_response_invalid", {
+        cause: error,
+        detail: "a response guard rejected the response",
+      }),
+    );
   }
 
   #take(events: readonly SseEvent[]): void {
@@ -168,5 +213,13 @@ export class GuardedCall extends PassingCall {
     const text = this.#out.join("");
     this.#out = [];
     return this.call.data(Buffer.from(text));
+  }
+}
+
+function* caught(steps: Steps<SseEvent[]>): Steps<{ events: SseEvent[] } | { error: unknown }> {
+  try {
+    return { events: yield* steps };
+  } catch (error) {
+    return { error };
   }
 }

@@ -14,7 +14,8 @@ import { readHeaderUsage } from "../../../llm/usage/usage.ts";
 import { createUsageTap, type UsageTap } from "../../../llm/usage/usage-tap.ts";
 import { createEventStreamReader } from "../../../llm/wire/aws-event-stream.ts";
 import { decodeAnswer, isEncoded } from "../../../llm/wire/decode-answer.ts";
-import { isMembers, type Members, parseMembers } from "../../../llm/wire/json.ts";
+import { parseEvent } from "../../../llm/wire/event-body.ts";
+import { isMembers, type Members } from "../../../llm/wire/json.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
 import type { UpstreamPlan } from "../requests/upstream-request.ts";
 import { type Answer, brokenStreamEvent, failAfter, isEventStream } from "./native-answer.ts";
@@ -133,7 +134,7 @@ export class TranslatedAnswer implements Answer {
   #openStream(isAws: boolean): { push(chunk: Buffer): void; translation: StreamTranslation } {
     const translation = this.#translation.stream(this.#plan.context);
     const take = (type: string, text: string): void => {
-      const data = parseMembers(text);
+      const data = parseEvent(text);
       if (data !== undefined) this.#collect(translation.event(type, data));
       // An event that cannot be read may have been text: leaving it out would change the answer.
       else if (text !== "" && text.trim() !== "[DONE]") throw new Error("an event of the stream is not a JSON object");

@@ -8,10 +8,11 @@ import type { BackendCall } from "../../../core/backend.ts";
 import type { Exchange } from "../../../core/exchange.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { createSseParser } from "../../../lib/http/sse.ts";
+import { InOrder } from "../../../lib/process/in-order.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { TextGuard } from "../../../llm/dialects/llm-call.ts";
 import { createGuardWatch, type GuardWatch } from "../../../llm/guards/guard-watch.ts";
-import { mapTextsInSteps, watchSteps, watchText } from "../../../llm/guards/prompt-rules.ts";
+import { mapTextsInSteps, watchSteps } from "../../../llm/guards/prompt-rules.ts";
 import { createStreamGuard } from "../../../llm/guards/stream-guard.ts";
 import { isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { parseMembersInSteps } from "../../../llm/wire/json-steps.ts";
@@ -22,8 +23,8 @@ import { PassingCall } from "./passing-call.ts";
 /** Reads the chunks of one answer. */
 interface Reader {
   data(chunk: Buffer): void;
-  /** What is left to look at, if it is much: the answer's end waits for it. */
-  end(): Steps<void> | undefined;
+  /** `looked`: nothing is left to look at, which takes some turns if it is much. */
+  end(looked: () => void): void;
 }
 
 /** Guards in shadow mode stand nearest to the client: they see what the others let through. */
@@ -45,6 +46,7 @@ class WatchedCall extends PassingCall {
   readonly #watch: GuardWatch;
   readonly #isLeft: () => boolean;
   #reader: Reader | undefined;
+  #hasEnded = false;
 
   constructor(call: BackendCall, guards: readonly TextGuard[], watch: GuardWatch, isLeft: () => boolean) {
     super(call);
@@ -67,13 +69,15 @@ class WatchedCall extends PassingCall {
   }
 
   end(trailers?: readonly string[]): void {
-    const left = this.#look((reader) => reader.end());
-    this.#reader = undefined;
-    if (left === undefined) this.call.end(trailers);
-    else
-      inTurns(left, this.#isLeft)
-        .catch(() => this.#watch.unread(this.#guards, "the answer cannot be read"))
-        .finally(() => this.call.end(trailers));
+    // The answer's end waits: what is found must be there when the request is settled.
+    const looked = (): void => {
+      if (this.#hasEnded) return;
+      this.#hasEnded = true;
+      this.#reader = undefined;
+      this.call.end(trailers);
+    };
+    this.#look((reader) => reader.end(looked));
+    if (this.#reader === undefined) looked();
   }
 
   fail(error: unknown): void {
@@ -87,24 +91,48 @@ class WatchedCall extends PassingCall {
     try {
       return action(this.#reader);
     } catch {
-      this.#reader = undefined;
-      this.#watch.unread(this.#guards, "the answer cannot be read");
+      this.#unreadable();
       return undefined;
     }
   }
 
-  #text(text: string): string {
-    return watchText(text, this.#guards, (guard) => this.#watch.found(guard));
+  #unreadable(): void {
+    if (this.#reader === undefined) return;
+    this.#reader = undefined;
+    this.#watch.unread(this.#guards, "the answer cannot be read");
   }
 
   #streamReader(): Reader {
-    const guard = createStreamGuard(this.#guards, (text) => this.#text(text));
-    const parser = createSseParser((event) => void guard.event(event), MAX_EVENT_BYTES);
+    const guard = createStreamGuard(this.#guards, (text) =>
+      watchSteps(text, this.#guards, (one) => this.#watch.found(one)),
+    );
+    let ended: (() => void) | undefined;
+    const failed = (): void => {
+      this.#unreadable();
+      ended?.();
+    };
+    const order = new InOrder({
+      busy: () => undefined,
+      idle: () => undefined,
+      failed,
+      isOver: () => this.#reader === undefined || this.#isLeft(),
+    });
+    /** The stream is not held up while a large event is looked at: what comes meanwhile waits, up to a limit. */
+    let waitingChars = 0;
+    const parser = createSseParser((event) => {
+      const size = event.data.length;
+      waitingChars += size;
+      if (waitingChars > MAX_ANSWER_BYTES) throw new Error("too large");
+      order.run(guard.event(event), size <= SLICED_BYTES, () => {
+        waitingChars -= size;
+      });
+    }, MAX_EVENT_BYTES);
     return {
       data: (chunk) => parser.push(chunk),
-      end() {
-        guard.end();
-        return undefined;
+      end(looked) {
+        ended = looked;
+        order.run(guard.end(), true, () => undefined);
+        order.afterwards(looked);
       },
     };
   }
@@ -118,11 +146,16 @@ class WatchedCall extends PassingCall {
         if (bytes > MAX_ANSWER_BYTES) throw new Error("too large");
         held.push(chunk);
       },
-      end: () => {
+      end: (looked) => {
         const looking = this.#lookAtWhole(Buffer.concat(held));
-        if (bytes > SLICED_BYTES) return looking;
-        finish(looking);
-        return undefined;
+        if (bytes > SLICED_BYTES)
+          inTurns(looking, this.#isLeft)
+            .catch(() => this.#unreadable())
+            .finally(looked);
+        else {
+          finish(looking);
+          looked();
+        }
       },
     };
   }

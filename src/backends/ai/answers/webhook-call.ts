@@ -6,17 +6,21 @@
 import type { BackendCall } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
-import { createSseParser, encodeSseEvent, type SseEvent } from "../../../lib/http/sse.ts";
+import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../../../lib/http/sse.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import { errorBody } from "../../../llm/dialects/error-shape.ts";
 import { eachAnswerText, mapAnswerTexts } from "../../../llm/guards/map-texts.ts";
 import { GuardRejection } from "../../../llm/guards/prompt-rules.ts";
-import { streamTexts } from "../../../llm/guards/stream-texts.ts";
+import { type StreamTexts, streamTexts } from "../../../llm/guards/stream-texts.ts";
+import { EventTooComplex } from "../../../llm/wire/event-body.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
 import { MAX_ANSWER_BYTES, MAX_EVENT_BYTES } from "./guarded-call.ts";
 import { isEventStream } from "./native-answer.ts";
 import { PassingCall } from "./passing-call.ts";
+
+/** Of a stream, in one step. */
+const PARSED_BYTES = 16 * 1024;
 
 export class WebhookCall extends PassingCall {
   readonly #judge: (texts: readonly string[]) => Promise<readonly string[]>;
@@ -86,35 +90,26 @@ export class WebhookCall extends PassingCall {
     }
   }
 
+  #run<T>(steps: Steps<T>): T | Promise<T> {
+    return this.#bytes > SLICED_BYTES ? inTurns(steps, this.#isLeft) : finish(steps);
+  }
+
   async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
-    const run = <T>(steps: Steps<T>): T | Promise<T> =>
-      bytes.length > SLICED_BYTES ? inTurns(steps, this.#isLeft) : finish(steps);
-    const body = await run(parseMembersInSteps(bytes));
+    const body = await this.#run(parseMembersInSteps(bytes));
     if (body === undefined) return undefined;
     const texts: string[] = [];
     eachAnswerText(body, (text) => void texts.push(text));
     const judged = await this.#judge(texts);
     if (judged === texts) return bytes;
     let next = 0;
-    return Buffer.from(await run(stringifyInSteps(mapAnswerTexts(body, () => judged[next++] ?? ""))));
+    return Buffer.from(await this.#run(stringifyInSteps(mapAnswerTexts(body, () => judged[next++] ?? ""))));
   }
 
   async #judgeStream(bytes: Buffer): Promise<Buffer | undefined> {
-    const events: SseEvent[] = [];
-    try {
-      createSseParser((event) => events.push(event), MAX_EVENT_BYTES).push(bytes);
-    } catch {
-      return undefined;
-    }
-    const found = streamTexts(events);
+    const found = await this.#run(readStream(bytes));
+    if (found === undefined) return undefined;
     const judged = await this.#judge(found.texts);
-    if (judged === found.texts) return bytes;
-    const written = found
-      .replaced(judged)
-      .map(({ event, data, id }) =>
-        encodeSseEvent({ ...(event === "message" ? {} : { event }), data, ...(id === undefined ? {} : { id }) }),
-      );
-    return Buffer.from(written.join(""));
+    return judged === found.texts ? bytes : await this.#run(writeStream(found, judged));
   }
 
   #send(status: number, bytes: Buffer): void {
@@ -133,4 +128,34 @@ export class WebhookCall extends PassingCall {
     this.#held = [];
     this.call.fail(new GatewayError("backend_response_invalid", { detail: `the response guards: ${why}` }));
   }
+}
+
+/** Undefined if it cannot be read. */
+function* readStream(bytes: Buffer): Steps<StreamTexts | undefined> {
+  const events: SseEvent[] = [];
+  const parser = createSseParser((event) => events.push(event), MAX_EVENT_BYTES);
+  try {
+    for (let at = 0; at < bytes.length; at += PARSED_BYTES) {
+      parser.push(bytes.subarray(at, at + PARSED_BYTES));
+      yield;
+    }
+    return yield* streamTexts(events);
+  } catch (error) {
+    if (error instanceof SseTooLarge || error instanceof EventTooComplex) return undefined;
+    throw error;
+  }
+}
+
+function* writeStream(found: StreamTexts, judged: readonly string[]): Steps<Buffer> {
+  const written: Buffer[] = [];
+  for (const { event, data, id } of yield* found.replaced(judged)) {
+    const text = encodeSseEvent({
+      ...(event === "message" ? {} : { event }),
+      data,
+      ...(id === undefined ? {} : { id }),
+    });
+    written.push(Buffer.from(text));
+    yield;
+  }
+  return Buffer.concat(written);
 }

@@ -7,6 +7,7 @@ import type { Exchange } from "../../../core/exchange.ts";
 import { HeaderList } from "../../../lib/http/headers.ts";
 import type { Clock } from "../../../lib/process/clock.ts";
 import { storeNamespace } from "../../../lib/store/store.ts";
+import type { GuardedWay } from "../answers/guard-answers.ts";
 import type { Settlement } from "../answers/settlement.ts";
 import { DeferredRun } from "../requests/deferred-run.ts";
 import { type CacheQuestion, cacheKey } from "./cache-key.ts";
@@ -22,7 +23,7 @@ export interface CachedCall extends Omit<CacheQuestion, "scope" | "backend"> {
   /** Asks the providers. */
   ask(call: BackendCall): BackendRun;
   /** What a kept answer passes on its way to the client. */
-  through(call: BackendCall): BackendCall;
+  through(call: BackendCall): GuardedWay;
 }
 
 export interface ResponseCache {
@@ -95,8 +96,9 @@ class ReplayRun implements BackendRun {
   #sent = 0;
   #isOver = false;
 
-  constructor(call: BackendCall, kept: KeptAnswer, clock: Clock) {
+  constructor({ shown: call, from }: GuardedWay, kept: KeptAnswer, clock: Clock) {
     this.#call = call;
+    from(this);
     this.#body = bodyOf(kept);
     const headers = new HeaderList();
     for (let i = 0; i + 1 < kept.headers.length; i += 2)

@@ -1,0 +1,36 @@
+/**
+ * The longest turn of a gateway's loop in a process of its own, so that nothing but its own work is in its turns.
+ */
+import type { GatewayProcess } from "./gateway-process.ts";
+
+/** On the first signal it looks at every turn of the loop; on the second it tells the longest, in CPU time. */
+const WATCH = `data:text/javascript,${encodeURIComponent(`
+  const cpuMs = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1000; };
+  const now = () => ({ wall: performance.now(), cpu: cpuMs() });
+  let running = false, longest = 0, rounds = 0, at = now();
+  const turn = () => {
+    const then = at;
+    at = now();
+    longest = Math.max(longest, Math.min(at.wall - then.wall, at.cpu - then.cpu));
+    if (running) setImmediate(turn);
+  };
+  process.on("SIGWINCH", () => {
+    running = !running;
+    rounds += 1;
+    if (running) { longest = 0; at = now(); setImmediate(turn); }
+    process.stdout.write("round " + rounds + ": " + longest.toFixed(1) + " ms\\n");
+  });`)}`;
+
+/** For `startGatewayProcess`. */
+export const WATCHED_TURNS = [`--import=${WATCH}`];
+
+/** Begins to watch, or ends it with the longest turn. */
+export function turnsOf(gateway: GatewayProcess): () => Promise<number> {
+  let round = 0;
+  return async () => {
+    round += 1;
+    gateway.child.kill("SIGWINCH");
+    const said = await gateway.logged(`round ${round}: `);
+    return Number(new RegExp(`round ${round}: ([\\d.]+) ms`).exec(said)?.[1]);
+  };
+}
