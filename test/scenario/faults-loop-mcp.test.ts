@@ -25,6 +25,18 @@ const forms: [name: string, open: string, unit: string, close: string][] = [
   ["texts that a guard masks", "[", '"me@example.org or ab12",', '""]'],
 ];
 
+/** Of one server's list; each is looked at several times on its way. */
+const LISTED = 5_000;
+const lists: { path: string; mcp: object; policies?: object }[] = [
+  { path: "/list", mcp: { targets: [oddTarget("one", `--tools=${LISTED}`)] } },
+  { path: "/lists", mcp: { targets: [oddTarget("one", `--tools=${LISTED}`), oddTarget("two", `--tools=${LISTED}`)] } },
+  {
+    path: "/filtered",
+    mcp: { targets: [{ ...oddTarget("one", `--tools=${LISTED}`), tools: { deny: ["echo"] } }] },
+    policies: { mcpAuthorization: { rules: ['mcp.tool.name != "crash"'] } },
+  },
+];
+
 const tools = [
   { path: "/plain", settings: {}, bytes: BYTES },
   {
@@ -34,17 +46,22 @@ const tools = [
   },
 ];
 
-test(`results of ${BYTES >> 20} MiB do not hold the loop for ${MAX_TURN_MS} ms [R34]`, {
+test(`results of ${BYTES >> 20} MiB and lists of ${LISTED} tools do not hold the loop for ${MAX_TURN_MS} ms [R34]`, {
   timeout: 300_000,
 }, async (t) => {
   const routes = tools.map(({ path, settings }) => ({
     matches: [{ path: { exact: path } }],
     backends: [{ mcp: { targets: [{ ...oddTarget(), ...settings }] } }],
   }));
+  const listRoutes = lists.map(({ path, mcp, policies = {} }) => ({
+    matches: [{ path: { exact: path } }],
+    backends: [{ mcp }],
+    policies,
+  }));
   const yaml = JSON.stringify({
     config: { adminAddr: "off" },
     gateways: { default: { port: 0, address: "127.0.0.1" } },
-    routes,
+    routes: [...routes, ...listRoutes],
   });
   const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], {
     compiled: true,
@@ -68,6 +85,17 @@ test(`results of ${BYTES >> 20} MiB do not hold the loop for ${MAX_TURN_MS} ms [
       }
       assert.ok(Math.min(...rounds) < MAX_TURN_MS, `${path}, ${name}: ${rounds.join(", ")} ms`);
     }
+  }
+  for (const { path } of lists) {
+    const session = await open(port, path);
+    const rounds: number[] = [];
+    while (rounds.length < 5 && !(Math.min(...rounds) < MAX_TURN_MS)) {
+      await watch();
+      const received = await post(port, path, session, { id: 1, method: "tools/list", params: {} });
+      rounds.push(await watch());
+      assert.ok(received.bytes > LISTED * 60, `${path}: ${received.text}`);
+    }
+    assert.ok(Math.min(...rounds) < MAX_TURN_MS, `${path}: ${rounds.join(", ")} ms`);
   }
 });
 

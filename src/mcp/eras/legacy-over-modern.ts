@@ -27,7 +27,9 @@ import {
   resultText,
   type ServerMessage,
 } from "../wire/json-rpc.ts";
+import { findInSteps } from "../wire/json-steps.ts";
 import { find, members, slice } from "../wire/json-text.ts";
+import { largeOrSmall } from "../wire/large-or-small.ts";
 import { withEnvelope, withInput, withoutSubscription } from "./modern-text.ts";
 import { everything, isEmpty } from "./subscription-filter.ts";
 
@@ -212,8 +214,17 @@ class Rounds implements Running {
 
   #answered(message: ServerMessage): void {
     if (this.#isOver) return;
-    const type = find(message.text, 0, "result", "resultType");
-    if (!type || slice(message.text, type) !== '"input_required"') {
+    largeOrSmall(
+      message,
+      () => findInSteps(message.text, 0, "result", "resultType"),
+      (type) => this.#answeredAs(type && slice(message.text, type), message),
+      (failure) => this.#call.failed(failure),
+    );
+  }
+
+  #answeredAs(type: string | undefined, message: ServerMessage): void {
+    if (this.#isOver) return;
+    if (type !== '"input_required"') {
       this.#call.answered(message);
       return;
     }

@@ -26,7 +26,8 @@ import {
   type ServerMessage,
 } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
-import { asModernResult, withoutEnvelope, withSubscription } from "./modern-text.ts";
+import { largeOrSmall } from "../wire/large-or-small.ts";
+import { asModernResult, modernResult, withoutEnvelope, withSubscription } from "./modern-text.ts";
 import { acknowledgement, filterOf, honoured, isEmpty, type SubscriptionFilter, wants } from "./subscription-filter.ts";
 import { Turn } from "./turn.ts";
 
@@ -159,10 +160,16 @@ export class ModernOverLegacy {
         if (message.method !== "notifications/message" || isLoudEnough(message, levelOf(call))) call.notified(message);
       },
       asked: (question) => call.asked(question),
-      answered: (message) =>
-        call.answered(
-          message.kind === "result" ? asModernResult(message, method, this.#about.serverInfo) : asModernError(message),
-        ),
+      answered: (message) => {
+        if (message.kind !== "result") call.answered(asModernError(message));
+        else
+          largeOrSmall(
+            message,
+            () => modernResult(message, method, this.#about.serverInfo),
+            (result) => call.answered(result),
+            (failure) => call.failed(failure),
+          );
+      },
       failed: (failure) => call.failed(failure),
     };
   }

@@ -2,6 +2,7 @@
  * What a message of the modern era has that a legacy one has not: the envelope in a request's `_meta`, and the
  * type, cache hints and identity in a result. Added and taken away in place.
  */
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { editedRequest } from "../wire/edited-request.ts";
 import {
   CLIENT_CAPABILITIES,
@@ -12,7 +13,8 @@ import {
   SUBSCRIPTION_ID,
 } from "../wire/era.ts";
 import { type ClientRequest, edited, type ServerMessage } from "../wire/json-rpc.ts";
-import { type Edit, find, insertMembers, member, removeMembers, splice } from "../wire/json-text.ts";
+import { findInSteps, memberOf, membersInSteps } from "../wire/json-steps.ts";
+import { type Edit, find, insertMembers, removeMembers, type Span, splice } from "../wire/json-text.ts";
 
 /** Results that carry how long they may be kept (2026-07-28, caching). */
 const CACHEABLE: ReadonlySet<string> = new Set([
@@ -66,22 +68,29 @@ export function withoutEnvelope(request: ClientRequest): ClientRequest {
   return edits.length === 0 ? request : editedRequest(request, edits);
 }
 
-/** A legacy result as the modern era wants it; what the server said itself stays. */
+/** A legacy result as the modern era wants it; what the server said itself stays. For small ones. */
 export function asModernResult(message: ServerMessage, method: string, serverInfo: unknown): ServerMessage {
-  const result = find(message.text, 0, "result");
-  if (!result || message.text[result.start] !== "{") return message;
+  return finish(modernResult(message, method, serverInfo));
+}
+
+/** The same for any. */
+export function* modernResult(message: ServerMessage, method: string, serverInfo: unknown): Steps<ServerMessage> {
   const { text } = message;
+  const result = yield* findInSteps(text, 0, "result");
+  if (!result || text[result.start] !== "{") return message;
+  const said = new Map<string, Span>();
+  for (const one of yield* membersInSteps(text, result.start)) if (!said.has(one.key)) said.set(one.key, one);
   const added: string[] = [];
-  if (!member(text, result.start, "resultType")) added.push('"resultType":"complete"');
+  if (!said.has("resultType")) added.push('"resultType":"complete"');
   if (CACHEABLE.has(method)) {
-    if (!member(text, result.start, "ttlMs")) added.push('"ttlMs":0');
-    if (!member(text, result.start, "cacheScope")) added.push('"cacheScope":"private"');
+    if (!said.has("ttlMs")) added.push('"ttlMs":0');
+    if (!said.has("cacheScope")) added.push('"cacheScope":"private"');
   }
   const edits: Edit[] = [];
-  const meta = member(text, result.start, "_meta");
+  const meta = said.get("_meta");
   const identity = `${JSON.stringify(SERVER_INFO)}:${JSON.stringify(serverInfo)}`;
   if (serverInfo !== undefined && !meta) added.push(`"_meta":{${identity}}`);
-  else if (serverInfo !== undefined && meta && !member(text, meta.start, SERVER_INFO))
+  else if (serverInfo !== undefined && meta && !(yield* memberOf(text, meta, SERVER_INFO)))
     edits.push(insertMembers(text, meta.start, identity));
   if (added.length > 0) edits.push(insertMembers(text, result.start, added.join(",")));
   return edits.length === 0 ? message : edited(message, edits);

@@ -3,14 +3,16 @@
  * the names that clients see, and what may not be used is left out. A target that just failed is not waited for.
  */
 import type { McpAccess } from "../../core/facts.ts";
+import { SLICED_BYTES } from "../../lib/process/turns.ts";
 import type { Upstream } from "../servers/upstream.ts";
 import { LISTS } from "../wire/access.ts";
 import { type Call, type Failure, NOTHING_RUNS, type Running, serverFailure } from "../wire/call.ts";
 import { editedRequest } from "../wire/edited-request.ts";
 import { type ClientRequest, INVALID_PARAMS } from "../wire/json-rpc.ts";
 import { find, insertMembers, member, removeMembers, type Span, slice } from "../wire/json-text.ts";
-import { gather, type Part, type PartOutcome } from "./gather.ts";
-import { decodeCursor, FAILED_TARGETS, mergePages } from "./merge.ts";
+import { whenWorked } from "../wire/large-or-small.ts";
+import { charsOf, gather, type Part, type PartOutcome } from "./gather.ts";
+import { decodeCursor, FAILED_TARGETS, type ListPage, mergePages } from "./merge.ts";
 import type { Names } from "./names.ts";
 import { renamedItem } from "./rewrite-names.ts";
 
@@ -36,15 +38,15 @@ export function listOfAll(call: Call, access: McpAccess | undefined, env: ListEn
   }
   const { parts, resting } = partsOf(env, request, list.member, cursors);
   const seen = new Set<string>();
-  return gather(call, parts, (outcomes) => {
-    const page = mergePages(request.method, [...outcomes, ...resting], (text, span, { upstream }) => {
-      const name = nameOf(text, span, list.key);
-      if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
-      // Without prefixes the first target that has a name owns it.
-      if (!names.isPrefixed && seen.has(name)) return undefined;
-      seen.add(name);
-      return renamedItem(text, span, request.method, names, upstream.target.name);
-    });
+  const shown = (text: string, span: Span, { upstream }: PartOutcome): string | undefined => {
+    const name = nameOf(text, span, list.key);
+    if (access?.allows(list.kind, name, upstream.target.name) === false) return undefined;
+    // Without prefixes the first target that has a name owns it.
+    if (!names.isPrefixed && seen.has(name)) return undefined;
+    seen.add(name);
+    return renamedItem(text, span, request.method, names, upstream.target.name);
+  };
+  const answer = (page: ListPage): void => {
     if (page.failed.size > 0 && (page.failed.size === env.upstreams.length || env.failureMode === "failClosed")) {
       call.failed(failureOf(page.failed));
       return;
@@ -52,7 +54,15 @@ export function listOfAll(call: Call, access: McpAccess | undefined, env: ListEn
     const next = page.nextCursor === undefined ? "" : `,"nextCursor":${JSON.stringify(page.nextCursor)}`;
     const meta = page.failed.size === 0 ? "" : `,${JSON.stringify(failedMeta(page.failed)).slice(1, -1)}`;
     env.answer(`{"${list.member}":[${page.items.join(",")}]${next}${meta}}`);
-  });
+  };
+  return gather(call, parts, (outcomes) =>
+    whenWorked(
+      charsOf(outcomes) > SLICED_BYTES,
+      () => mergePages(request.method, [...outcomes, ...resting], shown),
+      answer,
+      (failure) => call.failed(failure),
+    ),
+  );
 }
 
 export function failedMeta(failed: ReadonlyMap<string, string>): object {

@@ -6,9 +6,17 @@
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Clock } from "../../lib/process/clock.ts";
-import { asModernResult } from "../eras/modern-text.ts";
+import { modernResult } from "../eras/modern-text.ts";
 import type { OpenOutcome, ServerAbout, Upstream } from "../servers/upstream.ts";
-import { accessProblem, LISTS, namedIn, unknownMethod, unknownName, withAnswer } from "../wire/access.ts";
+import {
+  accessProblem,
+  LISTS,
+  namedIn,
+  unknownMethod,
+  unknownName,
+  withAnswer,
+  withAnswerInTurns,
+} from "../wire/access.ts";
 import {
   type Call,
   type Failure,
@@ -19,12 +27,14 @@ import {
 } from "../wire/call.ts";
 import { type Era, MODERN_VERSIONS, REMOVED_METHODS } from "../wire/era.ts";
 import {
+  asResult,
   asServerMessage,
   type ClientNotification,
   METHOD_NOT_FOUND,
   resultText,
   type ServerMessage,
 } from "../wire/json-rpc.ts";
+import { largeOrSmall } from "../wire/large-or-small.ts";
 import { failedMeta, listOfAll } from "./fan-out-list.ts";
 import { discoverResult, type FanOutListen, fanOutListen } from "./fan-out-listen.ts";
 import { gather } from "./gather.ts";
@@ -178,7 +188,7 @@ export class FanOut implements Router {
     const problem = access && accessProblem(request, access, inward.target, about.name);
     if (problem) return this.#fail(call, problem);
     if (this.#missing.has(upstream)) return this.#missing.wait(upstream, () => this.#named(call, access));
-    const renamed = withAnswer({ ...delegate(call), request }, (message) =>
+    const renamed = withAnswerInTurns({ ...delegate(call), request }, (message) =>
       renamedResult(message, request.method, names, inward.target),
     );
     return upstream.call(renamed);
@@ -236,10 +246,15 @@ export class FanOut implements Router {
   }
 
   #answer(call: Call, result: string): Running {
-    const message = asServerMessage(resultText("0", result));
-    call.answered(
-      this.#options.era === "modern" ? asModernResult(message, call.request.method, GATEWAY_INFO) : message,
-    );
+    const message = asResult(result);
+    if (this.#options.era !== "modern") call.answered(message);
+    else
+      largeOrSmall(
+        message,
+        () => modernResult(message, call.request.method, GATEWAY_INFO),
+        (modern) => call.answered(modern),
+        (failure) => call.failed(failure),
+      );
     return NOTHING_RUNS;
   }
 

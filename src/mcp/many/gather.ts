@@ -5,6 +5,7 @@
 import type { Upstream } from "../servers/upstream.ts";
 import { type Call, type Failure, type Running, serverFailure } from "../wire/call.ts";
 import type { ClientRequest, ServerMessage } from "../wire/json-rpc.ts";
+import { largeOrSmall } from "../wire/large-or-small.ts";
 import { listProblem } from "../wire/list-check.ts";
 
 export interface Part {
@@ -45,12 +46,17 @@ export function gather(call: Call, parts: readonly Part[], done: (outcomes: read
       wire: call.wire,
       notified: (message) => call.notified(message),
       asked: (question) => call.asked(question),
-      answered: (message) => {
-        const problem = listProblem(part.request, message, part.upstream.target.name);
-        if (problem) end(part, undefined, problem);
-        else if (message.kind === "result") end(part, message, undefined);
-        else end(part, undefined, errorOf(message));
-      },
+      answered: (message) =>
+        largeOrSmall(
+          message,
+          () => listProblem(part.request, message, part.upstream.target.name),
+          (problem) => {
+            if (problem) end(part, undefined, problem);
+            else if (message.kind === "result") end(part, message, undefined);
+            else end(part, undefined, errorOf(message));
+          },
+          (failure) => end(part, undefined, failure),
+        ),
       failed: (failure) => end(part, undefined, failure),
     }),
   );
@@ -59,6 +65,11 @@ export function gather(call: Call, parts: readonly Part[], done: (outcomes: read
       for (const one of running) one.cancel(reason);
     },
   };
+}
+
+/** How much they answered together. */
+export function charsOf(outcomes: readonly PartOutcome[]): number {
+  return outcomes.reduce((chars, { result }) => chars + (result?.text.length ?? 0), 0);
 }
 
 /** A server's error in the form of a failure. */

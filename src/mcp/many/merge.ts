@@ -2,9 +2,11 @@
  * Several servers described as one: what `initialize` and `server/discover` say, and pages of their lists.
  */
 
+import type { Steps } from "../../lib/process/turns.ts";
 import type { ServerAbout } from "../servers/upstream.ts";
 import { LISTS } from "../wire/access.ts";
-import { elements, find, slice } from "../wire/json-text.ts";
+import { elementsInSteps, findInSteps } from "../wire/json-steps.ts";
+import { type Span, slice } from "../wire/json-text.ts";
 import type { PartOutcome } from "./gather.ts";
 
 /** How the gateway names itself where it speaks for several servers. */
@@ -61,11 +63,11 @@ export interface ListPage {
 }
 
 /** `item` makes the text of one item, or leaves it out. */
-export function mergePages(
+export function* mergePages(
   method: string,
   outcomes: readonly PartOutcome[],
-  item: (text: string, span: { start: number; end: number }, outcome: PartOutcome) => string | undefined,
-): ListPage {
+  item: (text: string, span: Span, outcome: PartOutcome) => string | undefined,
+): Steps<ListPage> {
   const items: string[] = [];
   const cursors: Record<string, string> = {};
   const failed = new Map<string, string>();
@@ -76,12 +78,13 @@ export function mergePages(
       continue;
     }
     const { text } = outcome.result;
-    const list = find(text, 0, "result", LISTS[method]?.member ?? "");
-    for (const span of list ? elements(text, list.start) : []) {
+    const list = yield* findInSteps(text, 0, "result", LISTS[method]?.member ?? "");
+    for (const span of list ? yield* elementsInSteps(text, list.start) : []) {
       const made = item(text, span, outcome);
       if (made !== undefined) items.push(made);
+      yield;
     }
-    const cursor = find(text, 0, "result", "nextCursor");
+    const cursor = yield* findInSteps(text, 0, "result", "nextCursor");
     const value = cursor && (JSON.parse(slice(text, cursor)) as unknown);
     if (typeof value === "string") cursors[name] = value;
   }

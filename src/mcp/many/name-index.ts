@@ -4,14 +4,17 @@
  * list shows, so the targets are asked for it in turn.
  */
 
+import { SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
 import { envelopeOf } from "../eras/modern-text.ts";
 import type { Upstream } from "../servers/upstream.ts";
 import type { Named } from "../wire/access.ts";
 import { deniedName, LISTS, unknownName } from "../wire/access.ts";
 import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../wire/call.ts";
 import { asClientRequest } from "../wire/json-rpc.ts";
-import { elements, find, member, slice } from "../wire/json-text.ts";
-import { gather } from "./gather.ts";
+import { elementsInSteps, findInSteps, memberOf } from "../wire/json-steps.ts";
+import { slice } from "../wire/json-text.ts";
+import { whenWorked } from "../wire/large-or-small.ts";
+import { charsOf, gather, type PartOutcome } from "./gather.ts";
 
 /** A list of more pages than this is not read to its end. */
 const MAX_PAGES = 20;
@@ -68,7 +71,6 @@ export class NameIndex {
       done();
       return;
     }
-    const list = LISTS[method] as (typeof LISTS)[string];
     const envelope = envelopeOf(call.request);
     const readPage = (asked: readonly { upstream: Upstream; cursor: string | undefined }[], page: number): void => {
       const parts = asked.map(({ upstream, cursor }) => ({
@@ -76,35 +78,50 @@ export class NameIndex {
         request: asClientRequest(method, JSON.stringify({ ...envelope, ...(cursor === undefined ? {} : { cursor }) })),
       }));
       started(
-        gather({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) => {
-          const more: { upstream: Upstream; cursor: string }[] = [];
-          for (const { upstream, result } of outcomes) {
-            if (!result) continue;
-            const items = find(result.text, 0, "result", list.member);
-            for (const item of items ? elements(result.text, items.start) : []) {
-              const name = member(result.text, item.start, list.key);
-              const key = `${method} ${name ? String(JSON.parse(slice(result.text, name))) : ""}`;
-              const known = this.#owners.get(key);
-              if (!known || this.#upstreams.indexOf(upstream) < this.#upstreams.indexOf(known))
-                this.#owners.set(key, upstream);
-            }
-            const cursor = find(result.text, 0, "result", "nextCursor");
-            const value = cursor && (JSON.parse(slice(result.text, cursor)) as unknown);
-            if (typeof value === "string") more.push({ upstream, cursor: value });
-          }
-          if (more.length > 0 && page < MAX_PAGES) readPage(more, page + 1);
-          else {
-            // A target that failed may have the name: it is asked again next time.
-            if (outcomes.every(({ result }) => result)) this.#complete.add(method);
-            done();
-          }
-        }),
+        gather({ ...QUIET, request: call.request, headers: call.headers }, parts, (outcomes) =>
+          whenWorked(
+            charsOf(outcomes) > SLICED_BYTES,
+            () => this.#learn(method, outcomes),
+            (more) => {
+              if (more.length > 0 && page < MAX_PAGES) readPage(more, page + 1);
+              else {
+                // A target that failed may have the name: it is asked again next time.
+                if (outcomes.every(({ result }) => result)) this.#complete.add(method);
+                done();
+              }
+            },
+            (failure) => call.failed(failure),
+          ),
+        ),
       );
     };
     readPage(
       this.#upstreams.map((upstream) => ({ upstream, cursor: undefined })),
       1,
     );
+  }
+
+  /** Who has which names; and where the next pages begin. */
+  *#learn(method: string, outcomes: readonly PartOutcome[]): Steps<{ upstream: Upstream; cursor: string }[]> {
+    const list = LISTS[method] as (typeof LISTS)[string];
+    const more: { upstream: Upstream; cursor: string }[] = [];
+    for (const { upstream, result } of outcomes) {
+      if (!result) continue;
+      const { text } = result;
+      const items = yield* findInSteps(text, 0, "result", list.member);
+      for (const item of items ? yield* elementsInSteps(text, items.start) : []) {
+        const name = yield* memberOf(text, item, list.key);
+        const key = `${method} ${name ? String(JSON.parse(slice(text, name))) : ""}`;
+        const known = this.#owners.get(key);
+        if (!known || this.#upstreams.indexOf(upstream) < this.#upstreams.indexOf(known))
+          this.#owners.set(key, upstream);
+        yield;
+      }
+      const cursor = yield* findInSteps(text, 0, "result", "nextCursor");
+      const value = cursor && (JSON.parse(slice(text, cursor)) as unknown);
+      if (typeof value === "string") more.push({ upstream, cursor: value });
+    }
+    return more;
   }
 
   /** The first result counts; if there is none, the last error does. */

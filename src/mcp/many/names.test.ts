@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { finish } from "../../lib/process/turns.ts";
 import { asClientRequest, asServerMessage } from "../wire/json-rpc.ts";
 import { elements, find } from "../wire/json-text.ts";
 import { createNames } from "./names.ts";
@@ -70,13 +71,13 @@ test("links and embedded resources in results lead back to their target", () => 
   const call = asServerMessage(
     '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"resource_link","uri":"x://1"},{"type":"resource","resource":{"uri":"x://2","text":"t"}},{"type":"text","text":"x://3"}]}}',
   );
-  assert.deepEqual(uris(renamedResult(call, "tools/call", names, "web").text), ["web+x://1", "web+x://2"]);
+  assert.deepEqual(uris(finish(renamedResult(call, "tools/call", names, "web")).text), ["web+x://1", "web+x://2"]);
   const read = asServerMessage('{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"x://1","text":"x"}]}}');
-  assert.deepEqual(uris(renamedResult(read, "resources/read", names, "web").text), ["web+x://1"]);
+  assert.deepEqual(uris(finish(renamedResult(read, "resources/read", names, "web")).text), ["web+x://1"]);
   const prompt = asServerMessage(
     '{"jsonrpc":"2.0","id":1,"result":{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"x://9"}}}]}}',
   );
-  assert.deepEqual(uris(renamedResult(prompt, "prompts/get", names, "web").text), ["web+x://9"]);
+  assert.deepEqual(uris(finish(renamedResult(prompt, "prompts/get", names, "web")).text), ["web+x://9"]);
 });
 
 test("a notification about a resource names it as the client does", () => {

@@ -2,10 +2,13 @@
  * Puts names into messages, in place: the target's own into requests, the client's into answers, lists and
  * notifications. Everything else of a message stays as its sender wrote it.
  */
+import type { Steps } from "../../lib/process/turns.ts";
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { LISTS, type NamedKind } from "../wire/access.ts";
 import { editedRequest } from "../wire/edited-request.ts";
 import { type ClientRequest, edited, type ServerMessage } from "../wire/json-rpc.ts";
-import { type Edit, elements, find, member, type Span, slice, splice } from "../wire/json-text.ts";
+import { elementsInSteps, findInSteps, memberOf } from "../wire/json-steps.ts";
+import { type Edit, find, member, type Span, slice, splice } from "../wire/json-text.ts";
 import { NAMED_BY, REFERENCES } from "../wire/message-rules.ts";
 import type { Names } from "./names.ts";
 
@@ -41,19 +44,26 @@ export function renamedItem(text: string, item: Span, method: string, names: Nam
   );
 }
 
+/** Results that may point to resources, and where. */
+const LINKING = lookupTable({ "resources/read": "contents", "tools/call": "content", "prompts/get": "messages" });
+
 /** URIs inside a result, so that the client can read what it was pointed to. */
-export function renamedResult(message: ServerMessage, method: string, names: Names, target: string): ServerMessage {
+export function* renamedResult(
+  message: ServerMessage,
+  method: string,
+  names: Names,
+  target: string,
+): Steps<ServerMessage> {
   if (!names.isPrefixed || message.kind !== "result") return message;
   const { text } = message;
+  const member = LINKING[method];
+  const list = member && (yield* findInSteps(text, 0, "result", member));
   const spans: Span[] = [];
-  if (method === "resources/read") spans.push(...urisOf(text, find(text, 0, "result", "contents"), ["uri"]));
-  else if (method === "tools/call") spans.push(...contentUris(text, find(text, 0, "result", "content")));
-  else if (method === "prompts/get") {
-    for (const one of elements(text, find(text, 0, "result", "messages")?.start ?? text.length)) {
-      const content = find(text, one.start, "content");
-      if (content)
-        spans.push(...(text[content.start] === "[" ? contentUris(text, content) : contentUri(text, content)));
-    }
+  for (const item of list ? yield* elementsInSteps(text, list.start) : []) {
+    const content = method === "prompts/get" ? yield* memberOf(text, item, "content") : item;
+    const isList = content !== undefined && text[content.start] === "[";
+    for (const part of isList ? yield* elementsInSteps(text, content.start) : content ? [content] : [])
+      spans.push(...(yield* uriIn(text, part, method !== "resources/read")));
   }
   return spans.length === 0
     ? message
@@ -88,16 +98,10 @@ function parsedValue(json: string): unknown {
   }
 }
 
-function contentUris(text: string, list: Span | undefined): Span[] {
-  return elements(text, list?.start ?? text.length).flatMap((one) => contentUri(text, one));
-}
-
-/** A link to a resource, or a resource that is embedded. */
-function contentUri(text: string, content: Span): Span[] {
-  const uri = find(text, content.start, "resource", "uri") ?? find(text, content.start, "uri");
+/** A resource, a link to one, or one that is embedded. */
+function* uriIn(text: string, content: Span, mayEmbed: boolean): Steps<Span[]> {
+  yield;
+  const resource = mayEmbed ? yield* memberOf(text, content, "resource") : undefined;
+  const uri = (resource && (yield* memberOf(text, resource, "uri"))) ?? (yield* memberOf(text, content, "uri"));
   return uri ? [uri] : [];
-}
-
-function urisOf(text: string, list: Span | undefined, path: readonly string[]): Span[] {
-  return elements(text, list?.start ?? text.length).flatMap((one) => find(text, one.start, ...path) ?? []);
 }

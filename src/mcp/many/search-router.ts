@@ -4,6 +4,7 @@
  */
 import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
+import type { Steps } from "../../lib/process/turns.ts";
 import { asModernResult, envelopeOf } from "../eras/modern-text.ts";
 import type { Upstream } from "../servers/upstream.ts";
 import { type Call, NOTHING_RUNS, type Running, refuseQuestion } from "../wire/call.ts";
@@ -15,6 +16,9 @@ import {
   resultText,
   type ServerMessage,
 } from "../wire/json-rpc.ts";
+import { elementsInSteps, findInSteps } from "../wire/json-steps.ts";
+import { slice } from "../wire/json-text.ts";
+import { largeOrSmall, whenWorked } from "../wire/large-or-small.ts";
 import { errorOf } from "./gather.ts";
 import { FAILED_TARGETS, GATEWAY_INFO } from "./merge.ts";
 import type { Names } from "./names.ts";
@@ -28,6 +32,11 @@ const MAX_FOUND = 50;
 const MAX_SUMMARY_CHARS = 200;
 /** A list of more pages is not read to its end. */
 const MAX_SEARCHED_PAGES = 100;
+const MAX_SEARCHED_TOOLS = 20_000;
+/** Of one tool, which is parsed in one turn. */
+const MAX_SEARCHED_CHARS = 1024 * 1024;
+/** So many are searched at once: 1 ms or so. */
+const SLICED_TOOLS = 100;
 
 interface FoundTools {
   readonly tools: readonly SearchedTool[];
@@ -87,7 +96,7 @@ export class SearchRouter implements Router {
   #listed(
     call: Call,
     access: McpAccess | undefined,
-    told: (found: FoundTools) => { text: string; isError: boolean },
+    told: (found: FoundTools) => Steps<{ text: string; isError: boolean }>,
   ): Running {
     const running: { current: Running; isCancelled: boolean } = { current: NOTHING_RUNS, isCancelled: false };
     const tools: SearchedTool[] = [];
@@ -109,16 +118,22 @@ export class SearchRouter implements Router {
               call.failed(errorOf(message));
               return;
             }
-            const { result } = JSON.parse(message.text) as { result: Readonly<Record<string, unknown>> };
-            if (Array.isArray(result.tools)) tools.push(...(result.tools as SearchedTool[]));
-            const meta = result._meta as Readonly<Record<string, unknown>> | undefined;
-            Object.assign(failed, meta?.[FAILED_TARGETS]);
-            if (typeof result.nextCursor === "string" && page < MAX_SEARCHED_PAGES) {
-              readPage(result.nextCursor, page + 1);
-              return;
-            }
-            const { text, isError } = told({ tools, failed });
-            this.#say(call, text, isError);
+            largeOrSmall(
+              message,
+              () => readTools(message.text, tools, failed),
+              (next) => {
+                if (running.isCancelled) return;
+                if (next !== undefined && page < MAX_SEARCHED_PAGES) readPage(next, page + 1);
+                else
+                  whenWorked(
+                    tools.length > SLICED_TOOLS,
+                    () => told({ tools, failed }),
+                    ({ text, isError }) => this.#say(call, text, isError),
+                    (failure) => call.failed(failure),
+                  );
+              },
+              (failure) => call.failed(failure),
+            );
           },
         },
         access,
@@ -145,8 +160,27 @@ export class SearchRouter implements Router {
   }
 }
 
-function foundText({ tools, failed }: FoundTools, args: Readonly<Record<string, unknown>>) {
-  const found = searchTools(tools, typeof args.query === "string" ? args.query : "");
+/** Adds what a page of the list has; the cursor of the next one. */
+function* readTools(text: string, tools: SearchedTool[], failed: Record<string, string>): Steps<string | undefined> {
+  const list = yield* findInSteps(text, 0, "result", "tools");
+  for (const item of list ? yield* elementsInSteps(text, list.start) : []) {
+    if (tools.length >= MAX_SEARCHED_TOOLS) break;
+    if (item.end - item.start > MAX_SEARCHED_CHARS) continue;
+    tools.push(JSON.parse(slice(text, item)) as SearchedTool);
+    yield;
+  }
+  const meta = yield* findInSteps(text, 0, "result", "_meta", FAILED_TARGETS);
+  if (meta) Object.assign(failed, JSON.parse(slice(text, meta)));
+  const next = yield* findInSteps(text, 0, "result", "nextCursor");
+  const cursor = next && (JSON.parse(slice(text, next)) as unknown);
+  return typeof cursor === "string" ? cursor : undefined;
+}
+
+function* foundText(
+  { tools, failed }: FoundTools,
+  args: Readonly<Record<string, unknown>>,
+): Steps<{ text: string; isError: boolean }> {
+  const found = yield* searchTools(tools, typeof args.query === "string" ? args.query : "");
   const limit = whole(args.limit, 1, MAX_FOUND, DEFAULT_FOUND);
   const offset = whole(args.offset, 0, Number.MAX_SAFE_INTEGER, 0);
   const shown = found.slice(offset, offset + limit);
@@ -161,7 +195,7 @@ function foundText({ tools, failed }: FoundTools, args: Readonly<Record<string, 
   return { text: [...lines, ...rest, ...none, ...absent].join("\n"), isError: false };
 }
 
-function describedText({ tools }: FoundTools, name: unknown) {
+function* describedText({ tools }: FoundTools, name: unknown): Steps<{ text: string; isError: boolean }> {
   const tool = tools.find((one) => one.name === name);
   if (tool === undefined) return { text: `Unknown tool: ${String(name).slice(0, 200)}`, isError: true };
   return { text: JSON.stringify(tool), isError: false };

@@ -4,6 +4,8 @@
  * that a rule hides now can be found because it was visible before.
  */
 
+import type { Steps } from "../../lib/process/turns.ts";
+
 /** One tool of a list, as far as a search reads it. */
 export interface SearchedTool {
   readonly name: string;
@@ -20,22 +22,26 @@ const MAX_READ_CHARS = 4_000;
 const WEIGHTS = { name: 4, title: 3, argument: 1.5, description: 1 } as const;
 
 /** The tools that have any of the words, the best first; without words all of them, in their order. */
-export function searchTools<Tool extends SearchedTool>(tools: readonly Tool[], question: string): Tool[] {
+export function* searchTools<Tool extends SearchedTool>(tools: readonly Tool[], question: string): Steps<Tool[]> {
   const wanted = [...new Set(wordsOf(question))].slice(0, MAX_QUESTION_WORDS);
   if (wanted.length === 0) return [...tools];
-  const weighed = tools.map((tool) => ({ tool, words: weightsOf(tool) }));
-  const rarity = new Map(
-    wanted.map((word) => {
-      const having = weighed.filter(({ words }) => weightOf(words, word) > 0).length;
-      return [word, Math.log(1 + tools.length / Math.max(1, having))];
-    }),
-  );
+  const weighed: { readonly tool: Tool; readonly weights: readonly number[] }[] = [];
+  const having = wanted.map(() => 0);
+  for (const tool of tools) {
+    const words = weightsOf(tool);
+    const weights = wanted.map((word) => weightOf(words, word));
+    weights.forEach((weight, i) => {
+      if (weight > 0) having[i] = (having[i] ?? 0) + 1;
+    });
+    if (weights.some((weight) => weight > 0)) weighed.push({ tool, weights });
+    yield;
+  }
+  const rarity = having.map((count) => Math.log(1 + tools.length / Math.max(1, count)));
   return weighed
-    .map(({ tool, words }) => ({
+    .map(({ tool, weights }) => ({
       tool,
-      score: wanted.reduce((sum, word) => sum + weightOf(words, word) * (rarity.get(word) ?? 0), 0),
+      score: weights.reduce((sum, weight, i) => sum + weight * (rarity[i] ?? 0), 0),
     }))
-    .filter(({ score }) => score > 0)
     .sort((a, b) => b.score - a.score)
     .map(({ tool }) => tool);
 }

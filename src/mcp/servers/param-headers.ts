@@ -14,6 +14,8 @@ const ANNOTATION = "x-mcp-header";
 /** Deeper than any real tool's parameters. */
 const MAX_DEPTH = 8;
 const MAX_TOOLS = 10_000;
+/** A list is parsed in one turn. */
+const MAX_LEARNED_CHARS = 1024 * 1024;
 
 interface MirroredParam {
   /** `mcp-param-…`, lower case. */
@@ -33,7 +35,7 @@ export class ParamHeaders {
   learn(message: ServerMessage): void {
     this.isLearned = true;
     // Almost no server uses this: its lists are not even parsed.
-    if (!message.text.includes(`"${ANNOTATION}"`)) return;
+    if (message.text.length > MAX_LEARNED_CHARS || !message.text.includes(`"${ANNOTATION}"`)) return;
     const list = find(message.text, 0, "result", "tools");
     for (const span of list ? elements(message.text, list.start) : []) {
       const tool = JSON.parse(slice(message.text, span)) as { name?: unknown; inputSchema?: unknown } | null;

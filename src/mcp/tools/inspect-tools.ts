@@ -3,6 +3,7 @@
  * compared with what was accepted, with what is suspicious in them. The gateway itself is the client.
  */
 import type { Clock } from "../../lib/process/clock.ts";
+import { finish } from "../../lib/process/turns.ts";
 import { VERSION } from "../../lib/text/version.ts";
 import { LegacyUpstream } from "../eras/legacy-upstream.ts";
 import type { LinkEnv } from "../servers/link-contract.ts";
@@ -138,7 +139,7 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<To
         failed: ({ message }) => reject(new Error(message)),
       });
     });
-    const problem = listProblem(request, answer, target.name);
+    const problem = finish(listProblem(request, answer, target.name));
     if (problem || answer.kind !== "result")
       throw new Error(problem?.message ?? `target "${target.name}" does not list its tools`);
     const { result } = JSON.parse(answer.text) as { result: { tools: ToolDefinition[]; nextCursor?: unknown } };

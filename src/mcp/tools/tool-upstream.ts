@@ -5,12 +5,21 @@
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { Steps } from "../../lib/process/turns.ts";
 import { envelopeOf } from "../eras/modern-text.ts";
 import type { Loss } from "../servers/link-contract.ts";
 import type { Target } from "../servers/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
-import { unknownName, withAnswer } from "../wire/access.ts";
-import { type Call, NOTHING_RUNS, type Question, type Running, refuseQuestion, serverFailure } from "../wire/call.ts";
+import { unknownName, withAnswer, withAnswerInTurns } from "../wire/access.ts";
+import {
+  type Call,
+  type Failure,
+  NOTHING_RUNS,
+  type Question,
+  type Running,
+  refuseQuestion,
+  serverFailure,
+} from "../wire/call.ts";
 import { editedRequest } from "../wire/edited-request.ts";
 import {
   asClientRequest,
@@ -20,7 +29,9 @@ import {
   INVALID_PARAMS,
   type ServerMessage,
 } from "../wire/json-rpc.ts";
-import { elements, find, member, slice } from "../wire/json-text.ts";
+import { elementsInSteps, findInSteps, memberOf } from "../wire/json-steps.ts";
+import { find, type Span, slice } from "../wire/json-text.ts";
+import { largeOrSmall } from "../wire/large-or-small.ts";
 import { listProblem } from "../wire/list-check.ts";
 import { checkedCall, timedCall } from "./checked-call.ts";
 import type { Quarantine } from "./quarantine.ts";
@@ -84,7 +95,7 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   call(call: Call): Running {
     const { method, params } = call.request;
     if (method === "tools/list")
-      return this.inner.call(withAnswer(call, (message) => this.#shown(call.request, message)));
+      return this.inner.call(withAnswerInTurns(call, (message) => this.#shown(call.request, message)));
     if (method !== "tools/call") return this.inner.call(call);
     const shown = String(params.name);
     const tool = this.#env.product.called(shown);
@@ -165,27 +176,26 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   }
 
   /** A page of the list, as clients shall see it. */
-  #shown(request: ClientRequest, message: ServerMessage): ServerMessage {
-    const list = find(message.text, 0, "result", "tools");
-    if (!list || listProblem(request, message, this.target.name)) return message;
-    const { product } = this.#env;
-    const kept = elements(message.text, list.start).flatMap((item) => {
-      const name = member(message.text, item.start, "name");
-      const own = name && String(JSON.parse(slice(message.text, name)));
-      if (own === undefined || !this.#passes(own, slice(message.text, item))) return [];
-      return product.listed(message.text, item, own) ?? [];
+  *#shown(request: ClientRequest, message: ServerMessage): Steps<ServerMessage> {
+    const { text } = message;
+    const list = yield* findInSteps(text, 0, "result", "tools");
+    if (!list || (yield* listProblem(request, message, this.target.name))) return message;
+    const kept: string[] = [];
+    yield* this.#eachPassing(text, list, (name, item) => {
+      const listed = this.#env.product.listed(text, item, name);
+      if (listed !== undefined) kept.push(listed);
     });
     return edited(message, [{ start: list.start, end: list.end, text: `[${kept.join(",")}]` }]);
   }
 
   /** The tools of a page that are as they were accepted. */
-  #passing({ text }: ServerMessage): string[] {
-    const list = find(text, 0, "result", "tools");
-    return elements(text, list?.start ?? text.length).flatMap((item) => {
-      const name = member(text, item.start, "name");
+  *#eachPassing(text: string, list: Span, take: (name: string, item: Span) => void): Steps<void> {
+    for (const item of yield* elementsInSteps(text, list.start)) {
+      const name = yield* memberOf(text, item, "name");
       const own = name && String(JSON.parse(slice(text, name)));
-      return own !== undefined && this.#passes(own, slice(text, item)) ? [own] : [];
-    });
+      if (own !== undefined && this.#passes(own, slice(text, item))) take(own, item);
+      yield;
+    }
   }
 
   #passes(name: string, text: string): boolean {
@@ -216,23 +226,21 @@ export class ToolUpstream implements Upstream, UpstreamUser {
         notified: () => undefined,
         asked: refuseQuestion,
         failed: (failure) => call.failed(failure),
-        answered: (message) => {
-          if (running.isCancelled) return;
-          const problem = listProblem(request, message, this.target.name);
-          const list = message.kind === "result" ? find(message.text, 0, "result", "tools") : undefined;
-          if (problem || !list) {
-            call.failed(problem ?? serverFailure(`target "${this.target.name}" does not list its tools`));
-            return;
-          }
-          for (const name of this.#passing(message)) names.add(name);
-          const next = find(message.text, 0, "result", "nextCursor");
-          const value = next && (JSON.parse(slice(message.text, next)) as unknown);
-          if (typeof value === "string" && page < MAX_LIST_PAGES) readPage(value, page + 1);
-          else {
-            if (changes === this.#changes) this.#accepted = accepted;
-            running.current = then(names);
-          }
-        },
+        answered: (message) =>
+          largeOrSmall(
+            message,
+            () => this.#readPage(request, message, names),
+            (read) => {
+              if (running.isCancelled) return;
+              if (read.failure) call.failed(read.failure);
+              else if (read.next !== undefined && page < MAX_LIST_PAGES) readPage(read.next, page + 1);
+              else {
+                if (changes === this.#changes) this.#accepted = accepted;
+                running.current = then(names);
+              }
+            },
+            (failure) => call.failed(failure),
+          ),
       });
     };
     readPage(undefined, 1);
@@ -242,6 +250,23 @@ export class ToolUpstream implements Upstream, UpstreamUser {
         running.current.cancel(reason);
       },
     };
+  }
+
+  /** Adds the names of the tools that are as they were accepted. */
+  *#readPage(
+    request: ClientRequest,
+    message: ServerMessage,
+    names: Set<string>,
+  ): Steps<{ readonly failure?: Failure; readonly next?: string }> {
+    const { text } = message;
+    const problem = yield* listProblem(request, message, this.target.name);
+    const list = message.kind === "result" ? yield* findInSteps(text, 0, "result", "tools") : undefined;
+    if (problem || !list)
+      return { failure: problem ?? serverFailure(`target "${this.target.name}" does not list its tools`) };
+    yield* this.#eachPassing(text, list, (name) => void names.add(name));
+    const next = yield* findInSteps(text, 0, "result", "nextCursor");
+    const value = next && (JSON.parse(slice(text, next)) as unknown);
+    return typeof value === "string" ? { next: value } : {};
   }
 
   #run(call: Call, tool: OfferedTool, shown: string): Running {

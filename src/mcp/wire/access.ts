@@ -4,12 +4,13 @@
  */
 
 import type { McpAccess } from "../../core/facts.ts";
-import { surface } from "../../lib/process/contain.ts";
-import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
+import type { Steps } from "../../lib/process/turns.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
-import { type Call, type Failure, serverFailure } from "./call.ts";
+import type { Call, Failure } from "./call.ts";
 import { type ClientRequest, edited, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
-import { elements, find, member, slice } from "./json-text.ts";
+import { elementsInSteps, findInSteps, memberOf } from "./json-steps.ts";
+import { slice } from "./json-text.ts";
+import { largeOrSmall } from "./large-or-small.ts";
 import { isRequestMethod } from "./message-rules.ts";
 
 export type NamedKind = "tool" | "prompt" | "resource";
@@ -92,20 +93,27 @@ export function accessProblem(
 export function filteredCall(call: Call, access: McpAccess, target: string): Call {
   const list = LISTS[call.request.method];
   if (list === undefined) return call;
-  return withAnswer(call, (message) =>
+  return withAnswerInTurns(call, (message) =>
     filterList(message, call.request.method, (name) => access.allows(list.kind, name, target)),
   );
 }
 
-export function filterList(message: ServerMessage, method: string, isKept: (name: string) => boolean): ServerMessage {
+export function* filterList(
+  message: ServerMessage,
+  method: string,
+  isKept: (name: string) => boolean,
+): Steps<ServerMessage> {
+  const { text } = message;
   const list = LISTS[method];
-  const span = list && message.kind === "result" ? find(message.text, 0, "result", list.member) : undefined;
+  const span = list && message.kind === "result" ? yield* findInSteps(text, 0, "result", list.member) : undefined;
   if (!list || !span) return message;
-  const kept = elements(message.text, span.start).filter((item) => {
-    const name = member(message.text, item.start, list.key);
-    return name !== undefined && isKept(String(JSON.parse(slice(message.text, name))));
-  });
-  return edited(message, [{ ...span, text: `[${kept.map((item) => slice(message.text, item)).join(",")}]` }]);
+  const kept: string[] = [];
+  for (const item of yield* elementsInSteps(text, span.start)) {
+    const name = yield* memberOf(text, item, list.key);
+    if (name !== undefined && isKept(String(JSON.parse(slice(text, name))))) kept.push(slice(text, item));
+    yield;
+  }
+  return edited(message, [{ ...span, text: `[${kept.join(",")}]` }]);
 }
 
 /** The same call with its answer changed on the way back. */
@@ -129,14 +137,13 @@ export function withAnswerInTurns(call: Call, change: (message: ServerMessage) =
     ...withAnswer(call, (message) => message),
     answered(message) {
       if (message.kind !== "result") call.answered(message);
-      else if (message.text.length <= SLICED_BYTES) call.answered(finish(change(message)));
       else
-        inTurns(change(message), () => false)
-          .then((changed) => call.answered(changed))
-          .catch((error: unknown) => {
-            surface(error);
-            call.failed(serverFailure("the answer could not be handled"));
-          });
+        largeOrSmall(
+          message,
+          () => change(message),
+          (changed) => call.answered(changed),
+          (failure) => call.failed(failure),
+        );
     },
   };
 }

@@ -214,6 +214,13 @@ export function asServerMessage(text: string): ServerMessage {
   return message;
 }
 
+/** A result of our own, which is well formed and may be large, as if a server had sent it. */
+export function asResult(result: string): ServerMessage {
+  const text = resultText("0", result);
+  const idStart = text.indexOf(":0,") + 1;
+  return { kind: "result", text, idStart, idEnd: idStart + 1, method: undefined };
+}
+
 /** A request of our own, as if a client had sent it. */
 export function asClientRequest(method: string, params: string): ClientRequest {
   const text = requestText("0", method, params);

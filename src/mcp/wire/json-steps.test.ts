@@ -3,8 +3,8 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../../lib/process/turns.ts";
 import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "./json-check.ts";
-import { findInSteps, lineBytesInSteps, occursInSteps } from "./json-steps.ts";
-import { find } from "./json-text.ts";
+import { elementsInSteps, findInSteps, lineBytesInSteps, membersInSteps, occursInSteps } from "./json-steps.ts";
+import { elements, find, members } from "./json-text.ts";
 
 function counted<T>(steps: Generator<undefined, T, undefined>): { readonly value: T; readonly pauses: number } {
   for (let pauses = 0; ; pauses++) {
@@ -29,6 +29,26 @@ test("what is found is what the search at once finds, for any JSON", () => {
         assert.deepEqual(spanOf(finish(findInSteps(text, 0, ...path))), spanOf(find(text, 0, ...path)));
     }),
   );
+});
+
+test("elements and members in steps are those of the walk at once, for any JSON, and large ones pause", () => {
+  const pairs = fc.array(fc.tuple(fc.string(), fc.json()), { maxLength: 6 });
+  fc.assert(
+    fc.property(pairs, fc.boolean(), (all, isSpaced) => {
+      const space = isSpaced ? " \n" : "";
+      const list = `[${space}${all.map(([, json]) => json).join(`${space},${space}`)}${space}]`;
+      const object = `{${space}${all.map(([name, json]) => `${JSON.stringify(name)}${space}:${space}${json}`).join(`${space},${space}`)}}`;
+      assert.deepEqual(finish(elementsInSteps(list, 0)), elements(list, 0));
+      assert.deepEqual(
+        finish(membersInSteps(object, 0)),
+        members(object, 0).map(({ key, start, end }) => ({ key, start, end })),
+      );
+    }),
+  );
+  const long = `[${Array.from({ length: 50_000 }, (_, i) => `{"a":[${i}]}`).join(",")},[${"{},".repeat(60_000)}1]]`;
+  const { value, pauses } = counted(elementsInSteps(long, 0));
+  assert.deepEqual(value, elements(long, 0));
+  assert.ok(pauses >= long.length / 64 / 1024 - 2);
 });
 
 function spanOf(span: { readonly start: number; readonly end: number } | undefined) {

@@ -3,7 +3,7 @@
  * and with the same outcome. The text was checked (`json-check.ts`).
  */
 import type { Steps } from "../../lib/process/turns.ts";
-import { keyOf, type Span, skipSpace, stringEnd } from "./json-text.ts";
+import { keyOf, member, type Span, skipSpace, stringEnd, valueEnd } from "./json-text.ts";
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -14,6 +14,7 @@ const CLOSE_OBJECT = 125;
 
 /** Walked through, searched or encoded in one step: up to 1 ms. */
 const STEP_CHARS = 64 * 1024;
+const STEP_MEMBERS = 1_000;
 
 /** The value below `at` along these keys. */
 export function* findInSteps(text: string, at: number, ...path: readonly string[]): Steps<Span | undefined> {
@@ -25,19 +26,59 @@ export function* findInSteps(text: string, at: number, ...path: readonly string[
   return span;
 }
 
+/** The elements of the array that begins at `at`; none if there is no array. */
+export function* elementsInSteps(text: string, at: number): Steps<Span[]> {
+  const found: Span[] = [];
+  let i = skipSpace(text, at);
+  if (text.charCodeAt(i) !== OPEN_ARRAY) return found;
+  i = skipSpace(text, i + 1);
+  let pauseAt = i + STEP_CHARS;
+  while (i < text.length && text.charCodeAt(i) !== CLOSE_ARRAY) {
+    // A generator for each of many small elements would cost more than they do.
+    const near = valueEnd(text, i, i + STEP_CHARS);
+    const end = near < 0 ? yield* valueEndInSteps(text, i) : near;
+    if (end === i) break;
+    found.push({ start: i, end });
+    i = skipSpace(text, end);
+    if (text.charCodeAt(i) !== COMMA) break;
+    i = skipSpace(text, i + 1);
+    if (i < pauseAt) continue;
+    pauseAt = i + STEP_CHARS;
+    yield;
+  }
+  return found;
+}
+
+/** The member of an object whose place is known. */
+export function* memberOf(text: string, object: Span, key: string): Steps<Span | undefined> {
+  return object.end - object.start <= STEP_CHARS
+    ? member(text, object.start, key)
+    : yield* memberInSteps(text, object.start, key);
+}
+
 function* memberInSteps(text: string, at: number, wanted: string): Steps<Span | undefined> {
-  if (text.charCodeAt(at) !== OPEN_OBJECT) return undefined;
+  return (yield* membersInSteps(text, at, wanted)).find(({ key }) => key === wanted);
+}
+
+/** The members of the object that begins at `at`, as far as the one that is wanted. */
+export function* membersInSteps(text: string, at: number, wanted?: string): Steps<(Span & { readonly key: string })[]> {
+  const found: (Span & { readonly key: string })[] = [];
+  if (text.charCodeAt(at) !== OPEN_OBJECT) return found;
   let i = skipSpace(text, at + 1);
   while (text.charCodeAt(i) === QUOTE) {
     const keyEnd = stringEnd(text, i);
     const key = keyOf(text, i, keyEnd);
     const start = skipSpace(text, skipSpace(text, keyEnd) + 1);
-    const end = yield* valueEndInSteps(text, start);
-    if (key === wanted) return { start, end };
+    const near = valueEnd(text, start, start + STEP_CHARS);
+    const end = near < 0 ? yield* valueEndInSteps(text, start) : near;
+    found.push({ key, start, end });
+    if (key === wanted) break;
     i = skipSpace(text, end);
     if (text.charCodeAt(i) === COMMA) i = skipSpace(text, i + 1);
+    // Many small ones are some steps as well.
+    if (found.length % STEP_MEMBERS === 0) yield;
   }
-  return undefined;
+  return found;
 }
 
 function* valueEndInSteps(text: string, at: number): Steps<number> {

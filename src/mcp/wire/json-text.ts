@@ -51,13 +51,13 @@ export function stringEnd(text: string, open: number): number {
   return text.length;
 }
 
-/** After the value that begins at `at`. */
-export function valueEnd(text: string, at: number): number {
+/** After the value that begins at `at`; -1 if it was not found before `until`. */
+export function valueEnd(text: string, at: number, until = text.length): number {
   const first = text.charCodeAt(at);
   if (first === QUOTE) return stringEnd(text, at);
   let depth = 0;
   let i = at;
-  while (i < text.length) {
+  while (i < until) {
     const code = text.charCodeAt(i);
     if (code === QUOTE) {
       i = stringEnd(text, i);
@@ -68,10 +68,10 @@ export function valueEnd(text: string, at: number): number {
       if (depth === 0) break;
       depth -= 1;
       if (depth === 0) return i + 1;
-    } else if (depth === 0 && (code === COMMA || code <= 32)) break;
+    } else if (depth === 0 && (code === COMMA || code <= 32)) return i;
     i += 1;
   }
-  return i;
+  return i >= until && until < text.length ? -1 : i;
 }
 
 /** The members of the object that begins at `at`; none if there is no object. */

@@ -3,16 +3,23 @@
  * on it, and a client would only say that it understood nothing. A page that names itself as the next would be read
  * for ever.
  */
+import type { Steps } from "../../lib/process/turns.ts";
 import { LISTS, withAnswer } from "./access.ts";
 import { type Call, type Failure, serverFailure } from "./call.ts";
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
-import { elements, find, member, slice } from "./json-text.ts";
+import { elementsInSteps, findInSteps, memberOf } from "./json-steps.ts";
+import { find, type Span, slice } from "./json-text.ts";
+import { largeOrSmall } from "./large-or-small.ts";
 
 /** Undefined if nothing is wrong, or if the request is not for a list. */
-export function listProblem(request: ClientRequest, message: ServerMessage, target: string): Failure | undefined {
+export function* listProblem(
+  request: ClientRequest,
+  message: ServerMessage,
+  target: string,
+): Steps<Failure | undefined> {
   const list = LISTS[request.method];
   if (list === undefined || message.kind !== "result") return undefined;
-  const what = problemOf(message.text, list, find(request.text, 0, "params", "cursor"), request);
+  const what = yield* problemOf(message.text, list, find(request.text, 0, "params", "cursor"), request);
   if (what === undefined) return undefined;
   return serverFailure(`target "${target}" answered ${request.method} with ${what}`);
 }
@@ -22,27 +29,30 @@ export function checkedList(call: Call, target: string): Call {
   if (LISTS[call.request.method] === undefined) return call;
   return {
     ...withAnswer(call, (message) => message),
-    answered: (message) => {
-      const problem = listProblem(call.request, message, target);
-      if (problem) call.failed(problem);
-      else call.answered(message);
-    },
+    answered: (message) =>
+      largeOrSmall(
+        message,
+        () => listProblem(call.request, message, target),
+        (problem) => (problem ? call.failed(problem) : call.answered(message)),
+        (failure) => call.failed(failure),
+      ),
   };
 }
 
-function problemOf(
+function* problemOf(
   text: string,
   list: { readonly member: string; readonly key: string },
-  asked: { start: number; end: number } | undefined,
+  asked: Span | undefined,
   request: ClientRequest,
-): string | undefined {
-  const items = find(text, 0, "result", list.member);
+): Steps<string | undefined> {
+  const items = yield* findInSteps(text, 0, "result", list.member);
   if (items === undefined || text[items.start] !== "[") return `no list of ${list.member}`;
-  for (const item of elements(text, items.start)) {
-    const name = member(text, item.start, list.key);
+  for (const item of yield* elementsInSteps(text, items.start)) {
+    const name = yield* memberOf(text, item, list.key);
     if (name === undefined || text[name.start] !== '"') return `an item whose "${list.key}" is not a string`;
+    yield;
   }
-  const cursor = find(text, 0, "result", "nextCursor");
+  const cursor = yield* findInSteps(text, 0, "result", "nextCursor");
   const next = cursor && slice(text, cursor);
   // Some write null where there is none.
   if (next === undefined || next === "null") return undefined;

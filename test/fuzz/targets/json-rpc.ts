@@ -3,6 +3,7 @@
  * for the member that was meant.
  */
 
+import { finish } from "../../../src/lib/process/turns.ts";
 import { createNames } from "../../../src/mcp/many/names.ts";
 import {
   renamedItem,
@@ -115,7 +116,7 @@ function serverOutcome(text: string): string {
     }
     expect(json !== undefined, "a message was read from what is no JSON");
     const method = METHODS.find((one) => text.includes(one)) ?? "tools/call";
-    const result = renamedResult(message, method, names, "one");
+    const result = finish(renamedResult(message, method, names, "one"));
     const note = renamedNotification(message, names, "one");
     expect(parsed(result.text) !== undefined && parsed(note) !== undefined, "a rewritten message is no JSON");
     if (idOf(result) !== undefined) expectSame(idOf(result), idOf(message), "the id moved");
