@@ -142,7 +142,7 @@ export class Exchange implements Linked<Exchange> {
   /** The path and query that the client asked for. */
   readonly originalPath: string;
   readonly originalQuery: string;
-  /** The request that the first phases see; attempts work on copies of it. */
+  /** The request as it came; policies and attempts work on copies of it. Its body may have been read since. */
   readonly arrived: GatewayRequest;
   request: GatewayRequest;
   response: GatewayResponse | undefined = undefined;

@@ -167,6 +167,31 @@ test("what else changes: audience, keys, admitted, limits, routes, headers", asy
   assert.deepEqual([rehearsalCode(header, false), rehearsalCode(header, true)], [0, 1]);
 });
 
+test("requests are judged as they came, whatever the policies made of their headers", async (t) => {
+  const backend = await backendFor(t, (_, response) => response.end("ok"));
+  const configured = (modifier: object): string =>
+    JSON.stringify({
+      gateways: { default: { port: 0, address: "127.0.0.1" } },
+      routes: [
+        {
+          name: "all",
+          backends: [{ host: backend.host }],
+          policies: {
+            authorization: { rules: ['request.headers["x-tenant"] == "one"'] },
+            requestHeaderModifier: modifier,
+          },
+        },
+      ],
+    });
+  const gateway = await gatewayFor(t, configured({ remove: ["x-tenant"], set: { "x-inner": "value-of-the-gateway" } }));
+  assert.equal((await fetch(gateway.url(), { headers: { "x-tenant": "one" } })).status, 200);
+  const recording = await (await fetch(`${gateway.adminUrl}/debug/recording`)).text();
+  assert.match(recording, /"x-tenant","one"/);
+  assert.doesNotMatch(recording, /x-inner|value-of-the-gateway/);
+  const { denied, headers } = await ask(gateway, configured({ remove: ["x-tenant"] }));
+  assert.deepEqual([denied, headers.map(({ name, change }) => `${name} ${change}`)], [[], ["x-inner removed"]]);
+});
+
 test("an invalid configuration is rejected with its problems", async (t) => {
   const { gateway } = await seen(t);
   for (const [body, status, said] of [
