@@ -55,8 +55,11 @@ export interface Backend {
   readonly health?: { readonly isResting: boolean };
   /** Until the response head, where no timeout policy says otherwise. */
   readonly defaultTimeoutMs: number;
-  /** Before the call: the place to read the request's body and to choose a target. May answer or refuse. */
-  prepare?(exchange: Exchange): HookResult;
+  /**
+   * Before the call: the place to read the request's body and to choose a target. May answer or refuse. `needsModel`: a
+   * rule or a key asks which model is called.
+   */
+  prepare?(exchange: Exchange, needsModel: boolean): HookResult;
   /** The same for a recorded LLM request, whose body is not known: what was recorded of it stands for it. */
   recall?(exchange: Exchange, recorded: LlmFacts): void;
   call(exchange: Exchange, call: BackendCall): BackendRun;

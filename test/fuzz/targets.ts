@@ -11,6 +11,7 @@ import { http1Response } from "./targets/http1-response.ts";
 import { jsonRpc } from "./targets/json-rpc.ts";
 import { jsonScanner } from "./targets/json-scanner.ts";
 import { lineSplitter } from "./targets/line-splitter.ts";
+import { llmForms } from "./targets/llm-forms.ts";
 import { llmRequest } from "./targets/llm-request.ts";
 import { oauthForms } from "./targets/oauth-forms.ts";
 import { rateLimitAnswers } from "./targets/rate-limit-answers.ts";
@@ -27,6 +28,7 @@ export const targets: readonly Target[] = [
   httpRequestEdge,
   jsonScanner,
   llmRequest,
+  llmForms,
   jsonRpc,
   serverSentEvents,
   awsEventStream,

@@ -152,7 +152,7 @@ test("models: calls of others are refused in the client's dialect, and lists are
   );
 });
 
-test("a key with models cannot send what names none: files, batches, uploads", async (t) => {
+test("a key with models cannot send what names none: files, batches, forms without a model", async (t) => {
   const { host } = await backendFor(t, (_, response) => response.end("{}"));
   const gateway = await gatewayFor(t, yaml(`ai: { provider: { openAICompatible: { baseUrl: "http://${host}/v1" } } }`));
   const { key } = await make(gateway, { models: ["small"] });
@@ -161,15 +161,14 @@ test("a key with models cannot send what names none: files, batches, uploads", a
     const response = await chat(gateway, key, "", { path, body: { input: "x" } });
     assert.equal(response.status, 403, path);
   }
-  const form = new FormData();
-  form.set("model", "large");
-  form.set("file", new Blob(["x"]), "x.wav");
-  const upload = await fetch(`${gateway.url()}/v1/audio/transcriptions`, {
-    method: "POST",
-    headers: { "x-api-key": key },
-    body: form,
-  });
-  assert.equal(upload.status, 403);
+  const upload = async (model: string | undefined): Promise<number> => {
+    const form = new FormData();
+    if (model !== undefined) form.set("model", model);
+    form.set("file", new Blob(["x"]), "x.wav");
+    const init = { method: "POST", headers: { "x-api-key": key }, body: form };
+    return (await fetch(`${gateway.url()}/v1/audio/transcriptions`, init)).status;
+  };
+  assert.deepEqual([await upload("large"), await upload(undefined), await upload("small")], [403, 403, 200]);
 });
 
 test("a host route judges the model, too", async (t) => {

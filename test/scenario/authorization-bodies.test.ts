@@ -56,9 +56,9 @@ async function post(
 
 const asks = (model: string): string => JSON.stringify({ model, messages: [{ role: "user", content: "x" }] });
 
-function form(): FormData {
+function form(model: string): FormData {
   const made = new FormData();
-  made.set("model", "cheap");
+  made.set("model", model);
   made.set("image", new Blob(["x"]), "x.png");
   return made;
 }
@@ -68,6 +68,7 @@ for (const kind of ["ai", "host"] as const) {
     test(`${kind}: a rule of the ${scope} about the model judges every way to name one`, async (t) => {
       const { gateway, provider } = await setUp(t, kind, { [scope]: { authorization: { rules: [RULE] } } });
       assert.equal((await post(gateway, CHAT, asks("cheap"))).status, 200);
+      if (kind === "ai") assert.equal((await post(gateway, "/v1/images/edits", form("cheap"))).status, 200);
       const sent = provider.received.length;
       const refused: [
         name: string,
@@ -82,7 +83,7 @@ for (const kind of ["ai", "host"] as const) {
         ["two models", 400, CHAT, asks("cheap").replace("{", '{"model":"expensive",')],
         ["two bodies", 400, CHAT, asks("cheap") + asks("expensive")],
         ["an encoded body", 415, CHAT, gzipSync(asks("cheap")), { "content-encoding": "gzip" }],
-        ["a form", 403, "/v1/images/edits", form()],
+        ["a form", 403, "/v1/images/edits", form(kind === "ai" ? "expensive" : "cheap")],
         ["no JSON", kind === "ai" ? 400 : 403, CHAT, "model=cheap"],
         ["a model in the path", 403, "/v1beta/models/expensive:generateContent", '{"contents":[]}'],
       ];

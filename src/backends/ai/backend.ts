@@ -78,7 +78,7 @@ function compileAi(config: AiConfig, env: BackendEnv): Backend {
     facts: { name: config.name ?? env.name, type: "ai", protocol: "llm" },
     defaultTimeoutMs: RESPONSE_HEAD_TIMEOUT_MS,
     errorReply: shapeError,
-    prepare: (exchange) => prepareCall(exchange, reading),
+    prepare: (exchange, needsModel) => prepareCall(exchange, reading, needsModel),
     recall: (exchange, recorded) => recallCall(exchange, recorded, quotes),
     ...(policies ? { inner: (exchange: Exchange) => policies.inner(exchange) } : {}),
     call(exchange, call) {

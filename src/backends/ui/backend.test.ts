@@ -24,7 +24,7 @@ function ask(
   loopbackOnly: boolean,
   parts: Parameters<typeof anExchange>[0],
 ): Promise<Reply | undefined> | Reply | undefined {
-  return ui.compile({ loopbackOnly }, env).prepare?.(anExchange({ path: "/ui/api/about", ...parts }));
+  return ui.compile({ loopbackOnly }, env).prepare?.(anExchange({ path: "/ui/api/about", ...parts }), false);
 }
 
 for (const { peer, host } of [

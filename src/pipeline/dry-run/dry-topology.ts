@@ -126,7 +126,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
     defaultTimeoutMs,
     ...(prepare
       ? {
-          prepare(exchange: Exchange) {
+          prepare(exchange: Exchange, needsModel: boolean) {
             const given = walks.get(exchange)?.facts;
             if (given?.mcp !== undefined) exchange.facts.mcp = { ...given.mcp };
             if (given?.llm !== undefined) {
@@ -136,7 +136,7 @@ function dryBackend(backend: Backend, walks: Walks, dryScope: (scope: CompiledSc
             const { method, body } = exchange.request;
             // Nothing was said of the body: what depends on it is not judged, and not rejected as an empty one.
             if (given !== undefined || (method === "POST" && body.kind === "none")) return undefined;
-            return prepare.call(backend, exchange);
+            return prepare.call(backend, exchange, needsModel);
           },
         }
       : {}),

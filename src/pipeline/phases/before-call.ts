@@ -40,7 +40,10 @@ function prepare(run: BeforeCallRun, backend: Backend, entered: readonly Compile
   const failed = (error: unknown): void => run.rules.admit(entered, () => run.fail(error));
   let result: HookResult;
   try {
-    result = backend.prepare?.(run.exchange);
+    result = backend.prepare?.(
+      run.exchange,
+      entered.some(({ sight }) => sight.model),
+    );
   } catch (error) {
     failed(error);
     return;

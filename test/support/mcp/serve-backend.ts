@@ -91,7 +91,7 @@ async function handle(
   exchange.mcpAccess = served.access;
   served.last = exchange;
   try {
-    const reply = await backend.prepare?.(exchange);
+    const reply = await backend.prepare?.(exchange, false);
     if (reply) send(res, reply);
     else call(backend, exchange, res);
   } catch (error) {

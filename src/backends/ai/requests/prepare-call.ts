@@ -29,7 +29,8 @@ export interface Reading {
   readonly quotes: Quotes | undefined;
 }
 
-export function prepareCall(exchange: Exchange, { table, policies, maxBodyBytes, quotes }: Reading): HookResult {
+export function prepareCall(exchange: Exchange, reading: Reading, needsModel: boolean): HookResult {
+  const { table, policies, maxBodyBytes, quotes } = reading;
   const { request } = exchange;
   if (request.method !== "POST") {
     const models =
@@ -65,9 +66,8 @@ export function prepareCall(exchange: Exchange, { table, policies, maxBodyBytes,
       code: "unsupported_charset",
     });
   }
-  // Where only one provider can be meant, a form streams unread.
   const form = isForm(request, dialect);
-  if (form && (table.isClosed || table.targets.some(({ provider }) => provider.readsForms === true))) {
+  if (form && readsForm(exchange, reading, needsModel)) {
     const read = (bytes: Buffer): Reply | undefined => understandForm(exchange, dialect, bytes);
     return body.kind === "stream"
       ? readBody(body, maxBodyBytes).then(read)
@@ -112,6 +112,14 @@ function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dia
 
 export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
   return FORMS.has(suffix) && /^multipart\/form-data\s*;/i.test(headers.get("content-type") ?? "");
+}
+
+/** Where only one provider can be meant and nobody asks for the model, a form streams unread; so does one that is too long to hold. */
+function readsForm({ modelAccess, request }: Exchange, { table, maxBodyBytes }: Reading, needsModel: boolean): boolean {
+  if (table.isClosed || modelAccess !== undefined) return true;
+  if (table.targets.some(({ provider }) => provider.readsForms === true)) return true;
+  const { body } = request;
+  return needsModel && !(body.kind === "stream" && (body.length ?? maxBodyBytes + 1) > maxBodyBytes);
 }
 
 function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Reply | undefined {
