@@ -2,8 +2,10 @@
  * Loads several test files into this process, each as a suite of its own: the hooks of a file are then hooks of its
  * tests only. One that cannot be loaded is a failed test with the file's name, and the others run.
  */
-import { after, describe, test } from "node:test";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
 import fc from "fast-check";
+import { cpuSeconds, noteCpu } from "./test-cpu.mjs";
 
 /** Random tests find the same in each run of `npm test`; another seed looks elsewhere. */
 fc.configureGlobal({ seed: Number(process.env.FAST_CHECK_SEED ?? 1) });
@@ -11,29 +13,49 @@ fc.configureGlobal({ seed: Number(process.env.FAST_CHECK_SEED ?? 1) });
 /** How long what a file closes at its end may take; nothing else keeps the process alive then. */
 const CLOSING_MS = 60_000;
 
-/** @param {readonly { name: string, url: string }[]} files */
-export async function loadTests(files) {
+/**
+ * @param {string} entry the URL of the module that asks for it
+ * @param {readonly { name: string, url: string }[]} files
+ */
+export async function loadTests(entry, files) {
+  const taken = new Map();
+  let since = 0;
+  const note = (name) => {
+    const now = cpuSeconds();
+    if (now === undefined) return;
+    taken.set(name, (taken.get(name) ?? 0) + now - since);
+    since = now;
+  };
   for (const { name, url } of files) {
     // One after the other: what a file registers belongs to the suite in which its loading began.
     await new Promise((loaded) => {
       describe(name, async () => {
         let awake;
+        const end = () => {
+          clearTimeout(awake);
+          note(name);
+        };
         // Hooks run in their order: the file's own ones come between these two.
+        before(() => note("(starting Node and loading the files)"));
         after(() => {
           awake = setTimeout(() => undefined, CLOSING_MS);
         });
         try {
           await import(url);
-          after(() => clearTimeout(awake));
+          after(end);
         } catch (error) {
           test(`${name} cannot be loaded`, () => {
             throw error;
           });
-          after(() => clearTimeout(awake));
+          after(end);
         } finally {
           loaded();
         }
       });
     });
   }
+  process.on("exit", () => {
+    note("(ending)");
+    noteCpu(fileURLToPath(entry), taken);
+  });
 }

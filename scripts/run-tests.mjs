@@ -7,6 +7,7 @@
  */
 import { dirname, join } from "node:path";
 import { run } from "node:test";
+import { cpuReport, readCpu } from "./test-cpu.mjs";
 import { groupTests } from "./test-groups.mjs";
 import { tell, tellEnd } from "./test-reporter.mjs";
 
@@ -16,9 +17,11 @@ const MAX_FILES_AGAIN = 4;
 
 const [concurrency, ...entries] = process.argv.slice(2);
 const first = await runFiles(entries, Number(concurrency));
+const cpuOfFirst = readCpu(dirname(entries[0]));
 const again = first.files.filter((name) => name.endsWith(".test.ts"));
 const isAgain = again.length > 0 && again.length === first.files.length && again.length <= MAX_FILES_AGAIN;
 const result = isAgain ? await runAgain() : first;
+for (const line of cpuReport(readCpu(dirname(entries[0]), isAgain ? cpuOfFirst : undefined))) console.log(line);
 tellEnd(result, process.stdout);
 process.exitCode = result.failures.length > 0 || result.files.length > 0 ? 1 : 0;
 

@@ -120,6 +120,8 @@ test("while Redis is away calls are refused; with failureMode open they pass and
   const closed = await gatewayFor(t, config("closed"));
   const open = await gatewayFor(t, config("open"));
   assert.equal(await ask(open.url()), 200);
+  // A call is charged after its answer: a charge that Redis never saw would be counted later, beside the second one.
+  await eventually("charged", async () => (await spent(open.adminUrl)) === TOKENS_PER_CALL);
   await redis.stop();
   for (const { adminUrl } of [closed, open])
     await eventually("degraded", async () =>

@@ -36,7 +36,6 @@ for (const [name, code, logged] of defects) {
     const yaml = `config: { adminAddr: "127.0.0.1:0" }\ngateways: { default: { port: 0, address: 127.0.0.1 } }\nroutes: [{ backends: [{ host: "${backend.host}" }] }]\n`;
     const defect = `data:text/javascript,${encodeURIComponent(`process.on("SIGWINCH", () => { ${code}; });`)}`;
     const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], {
-      compiled: true,
       nodeFlags: [`--import=${defect}`],
     });
     const [port, adminUrl] = [await gateway.port(), await gateway.adminUrl()];
@@ -67,7 +66,6 @@ test("a defect before the gateway has started is written to standard error, and 
     'fs.readFileSync = (...args) => { if (String(args[0]).endsWith(".yaml")) throw new TypeError("injected"); return read(...args); };' +
     "syncBuiltinESMExports();";
   const gateway = startGatewayProcess(t, ["-f", configFile(t, yaml)], {
-    compiled: true,
     nodeFlags: [`--import=data:text/javascript,${encodeURIComponent(defect)}`],
   });
   const exit = await gateway.exited;

@@ -1,6 +1,7 @@
 /** Tools as a product: which tools of a server clients get, under which names, and what fills their arguments. */
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
 import type { TestGateway, TestGatewayOptions } from "../support/gateway.ts";
 import { type Json, type RawClient, rawClient } from "../support/mcp/client.ts";
@@ -182,7 +183,7 @@ test("a call that takes longer than the tool may is ended", async (t) => {
   );
   const client = await open();
   const call = client.call("never");
-  while (server.calls.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await eventually("it was called", () => server.calls.length > 0);
   await clock.advance(2_000);
   assert.match((await call).error.message, /tool "never" did not respond within 2 s/);
 });

@@ -24,7 +24,7 @@ routes:
   t.after(() => gateway.close());
   const post = await fetch(`${gateway.url()}/both/x?y=1`, { method: "POST", body: "hello" });
   assert.equal(post.status, 200);
-  while (mirror.received.length < 1) await new Promise((resolve) => setImmediate(resolve));
+  await eventually("it was copied", () => mirror.received.length >= 1);
   assert.equal(mirror.received[0]?.url, "/new/x?y=1");
   assert.equal(mirror.received[0]?.body, "hello");
   // A server that builds links of them would answer differently without.
@@ -36,7 +36,7 @@ routes:
   const large = await fetch(`${gateway.url()}/both/large`, { method: "POST", body: "x".repeat(300_000) });
   assert.equal(large.status, 200);
   for (let i = 0; i < 4; i++) await (await fetch(`${gateway.url()}/half`)).text();
-  while (mirror.received.length < 3) await new Promise((resolve) => setImmediate(resolve));
+  await eventually("all were copied", () => mirror.received.length >= 3);
   assert.deepEqual(
     mirror.received.map(({ url }) => url),
     ["/new/x?y=1", "/half", "/half"],

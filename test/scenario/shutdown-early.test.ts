@@ -8,8 +8,10 @@ import { configFile } from "../support/config-file.ts";
 import { startGatewayProcess } from "../support/gateway-process.ts";
 
 /** How many turns of the loop after a port is open the signal comes; the start takes some more of them. */
-const TURNS = [0, 1, 2, 3, 5, 8, 13];
-const LISTENERS = ["the first", "the last"] as const;
+const LISTENERS = [
+  { which: "the first", listeners: 1, turns: [0, 1, 3, 8] },
+  { which: "the last", listeners: 3, turns: [0, 2, 5, 13] },
+];
 
 /** Loaded before the gateway: it signals itself, so that no scheduler decides when. */
 function signalAfter(listeners: number, turns: number): string {
@@ -25,16 +27,16 @@ function signalAfter(listeners: number, turns: number): string {
   return `--import=data:text/javascript,${encodeURIComponent(code)}`;
 }
 
-for (const which of LISTENERS) {
+for (const { which, listeners, turns: later } of LISTENERS) {
   test(`SIGTERM right after ${which} port is open, before the start is over: exit code 0`, async (t) => {
     const yaml = `config: { adminAddr: "127.0.0.1:0" }
 gateways: { default: { port: 0, address: 127.0.0.1 }, two: { port: 0, address: 127.0.0.1 } }
 routes: [{ policies: { directResponse: { status: 200, body: yes } } }]
 `;
     const file = configFile(t, yaml);
-    for (const turns of TURNS) {
+    for (const turns of later) {
       const { exited } = startGatewayProcess(t, ["-f", file], {
-        nodeFlags: [signalAfter(which === "the first" ? 1 : 3, turns)],
+        nodeFlags: [signalAfter(listeners, turns)],
       });
       const { code, signal, stdout, stderr } = await exited;
       assert.deepEqual([code, signal, stderr], [0, null, ""], `${turns} turns:\n${stdout}`);

@@ -35,29 +35,34 @@ test("a Redis that does not answer: refused after the time limit", { skip }, asy
   t.after(server.close);
   const store = await openRedisStore({ url: server.url, prefix: "", timeoutMs: 200 }, silentLogger, systemClock);
   t.after(store.close);
+  // The limit is for connecting too, and a busy machine may need longer for it.
+  await eventually("up", () => store.health().state === "up");
   server.freeze();
   const startMs = performance.now();
   await assert.rejects(store.get("a"), StoreUnavailable);
   assert.ok(performance.now() - startMs >= 190);
   await eventually("degraded", () => store.health().state === "degraded");
   server.thaw();
-  await eventually("up", () => store.health().state === "up");
-  await store.set("a", "1");
-  assert.equal(await store.get("a"), "1");
+  await eventually("it answers within the limit again", () =>
+    store.set("a", "1").then(
+      async () => (await store.get("a")) === "1",
+      () => false,
+    ),
+  );
 });
 
 test("a wrong password is told", { skip }, async (t) => {
   const server = await startRedis("--requirepass", "right");
   t.after(server.close);
   const wrong = await openRedisStore(
-    { url: server.url.replace("//", "//:wrong@"), prefix: "", timeoutMs: 2_000 },
+    { url: server.url.replace("//", "//:wrong@"), prefix: "", timeoutMs: 60_000 },
     silentLogger,
     systemClock,
   );
   t.after(wrong.close);
   await assert.rejects(wrong.get("a"), /store unavailable: .*(?:WRONGPASS|NOAUTH)/);
   const right = await openRedisStore(
-    { url: server.url.replace("//", "//:right@"), prefix: "", timeoutMs: 2_000 },
+    { url: server.url.replace("//", "//:right@"), prefix: "", timeoutMs: 60_000 },
     silentLogger,
     systemClock,
   );

@@ -134,13 +134,10 @@ test("a silent tunnel ends after the idle limit, one that is used does not", asy
 
 test("SIGTERM tells 100 tunnels to go, between two frames, and the exit code is 0", async (t) => {
   const backend = await stubbornBackend(t);
-  const gateway = startGatewayProcess(
-    t,
-    ["-f", configFile(t, config(backend.host, "adminAddr: off, drainTimeout: 20s"))],
-    {
-      compiled: true,
-    },
-  );
+  const gateway = startGatewayProcess(t, [
+    "-f",
+    configFile(t, config(backend.host, "adminAddr: off, drainTimeout: 20s")),
+  ]);
   const port = await gateway.port();
   const clients = await Promise.all(Array.from({ length: 100 }, () => openTunnel(port)));
   // The backend is in the middle of a frame on the first of them.

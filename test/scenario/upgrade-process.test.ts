@@ -9,9 +9,10 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { type GatewayProcess, startGatewayProcess } from "../support/gateway-process.ts";
 import { startGwctl } from "../support/gwctl.ts";
-import { rawClient } from "../support/mcp/client.ts";
+import { type RawClient, rawClient } from "../support/mcp/client.ts";
 import { startRemote } from "../support/mcp/http-server.ts";
 import { backendFor } from "../support/scenario.ts";
 
@@ -19,6 +20,8 @@ const skip = process.platform !== "linux" && "sockets are handed over on Linux o
 const STREAMS = 200;
 const SESSIONS = 100;
 const CHUNKS = 30;
+const CALLS_AT_ONCE = 10;
+const LOOKS_BETWEEN_CALLS = 8;
 
 function fileFor(t: TestContext, config: object): string {
   const folder = mkdtempSync(join(tmpdir(), "upgrade-"));
@@ -52,7 +55,7 @@ async function start(
   t: TestContext,
   file: string,
 ): Promise<{ gateway: GatewayProcess; url: string; adminUrl: string }> {
-  const gateway = startGatewayProcess(t, ["-f", file], { compiled: true });
+  const gateway = startGatewayProcess(t, ["-f", file]);
   const url = `http://127.0.0.1:${await gateway.port()}`;
   return { gateway, url, adminUrl: await gateway.adminUrl() };
 }
@@ -94,28 +97,34 @@ test("200 streams and 100 sessions with calls: none is lost, and no connection i
       return { client, id: client.sessionId };
     }),
   );
-  while (parts.size < STREAMS) await turn();
+  await eventually("all streams are open", () => parts.size === STREAMS);
 
   let isOver = false;
   const problems: string[] = [];
   let calls = 0;
-  const calling = clients.map(async ({ client }) => {
-    while (!isOver) {
-      try {
-        const answer = await client.request("tools/list");
-        calls += 1;
-        if (answer.result === undefined) problems.push(JSON.stringify(answer));
-      } catch (error) {
-        problems.push(`${error} ${(error as Error).cause}`);
-      }
+  const call = async (client: RawClient): Promise<void> => {
+    try {
+      const answer = await client.request("tools/list");
+      calls += 1;
+      if (answer.result === undefined) problems.push(JSON.stringify(answer));
+    } catch (error) {
+      problems.push(`${error} ${(error as Error).cause}`);
     }
-  });
+  };
+  const calling = (async () => {
+    let looks = 0;
+    for (let i = 0; !isOver; i = (i + CALLS_AT_ONCE) % SESSIONS) {
+      await Promise.all(clients.slice(i, i + CALLS_AT_ONCE).map(({ client }) => call(client)));
+      // All the time, but not as fast as it can: the new process needs the machine too.
+      await eventually("some looks later", () => isOver || ++looks % LOOKS_BETWEEN_CALLS === 0);
+    }
+  })();
   let connections = 0;
   const connecting = (async () => {
     const port = Number(new URL(url).port);
     while (!isOver) {
-      const until = calls + 10;
-      while (calls < until && !isOver) await turn();
+      const until = calls + CALLS_AT_ONCE;
+      await eventually("some more calls", () => calls >= until || isOver);
       await new Promise<void>((resolve) => {
         const socket = connect(port, "127.0.0.1", () => {
           connections += 1;
@@ -134,7 +143,7 @@ test("200 streams and 100 sessions with calls: none is lost, and no connection i
   assert.equal(upgraded.status, 200, upgraded.text);
   await gateway.logged("draining");
   const before = calls;
-  while (calls < before + 2 * SESSIONS) await turn();
+  await eventually("two calls of each session", () => calls >= before + 2 * SESSIONS);
   while (parts.size > 0) {
     for (const next of [...parts]) next();
     await turn();
@@ -142,7 +151,7 @@ test("200 streams and 100 sessions with calls: none is lost, and no connection i
   const bodies = await Promise.all(streams);
   const code = await exitCode(gateway);
   isOver = true;
-  await Promise.all([...calling, connecting]);
+  await Promise.all([calling, connecting]);
   const whole = Array.from({ length: CHUNKS }, (_, i) => `${i + 1};`).join("");
   assert.equal(bodies.filter((body) => body === whole).length, STREAMS, "streams");
   assert.deepEqual([...new Set(problems)].slice(0, 5), [], `${problems.length} of ${calls} calls`);

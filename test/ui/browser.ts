@@ -9,6 +9,8 @@ import { bundledUi } from "./bundle.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"];
+/** Much longer than anything takes on a busy machine. */
+const PATIENCE_MS = 60_000;
 export const ARTIFACTS = join(process.cwd(), "test-artifacts", "ui");
 
 const executable = findExecutable();
@@ -42,7 +44,7 @@ export async function openPage(browser: Browser, url: string, options: PageOptio
     viewport: { width: options.width ?? 1280, height: 800 },
     colorScheme: options.theme ?? "light",
   });
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(PATIENCE_MS);
   const errors: string[] = [];
   page.on("pageerror", (error) => errors.push(error.message));
   page.on("console", (message) => {

@@ -31,7 +31,7 @@ routes:
     policies:
       requestHeaderModifier: { set: { x-added: "yes" } }
       rateLimit:
-        local: [{ tokens: 150, unit: Minutes }]
+        local: [{ tokens: 150, unit: Hours }]
     backends:
       - ai: { name: demo, provider: { demo: {} } }
   - name: hello

@@ -70,7 +70,7 @@ test("the chat streams until the limit refuses; the trace says why and leads to 
   await page.screenshot({ path: join(ARTIFACTS, "ui-trace.png") });
   await page.goBack();
   await page.getByRole("link", { name: "See the rule" }).first().click();
-  await page.getByText("150 tokens per minute").waitFor();
+  await page.getByText("150 tokens per hour").waitFor();
   await page.getByText(/available in \d+ s/).waitFor();
   await page.screenshot({ path: join(ARTIFACTS, "ui-limits.png") });
   await page.getByRole("link", { name: "Rule", exact: true }).click();

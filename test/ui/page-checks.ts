@@ -12,7 +12,7 @@ export const PAGES = [
   { name: "requests", text: "requests" },
   { name: "mcp", text: "Servers" },
   { name: "llm", text: "Models and providers" },
-  { name: "limits", text: "per minute" },
+  { name: "limits", text: "per hour" },
   { name: "policies", text: "applies to" },
   { name: "config", text: "Kept: a comment" },
   { name: "runtime", text: "process (RSS)" },
@@ -21,11 +21,15 @@ export const PAGES = [
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Serious and critical findings of axe, in one line each. It runs outside of the page's own security policy. */
-export async function defects(page: Page): Promise<string[]> {
-  await page.evaluate(axeSource);
+/**
+ * Serious and critical findings of axe, in one line each. It runs outside of the page's own security policy. `contrast`
+ * is all that another theme can change: themes are colours.
+ */
+export async function defects(page: Page, kind: "all" | "contrast" = "all"): Promise<string[]> {
+  if ((await page.evaluate("typeof axe")) === "undefined") await page.evaluate(axeSource);
+  const rules = kind === "all" ? "['wcag2a', 'wcag2aa', 'wcag21aa']" : "{ type: 'rule', values: ['color-contrast'] }";
   const found = (await page.evaluate(
-    "axe.run(document, { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa'] }).then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical').map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)).join(' | ')))",
+    `axe.run(document, { resultTypes: ['violations'], runOnly: ${rules} }).then(({ violations }) => violations.filter(({ impact }) => impact === 'serious' || impact === 'critical').map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(({ html }) => html.slice(0, 160)).join(' | ')))`,
   )) as string[];
   return found;
 }

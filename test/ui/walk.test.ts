@@ -25,22 +25,24 @@ after(async () => {
   await gateway?.close();
 });
 
-for (const theme of ["light", "dark"] as const)
-  for (const width of [1280, 400])
-    test(`every page is whole in the ${theme} theme at ${width} pixels`, { skip }, async (context) => {
-      const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/`, { theme, width });
-      for (const { name, text } of PAGES)
-        await context.test(name, async () => {
-          await page.goto(`${gateway.adminUrl}/ui/${name}`);
-          await page.getByText(text).first().waitFor();
-          await page.getByText("serving").first().waitFor();
+for (const width of [1280, 400])
+  test(`every page is whole in both themes at ${width} pixels`, { skip }, async (context) => {
+    const { page, errors } = await openPage(browser, `${gateway.adminUrl}/ui/`, { width });
+    for (const { name, text } of PAGES)
+      await context.test(name, async () => {
+        await page.goto(`${gateway.adminUrl}/ui/${name}`);
+        await page.getByText(text).first().waitFor();
+        await page.getByText("serving").first().waitFor();
+        for (const [theme, kind] of [["light", "all"] as const, ["dark", "contrast"] as const]) {
+          await page.emulateMedia({ colorScheme: theme });
           await page.screenshot({ path: join(ARTIFACTS, `${name}-${theme}-${width}.png`) });
-          assert.deepEqual(await defects(page), []);
-          assert.ok((await sidewaysOverflow(page)) <= 0, "the page scrolls sideways");
-          assert.deepEqual(errors, []);
-        });
-      await page.close();
-    });
+          assert.deepEqual(await defects(page, kind), [], theme);
+          assert.ok((await sidewaysOverflow(page)) <= 0, `the page scrolls sideways in the ${theme} theme`);
+        }
+        assert.deepEqual(errors, []);
+      });
+    await page.close();
+  });
 
 test("the picture shows rates while requests pass", { skip }, async () => {
   const { page } = await openPage(browser, `${gateway.adminUrl}/ui/`);

@@ -46,6 +46,8 @@ export interface TenantOptions {
 }
 
 /** An absolute URI is required; the tokens carry the audience instead. */
+/** Its keys are made in a millisecond, those of RSA in up to a second; tests of tokens have every algorithm. */
+const ALGORITHM = "ES256";
 const RESOURCE = "urn:stand-in:resource";
 const SCOPES = "openid offline_access tools";
 
@@ -155,7 +157,11 @@ function configuration(
   return {
     scopes: SCOPES.split(" "),
     pkce: { required: () => true },
-    clientDefaults: { grant_types: ["authorization_code", "refresh_token"], application_type: "native" },
+    clientDefaults: {
+      grant_types: ["authorization_code", "refresh_token"],
+      application_type: "native",
+      id_token_signed_response_alg: ALGORITHM,
+    },
     ttl: {
       AccessToken: accessTokenSeconds,
       Grant: 3600,
@@ -188,7 +194,7 @@ function configuration(
           audience,
           scope: SCOPES,
           accessTokenFormat: "jwt",
-          jwt: { sign: { alg: "RS256" } },
+          jwt: { sign: { alg: ALGORITHM } },
         }),
       },
       ...(features as object),
@@ -215,7 +221,7 @@ async function open(shape: Shape): Promise<IdentityProviderStandIn> {
 
   function start(): void {
     generation += 1;
-    const jwks = { keys: [privateJwk(createSigningKey("RS256", `key-${generation}`))] };
+    const jwks = { keys: [privateJwk(createSigningKey(ALGORITHM, `key-${generation}`))] };
     provider = new Provider(`${origin}${shape.issuerPath}`, { ...shape.configuration, jwks });
     handle = provider.callback();
   }
@@ -274,7 +280,7 @@ function withIssFor(response: ServerResponse, sendsIss: () => boolean): void {
   };
 }
 function privateJwk(key: SigningKey): object {
-  return { ...key.privateKey.export({ format: "jwk" }), kid: key.kid, use: "sig", alg: "RS256" };
+  return { ...key.privateKey.export({ format: "jwk" }), kid: key.kid, use: "sig", alg: ALGORITHM };
 }
 
 function answer(response: ServerResponse, status: number, body: object): void {

@@ -1,0 +1,51 @@
+/**
+ * Which test files take the most CPU: each process of tests notes the user and system time of its files, children that
+ * ended included, beside its entry; the end of the run names the sum and the most expensive ones. Linux only (elsewhere
+ * nothing is noted).
+ */
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const SUFFIX = ".cpu.json";
+/** Ticks of /proc per second; the same on every Linux that Node runs on. */
+const TICKS = 100;
+const SHOWN = 10;
+
+/** Seconds of this process and its ended children; undefined where the system does not tell. */
+export function cpuSeconds() {
+  try {
+    const text = readFileSync("/proc/self/stat", "latin1");
+    // The name of the process, in brackets, may hold spaces: what is counted follows it.
+    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+    return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) / TICKS;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes what the files of this process have taken beside its entry. */
+export function noteCpu(entry, secondsByName) {
+  writeFileSync(`${entry}${SUFFIX}`, JSON.stringify(Object.fromEntries(secondsByName)));
+}
+
+/** Seconds by file, as the processes of a folder of entries noted them; added to what is known of an earlier run. */
+export function readCpu(folder, known = new Map()) {
+  const seconds = new Map(known);
+  for (const name of readdirSync(folder).filter((file) => file.endsWith(SUFFIX)))
+    for (const [file, taken] of Object.entries(JSON.parse(readFileSync(join(folder, name), "utf8"))))
+      seconds.set(file, (seconds.get(file) ?? 0) + taken);
+  return seconds;
+}
+
+/** Lines for the end of a run: the sum and the most expensive files. */
+export function cpuReport(seconds) {
+  if (seconds.size === 0) return [];
+  const sum = [...seconds.values()].reduce((a, b) => a + b, 0);
+  const most = [...seconds].sort(([, a], [, b]) => b - a).slice(0, Number(process.env.TEST_CPU_FILES ?? SHOWN));
+  return [
+    "",
+    `${(sum / 60).toFixed(1)} minutes of CPU time, most of it in (TEST_CPU_FILES=500 names more):`,
+    ...most.map(([file, taken]) => `${taken.toFixed(1).padStart(7)} s  ${file}`),
+    "",
+  ];
+}
