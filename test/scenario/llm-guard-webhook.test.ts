@@ -79,7 +79,8 @@ routes:
   return { gateway, sent };
 }
 
-const hook = (host: string, more = ""): string => `[{ webhook: { url: "http://${host}/guard"${more} } }]`;
+const hook = (host: string, more = ""): string =>
+  `[{ webhook: { url: "http://${host}/guard"${more.includes("timeout") ? "" : ", timeout: 60s"}${more} } }]`;
 
 function ask(gateway: TestGateway, stream = false, path = "/v1/chat/completions"): Promise<Response> {
   const messages = [{ role: "user", content: "my card is 4111" }];

@@ -14,7 +14,8 @@ import { isLoopbackName, refusalOf } from "./guard.ts";
 const MAX_BODY_BYTES = 1024 * 1024;
 /** Pages, scrapers and terminals; more is a loop, and must not take the descriptors of the requests. */
 const MAX_CONNECTIONS = 256;
-const HEADERS_TIMEOUT_MS = 2_000;
+/** As long as listeners give: a busy machine may open a connection and send seconds later. */
+const HEADERS_TIMEOUT_MS = 10_000;
 const SECURITY_HEADERS = {
   "x-content-type-options": "nosniff",
   "cache-control": "no-store",
