@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { test } from "node:test";
-import { brokenRules, ROOMS, type SourceFile, sleepingTests } from "./support/architecture.ts";
+import { brokenRules, MAX_LINES_PER_FILE, ROOMS, type SourceFile, sleepingTests } from "./support/architecture.ts";
 
 const root = process.cwd();
 
@@ -20,6 +20,18 @@ test("the code keeps the rules", () => {
   const files = sourceFiles();
   assert.ok(files.length > 100, "the sources were found");
   assert.deepEqual(brokenRules(files), []);
+});
+
+test("no file of the UI, and none that tests share, is longer than a source file may be", () => {
+  const files = ["ui/src", "test/support", "test/fuzz"].flatMap((folder) => sourceFiles(folder));
+  assert.ok(files.length > 150, `${files.length} files were found`);
+  const long = files.filter(
+    ({ path, text }) => !/\.test\.tsx?$/.test(path) && text.split("\n").length - 1 > MAX_LINES_PER_FILE,
+  );
+  assert.deepEqual(
+    long.map(({ path }) => path),
+    [],
+  );
 });
 
 test("no test sleeps", () => {

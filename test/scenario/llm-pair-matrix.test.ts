@@ -6,13 +6,8 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
-import {
-  CLIENT_DIALECTS,
-  type ClientDialect,
-  type ClientName,
-  PNG,
-  type Wish,
-} from "../support/llm/client-requests.ts";
+import { type ClientDialect, type ClientName, PNG, type Wish } from "../support/llm/client-dialect.ts";
+import { CLIENT_DIALECTS } from "../support/llm/client-requests.ts";
 import { startUpstream, type TestUpstream } from "../support/llm/upstream.ts";
 import { COUNTS, TEXT } from "../support/llm/upstream-answers.ts";
 

@@ -2,66 +2,20 @@
  * The same wishes in the words of each client dialect, and how an answer is read in it: for tests that try every pair of
  * a client and a provider with every feature.
  */
-
-export const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-export const SCHEMA = { type: "object", properties: { marked_city: { type: "string" } }, required: ["marked_city"] };
-
-export type ClientName = "chat" | "messages" | "responses" | "generateContent";
-
-export interface Wish {
-  readonly stream?: boolean;
-  readonly system?: string;
-  readonly tool?: boolean;
-  /** Two calls of the tool and their results; the second with an image, if so. */
-  readonly history?: "results" | "image result";
-  readonly image?: boolean;
-  readonly schema?: boolean;
-  readonly thinks?: boolean;
-}
-
-/** What a client made of an answer, whole or streamed. */
-export interface Reading {
-  readonly text: string;
-  readonly calls: readonly { readonly name: string; readonly input: unknown }[];
-  readonly finish: string | undefined;
-  readonly cachedTokens: number | undefined;
-  readonly error: string | undefined;
-}
-
-export interface ClientDialect {
-  readonly name: ClientName;
-  path(model: string, wish: Wish): string;
-  body(model: string, wish: Wish): object;
-  read(body: string, stream: boolean): Reading;
-}
-
-const QUESTION = "What is this?";
-const FIRST = "RESULT-ONE";
-const SECOND = "RESULT-TWO";
-const TOOL = { name: "get_weather", description: "The weather at a place" };
-const WHERE = { type: "object", properties: { city: { type: "string" } } };
-const CALLS = [
-  { id: "call_a", city: "Rome", result: FIRST },
-  { id: "call_b", city: "Oslo", result: SECOND },
-];
-
-type Json = Record<string, unknown>;
-
-/** The data of the events of a stream, or the one answer. */
-function documents(body: string, stream: boolean): Json[] {
-  if (!stream) return [JSON.parse(body) as Json];
-  return body
-    .split("\n")
-    .filter((line) => line.startsWith("data: {"))
-    .map((line) => JSON.parse(line.slice(6)) as Json);
-}
-
-function get(value: unknown, ...path: (string | number)[]): unknown {
-  return path.reduce<unknown>((at, key) => (at as Json | undefined)?.[key as string], value);
-}
-
-const list = (value: unknown): Json[] => (Array.isArray(value) ? (value as Json[]) : []);
-const text = (value: unknown): string => (typeof value === "string" ? value : "");
+import {
+  CALLS,
+  type ClientDialect,
+  documents,
+  get,
+  list,
+  number,
+  PNG,
+  QUESTION,
+  SCHEMA,
+  TOOL,
+  text,
+  WHERE,
+} from "./client-dialect.ts";
 
 const chat: ClientDialect = {
   name: "chat",
@@ -314,10 +268,5 @@ const generateContent: ClientDialect = {
     };
   },
 };
-
-/** The last that is said, if it says anything. */
-function number(values: readonly unknown[]): number | undefined {
-  return values.findLast((value): value is number => typeof value === "number" && value > 0);
-}
 
 export const CLIENT_DIALECTS: readonly ClientDialect[] = [chat, messages, responses, generateContent];

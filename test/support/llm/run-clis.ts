@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startGateway } from "../gateway.ts";
 import { SAW_IMAGE, SAW_TEXT, SAW_TOOL, startCliProvider } from "./cli-provider.ts";
-import { PNG } from "./client-requests.ts";
+import { PNG } from "./client-dialect.ts";
 
 const [binaries = "", only = ""] = process.argv.slice(2);
 const TURN_LIMIT_MS = 120_000;

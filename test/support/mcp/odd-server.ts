@@ -7,14 +7,7 @@
  * `--opened=file` (writes it when it has answered initialize), `--tools=1000` (so many tools more in its list).
  */
 import { writeFileSync } from "node:fs";
-
-interface Message {
-  readonly id?: string | number;
-  readonly method?: string;
-  readonly params?: Record<string, unknown>;
-  readonly result?: unknown;
-  readonly error?: unknown;
-}
+import { error, huge, type Message, notify, result, send, sleep, text } from "./odd-lines.ts";
 
 const flags = new Map<string, string>();
 for (const arg of process.argv.slice(2)) {
@@ -303,43 +296,4 @@ function ask(method: string, params: object): Promise<Message> {
   const id = nextQuestion++;
   send({ id, method, params });
   return new Promise((resolve) => waiting.set(id, resolve));
-}
-
-function notify(method: string, params: object): void {
-  send({ method, params });
-}
-
-function text(id: string | number, value: string): void {
-  result(id, { content: [{ type: "text", text: value }] });
-}
-
-/** A value of so many bytes that is never built as one here; `#` in a unit is its number. */
-function huge(id: string | number, value: { open: string; unit: string; close: string; bytes: number }): void {
-  const units: string[] = [];
-  for (let bytes = 0, i = 0; bytes < value.bytes; i++) {
-    const unit = value.unit.replace("#", String(i));
-    bytes += Buffer.byteLength(unit);
-    units.push(unit);
-  }
-  const head = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{"content":[],"structuredContent":{"x":`;
-  process.stdout.write(`${head}${value.open}${units.join("")}${value.close}}}}\n`);
-}
-
-function result(id: string | number, value: object): void {
-  // The id last, as the official SDK writes it; a number that JavaScript cannot hold stands in for such numbers.
-  send({ result: value, id });
-}
-
-function error(id: string | number, code: number, message: string): void {
-  send({ id, error: { code, message } });
-}
-
-function send(message: object): void {
-  process.stdout.write(
-    `${JSON.stringify({ jsonrpc: "2.0", ...message }).replaceAll('"BIG"', "9223372036854775807")}\n`,
-  );
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }
