@@ -107,8 +107,7 @@ const DOORS: readonly Door[] = [
 /** A test that waits for time is slow on a quick machine and wrong on a busy one. */
 const SLEEP = /new Promise(?:<[^>]*>)?\(\(?\w+\)? =>\s*(?:void )?setTimeout\(\w+,|"(?:node:)?timers\/promises"/;
 /** What looks again and again, servers that are slow on purpose, and the wrong code that the rule is tried on. */
-const MAY_SLEEP =
-  /^test\/(?:architecture\.test|support\/(?:eventually|mcp\/odd-lines|mcp\/conformance-features))\.ts$/;
+const MAY_SLEEP = /^test\/(?:architecture\.test|support\/(?:eventually|mcp\/odd-lines|mcp\/conformance-features))\.ts$/;
 
 const FORBIDDEN_NAMES = /\/(?:utils?|helpers?|common|types?|manager|service|misc)\.tsx?$/;
 const KEBAB = /^[a-z0-9]+(?:-[a-z0-9]+)*(?:\.test)?\.tsx?$/;
