@@ -1,6 +1,7 @@
 /**
  * Random scripts of pipelined messages against a gateway in a process of its own: nothing may end it, hang, reach the
- * backend changed, or be answered by somebody else's answer.
+ * backend changed, or be answered by somebody else's answer. What goes wrong while the machine had no time for the gateway
+ * or for this process (its time limits end connections then) says nothing: such a script is repeated, and counted as repeated.
  * `node scripts/connection-scripts.mjs --count 100000 --seed 1` (after `npm run build`); `--only 4711` repeats one.
  */
 import { connect } from "node:net";
@@ -11,9 +12,15 @@ import { checkAnswers } from "./connection-scripts/check.mjs";
 import { KINDS, LAST } from "./connection-scripts/kinds.mjs";
 import { randomOf } from "./connection-scripts/random.mjs";
 import { runGateway } from "./connection-scripts/run-gateway.mjs";
+import { watchStarvation } from "./connection-scripts/starved.mjs";
 
 const MAX_MESSAGES = 6;
 const MAX_SHOWN = 10;
+/** Waited for a processor while one script ran: at least so long, and a quarter of its time. The shortest time limit is 2 s. */
+const STARVED_MS = 1_000;
+const STARVED_SHARE = 0.25;
+/** A script that has never a fair chance is a fault as well. */
+const MAX_REPEATS = 5;
 /** Finished scripts whose requests are still known: more than run within a second. */
 const REMEMBERED = 4_000;
 /** Sent at most once; others may be repeated when a kept connection was closed under them. */
@@ -34,7 +41,7 @@ const names = Object.keys(KINDS);
 /** Large bodies cost thirty times as much: they are drawn less often than their weight says. */
 const drawn = names.flatMap((name) => Array(KINDS[name][0] * (name.includes("large") ? 1 : 3)).fill(name));
 
-const counts = { scripts: 0, messages: 0, forwarded: 0, resets: 0 };
+const counts = { scripts: 0, messages: 0, forwarded: 0, resets: 0, repeated: 0 };
 const perKind = new Map(names.map((name) => [name, 0]));
 const complaints = [];
 const open = new Map();
@@ -47,11 +54,14 @@ setInterval(giveUpOnOld, 1_000).unref();
 
 const backend = await startBackend(onForwarded, complain);
 const gateway = await runGateway(flags.gateway, backend.port);
+const starvation = watchStarvation([gateway.pid, process.pid]);
 
 const startedMs = performance.now();
 const first = flags.only === undefined ? 0 : Number(flags.only);
 const end = flags.only === undefined ? Number(flags.count) : first + 1;
 let next = first;
+/** The ids of repeated scripts: nothing of their first run is taken for one of the second. */
+let nextRepeat = 2 ** 32;
 await Promise.all(Array.from({ length: Number(flags.parallel) }, worker));
 const seconds = (performance.now() - startedMs) / 1000;
 if (!gateway.hasEnded())
@@ -64,34 +74,42 @@ async function worker() {
   while (next < end && !gateway.hasEnded() && complaints.length < MAX_SHOWN) await runScript(next++);
 }
 
-function runScript(index) {
+async function runScript(index, id = index, repeats = 0) {
   const random = randomOf(seed * 2 ** 21 + index);
   const messages = [];
   const count = 1 + Math.floor(random() * MAX_MESSAGES);
   for (let i = 0; i < count; i++) {
     const kind = drawn[Math.floor(random() * drawn.length)];
-    const made = KINDS[kind][1](`${index}-${i}`, random);
+    const made = KINDS[kind][1](`${id}-${i}`, random);
     made.kind = kind;
     messages.push(made);
   }
-  messages.push(LAST(`${index}-${count}`, random));
+  messages.push(LAST(`${id}-${count}`, random));
   for (const message of messages) message.times = 0;
-  open.set(index, messages);
+  open.set(id, messages);
   counts.scripts += 1;
   counts.messages += messages.length;
   for (const { kind } of messages) if (kind !== "last") perKind.set(kind, perKind.get(kind) + 1);
-  return talk(messages, random).then(({ text, end: how }) => {
-    const complaint =
-      how === "hang"
-        ? `hangs after ${text.length} bytes: ${JSON.stringify(text.slice(-300))}`
-        : checkAnswers(messages, text, how === "reset");
-    if (how === "reset") counts.resets += 1;
-    if (complaint !== undefined && !gateway.hasEnded())
-      complain(`script ${index} [${messages.map(({ kind }) => kind).join(" + ")}] ${how}: ${complaint}`);
-    // Late forwards of a finished script must still find their request.
-    finished.push(index);
-    if (finished.length - forgotten > REMEMBERED) open.delete(finished[forgotten++]);
-  });
+  const before = { atMs: performance.now(), waitedMs: starvation.waitedMs() };
+  const { text, end: how } = await talk(messages, random);
+  // Late forwards of a finished script must still find their request.
+  finished.push(id);
+  if (finished.length - forgotten > REMEMBERED) open.delete(finished[forgotten++]);
+  if (how === "reset") counts.resets += 1;
+  const complaint =
+    how === "hang"
+      ? `hangs after ${text.length} bytes: ${JSON.stringify(text.slice(-300))}`
+      : checkAnswers(messages, text, how === "reset");
+  if (complaint === undefined || gateway.hasEnded()) return;
+  const starvedMs = Math.round(starvation.waitedMs() - before.waitedMs);
+  const isStarved = starvedMs > Math.max(STARVED_MS, STARVED_SHARE * (performance.now() - before.atMs));
+  if (isStarved && repeats < MAX_REPEATS) {
+    counts.repeated += 1;
+    await runScript(index, nextRepeat++, repeats + 1);
+  } else {
+    const kinds = messages.map(({ kind }) => kind).join(" + ");
+    complain(`script ${index} [${kinds}] ${how}, starved for ${starvedMs} ms, repeated ${repeats} times: ${complaint}`);
+  }
 }
 
 /** Writes the script, cut at random bytes, and collects what comes until the gateway closes. */
@@ -177,7 +195,7 @@ function report() {
   const { user, system } = process.cpuUsage();
   console.log(`CPU of this process: ${((user + system) / 1e6).toFixed(1)} s`);
   console.log(
-    `${counts.scripts} scripts, ${counts.messages} messages, ${counts.forwarded} forwarded, ${counts.resets} resets, ${seconds.toFixed(1)} s, ${rate} scripts/s, seed ${seed}`,
+    `${counts.scripts} scripts, ${counts.messages} messages, ${counts.forwarded} forwarded, ${counts.resets} resets, ${counts.repeated} repeated, ${seconds.toFixed(1)} s, ${rate} scripts/s, seed ${seed}`,
   );
   for (const complaint of complaints) console.log(`FAULT ${complaint}`);
   console.log(complaints.length === 0 ? "verdict: no faults" : `verdict: ${complaints.length} faults`);

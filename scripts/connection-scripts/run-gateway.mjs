@@ -39,7 +39,7 @@ routes:
   exited.then((how) => (crash ??= how));
   const port = Number(await inLog(/listening gateway=default url=\S+:(\d+)/));
   const adminUrl = await inLog(/admin interface ui=(\S+)\/ui/);
-  return { port, hasEnded: () => crash !== undefined, whatIsLeft, stop };
+  return { port, pid: child.pid, hasEnded: () => crash !== undefined, whatIsLeft, stop };
 
   /** What is wrong after all connections were closed, if anything. */
   async function* whatIsLeft() {
