@@ -97,10 +97,10 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     facts: records.facts,
     rehearsals: {
       isBusy: (error) => error instanceof RehearsalBusy,
-      rehearse(after, facts) {
+      rehearse(after, facts, left) {
         const before = reloads.running().sources;
         const input = { before, after, ...variablesForRehearsal(before, after, environment) };
-        return rehearsals.run({ input, segments: facts ?? records.facts.segments() });
+        return rehearsals.run({ input, segments: facts ?? records.facts.segments() }, left);
       },
     },
     whatIf: (question) => whatIf(question, reloads.running().sources, { clock, environment }),

@@ -17,7 +17,12 @@ export type RehearseAnswer =
 
 /** Rejects with an Error; `isBusy` says whether another rehearsal runs. */
 export interface RehearseParts {
-  rehearse(after: readonly SourceText[], facts: readonly Uint8Array[] | undefined): Promise<RehearseAnswer>;
+  /** `left`: nobody waits for it any more. */
+  rehearse(
+    after: readonly SourceText[],
+    facts: readonly Uint8Array[] | undefined,
+    left: AbortSignal | undefined,
+  ): Promise<RehearseAnswer>;
   isBusy(error: unknown): boolean;
 }
 
@@ -33,7 +38,7 @@ export function rehearseEndpoint(parts: RehearseParts): AdminEndpoint {
       const text = (await request.body()).toString();
       if (text.trim() === "") return textAnswer(400, "send the text of a configuration\n");
       try {
-        const found = await parts.rehearse(sourcesIn(text), request.facts);
+        const found = await parts.rehearse(sourcesIn(text), request.facts, request.left);
         if (found.ok) return jsonAnswer(found.report);
         return textAnswer(422, `${found.problems.join("\n")}\n`);
       } catch (error) {

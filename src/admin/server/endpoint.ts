@@ -11,6 +11,8 @@ export interface AdminRequest {
   readonly query: URLSearchParams;
   /** Up to 1 MiB, or what the endpoint takes; rejects with BodyTooLarge. */
   body(): Promise<Buffer>;
+  /** Aborted when the client left before it had its answer: long work for it can end. */
+  readonly left?: AbortSignal | undefined;
   /** Several threads are asked at once and share this: how many requests may still be traced, and how many have to end. */
   readonly quota?: SharedArrayBuffer | undefined;
   /** Where several threads serve: the facts of the requests of all of them. */

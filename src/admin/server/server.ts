@@ -145,11 +145,16 @@ async function answer(
     write(res, { ...textAnswer(405, `method not allowed; use ${allow}\n`), headers: { allow } }, true);
     return;
   }
+  const left = new AbortController();
+  res.once("close", () => {
+    if (!res.writableFinished) left.abort();
+  });
   const result = await handler({
     method: req.method ?? "",
     path: pathname,
     query: new URLSearchParams(question < 0 ? "" : target.slice(question + 1)),
     body: () => readAll(req, endpoint.maxBodyBytes ?? MAX_BODY_BYTES),
+    left: left.signal,
   });
   write(res, result, req.method !== "HEAD");
 }

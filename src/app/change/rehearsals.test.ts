@@ -105,3 +105,18 @@ test("without a thread the rehearsal runs here", async () => {
   assert.equal(ok, false);
   assert.notDeepEqual(rest, { problems: FOUND.ok ? [] : FOUND.problems });
 });
+
+test("a rehearsal ends with its client, and the next one begins at once", async () => {
+  const { rehearsals, threadAt } = rehearsalsOf();
+  const client = new AbortController();
+  const left = rehearsals.run(DATA, client.signal);
+  client.abort();
+  await assert.rejects(left, /the client has left/);
+  assert.equal(threadAt(0).isEnded, true);
+  const gone = rehearsals.run(DATA, client.signal);
+  await assert.rejects(gone, /the client has left/);
+  assert.deepEqual([threadAt(1).isEnded, threadAt(1).asked], [true, 0]);
+  const next = rehearsals.run(DATA);
+  threadAt(2).emit("message", FOUND);
+  assert.equal(await next, FOUND);
+});

@@ -18,6 +18,9 @@ const SHARED_WORK_MS = 1;
 /** Walks leave nothing behind: with room for many of them the collector has little to do. */
 const LIMITS = { maxYoungGenerationSizeMb: 96, maxOldGenerationSizeMb: 512 };
 
+const NEVER = new AbortController().signal;
+const LEFT = "the client has left";
+
 /** What the thread gets. */
 export interface RehearsalData {
   readonly input: RehearsalInput;
@@ -25,8 +28,8 @@ export interface RehearsalData {
 }
 
 export interface Rehearsals {
-  /** Rejects with an Error that says why there is no report. */
-  run(data: RehearsalData): Promise<Rehearsal>;
+  /** Rejects with an Error that says why there is no report. Ends when nobody waits for it any more (`left`). */
+  run(data: RehearsalData, left?: AbortSignal): Promise<Rehearsal>;
 }
 
 export class RehearsalBusy extends Error {}
@@ -76,14 +79,14 @@ export function createRehearsals(clock: Clock, start: () => RehearsalThread = st
   }
 
   return {
-    async run(data) {
+    async run(data, left = NEVER) {
       if (isRunning) throw new RehearsalBusy("a rehearsal is running; try again when it has ended");
       isRunning = true;
       try {
         const taken = takeThread();
-        const found = taken && (await inThread(taken.thread, taken.isNew, data, clock));
+        const found = taken && (await inThread(taken.thread, taken.isNew, data, clock, left));
         if (taken && found) keep(taken.thread);
-        return found ?? (await here(data, clock));
+        return found ?? (await here(data, clock, left));
       } finally {
         isRunning = false;
       }
@@ -97,19 +100,23 @@ function inThread(
   isNew: boolean,
   data: RehearsalData,
   clock: Clock,
+  left: AbortSignal,
 ): Promise<Rehearsal | undefined> {
   return new Promise((resolve, reject) => {
     let isOnline = !isNew;
-    const timer = clock.after(MAX_REHEARSAL_MS, () => {
-      settle(() => reject(new Error(`the rehearsal took longer than ${MAX_REHEARSAL_MS} ms`)));
+    const giveUp = (reason: string): void => {
+      settle(() => reject(new Error(reason)));
       void thread.terminate();
-    });
+    };
+    const timer = clock.after(MAX_REHEARSAL_MS, () => giveUp(`the rehearsal took longer than ${MAX_REHEARSAL_MS} ms`));
+    const leave = (): void => giveUp(LEFT);
     const settle = (how: () => void): void => {
       timer.cancel();
       thread.off("online", online);
       thread.off("message", message);
       thread.off("error", error);
       thread.off("exit", exit);
+      left.removeEventListener("abort", leave);
       how();
     };
     const online = (): void => {
@@ -126,12 +133,17 @@ function inThread(
     thread.on("message", message);
     thread.on("error", error);
     thread.on("exit", exit);
-    thread.postMessage(data);
+    left.addEventListener("abort", leave);
+    if (left.aborted) leave();
+    else thread.postMessage(data);
   });
 }
 
-function here({ input, segments }: RehearsalData, clock: Clock): Promise<Rehearsal> {
-  const pause = createPause(clock, SHARED_WORK_MS, () => new Promise((resolve) => setImmediate(resolve)));
+function here({ input, segments }: RehearsalData, clock: Clock, left: AbortSignal): Promise<Rehearsal> {
+  const pause = createPause(clock, SHARED_WORK_MS, async () => {
+    await new Promise((resolve) => setImmediate(resolve));
+    if (left.aborted) throw new Error(LEFT);
+  });
   return rehearse(input, trafficIn(segments), clock, pause);
 }
 
