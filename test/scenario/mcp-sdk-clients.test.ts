@@ -6,6 +6,7 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { CreateMessageRequestSchema, ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { stdioFixture } from "../support/mcp/fixture.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
@@ -78,6 +79,33 @@ test("the first generation cancels, and its connection survives a crash of the s
   const echoed = await client.callTool({ name: "echo", arguments: { message: "alive" } });
   assert.equal((echoed.content as Content)[0]?.text, "alive");
   await client.close();
+});
+
+test("the first generation asks once for the rest of an error, and never takes its own streams away", async (t) => {
+  const gets: string[] = [];
+  const counted: typeof fetch = async (url, init) => {
+    const response = await fetch(url, init);
+    const isResumed = new Headers(init?.headers).has("last-event-id");
+    if (init?.method === "GET") gets.push(`${isResumed ? "resumed" : "general"} ${response.status}`);
+    return response;
+  };
+  const client = new Client(info);
+  t.after(() => client.close());
+  const changed = new Promise<void>((resolve) =>
+    client.setNotificationHandler(ToolListChangedNotificationSchema, () => resolve()),
+  );
+  await client.connect(new StreamableHTTPClientTransport(endpoint(gateway), { fetch: counted }));
+  await assert.rejects(client.callTool({ name: "nothing" }), /Unknown tool/);
+  // An error on a stream that has begun.
+  await new Promise<void>((resolve) => {
+    const options = { onresumptiontoken: () => resolve() };
+    assert.rejects(client.callTool({ name: "silent" }, undefined, options), /SIGKILL/).catch(t.diagnostic);
+  });
+  await assert.rejects(client.callTool({ name: "crash" }), /SIGKILL/);
+  await eventually("it asks for the rest", () => gets.length === 2);
+  await client.callTool({ name: "notify", arguments: { method: "notifications/tools/list_changed" } });
+  await changed;
+  assert.deepEqual(gets, ["general 200", "resumed 405"]);
 });
 
 for (const mode of ["legacy", "auto"] as const) {

@@ -44,6 +44,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
     "tools",
     "many",
     "logins",
+    "streams",
     "sessions",
     "clients",
   ],

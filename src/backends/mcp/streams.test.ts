@@ -4,6 +4,7 @@ import { type IncomingMessage, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { LEGACY_HEADERS, type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
 import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
 import { type ServedBackend, serveMcp } from "../../../test/support/mcp/serve-backend.ts";
@@ -78,16 +79,6 @@ test("what belongs to no request comes on the general stream, also if it came be
   await stream.ended;
 });
 
-test("a second general stream takes over from the first", async () => {
-  const client = await open();
-  const first = await client.listen();
-  const second = await client.listen();
-  await first.ended;
-  await client.call("notify", { method: "notifications/x" });
-  assert.equal((await second.next()).message.method, "notifications/x");
-  await client.delete();
-});
-
 for (const method of ["sampling/createMessage", "elicitation/create", "roots/list"]) {
   test(`a server's ${method} reaches the client and its answer the server`, async () => {
     const client = await open({ sampling: {}, elicitation: {}, roots: {} });
@@ -145,12 +136,14 @@ test("questions of several calls come on the general stream, each under an id of
 test("a cancelled request gets no answer, and the server hears of it under its own id", async () => {
   const client = await open();
   const stream = await client.stream(call("silent", {}, "mine"));
+  await eventually("its stream has begun", () => stream.events.length > 0);
   await client.post({
     jsonrpc: "2.0",
     method: "notifications/cancelled",
     params: { requestId: "mine", reason: "bored" },
   });
   await stream.ended;
+  assert.equal((await client.listen({ "last-event-id": stream.events[0]?.id ?? "" })).status, 405);
   assert.equal(stream.events.filter((event) => event.data !== "").length, 0);
   const { cancelled } = await state(client);
   assert.equal(cancelled.length, 1);
@@ -174,7 +167,61 @@ test("an answer that takes long primes its stream with an event id", async () =>
   assert.equal(events[0]?.data, "");
   assert.match(events[0]?.id ?? "", /^\d+-1-n\d+$/);
   assert.equal(events[0]?.retry, 1000);
-  assert.match(events[1]?.id ?? "", /^\d+-2-n\d+$/);
+  assert.match(events[1]?.id ?? "", /^\d+-2e-n\d+$/);
+  // Nothing is left: an empty stream would be asked for again.
+  const { status, ended } = await client.listen({ "last-event-id": events[1]?.id ?? "" });
+  assert.equal(status, 405);
+  await ended;
+  await client.delete();
+});
+
+test("an answer that comes at once has no event id, because nobody can ask for it again", async () => {
+  const client = await open();
+  for (const tool of ["echo", "nothing"])
+    assert.deepEqual(
+      (await client.post(call(tool, {}))).events.map(({ id }) => id),
+      [undefined],
+    );
+  await client.delete();
+});
+
+test("several general streams stay open: the newest hears, and another takes over when it leaves", async () => {
+  const client = await open();
+  const streams = [await client.listen(), await client.listen(), await client.listen(), await client.listen()];
+  const [first, second, third, fourth] = streams;
+  assert.ok(first && second && third && fourth);
+  const tell = (method: string) => client.call("notify", { method });
+  await tell("notifications/one");
+  await fourth.next((message) => message.method === "notifications/one");
+  const fifth = await client.listen();
+  assert.equal(fifth.status, 409);
+  assert.equal(fifth.headers.get("retry-after"), "30");
+  // One that waits leaves: nothing changes. The one that hears leaves: the next newest hears.
+  second.close();
+  await second.ended;
+  fourth.close();
+  await fourth.ended;
+  await eventually("the end is known", async () => {
+    await tell("notifications/two");
+    return third.events.some(({ data }) => data.includes("two"));
+  });
+  assert.ok(!first.events.some(({ data }) => data !== ""), "each message goes to one stream");
+  await client.delete();
+  await Promise.all([first.ended, third.ended]);
+});
+
+test("two connections to one answer: neither ends the other, and both may have the answer", async () => {
+  const client = await open();
+  const post = await client.stream(call("slow", { ms: 300, steps: 3 }, 9, { progressToken: 1 }));
+  const { event } = await post.next((message) => message.params?.progress === 1);
+  const resume = () => client.listen({ "last-event-id": event.id ?? "" });
+  const [one, other] = [await resume(), await resume()];
+  await post.ended;
+  await other.next((message) => message.id === 9);
+  await Promise.all([one.ended, other.ended]);
+  const again = await client.listen({ "last-event-id": one.events.at(-1)?.id ?? "" });
+  assert.equal((await again.next((message) => message.id === 9)).message.result.content[0].text, "slow ");
+  await again.ended;
   await client.delete();
 });
 

@@ -7,8 +7,8 @@ import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { ExpectedError } from "../../lib/text/expected-error.ts";
-import { type EventPlace, parseEventId } from "../sessions/event-log.ts";
 import type { Session } from "../sessions/session.ts";
+import { type EventPlace, parseEventId } from "../streams/event-log.ts";
 import type { ServerError } from "../wire/call.ts";
 import { allowsBatches, isLegacyVersion, isModernVersion, LEGACY_VERSIONS, UNSUPPORTED_VERSION } from "../wire/era.ts";
 import {

@@ -9,6 +9,8 @@ import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
+import { KEEP_ALIVE_MS } from "../streams/event-stream.ts";
+import { eventStreamHeaders } from "../streams/stream-headers.ts";
 import { singleLine } from "../transports/stdio-channel.ts";
 import {
   type Call,
@@ -23,7 +25,6 @@ import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../wir
 import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
 import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
-import { eventStreamHeaders, KEEP_ALIVE_MS } from "./event-stream.ts";
 import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
 
 /** Queued for a client that does not read; then it is cut off. */

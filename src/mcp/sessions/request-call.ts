@@ -7,6 +7,7 @@ import type { McpAccess } from "../../core/facts.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { Linked } from "../../lib/text/linked-list.ts";
+import type { EventStream } from "../streams/event-stream.ts";
 import {
   type Call,
   type Failure,
@@ -18,7 +19,6 @@ import {
 } from "../wire/call.ts";
 import { type ClientRequest, errorText, INTERNAL_ERROR, type ServerMessage, withId } from "../wire/json-rpc.ts";
 import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
-import type { EventStream } from "./event-stream.ts";
 import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
 
 /** The session that a request belongs to, as far as the request needs it. */

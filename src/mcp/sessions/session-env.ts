@@ -4,8 +4,8 @@
 import { shownPrincipal } from "../../core/principal.ts";
 import type { PeersEnv } from "../replicas/session-peers.ts";
 import type { Upstream } from "../servers/upstream.ts";
+import type { EventStream } from "../streams/event-stream.ts";
 import type { CarriedAnswers } from "./carried-answers.ts";
-import type { EventStream } from "./event-stream.ts";
 import type { SessionRecord } from "./session-records.ts";
 
 export interface SessionEnv<S> {

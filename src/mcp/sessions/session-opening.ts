@@ -5,10 +5,10 @@
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import type { WireTap } from "../../core/wire.ts";
 import type { Router } from "../many/router.ts";
+import { KEEP_ALIVE_MS } from "../streams/event-stream.ts";
 import type { Failure } from "../wire/call.ts";
 import { type ClientRequest, withId } from "../wire/json-rpc.ts";
 import { CANCELLED, type CallReport, outcomeOfFailure, SUCCEEDED } from "./call-outcome.ts";
-import { KEEP_ALIVE_MS } from "./event-stream.ts";
 import type { Session } from "./session.ts";
 
 /** Brings up the servers and answers the client's `initialize`. */

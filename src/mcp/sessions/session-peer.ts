@@ -5,11 +5,11 @@
 import type { WireTap } from "../../core/wire.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { type PeerSession, type PeersEnv, SessionPeers } from "../replicas/session-peers.ts";
+import type { OtherListeners, SessionStreams } from "../streams/session-streams.ts";
 import type { Call } from "../wire/call.ts";
 import type { ClientNotification, ClientRequest } from "../wire/json-rpc.ts";
 import type { RunningCalls } from "./running-calls.ts";
 import type { SessionServers } from "./session-servers.ts";
-import type { OtherListeners, SessionStreams } from "./session-streams.ts";
 
 /** A server that does not answer must not hold up a session that goes on here. */
 const RESTORE_MS = 5_000;

@@ -12,6 +12,8 @@ import type { TargetChange } from "../many/target-change.ts";
 import type { Loss } from "../servers/link-contract.ts";
 import type { Tenant } from "../servers/tenant.ts";
 import type { Upstream, UpstreamUser } from "../servers/upstream.ts";
+import type { EventStream } from "../streams/event-stream.ts";
+import { SessionStreams, type StreamSession } from "../streams/session-streams.ts";
 import type { Question } from "../wire/call.ts";
 import { allowsPrimingEvents } from "../wire/era.ts";
 import {
@@ -22,14 +24,12 @@ import {
   type ServerMessage,
 } from "../wire/json-rpc.ts";
 import { ClientQuestions } from "./client-questions.ts";
-import type { EventStream } from "./event-stream.ts";
 import { type CallContext, ENDLESS, RequestCall } from "./request-call.ts";
 import { RunningCalls } from "./running-calls.ts";
 import { detailOf, type SessionEnv, type SessionOrigin } from "./session-env.ts";
 import { SessionPeer } from "./session-peer.ts";
 import type { SessionRecord } from "./session-records.ts";
 import { SessionServers } from "./session-servers.ts";
-import { SessionStreams, type StreamSession } from "./session-streams.ts";
 
 /** A server that fails so often in a row after a restart will not come back. */
 const MAX_FAILED_STARTS = 3;
@@ -183,7 +183,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
     this.#state = "ended";
     this.#calls.abandon(`the session ended: ${reason}`);
     this.#questions.close();
-    this.general.disconnect();
+    this.#streams.disconnect();
     this.peer.leave();
     this.#env.ended(this, reason, isForGood);
   }
@@ -198,7 +198,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
     this.#calls.remove(call);
     this.#used();
     if (this.pendingCalls > 0) return;
-    if (this.#isDraining) this.general.disconnect();
+    if (this.#isDraining) this.#streams.disconnect();
     if (this.#isRetiring) this.end(RETIRED);
   }
 
@@ -220,7 +220,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   /** The gateway stops: the general stream ends when no answer is due any more, which may go over it. */
   drain(): void {
     this.#isDraining = true;
-    if (this.pendingCalls === 0) this.general.disconnect();
+    if (this.pendingCalls === 0) this.#streams.disconnect();
   }
 
   /** A server wants something from the client, on the stream of the call it belongs to or on the general one. */

@@ -45,7 +45,7 @@ export class EventLog {
   }
 }
 
-const EVENT_ID = /^(\d{1,15})-(\d{1,15})(?:-(?:n(-?\d{1,15})|s([\w-]{1,160})))?$/;
+const EVENT_ID = /^(\d{1,15})-(\d{1,15})(e?)(?:-(?:n(-?\d{1,15})|s([\w-]{1,160})))?$/;
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
 /** A longer id of a request does not travel with its events. */
 const MAX_ID_CHARS = 100;
@@ -54,6 +54,8 @@ const MAX_ID_CHARS = 100;
 export interface EventPlace {
   readonly stream: number;
   readonly number: number;
+  /** It was the last one: every process knows that nothing is left. */
+  readonly isLast?: true;
   /** The id of the only request that the stream answers, as JSON: a process that lost the stream can tell its client. */
   readonly answers?: string;
 }
@@ -65,15 +67,20 @@ export function eventSuffix(answers: string | undefined): string {
   return answers.startsWith('"') ? `-s${Buffer.from(answers).toString("base64url")}` : "";
 }
 
-export function eventId(stream: number, number: number, suffix = ""): string {
-  return `${stream}-${number}${suffix}`;
+export function eventId(stream: number, number: number, suffix = "", isLast = false): string {
+  return `${stream}-${number}${isLast ? "e" : ""}${suffix}`;
 }
 
 export function parseEventId(text: string): EventPlace | undefined {
   const match = EVENT_ID.exec(text);
   if (match === null) return undefined;
-  const answers = match[3] ?? (match[4] && quoted(Buffer.from(match[4], "base64url").toString()));
-  return { stream: Number(match[1]), number: Number(match[2]), ...(answers ? { answers } : {}) };
+  const answers = match[4] ?? (match[5] && quoted(Buffer.from(match[5], "base64url").toString()));
+  return {
+    stream: Number(match[1]),
+    number: Number(match[2]),
+    ...(match[3] ? { isLast: true } : {}),
+    ...(answers ? { answers } : {}),
+  };
 }
 
 /** A JSON text that is a string, and nothing else. */

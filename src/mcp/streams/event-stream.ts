@@ -4,12 +4,12 @@
  * queue, and whoever feeds the stream is told.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
-import { HeaderList } from "../../lib/http/headers.ts";
 import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
 import { singleLine } from "../transports/stdio-channel.ts";
 import { type Failure, failureHeaders } from "../wire/call.ts";
 import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
+import { eventStreamHeaders } from "./stream-headers.ts";
 
 /** What a proxy in between may take for dead is kept alive (threats R17). */
 export const KEEP_ALIVE_MS = 15_000;
@@ -36,6 +36,7 @@ export interface StreamOwner {
   resumable(stream: EventStream): void;
   /** No client is connected to it any more, or it is complete. */
   closed(stream: EventStream): void;
+  moved(from: EventStream, to: EventStream): void;
   congested(isCongested: boolean): void;
 }
 
@@ -103,13 +104,11 @@ export class EventStream implements BackendRun, Beating {
     this.#head();
     if (!this.#owner.primesStreams) this.#write(Buffer.from(": \n\n"));
     else {
-      this.#lastEvent += 1;
+      const id = this.#nextId();
       this.#lastSent = this.#lastEvent;
       this.#isResumable = true;
       this.#owner.resumable(this);
-      this.#write(
-        Buffer.from(`id: ${eventId(this.number, this.#lastEvent, this.#suffix)}\nretry: ${RETRY_MS}\ndata: \n\n`),
-      );
+      this.#write(Buffer.from(`${id}retry: ${RETRY_MS}\ndata: \n\n`));
     }
   }
 
@@ -120,25 +119,28 @@ export class EventStream implements BackendRun, Beating {
 
   /** A text, or the bytes of one without line breaks, in pieces. */
   event(json: string | readonly Buffer[]): void {
-    const bytes = joined(this.#encode(json));
+    const bytes = joined(this.#encode(json, this.#nextId()));
     this.#log(bytes);
     if (this.#sink === undefined) return;
     this.#lastSent = this.#lastEvent;
     this.#write(bytes);
   }
 
-  /** The last event. One that is also the first goes out with its head at once, and nobody could ask for it again. */
+  /**
+   * The last event. One that is also the first goes out with its head at once and without an id: nobody could ask for
+   * it again, and some clients would, because they do not count an error as an answer.
+   */
   last(json: string | readonly Buffer[]): void {
     this.#isComplete = true;
-    const pieces = this.#encode(json);
-    if (this.#lastEvent > 1 || this.#sink === undefined || this.#hasHead) {
-      const bytes = joined(pieces);
+    if (this.#lastEvent > 0 || this.#sink === undefined || this.#hasHead) {
+      const bytes = joined(this.#encode(json, this.#nextId(true)));
       this.#log(bytes);
       this.#lastSent = this.#lastEvent;
       this.#write(bytes);
       this.#finish();
       return;
     }
+    const pieces = this.#encode(json, "");
     const sink = this.#detach() as BackendCall;
     this.#hasHead = true;
     const headers = eventStreamHeaders(this.#owner.sessionHeader);
@@ -177,10 +179,24 @@ export class EventStream implements BackendRun, Beating {
 
   /** Ends the connection without completing the stream. */
   disconnect(): void {
+    const hadHead = this.#hasHead;
     const sink = this.#detach();
     if (sink === undefined) return;
-    if (!this.#hasHead) this.#sendHead(sink);
+    if (!hadHead) this.#sendHead(sink);
     sink.end();
+  }
+
+  /** Hands its connection, which has its head, to another, which has none. */
+  moveTo(other: EventStream): void {
+    other.#sink = this.#sink;
+    other.#hasHead = this.#hasHead;
+    other.#queue = this.#queue;
+    other.#queuedBytes = this.#queuedBytes;
+    other.#lastWriteMs = this.#lastWriteMs;
+    this.#sink = undefined;
+    this.#queue = undefined;
+    this.#queuedBytes = 0;
+    this.#owner.moved(this, other);
   }
 
   /** The client left. What comes is kept in the log for it. */
@@ -198,9 +214,13 @@ export class EventStream implements BackendRun, Beating {
     if (this.#isComplete) this.#finish();
   }
 
-  #encode(json: string | readonly Buffer[]): readonly Buffer[] {
+  #nextId(isLast = false): string {
     this.#lastEvent += 1;
-    const head = `event: message\nid: ${eventId(this.number, this.#lastEvent, this.#suffix)}\ndata: `;
+    return `id: ${eventId(this.number, this.#lastEvent, this.#suffix, isLast)}\n`;
+  }
+
+  #encode(json: string | readonly Buffer[], id: string): readonly Buffer[] {
+    const head = `event: message\n${id}data: `;
     return typeof json === "string"
       ? [Buffer.from(`${head}${singleLine(json)}\n\n`)]
       : [Buffer.from(head), ...json, END_OF_EVENT];
@@ -265,18 +285,4 @@ export class EventStream implements BackendRun, Beating {
 
 function joined(pieces: readonly Buffer[]): Buffer {
   return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
-}
-
-export function eventStreamHeaders(sessionId: string | undefined): HeaderList {
-  // `x-accel-buffering` asks reverse proxies not to collect the events first.
-  const headers = new HeaderList([
-    "content-type",
-    "text/event-stream",
-    "cache-control",
-    "no-cache, no-transform",
-    "x-accel-buffering",
-    "no",
-  ]);
-  if (sessionId !== undefined) headers.add("mcp-session-id", sessionId);
-  return headers;
 }

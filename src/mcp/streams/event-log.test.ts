@@ -48,6 +48,7 @@ test("what is old goes", () => {
 
 test("an event id is read back", () => {
   assert.deepEqual(parseEventId(eventId(12, 7)), { stream: 12, number: 7 });
+  assert.deepEqual(parseEventId(eventId(12, 7, "-n5", true)), { stream: 12, number: 7, isLast: true, answers: "5" });
   for (const answers of ["5", "-3", '"abc"', '"a \\"quoted\\" ä one"'])
     assert.deepEqual(parseEventId(eventId(12, 7, eventSuffix(answers))), { stream: 12, number: 7, answers });
   for (const answers of [undefined, "1.5e3", "9".repeat(20), `"${"x".repeat(200)}"`])

@@ -7,10 +7,13 @@ import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { errorText, INTERNAL_ERROR } from "../wire/json-rpc.ts";
 import { EventLog, type EventPlace } from "./event-log.ts";
 import { EventStream, type StreamOwner } from "./event-stream.ts";
+import { Listeners, refuseFinished } from "./listeners.ts";
 
 /** Streams whose answer is complete but was not delivered are kept in the log only. */
 const GENERAL_STREAM = 0;
-const LOST = "the rest of this answer is not here: the gateway was restarted; send the request again";
+const LOST = "the rest of this answer is not here any more, or the gateway was restarted; send the request again";
+/** Streams that ended without an answer, whose clients may still ask for the rest. */
+const KEPT_SILENT = 32;
 /** As much as the log of events keeps. */
 const MAX_UNHEARD = 256;
 const MAX_UNHEARD_CHARS = 1024 * 1024;
@@ -39,7 +42,10 @@ export class SessionStreams implements StreamOwner {
   readonly #session: StreamSession;
   readonly #others: OtherListeners;
   readonly #unheard = new Unheard();
+  readonly #listeners = new Listeners(this);
   #resumable: Map<number, EventStream> | undefined = undefined;
+  /** Numbers of streams whose request was cancelled: nothing is lost there. */
+  #silent: readonly number[] = [];
   #next: number;
 
   /** `before`: no number up to this one is given. */
@@ -86,12 +92,13 @@ export class SessionStreams implements StreamOwner {
     };
   }
 
-  /** The rest of an answer that broke off, or that it is lost; undefined if there is none. */
-  takeUp(sink: BackendCall, after: EventPlace): EventStream | undefined {
+  /** The rest of an answer that broke off, or that it is lost, or that there is none; undefined: not of an answer. */
+  takeUp(sink: BackendCall, after: EventPlace): BackendRun | undefined {
+    if (after.isLast || this.#silent.includes(after.stream)) return refuseFinished(sink);
     const resumed = this.find(after.stream);
-    resumed?.attach(sink, after.number);
-    resumed?.begin();
-    return resumed ?? this.#lost(sink, after);
+    if (resumed === undefined) return this.#lost(sink, after);
+    if (resumed.isComplete && this.log.after(after.stream, after.number).length === 0) return refuseFinished(sink);
+    return this.#listeners.join(resumed, sink, after.number);
   }
 
   /** The process that had the answer is gone, or is another replica: nobody should wait for it here. */
@@ -115,11 +122,16 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** Connects a client to the general stream, after the event that it got last. */
-  listen(sink: Parameters<EventStream["attach"]>[0], after: EventPlace | undefined): EventStream {
-    this.general.attach(sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
-    this.general.begin();
-    for (const text of this.#unheard.take()) this.general.event(text);
-    return this.general;
+  listen(sink: BackendCall, after: EventPlace | undefined): BackendRun {
+    const run = this.#listeners.join(this.general, sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
+    if (this.general.isConnected) for (const text of this.#unheard.take()) this.general.event(text);
+    return run;
+  }
+
+  /** Ends the connections that wait for something to happen. */
+  disconnect(): void {
+    this.#listeners.close();
+    this.general.disconnect();
   }
 
   // What streams need to know.
@@ -148,9 +160,18 @@ export class SessionStreams implements StreamOwner {
   }
 
   closed(stream: EventStream): void {
-    if (stream === this.general) this.#others.notListening();
     this.#session.streamClosed(stream);
-    if (stream.isComplete) this.#resumable?.delete(stream.number);
+    if (stream.isComplete && this.#resumable?.delete(stream.number)) this.#ended(stream.number);
+    if (!this.#listeners.left(stream) && stream === this.general) this.#others.notListening();
+  }
+
+  #ended(stream: number): void {
+    if (this.log.after(stream, 0).length === 0) this.#silent = [...this.#silent, stream].slice(-KEPT_SILENT);
+  }
+
+  moved(from: EventStream, to: EventStream): void {
+    this.#session.streamClosed(from);
+    this.#session.streamOpened(to);
   }
 
   congested(isCongested: boolean): void {

@@ -1,0 +1,19 @@
+/**
+ * The head of every event stream: of a session, and of a request that stands alone. It keeps caches and proxies from
+ * holding events back.
+ */
+import { HeaderList } from "../../lib/http/headers.ts";
+
+export function eventStreamHeaders(sessionId: string | undefined): HeaderList {
+  // `x-accel-buffering` asks reverse proxies not to collect the events first.
+  const headers = new HeaderList([
+    "content-type",
+    "text/event-stream",
+    "cache-control",
+    "no-cache, no-transform",
+    "x-accel-buffering",
+    "no",
+  ]);
+  if (sessionId !== undefined) headers.add("mcp-session-id", sessionId);
+  return headers;
+}
