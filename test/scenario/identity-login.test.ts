@@ -23,9 +23,11 @@ function protectedBy(
   issuer: string,
   lines: readonly string[],
   metadata: readonly string[] = [],
+  knownAt: (base: string) => void = () => undefined,
 ): Promise<ProtectedGateway> {
-  return startProtectedGateway(
-    (base) => `
+  return startProtectedGateway((base) => {
+    knownAt(base);
+    return `
 mcp:
   port: 0
   targets: [${DEMO_TARGET}]
@@ -40,8 +42,8 @@ mcp:
         ${metadata.join("\n        ")}
     authorization:
       rules: ['"admin" in (has(jwt.roles) ? jwt.roles : jwt.realm_access.roles)']
-`,
-  );
+`;
+  });
 }
 
 const REALM = ["audiences: [gateway]", "provider: { idp_realm: {} }"];
@@ -126,6 +128,28 @@ for (const generation of generations) {
     const { base } = kept(context, await protectedBy(provider.issuer, REALM));
     const session = await logIn(generation, `${base}/mcp`);
     assert.equal(session.callback.get("iss"), null);
+    await callEcho(session);
+    await refresh(session);
+    await session.client.close();
+  });
+}
+
+for (const generation of generations) {
+  test(`client ${generation} logs in as the operator's client at a provider that sends iss: the gateway takes the callback`, async (context) => {
+    const client = { client_id: "own-1", redirect_uris: ["http://127.0.0.1:1/unused"] };
+    const provider = kept(context, await openRealm({ sendsIss: true, client }));
+    const lines = ["audiences: [gateway]", "clientId: own-1", "redirectUris: [loopback]"];
+    const { base } = kept(
+      context,
+      await protectedBy(provider.issuer, lines, [], (at) => {
+        client.redirect_uris.push(`${at}/.well-known/oauth-authorization-server/mcp/callback`);
+        provider.rotateKeys();
+      }),
+    );
+    const session = await logIn(generation, `${base}/mcp`);
+    assert.equal(session.store.client?.client_id, "own-1");
+    assert.equal(session.callback.get("iss"), `${base}/mcp`);
+    assert.equal(session.callback.get("state"), "state-of-the-test");
     await callEcho(session);
     await refresh(session);
     await session.client.close();

@@ -105,8 +105,15 @@ async function readUris(url: string, fetch: Fetch): Promise<readonly string[]> {
   return Array.isArray(uris) ? uris.filter((uri) => typeof uri === "string") : [];
 }
 
+/** An address of the user's own machine, at any port and path. */
+export function isLoopbackAddress(address: string): boolean {
+  if (!URL.canParse(address) || address.includes("#")) return false;
+  const { protocol, hostname, username, password } = new URL(address);
+  return protocol === "http:" && LOOPBACK.test(hostname) && username === "" && password === "";
+}
+
 /** Exactly the same; on loopback any port, because clients take a free one (RFC 8252 section 7.3). */
-function isSameAddress(named: string, asked: string): boolean {
+export function isSameAddress(named: string, asked: string): boolean {
   if (named === asked) return true;
   if (!URL.canParse(named) || !URL.canParse(asked)) return false;
   const [one, other] = [new URL(named), new URL(asked)];

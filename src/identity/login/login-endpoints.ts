@@ -18,7 +18,8 @@ import {
   OAuthRequestError,
   providerError,
 } from "../providers/provider-error.ts";
-import { providerFault } from "../providers/provider-faults.ts";
+import { errorMember, providerFault } from "../providers/provider-faults.ts";
+import type { ClientCallback } from "./client-callback.ts";
 import type { ClientMetadata } from "./client-metadata.ts";
 import type { LoginLimit } from "./login-limit.ts";
 import { parseRegistration } from "./registration.ts";
@@ -35,9 +36,13 @@ export interface LoginEndpointsOptions {
   readonly provider: IdentityProvider;
   readonly discovery: Discovery;
   readonly resourceDocument: Readonly<Record<string, unknown>>;
+  /** Clients that find no scopes in the resource's document ask for those of the server's: there are none either. */
+  readonly wantsNoScopes?: boolean;
   readonly limit: LoginLimit;
   /** Where clients may be known by a document about themselves. */
   readonly clientMetadata?: ClientMetadata | undefined;
+  /** Where the gateway takes the provider's callback. */
+  readonly callback?: ClientCallback | undefined;
   readonly fetch: Fetch;
   readonly logger: Logger;
 }
@@ -57,6 +62,7 @@ const METHODS: Readonly<Record<LoginEndpoint["kind"], readonly string[]>> = {
   registration: ["POST"],
   authorize: ["GET", "HEAD"],
   token: ["POST"],
+  callback: ["GET"],
 };
 
 export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpoints {
@@ -73,7 +79,8 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   async function serverMetadata(suffix: string): Promise<Reply> {
     const document = provider.metadata(await discovered(), gatewayEndpoints(options.base, suffix));
     const accepts = options.clientMetadata ? { client_id_metadata_document_supported: true } : {};
-    return jsonReply(200, { ...document, ...accepts }, ANY_ORIGIN);
+    const scopes = options.wantsNoScopes ? { scopes_supported: undefined } : {};
+    return jsonReply(200, { ...document, ...accepts, ...scopes, ...options.callback?.metadata }, ANY_ORIGIN);
   }
 
   async function register(exchange: Exchange): Promise<Reply> {
@@ -116,13 +123,20 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     }
   }
 
-  async function authorize(login: ProxiedLogin, exchange: Exchange): Promise<Reply> {
+  async function authorize(login: ProxiedLogin, exchange: Exchange, suffix: string): Promise<Reply> {
     const sent = exchange.request.query;
-    const asked = (await options.clientMetadata?.authorize(sent, () => limit.take(exchange.listener))) ?? sent;
+    const known = (await options.clientMetadata?.authorize(sent, () => limit.take(exchange.listener))) ?? sent;
+    const asked = options.callback?.authorize(known, suffix, known !== sent) ?? known;
     const query = login.rewriteAuthorizeQuery(asked);
     const url = login.authorizeUrl ?? (await endpointOf("authorization_endpoint"));
     const location = query === "" ? url : `${url}${url.includes("?") ? "&" : "?"}${query}`;
     return emptyReply(302, { location, "cache-control": "no-store" });
+  }
+
+  async function leadBack(exchange: Exchange): Promise<Reply> {
+    const sendsIss = (await discovered()).authorization_response_iss_parameter_supported === true;
+    const location = options.callback?.leadBack(exchange.request.query, sendsIss) ?? "/";
+    return emptyReply(302, { location, "cache-control": "no-store", "referrer-policy": "no-referrer" });
   }
 
   async function endpointOf(name: "authorization_endpoint" | "token_endpoint"): Promise<string> {
@@ -136,7 +150,8 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     // Bytes as characters: what is not changed is sent on exactly as it came.
     const form = bodyOf(exchange, type, "invalid_request").toString("latin1");
     const authorization = exchange.request.headers.get("authorization");
-    const asked = options.clientMetadata?.token(form) ?? form;
+    const known = options.clientMetadata?.token(form) ?? form;
+    const asked = options.callback?.token(known) ?? known;
     const body = Buffer.from(login.rewriteTokenRequest(asked, authorization !== undefined), "latin1");
     const headers = { "content-type": type, ...(authorization === undefined ? {} : { authorization }) };
     const response = await send(login.tokenUrl ?? (await endpointOf("token_endpoint")), headers, body);
@@ -199,7 +214,9 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
         limit.take(exchange.listener);
         return register(exchange);
       case "authorize":
-        return authorize(loginOf(provider), exchange);
+        return authorize(loginOf(provider), exchange, endpoint.suffix);
+      case "callback":
+        return leadBack(exchange);
       case "token":
         limit.take(exchange.listener);
         return token(loginOf(provider), exchange);
@@ -280,10 +297,4 @@ function loginOf(provider: IdentityProvider): ProxiedLogin {
   // The paths exist only where the provider has it (well-known.ts): anything else is a defect.
   if (!provider.login) throw new Error(`${provider.name} has no proxied login`);
   return provider.login;
-}
-
-/** The OAuth error word alone: descriptions may quote what the client sent. */
-function errorMember(text: string): string | undefined {
-  const word = /"error"\s*:\s*"([a-z_]{1,60})"/.exec(text)?.[1];
-  return word ?? /\bAADSTS\d{4,9}\b/.exec(text)?.[0];
 }

@@ -1,7 +1,7 @@
 /**
  * The protected resource metadata document (spec 2.4, RFC 9728): what the gateway knows, then every configured key in
- * snake_case, which may override what is computed. What is not configured is absent: clients take an empty list of
- * scopes for "no scopes".
+ * snake_case, which may override what is computed. What is not configured is absent, and so are empty lists
+ * (RFC 9728 section 3.2).
  */
 import { gatewayEndpoints, resourceSuffix } from "./well-known.ts";
 

@@ -6,6 +6,7 @@ import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
 import type { Discovered, IdentityProvider, RegisteredClient } from "../providers/provider.ts";
 import { detailOf } from "../providers/provider-error.ts";
 import { providerFault } from "../providers/provider-faults.ts";
+import { callbackAddress } from "./client-callback.ts";
 import { failed, LEG_LIMITS, type LoginCheckOptions, type LoginLeg, notChecked, refusedLeg } from "./login-leg.ts";
 
 /** Never opened: the provider only has to accept it. */
@@ -15,7 +16,7 @@ const CODE_CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
 
 const ISS_PROBLEM = "the callback carries the provider's `iss`, which strict clients reject";
 const OWN_CLIENT_ISS_MEND =
-  "switch `iss` off for the client at the provider, or set `resourceMetadata.authorizationServers` to the provider and give the client id to MCP clients";
+  "set `redirectUris: [loopback]` and enter the gateway's callback at the provider, or switch `iss` off for the client there";
 const CLIENT_MEND = "compare `clientId` and `clientSecret` with the client at the provider";
 
 /** What a provider answers that would show a page now (OpenID Connect core, section 3.1.2.6). */
@@ -120,12 +121,13 @@ async function authorizeLeg(
 ): Promise<LoginLeg> {
   const endpoint = String(discovered.authorization_endpoint);
   const scopes = options.policy.resourceMetadata.scopesSupported ?? [];
+  const redirectUri = redirectUriOf(options);
   const query = new URLSearchParams({
     // Clients ask for what the document names.
     ...(scopes.length === 0 ? {} : { scope: scopes.join(" ") }),
     response_type: "code",
     client_id: clientId,
-    redirect_uri: REDIRECT_URI,
+    redirect_uri: redirectUri,
     prompt: "none",
     state: "check",
     code_challenge: CODE_CHALLENGE,
@@ -138,7 +140,7 @@ async function authorizeLeg(
     return failed("authorize", `${endpoint}: ${detailOf(error)}`);
   }
   const location = response.headers.get("location");
-  if (location === undefined || !location.startsWith(REDIRECT_URI)) return notSentBack(response);
+  if (location === undefined || !location.startsWith(redirectUri)) return notSentBack(response);
   const error = new URL(location).searchParams.get("error");
   if (error === "invalid_scope")
     return failed(
@@ -147,7 +149,8 @@ async function authorizeLeg(
       "correct `scopesSupported`, or add the scopes to the client's at the provider",
     );
   if (error !== null && !ASKS_USER.has(error)) return refusedLeg("authorize", response);
-  if (new URL(location).searchParams.has("iss") && !namesDirectly(options)) {
+  const readsIss = namesDirectly(options) || options.policy.redirectUris !== undefined;
+  if (new URL(location).searchParams.has("iss") && !readsIss) {
     return failed("authorize", ISS_PROBLEM, issMend);
   }
   return { leg: "authorize", ok: true, message: `${endpoint} sends users back to the client` };
@@ -156,6 +159,11 @@ async function authorizeLeg(
 /** A provider that sends its issuer says so (RFC 9207 section 3); for single clients it may be switched off. */
 function issNote({ authorization_response_iss_parameter_supported: sends }: Discovered): string {
   return sends === true ? "; the provider sends its `iss` to clients, which strict ones reject" : "";
+}
+
+/** The client's, or that of the gateway where it takes the callback. */
+function redirectUriOf({ policy }: LoginCheckOptions): string {
+  return policy.redirectUris === undefined ? REDIRECT_URI : callbackAddress(policy.resourceMetadata.resource);
 }
 
 /** Clients then know the provider as the issuer, and its `iss` fits. */
@@ -179,7 +187,7 @@ export async function* ownClientLegs(
     grant_type: "authorization_code",
     client_id: options.policy.clientId ?? "",
     code: "check",
-    redirect_uri: REDIRECT_URI,
+    redirect_uri: redirectUriOf(options),
     code_verifier: "a".repeat(43),
   });
   try {
@@ -198,9 +206,12 @@ export async function* ownClientLegs(
     yield failed("token endpoint", `${tokenUrl}: ${detailOf(error)}`);
   }
   if (provider.name === "plain" && options.policy.clientId !== undefined)
-    yield await authorizeLeg(options, OWN_CLIENT_ISS_MEND, discovered, options.policy.clientId, () =>
-      notChecked("authorize", `the client does not accept ${REDIRECT_URI} as a redirect URI${issNote(discovered)}`),
-    );
+    yield await authorizeLeg(options, OWN_CLIENT_ISS_MEND, discovered, options.policy.clientId, () => {
+      const message = `the client does not accept ${redirectUriOf(options)} as a redirect URI`;
+      return options.policy.redirectUris === undefined
+        ? notChecked("authorize", `${message}${issNote(discovered)}`)
+        : failed("authorize", message, "add this address to the client's redirect URIs at the provider");
+    });
 }
 
 async function takeBack(fetch: Fetch, client: RegisteredClient): Promise<void> {

@@ -5,7 +5,7 @@
  */
 
 export interface LoginEndpoint {
-  readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token";
+  readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";
   /** The resource's path, or empty where the request came without it. */
   readonly suffix: string;
   /** The address does not name the resource; the documents of another resource may stand there. */
@@ -35,10 +35,16 @@ export function gatewayEndpoints(base: string, suffix: string) {
     register: `${server}/client-registration`,
     authorize: `${server}/authorize`,
     token: `${server}/token`,
+    callback: `${server}/callback`,
   };
 }
 
-export function loginEndpoints(resource: string, proxiesLogin: boolean): ReadonlyMap<string, LoginEndpoint> {
+/** `takesCallback`: also the provider's answers come to the gateway. */
+export function loginEndpoints(
+  resource: string,
+  proxiesLogin: boolean,
+  takesCallback = false,
+): ReadonlyMap<string, LoginEndpoint> {
   const endpoints = new Map<string, LoginEndpoint>();
   const own = resourceSuffix(resource);
   // Without suffix last and only where it is free: a resource at `/token` keeps its own document.
@@ -52,6 +58,7 @@ export function loginEndpoints(resource: string, proxiesLogin: boolean): Readonl
     // The original form of OpenID Connect: appended to the issuer, not inserted before its path.
     if (suffix !== "") add(`${suffix}${OPENID_CONFIGURATION}`, "authorization-server");
     add(`${AUTHORIZATION_SERVER}${suffix}/client-registration`, "registration");
+    if (takesCallback && suffix === own) add(`${AUTHORIZATION_SERVER}${suffix}/callback`, "callback");
     if (proxiesLogin) {
       add(`${AUTHORIZATION_SERVER}${suffix}/authorize`, "authorize");
       add(`${AUTHORIZATION_SERVER}${suffix}/token`, "token");

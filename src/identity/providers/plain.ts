@@ -15,8 +15,10 @@ import {
 } from "./provider.ts";
 
 /** Whether authorize and token requests pass through the gateway. */
-export function proxiesPlainLogin({ clientId, clientSecret, clientMetadataHosts }: ProviderOptions): boolean {
-  return clientId !== undefined && (clientSecret !== undefined || (clientMetadataHosts?.length ?? 0) > 0);
+export function proxiesPlainLogin(options: ProviderOptions): boolean {
+  const { clientId, clientSecret, clientMetadataHosts, redirectUris } = options;
+  if (clientId === undefined) return false;
+  return clientSecret !== undefined || redirectUris !== undefined || (clientMetadataHosts?.length ?? 0) > 0;
 }
 
 export function plain(options: ProviderOptions): IdentityProvider {

@@ -90,3 +90,9 @@ export const PROVIDER_FAULTS: readonly ProviderFault[] = [
 export function providerFault(text: string): ProviderFault | undefined {
   return PROVIDER_FAULTS.find((fault) => fault.pattern.test(text));
 }
+
+/** The OAuth error word alone: descriptions may quote what the client sent. */
+export function errorMember(text: string): string | undefined {
+  const word = /"error"\s*:\s*"([a-z_]{1,60})"/.exec(text)?.[1];
+  return word ?? /\bAADSTS\d{4,9}\b/.exec(text)?.[0];
+}

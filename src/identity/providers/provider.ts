@@ -11,6 +11,8 @@ export interface ProviderOptions {
   readonly clientSecret?: string | undefined;
   /** Hosts of client id metadata documents that stand for the client. */
   readonly clientMetadataHosts?: readonly string[] | undefined;
+  /** Where logins may lead, when the gateway takes the provider's callback. */
+  readonly redirectUris?: readonly string[] | undefined;
 }
 
 /** The provider's metadata: RFC 8414 or OpenID Connect discovery, checked in discovery.ts. */

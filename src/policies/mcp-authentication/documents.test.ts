@@ -36,6 +36,24 @@ for (const path of ["/.well-known/oauth-protected-resource/mcp", "/.well-known/o
   });
 }
 
+test("without scopes in the resource's document, clients look at the server's: an empty list empties both", async () => {
+  const { issuer } = plainConfig;
+  const body = {
+    issuer,
+    authorization_endpoint: `${issuer}/authorize`,
+    token_endpoint: `${issuer}/token`,
+    jwks_uri: `${issuer}/keys`,
+    scopes_supported: ["openid", "mail"],
+  };
+  const answers = { "https://id.example.com/.well-known/oauth-authorization-server/oauth": { body } };
+  const scopesOf = async (resourceMetadata: object) => {
+    const config = { ...plainConfig, resourceMetadata: { resource: `${BASE}/mcp`, ...resourceMetadata } };
+    return (await (await compile(config, answers)).document(`${AS}/mcp`)).scopes_supported;
+  };
+  assert.deepEqual(await scopesOf({}), body.scopes_supported);
+  assert.equal(await scopesOf({ scopesSupported: [] }), undefined);
+});
+
 test("configured keys go into the document in snake_case and override; empty lists are left out [S2.2-11]", async () => {
   const resourceMetadata = {
     resource: `${BASE}/mcp`,

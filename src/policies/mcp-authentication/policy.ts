@@ -15,6 +15,7 @@ import {
   keepVerifier,
   keySourceOf,
 } from "../../identity/keys/key-source.ts";
+import { createClientCallback, LOOPBACK } from "../../identity/login/client-callback.ts";
 import { createClientMetadata } from "../../identity/login/client-metadata.ts";
 import { createLoginEndpoints, MAX_LOGIN_BODY_BYTES } from "../../identity/login/login-endpoints.ts";
 import { createLoginLimit } from "../../identity/login/login-limit.ts";
@@ -31,7 +32,10 @@ const PRODUCTS: readonly (readonly [name: RegExp, key: string])[] = [
 const resourceMetadata = z
   .looseObject({
     resource: httpUrl().describe("The canonical URL of the MCP endpoint, as clients reach it."),
-    scopesSupported: z.array(z.string().min(1)).optional().describe("Scopes that clients should request."),
+    scopesSupported: z
+      .array(z.string().min(1))
+      .optional()
+      .describe("Scopes that clients should request. `[]`: none; default: what the provider's metadata lists."),
     bearerMethodsSupported: z.array(z.string().min(1)).optional().describe("Where tokens are accepted: `header`."),
     authorizationServers: z
       .array(httpUrl())
@@ -99,6 +103,13 @@ const schema = z
       .min(1)
       .optional()
       .describe("Hosts of client id metadata documents that are accepted; such clients log in as `clientId`."),
+    redirectUris: z
+      .array(z.union([z.literal(LOOPBACK), httpUrl()]))
+      .min(1)
+      .optional()
+      .describe(
+        "The gateway takes the provider's callback at `<resource>`'s `.well-known` address and leads users back to these addresses of clients; `loopback`: any on the user's machine. For providers that send `iss`, or know no free ports.",
+      ),
     jwtValidationOptions: z
       .strictObject({
         requiredClaims: z.array(z.string().min(1)).describe("Required claims besides `exp`."),
@@ -122,6 +133,10 @@ const schema = z
       problem("clientSecret", "a secret needs a `clientId`");
     if (config.clientMetadataHosts !== undefined && clientId === undefined)
       problem("clientMetadataHosts", "needs a `clientId`: the client that they log in as at the provider");
+    if (config.redirectUris !== undefined && (clientId === undefined || provider !== undefined))
+      problem("redirectUris", "needs a `clientId`, and no `provider`");
+    if (config.redirectUris?.some((one) => /[#@]/.test(one)))
+      problem("redirectUris", "an address has a fragment or a user name");
     const names = [issuer, ...(config.issuers ?? []).map((one) => one.issuer)];
     if (new Set(names).size !== names.length) problem("issuers", "an issuer is named twice");
     const { resource } = config.resourceMetadata;
@@ -157,8 +172,10 @@ export const mcpAuthentication = definePolicy({
       provider,
       discovery,
       resourceDocument: resourceDocument(config.resourceMetadata),
+      wantsNoScopes: config.resourceMetadata.scopesSupported?.length === 0,
       limit: env.keep("identity login limit", "per listener", () => createLoginLimit(env.clock)),
       clientMetadata: clientMetadataOf(config, env),
+      callback: callbackOf(config, env),
       fetch: env.fetch,
       logger: env.logger.for("identity"),
     });
@@ -199,10 +216,16 @@ export const mcpAuthentication = definePolicy({
 function endpointsOf(config: Config): ReturnType<typeof loginEndpoints> {
   const { provider } = config;
   const isProxied = provider?.idp_tenant !== undefined || (!provider?.idp_realm && proxiesPlainLogin(config));
-  return loginEndpoints(config.resourceMetadata.resource, isProxied);
+  return loginEndpoints(config.resourceMetadata.resource, isProxied, config.redirectUris !== undefined);
 }
 
 function clientMetadataOf({ clientId, clientMetadataHosts: hosts }: Config, env: CompileEnv) {
   if (clientId === undefined || hosts === undefined) return undefined;
   return createClientMetadata({ hosts, clientId, fetch: env.fetch, clock: env.clock });
+}
+
+function callbackOf({ clientId, redirectUris, issuer, resourceMetadata: { resource } }: Config, env: CompileEnv) {
+  if (clientId === undefined || redirectUris === undefined) return undefined;
+  const nowMs = (): number => env.clock.now();
+  return createClientCallback({ clientId, redirectUris, issuer, resource, key: env.signingKey, nowMs });
 }

@@ -30,6 +30,8 @@ export interface RealmOptions {
   readonly refusal?: string;
   /** As the real one does; the library leaves them out. */
   readonly refusesUnknownScopes?: boolean;
+  /** One that the operator made; what is added to its addresses counts with the next keys. */
+  readonly client?: { readonly client_id: string; readonly redirect_uris: string[] };
   readonly accessTokenSeconds?: number;
 }
 
@@ -70,6 +72,7 @@ export function openRealm(options: RealmOptions = {}): Promise<IdentityProviderS
     sendsIss: (clientId) => (options.sendsIss ?? true) && !excluded.has(clientId),
     configuration: configuration(options.audience ?? "gateway", options.accessTokenSeconds, {
       features: { registration: { enabled: true, initialAccessToken: false } },
+      ...(options.client ? { clients: [{ ...options.client, token_endpoint_auth_method: "none" }] } : {}),
       routes: {
         authorization: `${path}/auth`,
         token: `${path}/token`,

@@ -1,0 +1,146 @@
+/**
+ * The provider's callback, taken by the gateway on behalf of clients that log in as the operator's client (RFC 6749
+ * section 4.1.2). The provider knows one address only, and clients read the gateway as `iss`, as its metadata promises
+ * (RFC 9207). The provider no longer looks at where a login leads, so the gateway must: only to addresses that the
+ * configuration or the client's metadata document names, only with PKCE, and only with a state that it signed itself.
+ */
+import type { SigningKey } from "../../lib/store/signing-key.ts";
+import { type FormPair, parseForm, requireUnique, serialiseForm } from "../providers/oauth-form.ts";
+import { OAuthRequestError } from "../providers/provider-error.ts";
+import { isLoopbackAddress, isSameAddress } from "./client-metadata.ts";
+import { gatewayEndpoints, resourceSuffix } from "./well-known.ts";
+
+/** How long a user may take at the provider. */
+const LOGIN_SECONDS = 3_600;
+const MAX_STATE_CHARS = 2_048;
+const MAX_ADDRESS_CHARS = 2_048;
+const STATE = /^([\w-]{1,12000})\.([\w-]{22})$/;
+/** What a client is told; everything else of the answer is for the gateway. */
+const PASSED_ON = ["code", "error", "error_description", "error_uri"];
+/** They would lead to other parameters than those that are checked here, or to an answer of another form. */
+const REFUSED = ["request", "request_uri"];
+
+/** Any address of the user's own machine. */
+export const LOOPBACK = "loopback";
+
+export interface ClientCallbackOptions {
+  readonly clientId: string;
+  /** Where logins may lead: addresses, or `loopback`. */
+  readonly redirectUris: readonly string[];
+  /** The provider's. */
+  readonly issuer: string;
+  readonly resource: string;
+  readonly key: SigningKey;
+  nowMs(): number;
+}
+
+export interface ClientCallback {
+  /** What the gateway's metadata says beside. */
+  readonly metadata: Readonly<Record<string, unknown>>;
+  /** The query for the provider. `isKnown`: the client's document names the address; its id was replaced already. */
+  authorize(query: string, suffix: string, isKnown: boolean): string;
+  token(form: string): string;
+  /** Where the browser goes from the callback. `sendsIss`: the provider promises to name itself. */
+  leadBack(query: string, sendsIss: boolean): string;
+}
+
+/** The address that the operator enters at the provider. */
+export function callbackAddress(resource: string): string {
+  return gatewayEndpoints(new URL(resource).origin, resourceSuffix(resource)).callback;
+}
+
+export function createClientCallback(options: ClientCallbackOptions): ClientCallback {
+  const { key, resource, issuer } = options;
+  const own = callbackAddress(resource);
+  const { origin } = new URL(resource);
+  const signed = (payload: string): string => JSON.stringify(["login callback", issuer, resource, payload]);
+
+  function isAllowed(address: string): boolean {
+    return options.redirectUris.some((one) =>
+      one === LOOPBACK ? isLoopbackAddress(address) : isSameAddress(one, address),
+    );
+  }
+
+  function seal(address: string, state: string | undefined, suffix: string): string {
+    const until = Math.floor(options.nowMs() / 1000) + LOGIN_SECONDS;
+    const payload = Buffer.from(JSON.stringify([address, state ?? null, suffix, until])).toString("base64url");
+    return `${payload}.${key.sign(signed(payload))}`;
+  }
+
+  function open(state: string): { address: string; state: string | null; suffix: string } {
+    const [, payload = "", signature = ""] = STATE.exec(state) ?? [];
+    if (signature === "" || !key.isSignature(signed(payload), signature)) throw refused("the state is not known");
+    const [address, own, suffix, until] = JSON.parse(Buffer.from(payload, "base64url").toString()) as Sealed;
+    if (options.nowMs() / 1000 > until) throw refused("the login took too long; start it again");
+    return { address, state: own, suffix };
+  }
+
+  return {
+    metadata: {
+      authorization_response_iss_parameter_supported: true,
+      response_modes_supported: ["query"],
+      // Requests that are kept at the provider would name another callback.
+      pushed_authorization_request_endpoint: undefined,
+      require_pushed_authorization_requests: undefined,
+      request_parameter_supported: false,
+      request_uri_parameter_supported: false,
+    },
+
+    authorize(query, suffix, isKnown) {
+      const pairs = uniquePairs(query);
+      const value = (name: string): string | undefined => parameterOf(pairs, name);
+      const address = value("redirect_uri") ?? "";
+      const state = value("state");
+      if (value("client_id") !== options.clientId)
+        throw new OAuthRequestError("invalid_client", "register first: client_id is not known");
+      if (!isKnown && !isAllowed(address))
+        throw refused("redirect_uri is not among the addresses that the gateway may lead back to");
+      if (address.length > MAX_ADDRESS_CHARS || (state?.length ?? 0) > MAX_STATE_CHARS)
+        throw refused("redirect_uri or state is too long");
+      if (value("code_challenge") === undefined || value("code_challenge_method") !== "S256")
+        throw refused("code_challenge with the method S256 is required");
+      if (pairs.some(({ name }) => REFUSED.includes(name.toLowerCase())))
+        throw refused("request objects are not supported");
+      if ((value("response_mode") ?? "query") !== "query") throw refused("response_mode must be query");
+      const others = pairs.filter(({ name }) => !["redirect_uri", "state"].includes(name.toLowerCase()));
+      const ours = new URLSearchParams({ redirect_uri: own, state: seal(address, state, suffix) });
+      return serialiseForm([...others, ...parseForm(ours.toString())]);
+    },
+
+    token(form) {
+      const [ours] = parseForm(new URLSearchParams({ redirect_uri: own }).toString());
+      return serialiseForm(
+        parseForm(form).map((pair) => (pair.name.toLowerCase() === "redirect_uri" && ours ? ours : pair)),
+      );
+    },
+
+    leadBack(query, sendsIss) {
+      const pairs = uniquePairs(query);
+      const { address, state, suffix } = open(parameterOf(pairs, "state") ?? "");
+      const iss = parameterOf(pairs, "iss");
+      if (iss === undefined ? sendsIss : iss !== issuer) throw refused("the answer is not from the identity provider");
+      const target = new URL(address);
+      for (const { name, value: text } of pairs) if (PASSED_ON.includes(name)) target.searchParams.append(name, text);
+      if (state !== null) target.searchParams.append("state", state);
+      target.searchParams.append("iss", gatewayEndpoints(origin, suffix).issuer);
+      return target.href;
+    },
+  };
+}
+
+type Sealed = readonly [address: string, state: string | null, suffix: string, until: number];
+
+/** In any case, as it was checked that nothing stands twice. */
+function parameterOf(pairs: readonly FormPair[], name: string): string | undefined {
+  return pairs.find((pair) => pair.name.toLowerCase() === name)?.value;
+}
+
+function refused(message: string): OAuthRequestError {
+  return new OAuthRequestError("invalid_request", message);
+}
+
+function uniquePairs(text: string): readonly FormPair[] {
+  const pairs = parseForm(text);
+  requireUnique(pairs.filter(({ name }) => name !== "resource"));
+  return pairs;
+}
