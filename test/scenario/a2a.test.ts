@@ -11,7 +11,12 @@ const SKILLS = [
 ];
 
 async function startAgent(t: TestContext) {
-  const state = { url: "", calls: [] as { host: string | undefined; path: string; body: string }[], cards: 0 };
+  const state = {
+    url: "",
+    calls: [] as { host: string | undefined; path: string; body: string }[],
+    cards: 0,
+    stop: (): void => undefined,
+  };
   const server = createServer((req, res) => {
     const chunks: Buffer[] = [];
     req.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -55,10 +60,12 @@ async function startAgent(t: TestContext) {
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => {
+  const stop = (): void => {
     server.close();
     server.closeAllConnections();
-  });
+  };
+  t.after(stop);
+  state.stop = stop;
   state.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return state;
 }
@@ -167,6 +174,16 @@ test("what is no call of an agent is refused", async (t) => {
   const card = (await (await post(call("agent/getAuthenticatedExtendedCard"))).json()) as { error: { code: number } };
   assert.equal(card.error.code, -32601);
   assert.equal(agent.calls.length, 0);
+});
+
+test("an agent that cannot be reached is told as an error of JSON-RPC", async (t) => {
+  const { agent, post } = await setUp(t);
+  agent.stop();
+  const response = await post(call("message/send", message(), "mine"));
+  assert.equal(response.status, 502);
+  assert.equal(response.headers.get("x-gateway-error"), "backend_unavailable");
+  const { id, error } = (await response.json()) as { id: string; error: { code: number } };
+  assert.deepEqual([id, error.code], ["mine", -32603]);
 });
 
 test("the trace tells of the call", async (t) => {

@@ -32,7 +32,9 @@ export function mcpSessionsEndpoint(topology: () => Topology): AdminEndpoint {
 function shownIdOf(body: Buffer): string | undefined {
   try {
     const { end } = JSON.parse(body.toString()) as { end?: unknown };
-    return typeof end === "string" && end.length >= 8 && end.length <= 16 ? end : undefined;
+    if (typeof end !== "string" || end.length < 8 || end.length > 16) return undefined;
+    // Without the sign that something was left out, which few keyboards have.
+    return end.endsWith("…") ? end : `${end}…`;
   } catch {
     return undefined;
   }

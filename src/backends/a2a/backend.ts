@@ -21,6 +21,7 @@ import { type AgentCard, AgentCards, CARD_PATHS, shownCard, skillsOf } from "./a
 const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
 const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
 const INVALID_REQUEST = -32600;
+const INTERNAL_ERROR = -32603;
 /** What rules know a request for the card by. */
 const CARD = "agent/card";
 /** Its answer holds a card with the agent's own address, past the gateway. */
@@ -109,6 +110,8 @@ export const a2a = defineBackend({
         if (!("kind" in message) || message.kind === "response")
           throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
         facts = factsOf(message.method, message.params);
+        // Rules and records know it also where it is refused.
+        exchange.facts.a2a = facts;
         if (CARD_METHODS.has(message.method) && message.kind === "request")
           return refusal(-32601, `Method not found: ${message.method} is not passed on`, message.id);
       } catch (error) {
@@ -122,7 +125,6 @@ export const a2a = defineBackend({
           reason: error instanceof Error ? error.message : String(error),
         });
       }
-      exchange.facts.a2a = facts;
       request.host = url.host;
       request.path = url.pathname;
       request.query = url.search.slice(1);
@@ -145,6 +147,7 @@ export const a2a = defineBackend({
         if (method !== "POST") throw new GatewayError("method_not_allowed", { headers: { allow: "POST" } });
         return understand(exchange);
       },
+      errorReply,
       call: (exchange, call) => sendTo(pool, url.host, scheme, exchange, call, health),
       describe: () => ({
         a2a: { url: url.origin + url.pathname },
@@ -178,6 +181,23 @@ function factsOf(method: string, params: Readonly<Record<string, unknown>>): A2a
 function refusal(code: number, message: string, id: string | undefined): Reply {
   const reply = jsonReply(code === -32601 ? 200 : 400, {});
   return { ...reply, body: Buffer.from(errorText(id, code, message)) };
+}
+
+/** An agent that cannot be reached, as clients of JSON-RPC read it; other refusals are as everywhere. */
+function errorReply({ request }: Exchange, error: GatewayError): Reply | undefined {
+  if (error.status < 500 || request.method !== "POST") return undefined;
+  const headers = { "x-gateway-error": error.code, ...error.headers };
+  const id = request.body.kind === "bytes" ? idOf(request.body.bytes.toString("utf8")) : undefined;
+  return { ...jsonReply(error.status, {}, headers), body: Buffer.from(errorText(id, INTERNAL_ERROR, error.message)) };
+}
+
+function idOf(text: string): string | undefined {
+  try {
+    const message = parseClientMessages(text);
+    return "kind" in message && message.kind === "request" ? message.id : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** As the client called it; a trusted proxy may say it. */
