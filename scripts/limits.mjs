@@ -684,6 +684,13 @@ const LIMITS = {
       "429 `rate_limited`",
     ],
     [
+      "MAX_STATE_CHARS",
+      "identity/login/client-callback.ts",
+      "`state` of a login whose callback the gateway takes",
+      "400",
+    ],
+    ["MAX_ADDRESS_CHARS", "identity/login/client-callback.ts", "its redirect URI", "400"],
+    [
       "MAX_DOCUMENT_BYTES",
       "identity/login/client-metadata.ts",
       "a client id metadata document",
