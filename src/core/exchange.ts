@@ -142,8 +142,9 @@ export class Exchange implements Linked<Exchange> {
   /** The path and query that the client asked for. */
   readonly originalPath: string;
   readonly originalQuery: string;
-  /** The request as it came; policies and attempts work on copies of it. Its body may have been read since. */
+  /** The request that the first phases see; attempts work on copies of it. */
   readonly arrived: GatewayRequest;
+  #sentPairs: readonly string[] | undefined = undefined;
   request: GatewayRequest;
   response: GatewayResponse | undefined = undefined;
   route: string | undefined = undefined;
@@ -230,6 +231,16 @@ export class Exchange implements Linked<Exchange> {
   /** Somebody wants to know what goes over the wire for it. */
   get isWatched(): boolean {
     return this.trace !== undefined || this.spans !== undefined;
+  }
+
+  /** Before policies that may change `arrived`: what is recorded for rehearsals is what the client sent. */
+  keepHeaders(): void {
+    this.#sentPairs ??= this.arrived.headers.pairs.slice();
+  }
+
+  /** The header lines as the client sent them. */
+  get sentPairs(): readonly string[] {
+    return this.#sentPairs ?? this.arrived.headers.pairs;
   }
 
   /** For a hook that finds nothing to do: the trace then says so, and why. Nothing happens while nobody watches. */

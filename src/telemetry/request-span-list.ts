@@ -40,10 +40,8 @@ export function requestSpanList(
   endMs: number,
 ): ReadableSpan[] {
   const toEpoch = exchange.startedAt - exchange.startedMs;
-  const { arrived, secrets } = exchange;
-  const sent = exchange.request.headers.pairs;
   const scrub = (text: string): string =>
-    redaction.scrub(redaction.scrub(text, arrived.headers.pairs, secrets), sent).slice(0, MESSAGE_CHARS);
+    redaction.scrub(text, exchange.arrived.headers.pairs, exchange.secrets).slice(0, MESSAGE_CHARS);
   const finish = (part: SpanPart): ReadableSpan => asReadable(part, noted, resource, toEpoch, scrub);
   const request = requestPart(exchange, noted, outcome, endMs, redaction);
   const call = callOf(exchange, outcome, noted.isDetailed ? {} : request.attributes);

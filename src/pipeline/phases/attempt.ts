@@ -161,10 +161,8 @@ export class Attempt implements BackendCall, BackendRun {
   problem({ code, source, reason, said }: BackendProblem): void {
     this.#said ??= said;
     if (this.#exchange.failure !== undefined) return;
-    // A server may quote what the client or a policy sent. Cut last: half a secret is not recognised.
-    const { arrived, request } = this.#exchange;
-    const { redaction } = this.#owner;
-    const shown = redaction.scrub(redaction.scrub(reason, arrived.headers.pairs), request.headers.pairs);
+    // A server may quote what the client sent. Cut last: half a secret is not recognised.
+    const shown = this.#owner.redaction.scrub(reason, this.#exchange.arrived.headers.pairs);
     this.#exchange.failure = { code, source, message: shown.slice(0, MAX_PROBLEM_CHARS), detail: undefined };
   }
 

@@ -29,12 +29,6 @@ export class HeldRequest {
     this.#waiter = waiter;
   }
 
-  /** Policies may change it from here on; what is recorded for rehearsals is what the client sent. */
-  copy(): void {
-    const { arrived, request } = this.#exchange;
-    if (request === arrived) this.#exchange.request = forkRequest(arrived);
-  }
-
   /** Every attempt starts from the request as it is now. */
   remember(): void {
     this.#origin = this.#exchange.request;

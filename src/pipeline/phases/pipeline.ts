@@ -226,7 +226,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
   enter(scope: CompiledScope): void {
     // Entered before its first hook: its response hooks then also see the answers that reject.
     this.#delivery.entered.push(scope);
-    if (!scope.isTransparent || scope.admit.length > 0) this.#held.copy();
+    if (!scope.isTransparent || scope.admit.length > 0) this.exchange.keepHeaders();
     this.exchange.spans?.enter(scope.phase, this.clock.monotonicMs());
     tellPolicies(this.exchange, scope);
   }

@@ -51,7 +51,7 @@ const written = new WeakMap<object, string>();
 
 export function recordText(exchange: Exchange, outcome: Outcome, durationMs: number, redaction: Redaction): string {
   const { arrived, facts, source, failure, principal, credentialQuery } = exchange;
-  const { pairs } = arrived.headers;
+  const pairs = exchange.sentPairs;
   const query = exchange.originalQuery === "" ? "" : redaction.query(exchange.originalQuery, credentialQuery);
   const identity = source.identity === undefined ? "" : oneLine(source.identity);
   const principals = facts.apiKey === undefined && facts.basicAuth === undefined ? "" : shownPrincipals(principal);
