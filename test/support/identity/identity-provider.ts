@@ -12,7 +12,6 @@ export interface IdentityProviderStandIn {
   readonly issuer: string;
   /** Method and path of every request so far. */
   readonly requests: string[];
-  /** Bodies that the token endpoint got. */
   readonly tokenBodies: string[];
   /** New keys only, from now on. */
   rotateKeys(): void;
@@ -35,7 +34,6 @@ export interface RealmOptions {
   readonly accessTokenSeconds?: number;
 }
 
-/** The default of a new realm. */
 export const TRUSTED_HOSTS_REFUSAL =
   "Policy 'Trusted Hosts' rejected request to client-registration service. Details: Host not trusted.";
 
