@@ -725,6 +725,12 @@ const LIMITS = {
     ["MAX_TEXT", "cel/functions/string-functions.ts", "a text that a function makes", "the expression fails"],
     ["MAX_JSON_TEXT", "cel/functions/encoding-functions.ts", "a text that is parsed as JSON", "the expression fails"],
     [
+      "MAX_JSON_TOKENS",
+      "cel/functions/encoding-functions.ts",
+      "commas, colons and brackets of such a text",
+      "the expression fails",
+    ],
+    [
       "MAX_COMPUTED_PATTERN",
       "cel/functions/regex.ts",
       "a pattern that is computed from a request",

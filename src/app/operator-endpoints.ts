@@ -7,7 +7,7 @@ import { statsEndpoints } from "../admin/endpoints/health.ts";
 import { noHeapSampling, startHeapSampling } from "../admin/endpoints/heap-sampling.ts";
 import type { AdminEndpoint } from "../admin/server/endpoint.ts";
 import type { Ui } from "../admin/ui/ui-endpoints.ts";
-import { configDump } from "../config/dump.ts";
+import { configDumpInParts } from "../config/dump.ts";
 import type { Sources } from "../config/load/sources.ts";
 import type { WrittenProcess } from "../config/schema/schema.ts";
 import { createStoredKeys } from "../identity/passwords/stored-keys.ts";
@@ -89,7 +89,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     dump() {
       const { topology, process, resources, services } = reloads.running();
       const [reload, ports] = [reloads.state(), listeners.ports()];
-      return configDump({ topology, process, resources, services, redaction, version, reload, ports });
+      return configDumpInParts({ topology, process, resources, services, redaction, version, reload, ports });
     },
     topology: () => reloads.running().topology,
     shadow: records.shadow.report,

@@ -34,7 +34,14 @@ export interface DumpInput {
   readonly ports: ReadonlyMap<string, number>;
 }
 
-export function configDump({
+/** All of it at once. */
+export function configDump(input: DumpInput): Record<string, unknown> {
+  const parts = Object.entries(configDumpInParts(input));
+  return Object.fromEntries(parts.map(([name, part]) => [name, isIterable(part) ? [...part] : part]));
+}
+
+/** The same, with lists that collect an item when it is asked for: a large configuration takes some turns. */
+export function configDumpInParts({
   topology,
   process,
   resources,
@@ -45,6 +52,7 @@ export function configDump({
   ports,
 }: DumpInput): Record<string, unknown> {
   const { listeners } = topology;
+  const routes = uniqueRoutes(topology);
   return {
     binds: listeners.map((listener) => ({
       key: `bind/${ports.get(listener.name) ?? listener.port}`,
@@ -59,15 +67,17 @@ export function configDump({
       policies: listener.policies.effectivePolicy,
       routes: listener.routes.map(({ name }) => name),
     })),
-    routes: uniqueRoutes(topology).map(({ route, gateways }) => ({
-      name: route.name,
-      gateways,
-      hostnames: route.hostnames,
-      matches: shownConfig(z.unknown(), route.matches, redaction),
-      policies: route.policies.effectivePolicy,
-      backends: route.backends.map(({ backend, weight }) => ({ name: backend.facts.name, weight })),
-    })),
-    backends: uniqueRoutes(topology).flatMap(({ route }) =>
+    routes: listed(routes, ({ route, gateways }) => [
+      {
+        name: route.name,
+        gateways,
+        hostnames: route.hostnames,
+        matches: shownConfig(z.unknown(), route.matches, redaction),
+        policies: route.policies.effectivePolicy,
+        backends: route.backends.map(({ backend, weight }) => ({ name: backend.facts.name, weight })),
+      },
+    ]),
+    backends: listed(routes, ({ route }) =>
       route.backends.map(({ backend, policies }) => ({
         ...backend.facts,
         ...backend.describe(),
@@ -78,12 +88,26 @@ export function configDump({
     services: Object.entries(
       shownConfig(configSchema.shape.services, services, redaction) as Record<string, unknown>,
     ).map(([name, target]) => ({ name, target })),
-    policies: [...standalonePolicies(topology), ...resources],
+    policies: listed([standalonePolicies(topology, routes), resources], (some) => some),
     config: shownConfig(configSchema.shape.config, process, redaction),
     version,
     reload,
   };
 }
+
+function listed<Item>(items: readonly Item[], show: (item: Item) => Iterable<unknown>): Iterable<unknown> {
+  return {
+    *[Symbol.iterator]() {
+      for (const item of items) yield* show(item);
+    },
+  };
+}
+
+function isIterable(part: unknown): part is Iterable<unknown> {
+  return typeof part === "object" && part !== null && Symbol.iterator in part;
+}
+
+type ShownRoute = ReturnType<typeof uniqueRoutes>[number];
 
 /** A route on several gateways was compiled for each; it is one route to its reader. */
 function uniqueRoutes(topology: Topology) {
@@ -98,16 +122,14 @@ function uniqueRoutes(topology: Topology) {
   return [...routes.values()];
 }
 
-function standalonePolicies(topology: Topology): Record<string, unknown>[] {
+function* standalonePolicies(topology: Topology, routes: readonly ShownRoute[]): Iterable<Record<string, unknown>> {
   const entries = (target: Record<string, string>, effective: Readonly<Record<string, unknown>>) =>
     Object.entries(effective).map(([kind, policy]) => ({ kind, target, policy }));
-  return [
-    ...topology.listeners.flatMap((listener) => entries({ gateway: listener.name }, listener.policies.effectivePolicy)),
-    ...uniqueRoutes(topology).flatMap(({ route }) => [
-      ...entries({ route: route.name }, route.policies.effectivePolicy),
-      ...route.backends.flatMap(({ backend, policies }) =>
-        entries({ backend: backend.facts.name }, policies.effectivePolicy),
-      ),
-    ]),
-  ];
+  for (const listener of topology.listeners)
+    yield* entries({ gateway: listener.name }, listener.policies.effectivePolicy);
+  for (const { route } of routes) {
+    yield* entries({ route: route.name }, route.policies.effectivePolicy);
+    for (const { backend, policies } of route.backends)
+      yield* entries({ backend: backend.facts.name }, policies.effectivePolicy);
+  }
 }

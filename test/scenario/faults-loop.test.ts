@@ -109,7 +109,7 @@ test("heads that want to be expensive are not [R34] [V10]", async () => {
   assert.ok(longestMs < MAX_TURN_MS, `${longestMs} ms`);
 });
 
-test("the configuration dump of 5,000 routes does not hold the loop for 200 ms [R43]", {
+test(`the configuration dump of 5,000 routes does not hold the loop for ${MAX_TURN_MS} ms [R43]`, {
   timeout: 180_000,
 }, async (t) => {
   const routes = Array.from({ length: 5_000 }, (_, i) => ({
@@ -130,7 +130,7 @@ test("the configuration dump of 5,000 routes does not hold the loop for 200 ms [
   const dump = JSON.parse(text) as { routes: { name: string }[]; backends: unknown[]; policies: unknown[] };
   assert.deepEqual([dump.routes.length, dump.backends.length, dump.policies.length], [5_000, 5_000, 5_000]);
   assert.equal(dump.routes[4_999]?.name, "route-4999");
-  assert.ok(longestMs < 200, `${longestMs} ms`);
+  assert.ok(longestMs < MAX_TURN_MS, `${longestMs} ms`);
 });
 
 /** The best of some: what really blocks does so each time, the compiler, the collector and other programs do not. */

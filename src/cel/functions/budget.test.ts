@@ -84,3 +84,11 @@ test("a text that would grow beyond all bounds is an error", () => {
   const result = compileExpression("request.body.replace('a', request.body)").evaluate(attributes);
   assert.match(result.ok ? "" : result.error, /longer than/);
 });
+
+test("a JSON text of too many values is an error, a long one of few is not", () => {
+  const expression = compileExpression("json(request.body).size()");
+  const many = expression.evaluate({ request: { body: `[${"1,".repeat(100_001)}1]` } });
+  assert.match(many.ok ? "" : many.error, /^json: the text has more than 100000 values and names$/);
+  const long = expression.evaluate({ request: { body: `["${"a,[{".repeat(300_000)}", 2]` } });
+  assert.deepEqual(long, { ok: true, value: 2 });
+});

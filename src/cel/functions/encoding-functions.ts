@@ -4,10 +4,13 @@
  */
 import { createHash, randomUUID } from "node:crypto";
 import { type CelFunc, CelScalar, type CelValue, celFunc } from "@bufbuild/cel";
+import { hasMoreTokens } from "../../lib/text/json-tokens.ts";
 import { fromCel, toCel } from "../values/values.ts";
 
-/** Twice the largest body that expressions can read: parsing that much holds the loop for about 50 ms. */
+/** Twice the largest body that expressions can read. */
 const MAX_JSON_TEXT = 4 * 1024 * 1024;
+/** Commas, opening brackets and, twice, colons: parsing them holds the loop for up to 40 ms. */
+const MAX_JSON_TOKENS = 100_000;
 const BASE64 = /^[A-Za-z0-9+/_-]*={0,2}$/;
 
 const { BYTES, DOUBLE, DYN, STRING } = CelScalar;
@@ -39,6 +42,8 @@ function onTextAndBytes(names: readonly string[], encode: (data: Buffer) => stri
 
 function parseJson(text: string): CelValue {
   if (text.length > MAX_JSON_TEXT) throw new Error(`json: the text is longer than ${MAX_JSON_TEXT} characters`);
+  if (hasMoreTokens(text, MAX_JSON_TOKENS))
+    throw new Error(`json: the text has more than ${MAX_JSON_TOKENS} values and names`);
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -12,19 +12,26 @@ export function safeJson(value: unknown, indent?: number): string {
   return escaped(JSON.stringify(value, null, indent));
 }
 
-/** The same text as `safeJson(value, 2)`, in steps: a large object need not hold the loop for all of it. */
+/**
+ * The same text as `safeJson(value, 2)`, in steps: a large object need not hold the loop for all of it. What can be
+ * iterated is written as a list.
+ */
 export function* safeJsonInSteps(value: Readonly<Record<string, unknown>>): Steps {
   const members: string[] = [];
   for (const [name, member] of Object.entries(value)) {
     if (member === undefined) continue;
     yield;
-    const text = Array.isArray(member) ? yield* listInSteps(member) : indented(member);
+    const text = isIterable(member) ? yield* listInSteps(member) : indented(member);
     members.push(`  ${safeJson(name)}: ${text}`);
   }
   return members.length === 0 ? "{}" : `{\n${members.join(",\n")}\n}`;
 }
 
-function* listInSteps(list: readonly unknown[]): Steps {
+function isIterable(value: unknown): value is Iterable<unknown> {
+  return typeof value === "object" && value !== null && Symbol.iterator in value;
+}
+
+function* listInSteps(list: Iterable<unknown>): Steps {
   const items: string[] = [];
   for (const item of list) {
     items.push(`    ${indented(item, "    ")}`);
