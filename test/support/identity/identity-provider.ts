@@ -45,9 +45,9 @@ export interface TenantOptions {
   readonly accessTokenSeconds?: number;
 }
 
-/** An absolute URI is required; the tokens carry the audience instead. */
 /** Its keys are made in a millisecond, those of RSA in up to a second; tests of tokens have every algorithm. */
 const ALGORITHM = "ES256";
+/** An absolute URI is required; the tokens carry the audience instead. */
 const RESOURCE = "urn:stand-in:resource";
 const SCOPES = "openid offline_access tools";
 
@@ -251,13 +251,8 @@ async function open(shape: Shape): Promise<IdentityProviderStandIn> {
   }
 
   start();
-  return {
-    issuer: `${origin}${shape.issuerPath}`,
-    requests,
-    tokenBodies,
-    rotateKeys: start,
-    close: () => close(server),
-  };
+  const issuer = `${origin}${shape.issuerPath}`;
+  return { issuer, requests, tokenBodies, rotateKeys: start, close: () => close(server) };
 }
 
 /** The library reads a body that a framework parsed before it. */
@@ -280,6 +275,7 @@ function withIssFor(response: ServerResponse, sendsIss: () => boolean): void {
     return setHeader(name, url.href);
   };
 }
+
 function privateJwk(key: SigningKey): object {
   return { ...key.privateKey.export({ format: "jwk" }), kid: key.kid, use: "sig", alg: ALGORITHM };
 }
