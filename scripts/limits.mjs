@@ -515,6 +515,12 @@ const LIMITS = {
       "502 `upstream_error`",
     ],
     [
+      "MAX_ANSWER_OBJECTS",
+      "backends/ai/answers/translated-answer.ts",
+      "objects of a JSON answer that is translated",
+      "502 `upstream_error`",
+    ],
+    [
       "MAX_EVENT_BYTES",
       "backends/ai/answers/translated-answer.ts",
       "an event that is translated",
