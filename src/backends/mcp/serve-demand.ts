@@ -15,6 +15,8 @@ import { type ClientMessage, resultText } from "../../mcp/wire/json-rpc.ts";
 import { RelayedCall } from "./relayed-call.ts";
 import { type ReportEnv, RequestReport } from "./report.ts";
 
+/** How long after its expiry a token is accepted. */
+const TOLERANCE_MS = 60_000;
 const NO_RUN: BackendRun = { abort: () => undefined, resume: () => undefined };
 
 export function serveDemand(
@@ -41,7 +43,7 @@ export function serveDemand(
       for (const message of demand.notes) pass(demand.session, message, wire);
       return empty(call, 202);
     case "listen":
-      return demand.session.listen(call, demand.after);
+      return demand.session.listen(call, demand.after, tokenLifeMs(exchange));
     case "delete":
       demand.session.end("the client ended it");
       return empty(call, 204);
@@ -82,4 +84,10 @@ function empty(call: BackendCall, status: number): BackendRun {
   call.head(status, new HeaderList());
   call.end();
   return NO_RUN;
+}
+
+/** How long the token of a request is accepted from now on; undefined where there is none. */
+function tokenLifeMs({ facts, startedAt }: Exchange): number | undefined {
+  const exp = facts.jwt?.exp;
+  return typeof exp === "number" ? exp * 1000 + TOLERANCE_MS - startedAt : undefined;
 }

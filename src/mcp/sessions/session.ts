@@ -160,19 +160,19 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
     this.#questions.answered(response, wire);
   }
 
-  /** A GET: the general stream, or the rest of an answer that broke off. */
-  listen(sink: BackendCall, after: Parameters<SessionStreams["listen"]>[1]): BackendRun {
+  /** A GET: the general stream, or the rest of an answer that broke off. `lifeMs`: how long its credential lasts. */
+  listen(sink: BackendCall, after: Parameters<SessionStreams["listen"]>[1], lifeMs?: number): BackendRun {
     this.#used();
-    const resumed = after && this.#streams.takeUp(sink, after);
+    const resumed = after && this.#streams.takeUp(sink, after, lifeMs);
     if (resumed) return resumed;
     this.#hadStream = true;
     this.#servers.unpark();
-    return this.#streams.listen(sink, after);
+    return this.#streams.listen(sink, after, lifeMs);
   }
 
   /** Called every now and then. */
   sweep(nowMs: number): void {
-    this.#streams.log.expire(nowMs);
+    this.#streams.sweep(nowMs);
     this.#servers.sweep(nowMs);
     const parkAfterMs = this.#env.parkAfterMs();
     if (parkAfterMs > 0 && nowMs - this.lastUsedMs >= parkAfterMs) this.#park();

@@ -20,12 +20,15 @@ const NOTHING_RUNS: BackendRun = { abort: () => undefined, resume: () => undefin
 class Listener implements BackendRun {
   readonly stream: EventStream;
   readonly sinceMs: number;
+  /** When the credential of its request expires. */
+  readonly untilMs: number;
   holder: EventStream;
 
-  constructor(stream: EventStream, sinceMs: number) {
+  constructor(stream: EventStream, sinceMs: number, untilMs: number) {
     this.stream = stream;
     this.holder = stream;
     this.sinceMs = sinceMs;
+    this.untilMs = untilMs;
   }
 
   abort(): void {
@@ -46,8 +49,13 @@ export class Listeners {
     this.#owner = owner;
   }
 
-  /** Connects a client to the stream, after the event that it got last. */
-  join(stream: EventStream, sink: BackendCall, after: number | undefined): BackendRun {
+  /** Connects a client to the stream, after the event that it got last. `lifeMs`: for how long it may listen. */
+  join(
+    stream: EventStream,
+    sink: BackendCall,
+    after: number | undefined,
+    lifeMs = Number.POSITIVE_INFINITY,
+  ): BackendRun {
     const { nowMs } = this.#owner;
     const others = this.#of(stream);
     const oldest = others[0];
@@ -62,7 +70,7 @@ export class Listeners {
     }
     // The connection of the POST itself, which the client has given up.
     stream.disconnect();
-    const listener = new Listener(stream, nowMs);
+    const listener = new Listener(stream, nowMs, nowMs + lifeMs);
     this.#all.push(listener);
     stream.attach(sink, after);
     stream.begin();
@@ -87,6 +95,11 @@ export class Listeners {
     next.holder.moveTo(stream);
     next.holder = stream;
     return true;
+  }
+
+  /** Ends those whose credential has expired: their clients come back with another one, or are refused. */
+  expire(nowMs: number): void {
+    for (const { holder } of this.#all.filter((one) => nowMs >= one.untilMs)) holder.disconnect();
   }
 
   /** Ends those that wait; the streams themselves are the caller's. */

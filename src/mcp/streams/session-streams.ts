@@ -93,12 +93,12 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** The rest of an answer that broke off, or that it is lost, or that there is none; undefined: not of an answer. */
-  takeUp(sink: BackendCall, after: EventPlace): BackendRun | undefined {
+  takeUp(sink: BackendCall, after: EventPlace, lifeMs?: number): BackendRun | undefined {
     if (after.isLast || this.#silent.includes(after.stream)) return refuseFinished(sink);
     const resumed = this.find(after.stream);
     if (resumed === undefined) return this.#lost(sink, after);
     if (resumed.isComplete && this.log.after(after.stream, after.number).length === 0) return refuseFinished(sink);
-    return this.#listeners.join(resumed, sink, after.number);
+    return this.#listeners.join(resumed, sink, after.number, lifeMs);
   }
 
   /** The process that had the answer is gone, or is another replica: nobody should wait for it here. */
@@ -122,10 +122,17 @@ export class SessionStreams implements StreamOwner {
   }
 
   /** Connects a client to the general stream, after the event that it got last. */
-  listen(sink: BackendCall, after: EventPlace | undefined): BackendRun {
-    const run = this.#listeners.join(this.general, sink, after?.stream === GENERAL_STREAM ? after.number : undefined);
+  listen(sink: BackendCall, after: EventPlace | undefined, lifeMs?: number): BackendRun {
+    const number = after?.stream === GENERAL_STREAM ? after.number : undefined;
+    const run = this.#listeners.join(this.general, sink, number, lifeMs);
     if (this.general.isConnected) for (const text of this.#unheard.take()) this.general.event(text);
     return run;
+  }
+
+  /** Called every now and then. */
+  sweep(nowMs: number): void {
+    this.log.expire(nowMs);
+    this.#listeners.expire(nowMs);
   }
 
   /** Ends the connections that wait for something to happen. */
