@@ -211,16 +211,19 @@ test("several general streams stay open: the newest hears, and another takes ove
 });
 
 test("two connections to one answer: neither ends the other, and both may have the answer", async () => {
-  const client = await open();
-  const post = await client.stream(call("slow", { ms: 300, steps: 3 }, 9, { progressToken: 1 }));
-  const { event } = await post.next((message) => message.params?.progress === 1);
+  const client = await open({ sampling: {} });
+  const post = await client.stream(call("ask", {}, 9));
+  const { message: question, event } = await post.next((message) => message.method !== undefined);
   const resume = () => client.listen({ "last-event-id": event.id ?? "" });
   const [one, other] = [await resume(), await resume()];
   await post.ended;
+  await client.post({ jsonrpc: "2.0", id: question.id, result: { n: 1 } });
   await other.next((message) => message.id === 9);
   await Promise.all([one.ended, other.ended]);
   const again = await client.listen({ "last-event-id": one.events.at(-1)?.id ?? "" });
-  assert.equal((await again.next((message) => message.id === 9)).message.result.content[0].text, "slow ");
+  assert.deepEqual(JSON.parse((await again.next((message) => message.id === 9)).message.result.content[0].text), {
+    n: 1,
+  });
   await again.ended;
   await client.delete();
 });
