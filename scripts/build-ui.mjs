@@ -36,22 +36,22 @@ const app = await build({
   jsxImportSource: "preact",
   tsconfig: "ui/tsconfig.json",
 });
-// Runs before the first paint, so that a chosen theme does not flash; a module would run after it.
-const theme = await build({ ...common, entryPoints: { theme: "ui/src/theme-boot.ts" }, format: "iife" });
+// Runs before the first paint, so that a chosen theme does not flash and no key is lost; a module would run after it.
+const boot = await build({ ...common, entryPoints: { boot: "ui/src/boot.ts" }, format: "iife" });
 
 /** What the bundles contain, for the list of licences. */
-export const metafiles = [app.metafile, theme.metafile];
+export const metafiles = [app.metafile, boot.metafile];
 
 const icon = readFileSync(join(root, "ui", "favicon.svg"));
 const iconName = `icon-${createHash("sha256").update(icon).digest("hex").slice(0, 8).toUpperCase()}.svg`;
 writeFileSync(join(out, iconName), icon);
 
-const outputs = { ...app.metafile.outputs, ...theme.metafile.outputs };
+const outputs = { ...app.metafile.outputs, ...boot.metafile.outputs };
 const entry = (source) => Object.keys(outputs).find((file) => outputs[file].entryPoint === source);
 const script = entry("ui/src/main.tsx");
 const style = entry("ui/src/style/app.css");
-const themeScript = entry("ui/src/theme-boot.ts");
-const names = { script, style, theme: themeScript, icon: iconName };
+const bootScript = entry("ui/src/boot.ts");
+const names = { script, style, boot: bootScript, icon: iconName };
 const page = readFileSync(join(root, "ui", "index.html"), "utf8").replace(/\{\{(\w+)\}\}/g, (_whole, name) =>
   basename(names[name]),
 );
@@ -64,7 +64,7 @@ for (const name of [...Object.keys(outputs).map((file) => basename(file)), iconN
   zippedBytes.set(name, zipped.length);
 }
 
-const first = new Set([basename(style), basename(themeScript), iconName, "index.html"]);
+const first = new Set([basename(style), basename(bootScript), iconName, "index.html"]);
 addWithImports(script);
 const firstLoad = [...first].reduce((sum, name) => sum + zippedBytes.get(name), 0);
 const all = [...zippedBytes.values()].reduce((sum, bytes) => sum + bytes, 0);

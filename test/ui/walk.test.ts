@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { Browser } from "playwright-core";
+import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
 import { sendTraffic, startDemo } from "./demo-gateway.ts";
@@ -68,6 +69,33 @@ test("keys open pages, and the palette finds a route by its name", { skip }, asy
   await page.getByRole("combobox", { name: /Go to/ }).waitFor();
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
+  assert.deepEqual(errors, []);
+  await page.close();
+});
+
+test("a key that is pressed before the page is there is acted on when it is", { skip }, async () => {
+  const { page, errors } = await openPage(browser, "about:blank");
+  // First the application is missing, then the part that has the field.
+  let arrive = (): void => undefined;
+  const arrived = new Promise<void>((resolve) => (arrive = resolve));
+  let isHeld = 0;
+  await page.route(/\.js$/, async (route) => {
+    if (!/\/boot-/.test(route.request().url())) {
+      isHeld++;
+      await arrived;
+    }
+    await route.continue();
+  });
+  await page.goto(`${gateway.adminUrl}/ui/requests`, { waitUntil: "commit" });
+  await eventually("the boot script ran", () => page.evaluate("window.takeEarlyKeys !== undefined"));
+  await page.keyboard.press("/");
+  await page.keyboard.type("jk g");
+  assert.ok(isHeld > 0 && (await page.locator("main").count()) === 0, "the page is not there yet");
+  arrive();
+  await page.locator("main input[data-search]:focus").waitFor();
+  await page.waitForURL(/text=jk(?:\+|%20)g$/);
+  await page.keyboard.type("o");
+  assert.equal(await page.locator("main input[data-search]").inputValue(), "jk go");
   assert.deepEqual(errors, []);
   await page.close();
 });

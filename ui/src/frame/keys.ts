@@ -1,40 +1,83 @@
 /**
  * Keys that work everywhere: `g` and a letter opens a page, Ctrl-K and `?` the palette, `/` the search of the page, `j`
  * and `k` the next and the previous entry of its list, Esc closes what is open beside it. Only Esc does something
- * while somebody types: it leaves the field.
+ * while somebody types: it leaves the field. A key that is pressed before the page can act on it waits for the page, and
+ * what is typed behind a `/` that waits goes into the search.
  */
+import { type EarlyKeys, isPaletteKey } from "./early-keys.ts";
 import { PAGES } from "./pages.ts";
 import { isPaletteOpen } from "./palette-state.ts";
 import { navigate, pageHref } from "./router.ts";
 
 const SEQUENCE_MS = 1_000;
 const ENTRIES = "main .pick :is(a, button), main table.requests tbody a, main .flow .node";
+const SEARCH = "main [data-search]";
+
+const waiting: KeyboardEvent[] = [];
+let pressedG = Number.NEGATIVE_INFINITY;
 
 export function startKeys(): void {
-  let pressedG = 0;
-  document.addEventListener("keydown", (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
-      event.preventDefault();
-      isPaletteOpen.value = !isPaletteOpen.value;
+  const drawn = new MutationObserver(() => actOnWaiting(drawn));
+  const take = (event: KeyboardEvent): void => {
+    if (isTyping(event.target) || (waiting.length === 0 && canAct(event))) {
+      act(event);
       return;
     }
-    // The palette closes itself, and an editor of text keeps its own meaning of keys.
-    if (event.ctrlKey || event.metaKey || event.altKey || isPaletteOpen.peek()) return;
-    if (event.key === "Escape") {
-      leave(event.target);
-      return;
-    }
-    if (isTyping(event.target)) return;
-    if (event.timeStamp - pressedG < SEQUENCE_MS) {
-      pressedG = 0;
-      const found = PAGES.find(({ key }) => key === event.key);
-      if (found) navigate(pageHref(found.name));
-    } else if (event.key === "g") pressedG = event.timeStamp;
-    else if (event.key === "?") isPaletteOpen.value = true;
-    else if (event.key === "/") search(event);
-    else if (event.key === "j") step(1);
-    else if (event.key === "k") step(-1);
+    if (event.key === "/") event.preventDefault();
+    drawn.observe(document.body, { childList: true, subtree: true });
+    waiting.push(event);
+    actOnWaiting(drawn);
+  };
+  for (const event of (window as EarlyKeys).takeEarlyKeys?.() ?? []) take(event);
+  document.addEventListener("keydown", take);
+  // Somebody who goes on with the mouse does not wait for it any more.
+  document.addEventListener("pointerdown", () => {
+    waiting.length = 0;
   });
+}
+
+function actOnWaiting(drawn: MutationObserver): void {
+  for (let event = waiting[0]; event !== undefined; event = waiting[0]) {
+    const field = document.activeElement;
+    const isTyped = field instanceof HTMLInputElement && isText(event);
+    if (!isTyped && !canAct(event)) return;
+    waiting.shift();
+    if (isTyped) insert(field, event.key);
+    else act(event);
+  }
+  drawn.disconnect();
+}
+
+/** What a key is for may not be drawn yet; where nothing is being loaded, it is not going to be. */
+function canAct({ key }: KeyboardEvent): boolean {
+  if (document.querySelector("main") === null) return false;
+  const isFor = key === "/" ? SEARCH : key === "j" || key === "k" ? ENTRIES : undefined;
+  if (isFor === undefined) return true;
+  return document.querySelector(isFor) !== null || document.querySelector("main .skeleton") === null;
+}
+
+function act(event: KeyboardEvent): void {
+  if (isPaletteKey(event)) {
+    event.preventDefault();
+    isPaletteOpen.value = !isPaletteOpen.value;
+    return;
+  }
+  // The palette closes itself, and an editor of text keeps its own meaning of keys.
+  if (event.ctrlKey || event.metaKey || event.altKey || isPaletteOpen.peek()) return;
+  if (event.key === "Escape") {
+    leave(event.target);
+    return;
+  }
+  if (isTyping(event.target)) return;
+  if (event.timeStamp - pressedG < SEQUENCE_MS) {
+    pressedG = Number.NEGATIVE_INFINITY;
+    const found = PAGES.find(({ key }) => key === event.key);
+    if (found) navigate(pageHref(found.name));
+  } else if (event.key === "g") pressedG = event.timeStamp;
+  else if (event.key === "?") isPaletteOpen.value = true;
+  else if (event.key === "/") search(event);
+  else if (event.key === "j") step(1);
+  else if (event.key === "k") step(-1);
 }
 
 function leave(target: EventTarget | null): void {
@@ -44,7 +87,7 @@ function leave(target: EventTarget | null): void {
 
 function search(event: KeyboardEvent): void {
   event.preventDefault();
-  const field = document.querySelector<HTMLInputElement>("main [data-search]");
+  const field = document.querySelector<HTMLInputElement>(SEARCH);
   if (field) field.select();
   else isPaletteOpen.value = true;
 }
@@ -60,4 +103,14 @@ function step(by: number): void {
 
 function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && target.closest("input, textarea, select, [contenteditable]") !== null;
+}
+
+function isText({ key, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
+  return key.length === 1 && !ctrlKey && !metaKey && !altKey;
+}
+
+/** As if it were typed there now. */
+function insert(field: HTMLInputElement, text: string): void {
+  field.setRangeText(text, field.selectionStart ?? 0, field.selectionEnd ?? 0, "end");
+  field.dispatchEvent(new Event("input", { bubbles: true }));
 }
