@@ -5,6 +5,7 @@ import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
+import { paintOf } from "../terminal/paint.ts";
 import { table } from "../terminal/table.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
@@ -56,7 +57,7 @@ export async function configTable(
     throw usageError(`output format "${format}" is not short, yaml or json`);
   const dump = await loadDump(name, flags, terminal);
   if (format !== "short") terminal.out(await rendered(dump[part] ?? [], format));
-  else terminal.out(table(rowsOf(part, dump)));
+  else terminal.out(table(rowsOf(part, dump), { paint: paintOf(terminal) }));
 }
 
 export async function loadDump(name: string | undefined, flags: ConfigFlags, terminal: Terminal): Promise<ConfigDump> {

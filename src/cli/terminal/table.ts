@@ -1,11 +1,19 @@
 /**
- * Columns of text, as wide as their widest cell; the last one is left ragged. The first row is the head.
+ * Columns of text, as wide as their widest cell; the last one is left ragged. The first row is the head. On a terminal that is
+ * too narrow, cells are broken at words, columns that say nothing are left out, and a long last cell stands below its row:
+ * nothing is cut because a window is small.
  */
 import type { Paint, Tone } from "./paint.ts";
 import { printable } from "./terminal.ts";
-import { textWidth } from "./text-width.ts";
+import { textWidth, wrapWords } from "./text-width.ts";
 
 const MAX_CELL_CHARS = 60;
+const GAP = "  ";
+/** Narrower columns cannot be read. */
+const MIN_COLUMNS = 10;
+/** A last cell with less room stands below its row. */
+const MIN_LAST_COLUMNS = 30;
+const INDENT = "    ";
 
 export type Cell = string | { readonly text: string; readonly tone: Tone | undefined };
 
@@ -14,6 +22,11 @@ export interface TableOptions {
   readonly paint?: Paint;
   /** Widths that hold whatever comes: for rows that are printed one by one. */
   readonly minWidths?: readonly number[];
+}
+
+interface ShownCell {
+  readonly text: string;
+  readonly tone: Tone | undefined;
 }
 
 const PLAIN: Paint = (text) => text;
@@ -29,17 +42,75 @@ export function table(rows: readonly (readonly Cell[])[], options: TableOptions 
   const widths = (cells[0] ?? []).map((_, column) =>
     cells.reduce((widest, row) => Math.max(widest, textWidth(row[column]?.text ?? "")), minWidths[column] ?? 0),
   );
+  const { columns } = paint;
+  if (columns === undefined || total(widths) <= columns) return cells.map((row) => line(row, widths, paint)).join("");
+  return minWidths.length > 0
+    ? narrowTable(cells, minWidths, columns, paint)
+    : narrowTable(...withoutSilent(cells, widths), columns, paint);
+}
+
+function line(row: readonly ShownCell[], widths: readonly number[], paint: Paint): string {
+  // Nothing is padded after the last cell that says something.
+  const last = row.findLastIndex(({ text }) => text.trim() !== "");
+  const shown = row.slice(0, last + 1).map(({ text, tone }, i) => {
+    const gap = i === last ? "" : " ".repeat(Math.max(0, (widths[i] ?? 0) - textWidth(text)));
+    return `${paint(i === last ? text.trimEnd() : text, tone)}${gap}`;
+  });
+  return `${shown.join(GAP)}\n`;
+}
+
+function narrowTable(
+  cells: readonly (readonly ShownCell[])[],
+  widths: readonly number[],
+  columns: number,
+  paint: Paint,
+): string {
+  const lastColumn = widths.length - 1;
+  const others = total(widths.slice(0, lastColumn)) + GAP.length;
+  const isBelow = columns - others < MIN_LAST_COLUMNS && lastColumn > 0 && total(widths) > columns;
+  const fitted = fit(isBelow ? widths.slice(0, lastColumn) : widths, columns);
   return cells
-    .map((row) => {
-      // Nothing is padded after the last cell that says something.
-      const last = row.findLastIndex(({ text }) => text.trim() !== "");
-      const line = row.slice(0, last + 1).map(({ text, tone }, i) => {
-        const gap = i === last ? "" : " ".repeat(Math.max(0, (widths[i] ?? 0) - textWidth(text)));
-        return `${paint(i === last ? text.trimEnd() : text, tone)}${gap}`;
-      });
-      return `${line.join("  ")}\n`;
+    .map((row, i) => {
+      const pieces = fitted.map((width, column) => wrapWords(row[column]?.text ?? "", width));
+      const height = Math.max(...pieces.map((one) => one.length));
+      const text = Array.from({ length: height }, (_unused, at) =>
+        line(
+          pieces.map((one, column) => ({ text: one[at] ?? "", tone: row[column]?.tone })),
+          fitted,
+          paint,
+        ),
+      ).join("");
+      const last = row[lastColumn];
+      // The head of what stands below rows is said by what stands there.
+      if (!isBelow || last === undefined || last.text.trim() === "" || (i === 0 && cells.length > 1)) return text;
+      const below = wrapWords(last.text, columns - INDENT.length);
+      return `${text}${below.map((one) => `${INDENT}${paint(one, last.tone)}\n`).join("")}`;
     })
     .join("");
+}
+
+/** The widest give way first. */
+function fit(widths: readonly number[], columns: number): number[] {
+  const fitted = [...widths];
+  while (total(fitted) > columns) {
+    const widest = Math.max(...fitted);
+    if (widest <= MIN_COLUMNS) break;
+    fitted[fitted.indexOf(widest)] = widest - 1;
+  }
+  return fitted;
+}
+
+/** Without columns in which no row says anything but a dash. */
+function withoutSilent(
+  cells: readonly (readonly ShownCell[])[],
+  widths: readonly number[],
+): [cells: readonly (readonly ShownCell[])[], widths: readonly number[]] {
+  const says = widths.map((_, i) => cells.length < 2 || cells.slice(1).some((row) => !/^-?$/.test(row[i]?.text ?? "")));
+  return [cells.map((row) => row.filter((_, i) => says[i])), widths.filter((_, i) => says[i])];
+}
+
+function total(widths: readonly number[]): number {
+  return widths.reduce((sum, width) => sum + width, 0) + GAP.length * Math.max(0, widths.length - 1);
 }
 
 function textOf(cell: Cell): string {

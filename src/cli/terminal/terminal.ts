@@ -12,6 +12,8 @@ export interface Terminal {
   /** Somebody looks at standard output and can press keys. */
   readonly isInteractive: boolean;
   readonly hasColor: boolean;
+  /** How wide it is; undefined in a pipe or a file. */
+  readonly columns?: number | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readStdin(): string;
@@ -26,6 +28,10 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
     err: (text) => void process.stderr.write(text),
     isInteractive,
     hasColor: process.stdout.isTTY === true && (environment.NO_COLOR ?? "") === "" && environment.TERM !== "dumb",
+    // Asked each time: windows change their size.
+    get columns() {
+      return process.stdout.isTTY === true ? process.stdout.columns : undefined;
+    },
     environment,
     clock: systemClock,
     readStdin: () => readFileSync(0, "utf8"),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { table } from "./table.ts";
-import { breakLines, textWidth } from "./text-width.ts";
+import { breakLines, textWidth, wrapWords } from "./text-width.ts";
 
 for (const [text, width] of [
   ["", 0],
@@ -41,4 +41,28 @@ test("cells are cut, the last one of a row later where it is asked for", () => {
   const long = "x".repeat(100);
   assert.equal(table([[long, long]]), `${"x".repeat(59)}…  ${"x".repeat(59)}…\n`);
   assert.equal(table([[long, long]], { maxLastChars: 200 }), `${"x".repeat(59)}…  ${long}\n`);
+});
+
+test("a table on a narrow terminal breaks at words, and nothing of it is lost", () => {
+  const rows = [
+    ["ID", "REQUEST", "USER", "REASON"],
+    ["1", "POST /v1/chat/completions", "-", "rate_limited: the limit of 5 requests per minute is used up"],
+    ["2", "GET /", "-", ""],
+  ];
+  const paint = Object.assign((text: string) => text, { columns: 28 });
+  assert.equal(
+    table(rows, { paint }),
+    `ID  REQUEST
+1   POST
+    /v1/chat/completions
+    rate_limited: the limit
+    of 5 requests per minute
+    is used up
+2   GET /
+`,
+  );
+  assert.deepEqual(wrapWords("one two  three", 8), ["one two", "three"]);
+  assert.deepEqual(wrapWords("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
+  const wide = Object.assign((text: string) => text, { columns: 120 });
+  assert.equal(table(rows, { paint: wide }), table(rows));
 });

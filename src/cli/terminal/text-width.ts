@@ -41,6 +41,23 @@ export function breakLines(text: string, width: number): string[] {
   return [...lines, line];
 }
 
+/** The same, broken between words where that is possible; a word that is too long is broken anywhere. */
+export function wrapWords(text: string, width: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(/(?<= )/)) {
+    if (textWidth(line) + textWidth(word.trimEnd()) <= width) {
+      line += word;
+      continue;
+    }
+    if (line.trim() !== "") lines.push(line.trimEnd());
+    const pieces = breakLines(word, width);
+    lines.push(...pieces.slice(0, -1));
+    line = pieces.at(-1) ?? "";
+  }
+  return [...lines, line];
+}
+
 function charWidth(char: string): number {
   const code = char.codePointAt(0) ?? 0;
   if (code < 0x300) return 1;

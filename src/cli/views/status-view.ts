@@ -4,6 +4,7 @@
 import type { Paint, Tone } from "../terminal/paint.ts";
 import { type Cell, table } from "../terminal/table.ts";
 import { printable } from "../terminal/terminal.ts";
+import { wrapWords } from "../terminal/text-width.ts";
 import { type Fields, fieldsOf, listOf, numberOf, stringsOf } from "./fields.ts";
 import { nearlyEmpty } from "./limits-view.ts";
 import { type McpServer, mcpServersOf, stateText } from "./mcp-servers.ts";
@@ -180,7 +181,11 @@ function problemsText(problems: readonly Problem[], paint: Paint): string {
   if (problems.length === 0) return `${paint("No problems.", "good")}\n`;
   const lines = problems.map(({ level, text }) => {
     const mark = level === "bad" ? "✗" : "!";
-    return `  ${paint(mark, level)} ${printable(text).replaceAll("\n", "\n    ")}\n`;
+    const width = paint.columns === undefined ? Number.POSITIVE_INFINITY : paint.columns - 4;
+    const pieces = printable(text)
+      .split("\n")
+      .flatMap((line) => wrapWords(line, width));
+    return `  ${paint(mark, level)} ${pieces.join("\n    ")}\n`;
   });
   return `${paint(counted(problems.length, "problem"), problems[0]?.level)}\n${lines.join("")}`;
 }
