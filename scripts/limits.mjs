@@ -683,6 +683,16 @@ const LIMITS = {
       "it grows no further",
     ],
     ["MAX_BYTES", "identity/providers/discovery.ts", "a provider's metadata", "it is rejected"],
+    ["LOGIN_MS", "identity/login/browser-login.ts", "time for a sign-in with the browser", "it must be begun again"],
+    ["MAX_ANSWER_BYTES", "identity/login/browser-login.ts", "a token response at its end", "the sign-in fails"],
+    ["MAX_RETURN_CHARS", "identity/login/browser-login.ts", "the address to come back to", "the sign-in ends at `/`"],
+    ["MAX_SESSION_MS", "policies/oidc/policy.ts", "`oidc.sessionTimeout`", "the configuration is rejected"],
+    [
+      "MAX_BODY_BYTES",
+      "backends/ui/backend.ts",
+      "a call of an operator in the UI on a gateway",
+      "413 `body_too_large`",
+    ],
     [
       "REQUESTS_PER_MINUTE",
       "identity/login/login-limit.ts",

@@ -172,6 +172,8 @@ export class Exchange implements Linked<Exchange> {
   secrets: string[] | undefined = undefined;
   /** Whom authentication policies let in; undefined for a client that none has identified. */
   principal: string | undefined = undefined;
+  /** Of a user who signed in with a browser: where a POST signs out again. */
+  logoutPath: string | undefined = undefined;
   /** What the limits of all scopes said at admission; the smallest share left is what the client is told. */
   limits: LimitReading[] | undefined = undefined;
   /** What limits took for this request: given back if a policy refuses it. */

@@ -16,6 +16,7 @@ import { extAuthz } from "./ext-authz/policy.ts";
 import { jwtAuth } from "./jwt-auth/policy.ts";
 import { mcpAuthentication } from "./mcp-authentication/policy.ts";
 import { mcpAuthorization } from "./mcp-authorization/policy.ts";
+import { oidc } from "./oidc/policy.ts";
 import { rateLimit } from "./rate-limit/policy.ts";
 import { requestHeaderModifier } from "./request-header-modifier/policy.ts";
 import { requestMirror } from "./request-mirror/policy.ts";
@@ -31,6 +32,7 @@ export const accessPolicies: readonly PolicyDefinition[] = [
   cors, // first: a preflight carries no credentials, and every later refusal needs the headers
   mcpAuthentication, // answers the well-known documents, which need no token, then asks for one
   jwtAuth, // the same check on other routes
+  oidc, // the same for people with a browser
   basicAuth, // after the tokens; where several stand on one route, all must be satisfied
   apiKey, // as above
   authorization, // reads what all of the above found, so that `jwt.*` is verified or absent

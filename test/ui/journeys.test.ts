@@ -165,7 +165,7 @@ test("7: the budget of one user is used up and that of another is not", { skip }
     .getByText(/available in \d+ s/)
     .waitFor();
   await bucket("ada").getByText(/of 60/).waitFor();
-  assert.equal(await bucket("dev").locator(".gauge.empty").count(), 1);
+  assert.equal(await bucket("dev").locator(".gauge.used-up").count(), 1);
 
   const limits = (await ctl("proxy", "limits")).stdout;
   assert.match(limits, /dev +.* 0\/60 /);

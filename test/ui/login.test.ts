@@ -1,6 +1,7 @@
 /**
  * The playground signs in where a route asks for it: metadata, registration, authorization code with PKCE in a window
- * of the identity provider, token, connect; each leg is shown, and a refused token is explained.
+ * of the identity provider, token, connect; each leg is shown, and a refused token is explained. And the UI on a gateway is
+ * opened by those who sign in: what a viewer may not do is not offered, and signing out is said.
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -70,3 +71,43 @@ mcp:
     assert.ok(!(await page.content()).includes("eyJ"), "a token is in the page");
     assert.deepEqual(errors, []);
   });
+
+test("the UI on a gateway asks for a sign-in, shows the role, and signs out", { skip }, async (context) => {
+  let roles: readonly string[] = [];
+  const provider = await openSignInPage("gateway", () => roles);
+  const { base, close } = await startProtectedGateway(
+    (origin) => `
+gateways: { default: { port: 0 } }
+ui:
+  policies: { oidc: { issuer: "${provider.issuer}", clientId: ui, redirectUri: "${origin}/oidc/callback" } }
+  operator: '"operator" in jwt.roles'
+`,
+  );
+  const browser = await openBrowser();
+  context.after(async () => {
+    await browser.close();
+    await close();
+    await provider.close();
+  });
+  const { page, errors } = await openPage(browser, `${base}/ui/runtime`);
+  const signIn = () => page.getByRole("link", { name: "Sign in as ann" }).click();
+  await signIn();
+  await page.getByText("read-only").waitFor();
+  await page.getByText("process (RSS)").waitFor();
+  assert.equal(await page.getByRole("heading", { name: "Log level" }).count(), 0);
+  await page.getByRole("button", { name: /Sign out/ }).click();
+  await page.waitForURL(/signed-out/);
+  roles = ["operator"];
+  await page.goto(`${base}/ui/runtime`);
+  await signIn();
+  await page.getByText("· operator").waitFor();
+  await page.getByRole("heading", { name: "Log level" }).waitFor();
+  await page.context().clearCookies();
+  await page.getByText("You are signed out.").waitFor();
+  await page.screenshot({ path: join(ARTIFACTS, "signed-out.png") });
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+  await signIn();
+  await page.getByRole("heading", { name: "Log level" }).waitFor();
+  assert.equal(await page.getByText("You are signed out.").count(), 0);
+  assert.deepEqual(errors, []);
+});

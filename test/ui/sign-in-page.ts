@@ -1,6 +1,6 @@
 /**
  * The smallest identity provider that a real browser can sign in at: a page with one button, registration for
- * everybody, codes that need their PKCE verifier, tokens for one audience.
+ * everybody, codes that need their PKCE verifier, tokens for one audience, ID tokens with roles.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
@@ -12,9 +12,9 @@ export interface SignInPage {
   close(): Promise<void>;
 }
 
-export async function openSignInPage(audience: string): Promise<SignInPage> {
+export async function openSignInPage(audience: string, roles: () => readonly string[] = () => []): Promise<SignInPage> {
   const key = createSigningKey("RS256", "key-1");
-  const challenges = new Map<string, string>();
+  const asked = new Map<string, URLSearchParams>();
   const server = createServer((request, response) => {
     serve(request, response).catch((error: Error) => json(response, 500, { error: error.message }));
   });
@@ -32,6 +32,7 @@ export async function openSignInPage(audience: string): Promise<SignInPage> {
           token_endpoint: `${origin}/token`,
           jwks_uri: `${issuer}/protocol/openid-connect/certs`,
           registration_endpoint: `${origin}/register`,
+          end_session_endpoint: `${origin}/signed-out`,
           code_challenge_methods_supported: ["S256"],
         });
       case "/realms/test/protocol/openid-connect/certs":
@@ -40,7 +41,7 @@ export async function openSignInPage(audience: string): Promise<SignInPage> {
         return json(response, 201, { ...(JSON.parse(await bodyOf(request)) as object), client_id: "client-1" });
       case "/authorize": {
         const code = randomUUID();
-        challenges.set(code, url.searchParams.get("code_challenge") ?? "");
+        asked.set(code, url.searchParams);
         const back = new URL(url.searchParams.get("redirect_uri") ?? "");
         back.searchParams.set("code", code);
         back.searchParams.set("state", url.searchParams.get("state") ?? "");
@@ -58,11 +59,19 @@ export async function openSignInPage(audience: string): Promise<SignInPage> {
   function token(response: ServerResponse, form: URLSearchParams): void {
     const verifier = form.get("code_verifier") ?? "";
     const code = form.get("code") ?? "";
-    const isGood = challenges.get(code) === createHash("sha256").update(verifier).digest("base64url");
-    challenges.delete(code);
+    const login = asked.get(code);
+    const isGood = login?.get("code_challenge") === createHash("sha256").update(verifier).digest("base64url");
+    asked.delete(code);
     const claims = { iss: issuer, aud: audience, sub: "ann", exp: Math.floor(Date.now() / 1000) + 300 };
+    const idClaims = { ...claims, aud: login?.get("client_id"), nonce: login?.get("nonce"), roles: roles() };
     if (!isGood) json(response, 400, { error: "invalid_grant" });
-    else json(response, 200, { access_token: signToken({ key, claims }), token_type: "Bearer", expires_in: 300 });
+    else
+      json(response, 200, {
+        access_token: signToken({ key, claims }),
+        id_token: signToken({ key, claims: idClaims }),
+        token_type: "Bearer",
+        expires_in: 300,
+      });
   }
 
   return {

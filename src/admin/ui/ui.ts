@@ -4,7 +4,7 @@
  */
 import { hostname } from "node:os";
 import { cacheControl, UI_HEADERS, type UiFiles } from "../../backends/ui/files.ts";
-import type { UiAnswer, UiSource } from "../../backends/ui/source.ts";
+import type { UiAnswer, UiSource, UiUser } from "../../backends/ui/source.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
 
@@ -22,7 +22,7 @@ export interface UiOptions {
 const API = `${ADMIN_PATHS.ui}/api`;
 /** Ending the process is no business of a page that is open in some tab. */
 const NOT_OFFERED: readonly string[] = [ADMIN_PATHS.quit, ADMIN_PATHS.index, ADMIN_PATHS.ui];
-/** What the copy on a gateway may read: no bodies of requests, nothing that costs CPU, nothing that changes. */
+/** What everybody may read on a gateway: no bodies of requests, nothing that costs CPU, nothing that changes. */
 const READABLE: readonly string[] = [
   ADMIN_PATHS.configDump,
   ADMIN_PATHS.metrics,
@@ -30,8 +30,17 @@ const READABLE: readonly string[] = [
   ADMIN_PATHS.requests,
   ADMIN_PATHS.history,
   ADMIN_PATHS.limits,
+  ADMIN_PATHS.budgets,
   ADMIN_PATHS.memory,
   ADMIN_PATHS.tasks,
+];
+/** What operators may read and change there besides. */
+const OPERATED: readonly string[] = [
+  ADMIN_PATHS.keys,
+  ADMIN_PATHS.mcpSessions,
+  ADMIN_PATHS.mcpConnections,
+  ADMIN_PATHS.mcpTools,
+  ADMIN_PATHS.logging,
 ];
 
 export function uiEndpoint(options: UiOptions): AdminEndpoint {
@@ -47,17 +56,21 @@ export function uiEndpoint(options: UiOptions): AdminEndpoint {
   };
 }
 
-/** What the copy of the UI on a gateway sees of this process. */
+/** What the copy of the UI on a gateway sees of this process, and what its operators may do. */
 export function uiSource(options: Pick<UiOptions, "version" | "files" | "endpoints">): UiSource {
   return {
     files: options.files,
-    async read(name, query) {
-      if (name === "about") return wholeAnswer(aboutAnswer({ ...options, mayEdit: false }, true));
+    async call({ method, name, query, body }, user) {
+      if (name === "about")
+        return method === "GET" ? wholeAnswer(aboutAnswer({ ...options, mayEdit: false }, user)) : undefined;
       const path = `/${name}`;
       // A stream would hold a connection of the gateway open for as long as a tab lives.
-      if (!READABLE.includes(path) || query.has("follow")) return undefined;
+      if (query.has("follow")) return undefined;
+      const isOperated = OPERATED.includes(path);
+      if (!isOperated && (method !== "GET" || !READABLE.includes(path))) return undefined;
+      if (isOperated && user.role !== "operator") return "denied";
       const endpoint = options.endpoints().find((one) => one.path === path);
-      const answer = await endpoint?.GET?.({ method: "GET", path, query, body: async () => Buffer.alloc(0) });
+      const answer = await endpoint?.[method]?.({ method, path, query, body });
       return answer === undefined ? undefined : wholeAnswer(answer);
     },
   };
@@ -73,7 +86,7 @@ function callApi(
   options: UiOptions,
 ): AdminAnswer | Promise<AdminAnswer> {
   const path = request.path.slice(API.length);
-  if (path === "/about" && method === "GET") return aboutAnswer(options, false);
+  if (path === "/about" && method === "GET") return aboutAnswer(options, undefined);
   const endpoint =
     options.own.find((one) => one.path === request.path) ??
     options.endpoints().find((one) => one.path === path && !NOT_OFFERED.includes(path));
@@ -99,14 +112,17 @@ function fileAnswer({ path }: AdminRequest, files: UiFiles): AdminAnswer {
     : textAnswer(404, "not found\n");
 }
 
-function aboutAnswer(options: Pick<UiOptions, "version" | "mayEdit">, readOnly: boolean): AdminAnswer {
+/** Without a user it is the admin address, where everything is offered. */
+function aboutAnswer(options: Pick<UiOptions, "version" | "mayEdit">, user: UiUser | undefined): AdminAnswer {
   return jsonAnswer({
     version: options.version,
     host: hostname(),
     node: process.version,
     platform: process.platform,
-    readOnly,
+    readOnly: user !== undefined,
+    mayOperate: user === undefined || user.role === "operator",
     mayEdit: options.mayEdit,
+    ...(user === undefined ? {} : { role: user.role, user: user.name, logoutPath: user.logoutPath }),
   });
 }
 

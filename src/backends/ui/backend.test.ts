@@ -4,11 +4,16 @@ import { anExchange, testEnv } from "../../../test/support/exchange.ts";
 import type { Reply } from "../../core/reply.ts";
 import { ui } from "./backend.ts";
 import { openUiFiles } from "./files.ts";
+import type { UiCall, UiUser } from "./source.ts";
 
 const source = {
   files: openUiFiles(undefined),
-  read: async (name: string) =>
-    name === "about" ? { status: 200, type: "application/json", body: Buffer.from("{}") } : undefined,
+  call: async ({ name, method }: UiCall, { role }: UiUser) => {
+    if (name === "keys" && role !== "operator") return "denied" as const;
+    return name === "about" || name === "keys"
+      ? { status: 200, type: "application/json", body: Buffer.from(method) }
+      : undefined;
+  },
 };
 const env = {
   ...testEnv,
@@ -51,10 +56,36 @@ test("behind a policy everybody whom it admitted is answered [S5-7]", async () =
 
 for (const { name, parts, status } of [
   { name: "a POST", parts: { method: "POST" }, status: 405 },
+  { name: "what is for operators, where there are none", parts: { path: "/ui/api/keys" }, status: 404 },
   { name: "what it does not offer", parts: { path: "/ui/api/logging" }, status: 404 },
   { name: "a file that is not there", parts: { path: "/ui/secret.js" }, status: 404 },
   { name: "a read from another site", parts: { headers: { "sec-fetch-site": "cross-site" } }, status: 403 },
 ])
   test(`${name} is answered with ${status}`, async () => {
     assert.equal((await ask(false, parts))?.status, status);
+  });
+
+for (const { username, role } of [
+  { username: "ann", role: "operator" },
+  { username: "bob", role: "viewer" },
+])
+  test(`${username}, who is ${role}, ${role === "operator" ? "may change something" : "is refused"}`, async () => {
+    const exchange = anExchange({
+      path: "/ui/api/keys",
+      method: "POST",
+      host: "gateway.example",
+      headers: { origin: "https://gateway.example" },
+    });
+    exchange.facts.basicAuth = { username };
+    const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
+    const reply = (async () => ui.compile(config, env).prepare?.(exchange, false))();
+    if (role === "operator") assert.equal((await reply)?.status, 200);
+    else await assert.rejects(reply, { status: 403, message: /needs the role operator/ });
+    assert.equal(exchange.isQuiet, false);
+    for (const origin of ["https://gateway.example.evil", "null", ""]) {
+      const headers = origin === "" ? {} : { origin };
+      const forged = anExchange({ path: "/ui/api/keys", method: "POST", host: "gateway.example", headers });
+      forged.facts.basicAuth = { username };
+      assert.equal((await ui.compile(config, env).prepare?.(forged, false))?.status, 403, origin);
+    }
   });

@@ -1,18 +1,23 @@
 /**
- * The web UI on a gateway, where an authentication policy can be put in front of it (spec 5.9). It only reads: no
- * shutdown, log control, trace, profile or playground. Without a policy it answers loopback peers alone, because
- * routes, subjects and paths of other people's requests are not for everybody.
+ * The web UI on a gateway, where an authentication policy can be put in front of it (spec 5.9). Viewers only read; operators
+ * may change a few things, from a page of the same origin. No shutdown, trace, profile or playground. Without a policy it
+ * answers loopback peers alone, because routes, subjects and paths of other people's requests are not for everybody.
  */
 import { z } from "zod";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
+import { shownPrincipal } from "../../core/principal.ts";
+import { readBody } from "../../core/read-body.ts";
 import { emptyReply, type Reply, textReply } from "../../core/reply.ts";
+import { celSource } from "../../core/schema.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
-import type { UiSource } from "./source.ts";
+import type { UiSource, UiUser } from "./source.ts";
 
 const TIMEOUT_MS = 10_000;
+/** As the admin interface takes. */
+const MAX_BODY_BYTES = 1024 * 1024;
 const BASE = "/ui";
 const API = "/ui/api/";
 
@@ -23,30 +28,46 @@ interface UiBackendEnv extends BackendEnv {
 
 export const ui = defineBackend({
   key: "ui",
-  doc: "The web UI, read-only.",
+  doc: "The web UI; read-only but for operators.",
   schema: z.strictObject({
     loopbackOnly: z
       .boolean()
       .default(true)
       .describe("Whether only peers on a loopback address are answered. Default: true."),
+    operator: celSource().optional().describe("True for users who may change something. Default: nobody."),
   }),
   defaultPaths: [{ pathPrefix: BASE }],
 
   compile(config, env: UiBackendEnv): Backend {
     const { uiSource } = env;
+    const operator = config.operator === undefined ? undefined : env.cel(config.operator);
+    const userOf = (exchange: Exchange): UiUser => {
+      const result = operator?.evaluate(exchange.attributes);
+      return {
+        role: result?.ok === true && result.value === true ? "operator" : "viewer",
+        name: nameOf(exchange),
+        logoutPath: exchange.logoutPath,
+      };
+    };
     return {
       facts: { name: env.name, type: "internal", protocol: "http" },
       defaultTimeoutMs: TIMEOUT_MS,
       prepare: (exchange) => {
         if (config.loopbackOnly) refuseOthers(exchange);
-        return uiSource === undefined ? textReply(503, "the web UI is not available\n") : quietly(exchange, uiSource);
+        return uiSource === undefined
+          ? textReply(503, "the web UI is not available\n")
+          : quietly(exchange, uiSource, {
+              userOf,
+              hasOperators: operator !== undefined,
+              trustedHosts: env.trustedHosts,
+            });
       },
       // `prepare` answers every request; a call would be a defect.
       call(_exchange, call) {
         call.fail(new Error("the UI backend was called"));
         return { abort: () => undefined, resume: () => undefined };
       },
-      describe: () => ({ loopbackOnly: config.loopbackOnly }),
+      describe: () => ({ loopbackOnly: config.loopbackOnly, operator: config.operator ?? null }),
     };
   },
 });
@@ -62,24 +83,74 @@ function refuseOthers({ source, request }: Exchange): void {
   });
 }
 
-/** What was answered leaves no record; what was refused does. */
-async function quietly(exchange: Exchange, source: UiSource): Promise<Reply> {
-  const reply = await answer(exchange, source);
+interface Door {
+  userOf(exchange: Exchange): UiUser;
+  /** Otherwise nobody can change anything, and nothing of it is offered. */
+  readonly hasOperators: boolean;
+  readonly trustedHosts: readonly string[];
+}
+
+/** What was only read leaves no record; what changed something or was refused does. */
+async function quietly(exchange: Exchange, source: UiSource, door: Door): Promise<Reply> {
+  const reply = await answer(exchange, source, door);
   // 503 is how `healthz/ready` says "not yet".
-  exchange.isQuiet = reply.status < 400 || reply.status === 503;
+  exchange.isQuiet = exchange.request.method !== "POST" && (reply.status < 400 || reply.status === 503);
   return reply;
 }
 
-async function answer({ request }: Exchange, source: UiSource): Promise<Reply> {
-  if (request.method !== "GET" && request.method !== "HEAD")
+async function answer(
+  exchange: Exchange,
+  source: UiSource,
+  { userOf, hasOperators, trustedHosts }: Door,
+): Promise<Reply> {
+  const { request } = exchange;
+  const isApi = request.path.startsWith(API);
+  const isPost = request.method === "POST" && isApi && hasOperators;
+  if (!isPost && request.method !== "GET" && request.method !== "HEAD")
     return textReply(405, "this UI is read-only\n", { allow: "GET, HEAD" });
   if (isFromElsewhere(request)) return textReply(403, "requests from other sites are not allowed\n");
+  if (isPost && !isOwnPage(request, trustedHosts))
+    return textReply(403, "only this UI's own pages can change something\n");
   if (request.path === "/") return emptyReply(302, { location: `${BASE}/` });
-  if (!request.path.startsWith(API)) return fileReply(request, source.files.find(request.path.slice(BASE.length)));
-  const found = await source.read(request.path.slice(API.length), new URLSearchParams(request.query));
-  if (!found) return textReply(404, "not available in this UI; use the admin address\n");
+  if (!isApi) return fileReply(request, source.files.find(request.path.slice(BASE.length)));
+  const user = userOf(exchange);
+  const call = {
+    method: isPost ? ("POST" as const) : ("GET" as const),
+    name: request.path.slice(API.length),
+    query: new URLSearchParams(request.query),
+    body: () => bodyOf(request),
+  };
+  const found = await source.call(call, user);
+  if (!found || (found === "denied" && !hasOperators))
+    return textReply(404, "not available in this UI; use the admin address\n");
+  if (found === "denied")
+    throw new GatewayError("authorization_denied", {
+      message: "this needs the role operator",
+      detail: `\`ui.operator\` is not true for ${user.name ?? "this user"}`,
+    });
   const headers = HeaderList.of({ ...UI_HEADERS, "content-type": found.type, "cache-control": "no-store" });
-  return { status: found.status, headers, body: found.body };
+  return { status: found.status, headers, body: found.body, ...(isPost ? { confidential: true as const } : {}) };
+}
+
+/** Browsers name the origin of every POST; whatever credential they add by themselves, a page elsewhere cannot use it. */
+function isOwnPage({ headers, host }: GatewayRequest, trustedHosts: readonly string[]): boolean {
+  const origin = headers.get("origin");
+  if (origin === undefined || !URL.canParse(origin)) return false;
+  const from = new URL(origin);
+  return from.host === host.toLowerCase() || trustedHosts.includes(from.hostname);
+}
+
+async function bodyOf({ body }: GatewayRequest): Promise<Buffer> {
+  if (body.kind === "stream") return readBody(body, MAX_BODY_BYTES);
+  return body.kind === "bytes" ? body.bytes : Buffer.alloc(0);
+}
+
+function nameOf({ facts, principal }: Exchange): string | undefined {
+  for (const claim of ["name", "preferred_username", "email", "sub"]) {
+    const value = facts.jwt?.[claim];
+    if (typeof value === "string" && value !== "") return value;
+  }
+  return facts.basicAuth?.username ?? (principal === undefined ? undefined : shownPrincipal(principal));
 }
 
 function fileReply(request: GatewayRequest, file: UiFile | undefined): Reply {

@@ -38,7 +38,7 @@ export const AVAILABILITY: readonly Availability[] = [
   ...USAGE.map((name) => ({ path: `llm.${name}`, neverAt: BEFORE_RESPONSE, reason: ONLY_THE_RESPONSE })),
   {
     path: "jwt",
-    setBy: ["jwtAuth", "mcpAuthentication"],
+    setBy: ["jwtAuth", "mcpAuthentication", "oidc"],
     reason: "no policy here verifies a token; add `jwtAuth` or `mcpAuthentication`",
   },
   { path: "apiKey", setBy: ["apiKey"], reason: "no policy here checks API keys; add `apiKey`" },

@@ -102,13 +102,24 @@ function uiRoute(
   const place = { document, path: ["ui"] };
   const placed = placePolicies(ui.policies, "route ui", place);
   const loopbackOnly = !placed.some(({ kind }) => policies.find((policy) => policy.kind === kind)?.role === "security");
+  if (ui.operator !== undefined && loopbackOnly)
+    problem(["ui", "operator"], "add an authentication policy to `ui.policies`: without one nobody is known");
   return {
     name: "ui",
     gateways: served,
     hostnames: [],
     matches: [{ path: { pathPrefix: "/ui" } }],
     policies: placed,
-    backends: [{ key: "ui", name: "ui", weight: 1, config: { loopbackOnly }, policies: [], place }],
+    backends: [
+      {
+        key: "ui",
+        name: "ui",
+        weight: 1,
+        config: { loopbackOnly, ...(ui.operator === undefined ? {} : { operator: ui.operator }) },
+        policies: [],
+        place,
+      },
+    ],
     place,
   };
 }

@@ -227,6 +227,11 @@ const ui = z.strictObject({
     .optional()
     .describe("The gateways that serve it. Default: the one named `default`, or the only one."),
   policies: policiesOf("route").optional().describe("Without policies, only loopback clients are accepted."),
+  operator: celSource()
+    .optional()
+    .describe(
+      "Who may change something: a CEL expression that is true for operators, for example `'operator' in jwt.roles`. All others only see. Default: nobody.",
+    ),
 });
 
 export const configSchema = z.strictObject({
@@ -236,7 +241,7 @@ export const configSchema = z.strictObject({
   services: services
     .optional()
     .describe("Targets of Service references in HTTPRoute documents: `host:port`, or a backend."),
-  ui: ui.optional().describe("Attaches the web UI, read-only, to gateways under `/ui`."),
+  ui: ui.optional().describe("Attaches the web UI to gateways under `/ui`, read-only but for operators."),
   tests: configTests.optional().describe("Tests of this configuration, run by `gateway --test`."),
   ...sections,
 });

@@ -130,7 +130,8 @@ function checkMetadata(text: string, issuer: string, url: string): Discovered {
   return document;
 }
 
-function mayCall(target: string, issuer: string): boolean {
+/** What the gateway itself calls has TLS, or is at the issuer. */
+export function mayCall(target: string, issuer: string): boolean {
   const url = new URL(target);
   return url.protocol === "https:" || url.origin === new URL(issuer).origin;
 }

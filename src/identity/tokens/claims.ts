@@ -13,6 +13,8 @@ export interface ClaimRules {
   readonly audiences: readonly string[];
   /** Besides `exp`, which is always required. */
   readonly requiredClaims?: readonly string[];
+  /** An ID token is wanted, as at the end of a sign-in, and not an access token. */
+  readonly isIdToken?: boolean;
 }
 
 /** Undefined when every check holds. */
@@ -33,7 +35,8 @@ export function claimProblem(claims: TokenClaims, rules: ClaimRules, nowMs: numb
   const early = beginProblem("nbf", claims.nbf, nowSeconds) ?? beginProblem("iat", claims.iat, nowSeconds);
   if (early) return early;
   // An ID token speaks to the client about the user; it grants nothing (and often has the client as its audience).
-  if (claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID") {
+  const saysId = claims.at_hash !== undefined || claims.c_hash !== undefined || claims.typ === "ID";
+  if (saysId && rules.isIdToken !== true) {
     return failure("claims", "the token is not an access token", "it is an ID token; send the access token instead")
       .problem;
   }

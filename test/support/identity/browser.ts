@@ -6,6 +6,8 @@
 export interface Browser {
   /** The callback's URL with its parameters. */
   visit(start: URL, redirectUri: string): Promise<URL>;
+  /** One request with the cookies so far; redirects are not followed. */
+  fetch(url: string | URL, init?: RequestInit): Promise<Response>;
 }
 
 export interface User {
@@ -18,25 +20,29 @@ const MAX_STEPS = 20;
 export function openBrowser(user?: User): Browser {
   const cookies = new Map<string, string>();
 
-  async function request(url: URL, form?: URLSearchParams): Promise<Response> {
-    const headers: Record<string, string> = {
+  async function request(url: string | URL, init: RequestInit = {}): Promise<Response> {
+    const headers = {
       cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join("; "),
+      accept: "text/html",
+      ...(init.headers as Record<string, string> | undefined),
     };
-    const response = await fetch(url, { redirect: "manual", headers, ...(form ? { method: "POST", body: form } : {}) });
+    const response = await fetch(url, { redirect: "manual", ...init, headers });
     for (const line of response.headers.getSetCookie()) {
       const [pair = ""] = line.split(";");
       const at = pair.indexOf("=");
-      cookies.set(pair.slice(0, at), pair.slice(at + 1));
+      if (/;\s*max-age=0\b/i.test(line)) cookies.delete(pair.slice(0, at));
+      else cookies.set(pair.slice(0, at), pair.slice(at + 1));
     }
     return response;
   }
 
   return {
+    fetch: request,
     async visit(start, redirectUri) {
       let url = start;
       let form: URLSearchParams | undefined;
       for (let step = 0; step < MAX_STEPS; step++) {
-        const response = await request(url, form);
+        const response = await request(url, form ? { method: "POST", body: form } : {});
         form = undefined;
         const location = response.headers.get("location");
         const page = await response.text();

@@ -6,6 +6,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type OidcContext, Provider } from "oidc-provider";
+import { withRoles } from "./role-claims.ts";
 import { createSigningKey, type SigningKey } from "./tokens.ts";
 
 export interface IdentityProviderStandIn {
@@ -41,8 +42,10 @@ export interface TenantOptions {
   readonly clientId: string;
   /** A confidential app registration. */
   readonly clientSecret?: string;
-  readonly redirectUri: string;
+  readonly redirectUri: string | readonly string[];
   readonly accessTokenSeconds?: number;
+  /** What the ID token says as `roles`, asked for at each sign-in. */
+  readonly roles?: () => readonly string[];
 }
 
 /** Its keys are made in a millisecond, those of RSA in up to a second; tests of tokens have every algorithm. */
@@ -124,7 +127,7 @@ export function openTenant(options: TenantOptions): Promise<IdentityProviderStan
           client_id: clientId,
           ...(clientSecret === undefined ? {} : { client_secret: clientSecret }),
           token_endpoint_auth_method: clientSecret === undefined ? "none" : "client_secret_post",
-          redirect_uris: [redirectUri],
+          redirect_uris: [redirectUri].flat(),
           grant_types: ["authorization_code", "refresh_token"],
           application_type: "native",
         },
@@ -135,6 +138,7 @@ export function openTenant(options: TenantOptions): Promise<IdentityProviderStan
         authorization_response_iss_parameter_supported: undefined,
       },
       extraTokenClaims: () => ({ roles: ["admin"] }),
+      ...(options.roles === undefined ? {} : withRoles(options.roles)),
     }),
     intercept(_request, response, url, body) {
       if (url.searchParams.has("resource") || new URLSearchParams(body).has("resource")) {

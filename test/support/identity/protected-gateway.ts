@@ -21,14 +21,14 @@ export interface ProtectedGateway {
 
 /** The configuration is made from the public origin, which it has to name. */
 export async function startProtectedGateway(
-  yaml: (base: string) => string,
+  yaml: (base: string) => string | Promise<string>,
   options: TestGatewayOptions = {},
 ): Promise<ProtectedGateway> {
   const door: FrontDoor = await openFrontDoor();
   let gateway: TestGateway;
   try {
     gateway = await startGateway(
-      `config: { drainTimeout: 100ms, logging: { level: trace } }\n${yaml(door.url)}`,
+      `config: { drainTimeout: 100ms, logging: { level: trace } }\n${await yaml(door.url)}`,
       options,
     );
   } catch (error) {

@@ -3,7 +3,7 @@
  */
 import { computed } from "@preact/signals";
 import { getJson, getText } from "./api.ts";
-import { awaySince } from "./connection.ts";
+import { awaySince, isSignedOut } from "./connection.ts";
 import { dump } from "./dump.ts";
 import { createPoll } from "./poll.ts";
 
@@ -12,22 +12,30 @@ export interface About {
   readonly host: string;
   readonly node: string;
   readonly platform: string;
-  /** Attached to a gateway: no playgrounds, no trace, no log control. */
+  /** Attached to a gateway: no playgrounds, traces, profiles or configuration text. */
   readonly readOnly: boolean;
+  /** Whether the user may end sessions, make keys and set the log level. */
+  readonly mayOperate: boolean;
   /** Whether the configuration file may be written from the page. */
   readonly mayEdit: boolean;
+  /** Who signed in, on a gateway. */
+  readonly user?: string;
+  /** Where a POST signs out, if the user signed in with the browser. */
+  readonly logoutPath?: string;
 }
 
 const ABOUT_INTERVAL_MS = 60_000;
 /** A gateway that went away is shown within two seconds. */
 const READY_INTERVAL_MS = 1_000;
+/** One that is back is asked at once for everything that the page shows. */
+const AWAY_INTERVAL_MS = 250;
 /** One that accepts connections and says nothing has gone away too. */
 const READY_PATIENCE_MS = 5_000;
 
 export const about = createPoll(() => getJson<About>("about"), ABOUT_INTERVAL_MS);
 export const ready = createPoll(
   () => getText("healthz/ready", AbortSignal.timeout(READY_PATIENCE_MS)),
-  READY_INTERVAL_MS,
+  () => (awaySince.peek() === undefined ? READY_INTERVAL_MS : AWAY_INTERVAL_MS),
 );
 
 export interface State {
@@ -37,6 +45,7 @@ export interface State {
 
 export const state = computed<State>(() => {
   if (awaySince.value !== undefined) return { level: "bad", text: "not responding" };
+  if (isSignedOut.value) return { level: "idle", text: "signed out" };
   const failure = ready.error.value ?? dump.error.value;
   if (failure !== undefined) return { level: "bad", text: "not responding" };
   const readiness = ready.value.value?.trim();
@@ -49,5 +58,8 @@ export const state = computed<State>(() => {
   return { level: "ok", text: "serving" };
 });
 
-/** Playgrounds, traces and log control are offered on the admin address only. */
+/** Playgrounds, traces and the configuration text are offered on the admin address only. */
 export const isReadOnly = computed(() => about.value.value?.readOnly ?? false);
+
+/** The server refuses what is hidden, too. */
+export const mayOperate = computed(() => about.value.value?.mayOperate ?? false);

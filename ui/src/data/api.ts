@@ -2,7 +2,7 @@
  * The one way from the page to the gateway. Everything is below `/ui/api/`, so the same page works on the admin
  * address and, with fewer endpoints, on a gateway. Failures become sentences.
  */
-import { noteAnswer, noteSilence } from "./connection.ts";
+import { isSignedOut, noteAnswer, noteSilence } from "./connection.ts";
 
 export class ApiError extends Error {
   readonly status: number;
@@ -59,6 +59,14 @@ export async function streamLines(
   if (rest !== "") onLine(rest);
 }
 
+/** Ends the session here; the page then goes where the identity provider ends its own. */
+export async function signOut(path: string): Promise<string | null> {
+  const response = await fetch(path, { method: "POST", cache: "no-store", headers: { accept: "application/json" } });
+  if (!response.ok) throw new ApiError(response.status, (await response.text()).trim());
+  isSignedOut.value = true;
+  return ((await response.json()) as { location: string | null }).location;
+}
+
 function jsonBody(body: unknown): RequestInit {
   return { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
 }
@@ -74,6 +82,7 @@ async function request(name: string, init: RequestInit): Promise<Response> {
     throw new ApiError(0, "the gateway does not respond");
   }
   noteAnswer();
+  isSignedOut.value = response.status === 401;
   if (response.ok || response.status === 503) return response;
   const text = (await response.text()).trim();
   throw new ApiError(response.status, text === "" ? `the gateway answered ${response.status}` : text.slice(0, 2000));

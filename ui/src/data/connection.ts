@@ -7,6 +7,9 @@ import { signal } from "@preact/signals";
 /** Since when nothing answers; undefined while the gateway does. */
 export const awaySince = signal<number | undefined>(undefined);
 
+/** The gateway answers, but the user is not signed in any more. */
+export const isSignedOut = signal(false);
+
 const listeners = new Set<() => void>();
 
 export function noteSilence(): void {

@@ -58,8 +58,8 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
       watchers += 1;
       if (watchers === 1) {
         loop();
-        // What was read before the gateway went away may be of another process now.
-        stopListening = onReturn(() => void refresh());
+        // What was read before the gateway went away may be of another process now; so may what is being read.
+        stopListening = onReturn(() => void Promise.resolve(running).then(refresh));
       }
       return () => {
         watchers -= 1;

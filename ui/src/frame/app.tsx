@@ -4,11 +4,13 @@
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { about, ready, state } from "../data/about.ts";
+import { type About, about, ready, state } from "../data/about.ts";
+import { signOut } from "../data/api.ts";
 import { noteSilence, onReturn } from "../data/connection.ts";
 import { dump } from "../data/dump.ts";
 import { usePoll } from "../data/poll.ts";
 import { Overview } from "../pages/overview/overview.tsx";
+import { visible } from "../parts/format.ts";
 import { Empty, Skeleton } from "../parts/panel.tsx";
 import { Status } from "../parts/status.tsx";
 import { AwayBanner } from "./away-banner.tsx";
@@ -69,7 +71,7 @@ function Rail() {
           <Mark />
           gateway
         </strong>
-        <span class="muted small">{gateway ? `${gateway.version}${gateway.readOnly ? " · read-only" : ""}` : "…"}</span>
+        <span class="muted small">{gateway ? `${gateway.version}${roleText(gateway)}` : "…"}</span>
         <span class="small" role="status">
           <Status level={state.value.level}>{state.value.text}</Status>
         </span>
@@ -92,8 +94,28 @@ function Rail() {
           <Icon name="theme" />
           <span class="word">Theme</span> <span class="hint">{theme.value}</span>
         </button>
+        {gateway?.logoutPath === undefined ? null : <SignOut path={gateway.logoutPath} user={gateway.user} />}
       </div>
     </div>
+  );
+}
+
+function roleText({ readOnly, mayOperate }: About): string {
+  if (!readOnly) return "";
+  return mayOperate ? " · operator" : " · read-only";
+}
+
+function SignOut({ path, user }: { path: string; user: string | undefined }) {
+  const leave = async (): Promise<void> => {
+    const next = await signOut(path).catch(() => undefined);
+    // Without an address of the identity provider the page stays and says that nobody is signed in.
+    if (typeof next === "string") location.assign(next);
+  };
+  return (
+    <button type="button" onClick={leave} title={user === undefined ? undefined : `Signed in as ${visible(user)}`}>
+      <Icon name="leave" />
+      <span class="word">Sign out</span> <span class="hint ellipsis">{visible(user ?? "")}</span>
+    </button>
   );
 }
 

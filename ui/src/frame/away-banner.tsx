@@ -1,8 +1,8 @@
 /**
- * Says that the gateway went away, and that what the page shows is from before.
+ * Says that the gateway went away or that the user is signed out, and that what the page shows is from before.
  */
 import { useEffect, useState } from "preact/hooks";
-import { awaySince } from "../data/connection.ts";
+import { awaySince, isSignedOut } from "../data/connection.ts";
 import { ageText } from "../parts/format.ts";
 
 const SECOND_MS = 1_000;
@@ -16,6 +16,15 @@ export function AwayBanner() {
     const timer = setInterval(() => setNow(Date.now()), SECOND_MS);
     return () => clearInterval(timer);
   }, [since]);
+  if (since === undefined && isSignedOut.value)
+    return (
+      <div class="away" role="alert">
+        <strong>You are signed out.</strong> <span>This page shows what was known before.</span>{" "}
+        <button type="button" class="button" onClick={() => location.reload()}>
+          Sign in
+        </button>
+      </div>
+    );
   if (since === undefined) return null;
   return (
     <div class="away" role="alert">

@@ -16,6 +16,7 @@ const PATHS: Readonly<Record<string, string>> = {
   config: "M3 2h6l4 4v8H3zM9 2v4h4M5.5 9h5M5.5 11.5h3",
   runtime: "M1.5 8.5h3l2-5 3 9 2-4h3",
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9zM10.3 10.3L14 14",
+  leave: "M6 2H3v12h3M10.5 5l3 3-3 3M13.5 8H6",
   theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
 };
 

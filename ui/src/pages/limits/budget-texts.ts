@@ -41,3 +41,33 @@ export function stateOfKey({ expiresAt, expired, budget, spent = 0 }: StoredKey)
   if (limit !== undefined && spent >= limit) return { level: "bad", text: "budget spent" };
   return { level: "ok", text: expiresAt === undefined ? "active" : `active until ${expiresAt}` };
 }
+
+/** What the form says, as `POST /keys` takes it; the gateway checks it again. */
+export function keyOrder(
+  form: {
+    readonly name: string;
+    readonly models: string;
+    readonly days: string;
+    readonly amount: string;
+    readonly unit: string;
+    readonly per: string;
+  },
+  nowMs: number,
+): { readonly make: object } | { readonly problem: string } {
+  const models = form.models
+    .split(",")
+    .map((model) => model.trim())
+    .filter((model) => model !== "");
+  const days = form.days.trim() === "" ? undefined : Number(form.days);
+  if (days !== undefined && !(days > 0 && days <= 36_500)) return { problem: "Days: enter a number above 0." };
+  const amount = form.amount.trim() === "" ? undefined : Number(form.amount);
+  if (amount !== undefined && !(amount > 0)) return { problem: "Budget: enter a number above 0." };
+  return {
+    make: {
+      name: form.name.trim(),
+      ...(models.length === 0 ? {} : { models }),
+      ...(days === undefined ? {} : { expiresAtMs: Math.round(nowMs + days * 86_400_000) }),
+      ...(amount === undefined ? {} : { budget: { [form.unit]: amount, per: form.per } }),
+    },
+  };
+}

@@ -1,6 +1,5 @@
 /**
- * Budgets with what was spent of them in this period, and the API keys of the store with their models, expiry and budget.
- * Read only: keys are made and revoked with `gwctl keys`. Nothing stands here where there is neither.
+ * Budgets with what was spent of them in this period. Nothing stands here where there is none.
  */
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
@@ -8,7 +7,7 @@ import { param } from "../../frame/router.ts";
 import { visible, wholeText } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
-import { amountText, type Budget, type StoredKey, stateOfKey } from "./budget-texts.ts";
+import { amountText, type Budget } from "./budget-texts.ts";
 
 /** They are read from the store. */
 const INTERVAL_MS = 10_000;
@@ -17,7 +16,6 @@ export const budgets = createPoll(() => {
   const key = param("key");
   return getJson<{ budgets: Budget[] }>(`debug/budgets${key === "" ? "" : `?key=${encodeURIComponent(key)}`}`);
 }, INTERVAL_MS);
-const keys = createPoll(() => getJson<{ keys: StoredKey[] }>("keys"), INTERVAL_MS);
 
 export function Budgets() {
   return (
@@ -56,7 +54,7 @@ function BudgetPanel({ budget }: { budget: Budget }) {
                 {key === "" ? "shared" : visible(key)}
               </span>
               <span
-                class={`gauge ${remaining <= 0 ? "bad empty" : remaining < limit / 4 ? "warn" : ""}`}
+                class={`gauge ${remaining <= 0 ? "bad used-up" : remaining < limit / 4 ? "warn" : ""}`}
                 aria-hidden="true"
               >
                 <span style={{ width: `${Math.max(0, Math.min(1, remaining / limit)) * 100}%` }} />
@@ -73,47 +71,4 @@ function BudgetPanel({ budget }: { budget: Budget }) {
       </div>
     </Panel>
   );
-}
-
-export function Keys() {
-  const loaded = usePoll(keys);
-  if (loaded === undefined || loaded.keys.length === 0) return null;
-  return (
-    <Panel title="API keys of the store" flush>
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">name</th>
-            <th scope="col">id</th>
-            <th scope="col">models</th>
-            <th scope="col">budget</th>
-            <th scope="col">state</th>
-          </tr>
-        </thead>
-        <tbody>
-          {loaded.keys.map((key) => {
-            const { level, text } = stateOfKey(key);
-            return (
-              <tr key={key.id}>
-                <td>{visible(key.name)}</td>
-                <td class="mono">{visible(key.id)}</td>
-                <td class="mono wrap">{key.models === undefined ? "all" : visible(key.models.join(", "))}</td>
-                <td>{budgetText(key)}</td>
-                <td>
-                  <Status level={level}>{visible(text)}</Status>
-                </td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </Panel>
-  );
-}
-
-function budgetText({ budget, spent }: StoredKey): string {
-  if (budget === undefined) return "none";
-  const unit = budget.cost === undefined ? "tokens" : "usd";
-  const limit = budget.cost ?? budget.tokens ?? 0;
-  return `${amountText(spent ?? 0, unit)} of ${amountText(limit, unit)} per ${visible(budget.per)}`;
 }

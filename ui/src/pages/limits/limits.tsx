@@ -2,14 +2,15 @@
  * Rate limit rules with their buckets: gauges that drain and refill, the fullest keys, refusals per minute.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { isReadOnly } from "../../data/about.ts";
+import { mayOperate } from "../../data/about.ts";
 import { getJson } from "../../data/api.ts";
 import { createPoll, usePoll } from "../../data/poll.ts";
 import { pageHref, param, setParams } from "../../frame/router.ts";
 import { visible, wholeText } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
-import { Budgets, budgets, Keys } from "./budgets.tsx";
+import { Budgets, budgets } from "./budgets.tsx";
+import { Keys } from "./keys.tsx";
 
 interface Rule {
   readonly owner: string;
@@ -49,7 +50,7 @@ export function Limits() {
           onInput={(event) => {
             setParams({ key: event.currentTarget.value }, { replace: true });
             limits.refresh();
-            if (!isReadOnly.value) budgets.refresh();
+            budgets.refresh();
           }}
         />
       </PageHead>
@@ -65,12 +66,8 @@ export function Limits() {
       ) : (
         <Rules rules={loaded.rules} />
       )}
-      {isReadOnly.value ? null : (
-        <>
-          <Budgets />
-          <Keys />
-        </>
-      )}
+      <Budgets />
+      {mayOperate.value ? <Keys /> : null}
     </>
   );
 }
@@ -170,7 +167,7 @@ function BucketRow({ bucket }: { bucket: Bucket }) {
       <span class="mono ellipsis" title={name}>
         {name}
       </span>
-      <span class={`gauge ${level}${bucket.remaining <= 0 ? " empty" : ""}`} aria-hidden="true">
+      <span class={`gauge ${level}${bucket.remaining <= 0 ? " used-up" : ""}`} aria-hidden="true">
         <span style={{ width: `${share * 100}%` }} />
       </span>
       <span class="number">

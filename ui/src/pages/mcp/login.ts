@@ -89,7 +89,7 @@ export async function login(
         ...(typeof client.client_secret === "string" ? { client_secret: client.client_secret } : {}),
         ...(typeof resource.resource === "string" ? { resource: resource.resource } : {}),
       }),
-    ({ access_token, ...rest }) => ({ ...rest, access_token: access_token ? "<received>" : undefined }),
+    (answer) => withoutTokens(answer),
   );
   return String(token.access_token);
 }
@@ -182,4 +182,11 @@ function base64Url(bytes: Uint8Array): string {
     .replaceAll("+", "-")
     .replaceAll("/", "_")
     .replaceAll("=", "");
+}
+
+/** What the leg shows: that tokens came, and none of them. */
+function withoutTokens(answer: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(answer).map(([name, value]) => [name, /_token$/.test(name) && value ? "<received>" : value]),
+  );
 }

@@ -1,7 +1,7 @@
 /**
  * MCP: the servers behind the gateway, and a client that connects like any other to try their tools.
  */
-import { isReadOnly } from "../../data/about.ts";
+import { isReadOnly, mayOperate } from "../../data/about.ts";
 import { type DumpBackend, dump, listOf, targetText, textOf } from "../../data/dump.ts";
 import { type Endpoint, endpointsOf } from "../../data/endpoints.ts";
 import { livingOf } from "../../data/mcp-targets.ts";
@@ -11,6 +11,7 @@ import { ageText, visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { AddServer } from "../config/add-form.tsx";
+import { Connections } from "./connections.tsx";
 import { Credential, LoginPanel } from "./credential.tsx";
 import { Playground } from "./playground.tsx";
 import { connect, connection, disconnect } from "./session.ts";
@@ -53,6 +54,7 @@ export function Mcp() {
       <Targets backends={backends} />
       <AddServer />
       <Sessions />
+      {mayOperate.value ? <Connections /> : null}
     </>
   );
 }

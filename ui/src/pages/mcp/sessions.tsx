@@ -1,8 +1,7 @@
 /**
  * Open MCP sessions: whose, with which servers, for how long; and a way to end one, asked twice.
  */
-import { useState } from "preact/hooks";
-import { isReadOnly } from "../../data/about.ts";
+import { mayOperate } from "../../data/about.ts";
 import { postJson } from "../../data/api.ts";
 import { listOf } from "../../data/dump.ts";
 import { usePoll } from "../../data/poll.ts";
@@ -10,6 +9,7 @@ import { type Task, tasks, tasksOfKind } from "../../data/tasks.ts";
 import { Fold } from "../../parts/fold.tsx";
 import { ageText, visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
+import { SureButton } from "../../parts/sure-button.tsx";
 import { Branch } from "../runtime/task-tree.tsx";
 
 /** More are listed below Runtime. */
@@ -38,7 +38,7 @@ export function Sessions() {
               <th scope="col">user</th>
               <th scope="col">backend</th>
               <th scope="col">open for</th>
-              {isReadOnly.value ? null : <th scope="col">action</th>}
+              {!mayOperate.value ? null : <th scope="col">action</th>}
             </tr>
           </thead>
           <tbody>
@@ -58,20 +58,9 @@ export function Sessions() {
 }
 
 function Row({ backend, task }: { backend: string; task: Task }) {
-  const [isAsked, setIsAsked] = useState(false);
-  const [problem, setProblem] = useState<string | undefined>(undefined);
   const end = async (): Promise<void> => {
-    if (!isAsked) {
-      setIsAsked(true);
-      return;
-    }
-    try {
-      await postJson("debug/mcp/sessions", { end: task.name });
-      await tasks.refresh();
-    } catch (error) {
-      setIsAsked(false);
-      setProblem((error as Error).message);
-    }
+    await postJson("debug/mcp/sessions", { end: task.name });
+    await tasks.refresh();
   };
   return (
     <tr>
@@ -81,12 +70,9 @@ function Row({ backend, task }: { backend: string; task: Task }) {
       <td class="mono">{visible(textOf(task.detail?.owner) || "–")}</td>
       <td class="mono muted">{visible(backend)}</td>
       <td>{ageText(task.ageMs)}</td>
-      {isReadOnly.value ? null : (
+      {!mayOperate.value ? null : (
         <td>
-          <button type="button" class="button" onClick={end} onBlur={() => setIsAsked(false)}>
-            {isAsked ? "Really end it?" : "End"}
-          </button>
-          {problem === undefined ? null : <span class="muted"> {visible(problem)}</span>}
+          <SureButton label="End" onSure={end} />
         </td>
       )}
     </tr>

@@ -1,7 +1,7 @@
 /**
  * The process itself: log level, memory, what lives in it, and where its time goes.
  */
-import { isReadOnly } from "../../data/about.ts";
+import { isReadOnly, mayOperate } from "../../data/about.ts";
 import { PageHead } from "../../parts/panel.tsx";
 import { LogLevel } from "./log-level.tsx";
 import { Memory } from "./memory.tsx";
@@ -14,7 +14,7 @@ export function Runtime() {
       <PageHead title="Runtime" doc="Log level, memory, tasks and profiles." />
       <div class="split two">
         <div class="stack">
-          {isReadOnly.value ? null : <LogLevel />}
+          {mayOperate.value ? <LogLevel /> : null}
           <TaskTree />
         </div>
         <Memory />

@@ -1,0 +1,276 @@
+/**
+ * The legs of a sign-in with the browser (OpenID Connect, authorization code with PKCE): the way to the identity provider, and
+ * the way back with a code that becomes an ID token. What must be known on the way back travels in a signed cookie, so
+ * visitors who never come back cost no memory. Each failure says its reason and what to do.
+ */
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { GatewayError } from "../../core/errors.ts";
+import type { GatewayRequest } from "../../core/exchange.ts";
+import type { Claims } from "../../core/facts.ts";
+import { emptyReply, type Reply } from "../../core/reply.ts";
+import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
+import type { Clock } from "../../lib/process/clock.ts";
+import type { SigningKey } from "../../lib/store/signing-key.ts";
+import type { TokenVerifier } from "../keys/token-verifier.ts";
+import { type Discovery, mayCall } from "../providers/discovery.ts";
+import { providerError } from "../providers/provider-error.ts";
+import { show } from "../tokens/token.ts";
+import { cookieLine, readCookie } from "./browser-cookies.ts";
+
+/** A sign-in with a second factor takes minutes, not more. */
+const LOGIN_MS = 600_000;
+const TIMEOUT_MS = 10_000;
+const MAX_ANSWER_BYTES = 256 * 1024;
+/** As many tabs may be on their way at once; more cookies would only make requests longer. */
+const SLOTS = 4;
+/** A page to go back to that is longer is forgotten: a cookie has 4 KiB. */
+const MAX_RETURN_CHARS = 1_500;
+
+export interface BrowserLoginOptions {
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly clientSecret: string | undefined;
+  readonly clientAuth: "basic" | "post" | undefined;
+  readonly redirectUri: string;
+  readonly scopes: readonly string[];
+  /** Tells policies apart. */
+  readonly realm: string;
+  readonly discovery: Discovery;
+  readonly verifier: TokenVerifier;
+  readonly signingKey: SigningKey;
+  readonly fetch: Fetch;
+  readonly clock: Clock;
+}
+
+export interface SignedIn {
+  readonly claims: Claims;
+  readonly principal: string;
+  /** Where the user wanted to go. */
+  readonly returnTo: string;
+  /** Takes the cookie of the way back. */
+  readonly clearing: string;
+}
+
+export interface BrowserLogin {
+  /** To the identity provider. */
+  begin(request: GatewayRequest): Promise<Reply>;
+  /** Rejects with a GatewayError that says what went wrong. */
+  finish(request: GatewayRequest): Promise<SignedIn>;
+  /** Where the identity provider ends its own session; undefined if it does not say. */
+  endSessionUrl(): Promise<string | undefined>;
+}
+
+interface OnTheWay {
+  readonly state: string;
+  readonly nonce: string;
+  readonly verifier: string;
+  readonly returnTo: string;
+  readonly untilMs: number;
+}
+
+export const LOGIN_COOKIE = "gateway_signin_";
+
+export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
+  const { issuer, clientId, redirectUri, realm, discovery, clock, signingKey } = options;
+  const { origin, pathname, protocol } = new URL(redirectUri);
+  const isSecure = protocol === "https:";
+  const cookieName = (state: string): string => `${LOGIN_COOKIE}${realm}_${state[0]}`;
+  const cookie = (state: string, value: string, maxAgeSeconds: number): string =>
+    cookieLine(cookieName(state), value, { path: pathname, maxAgeSeconds, isSecure });
+  const signed = (payload: string): string => signingKey.sign(`sign-in ${realm} ${payload}`);
+
+  async function begin(request: GatewayRequest): Promise<Reply> {
+    const authorize = endpointOf(await discovery.get(), "authorization_endpoint");
+    const way: OnTheWay = {
+      state: `${randomBytes(1).readUInt8() % SLOTS}${random()}`,
+      nonce: random(),
+      verifier: random(),
+      returnTo: returnTo(request),
+      untilMs: clock.now() + LOGIN_MS,
+    };
+    const payload = Buffer.from(JSON.stringify(way)).toString("base64url");
+    const url = new URL(authorize);
+    const parameters = {
+      response_type: "code",
+      client_id: clientId,
+      redirect_uri: redirectUri,
+      scope: options.scopes.join(" "),
+      state: way.state,
+      nonce: way.nonce,
+      code_challenge: createHash("sha256").update(way.verifier).digest("base64url"),
+      code_challenge_method: "S256",
+    };
+    for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
+    return emptyReply(302, {
+      location: url.href,
+      "set-cookie": cookie(way.state, `${payload}.${signed(payload)}`, LOGIN_MS / 1000),
+      "cache-control": "no-store",
+    });
+  }
+
+  /** A path of ours, whatever it looks like: the origin stands in front. */
+  function returnTo({ path, query }: GatewayRequest): string {
+    const target = query === "" ? path : `${path}?${query}`;
+    return `${origin}${target.length > MAX_RETURN_CHARS ? "/" : target}`;
+  }
+
+  function wayOf(request: GatewayRequest, state: string): OnTheWay {
+    const kept = /^[0-9][A-Za-z0-9_-]+$/.test(state) ? readCookie(request.headers, cookieName(state)) : undefined;
+    const [payload = "", signature = ""] = kept?.split(".") ?? [];
+    if (!signingKey.isSignature(`sign-in ${realm} ${payload}`, signature))
+      throw failed(
+        `the sign-in was not begun in this browser at ${origin}, or cookies are blocked`,
+        `there is no cookie for the state; sign-ins begin and end at ${origin}`,
+      );
+    const way = JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as OnTheWay;
+    if (!isSame(way.state, state))
+      throw failed("another sign-in was begun meanwhile", "the state is of another sign-in");
+    if (way.untilMs < clock.now()) throw failed("it took longer than 10 minutes", "the state is too old");
+    return way;
+  }
+
+  async function finish(request: GatewayRequest): Promise<SignedIn> {
+    const answer = new URLSearchParams(request.query);
+    const state = answer.get("state") ?? "";
+    const way = wayOf(request, state);
+    const problem = answer.get("error");
+    if (problem !== null) {
+      const description = answer.get("error_description");
+      throw failed(`the identity provider answered ${shown(problem)}${description ? `: ${shown(description)}` : ""}`);
+    }
+    // Another provider's answer must not be taken for this one's (RFC 9207).
+    const iss = answer.get("iss");
+    if (iss !== null && iss !== issuer)
+      throw failed(
+        "the answer comes from another identity provider",
+        `iss is ${shown(iss)}, expected ${issuer}: set \`issuer\` exactly as the provider does`,
+      );
+    const code = answer.get("code");
+    if (code === null || code === "") throw failed("the identity provider sent no code");
+    const { claims, principal } = await verified(await exchanged(code, way.verifier), way.nonce);
+    return { claims, principal, returnTo: way.returnTo, clearing: cookie(state, "", 0) };
+  }
+
+  async function exchanged(code: string, verifier: string): Promise<string> {
+    const metadata = await discovery.get();
+    const url = endpointOf(metadata, "token_endpoint");
+    if (!mayCall(url, issuer))
+      throw failed("the identity provider's metadata is not safe", `token_endpoint ${shown(url)} has no TLS`);
+    const form = new URLSearchParams({
+      grant_type: "authorization_code",
+      code,
+      redirect_uri: redirectUri,
+      code_verifier: verifier,
+      client_id: clientId,
+    });
+    const headers: Record<string, string> = { "content-type": "application/x-www-form-urlencoded" };
+    const { clientSecret } = options;
+    if (clientSecret !== undefined && usesBasic(metadata)) {
+      const pair = [clientId, clientSecret].map((part) => encodeURIComponent(part)).join(":");
+      headers.authorization = `Basic ${Buffer.from(pair).toString("base64")}`;
+    } else if (clientSecret !== undefined) form.set("client_secret", clientSecret);
+    let response: FetchResponse;
+    try {
+      const body = Buffer.from(form.toString());
+      response = await options.fetch({
+        url,
+        method: "POST",
+        headers,
+        body,
+        timeoutMs: TIMEOUT_MS,
+        maxBytes: MAX_ANSWER_BYTES,
+      });
+    } catch (error) {
+      throw providerError(error, url);
+    }
+    const token = parseObject(response.body);
+    if (response.status === 200 && typeof token?.id_token === "string") return token.id_token;
+    if (response.status === 200)
+      throw failed(
+        "the identity provider sent no ID token",
+        "add `openid` to `scopes`, and check the client's settings",
+      );
+    const reason = `${shown(token?.error ?? response.status)}${token?.error_description ? `: ${shown(token.error_description)}` : ""}`;
+    throw failed(`the identity provider rejected the code with ${reason}`, mendOf(token?.error));
+  }
+
+  function usesBasic({ token_endpoint_auth_methods_supported: methods }: Claims): boolean {
+    if (options.clientAuth !== undefined) return options.clientAuth === "basic";
+    return !(Array.isArray(methods) && methods.includes("client_secret_post"));
+  }
+
+  async function verified(token: string, nonce: string) {
+    const verdict = await options.verifier.verify(token, { issuer, audiences: [clientId], isIdToken: true });
+    if (verdict.kind === "unavailable")
+      throw new GatewayError("not_ready", {
+        message: "the identity provider's keys are not available yet",
+        detail: verdict.detail,
+        headers: { "retry-after": String(verdict.retryAfterSeconds) },
+      });
+    if (verdict.kind === "invalid") throw failed(`ID token: ${verdict.problem.reason}`, verdict.problem.detail);
+    const { claims } = verdict;
+    if (typeof claims.nonce !== "string" || !isSame(claims.nonce, nonce))
+      throw failed("the ID token is not of this sign-in", "its nonce is missing or another one");
+    if (claims.azp !== undefined && claims.azp !== clientId)
+      throw failed("the ID token is for another client", `azp is ${shown(claims.azp)}, expected ${clientId}`);
+    if (typeof claims.sub !== "string" || claims.sub === "")
+      throw failed("the ID token names no user", "the claim sub is missing");
+    return verdict;
+  }
+
+  return {
+    begin,
+    finish,
+    async endSessionUrl() {
+      const metadata = await discovery.get().catch(() => undefined);
+      const { end_session_endpoint: url } = metadata ?? {};
+      if (typeof url !== "string") return undefined;
+      const end = new URL(url);
+      end.searchParams.set("client_id", clientId);
+      return end.href;
+    },
+  };
+}
+
+function random(): string {
+  return randomBytes(32).toString("base64url");
+}
+
+function isSame(one: string, other: string): boolean {
+  const [a, b] = [Buffer.from(one), Buffer.from(other)];
+  return a.length === b.length && timingSafeEqual(a, b);
+}
+
+/** A text from outside in one line of an answer and of the log. */
+function shown(value: unknown): string {
+  return show(value).replace(/[^\x20-\x7e\u00a0-\u{10ffff}]/gu, " ");
+}
+
+function endpointOf(metadata: Claims, name: string): string {
+  const url = metadata[name];
+  if (typeof url === "string") return url;
+  throw failed(`the identity provider's metadata has no ${name}`);
+}
+
+function failed(reason: string, detail?: string): GatewayError {
+  return new GatewayError("authentication_failed", {
+    message: `sign-in failed: ${reason}. Open the page again to retry.\n`,
+    detail: detail ?? reason,
+    headers: { "cache-control": "no-store" },
+  });
+}
+
+function mendOf(error: unknown): string | undefined {
+  if (error === "invalid_client") return "check `clientId`, `clientSecret` and `clientAuth`";
+  if (error === "invalid_grant") return "check that `redirectUri` is the registered one";
+  return undefined;
+}
+
+function parseObject(body: Buffer): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value: unknown = JSON.parse(body.toString("utf8"));
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
