@@ -12,6 +12,7 @@ import type { Ending } from "../ending.ts";
 import { createRequestRecords, type RequestRecords } from "../request-records.ts";
 import { loadTelemetry } from "../telemetry.ts";
 import type { AppOptions } from "./app-options.ts";
+import { keepHistory } from "./keep-history.ts";
 
 export interface Measuring {
   readonly ids: IdSource;
@@ -35,6 +36,7 @@ export async function startMeasuring(
   const audit = openAudit(settings, doors, redaction, telemetry?.log);
   if (audit !== undefined) ending.at("measuring", audit.close);
   const records = createRequestRecords(doors, config, telemetry, audit);
+  keepHistory(doors, records.history, ending);
   const heap = watchHeapLoudly(doors, heapSize);
   ending.at("measuring", heap.stop);
   return { ids, random, records, heap };

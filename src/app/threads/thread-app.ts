@@ -28,6 +28,7 @@ import { openConfiguredStore } from "../open-configured-store.ts";
 import { operatorEndpoints } from "../operator-endpoints.ts";
 import { firstLoad } from "../reload-state.ts";
 import { createRequestRecords } from "../request-records.ts";
+import { keepHistory } from "../start/keep-history.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
 import { createNeighbours, type Neighbours } from "./neighbours.ts";
 import { createThreadOutput } from "./thread-output.ts";
@@ -137,6 +138,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     logging.setFormat(settings.logging?.format ?? "text");
     const sequence = new Int32Array(data.sequence);
     const records = createRequestRecords(doors, config, undefined, undefined, () => Atomics.add(sequence, 0, 1));
+    keepHistory(doors, records.history, ending, thread);
     const heap = watchHeapLoudly(doors);
     ending.at("measuring", heap.stop);
     const limits = fittingLimits(settings, undefined, thread === 1 ? logger : silentLogger);

@@ -47,3 +47,22 @@ test("a longer range is coarser, a day is the most, and old slots are not taken 
   assert.deepEqual([day.total.requests, day.total.failed], [1, 1]);
   assert.equal(history.report(60).total.requests, 1);
 });
+
+test("what one process packed is there in the next one; what is no such text or too old is not", () => {
+  const { history, count, pass } = start();
+  for (const status of [200, 404, 502]) count(status, 40);
+  const packed = history.packed();
+  pass(60);
+  const later = createTrafficHistory({ now: () => 1_700_000_000_000 + 1_060_000 });
+  later.count(anExchange({}), { status: 200, end: "complete", responseBytes: 0 } as never, 40);
+  later.unpack(packed);
+  count(200, 40);
+  assert.deepEqual(later.report(300), history.report(300));
+  assert.deepEqual(later.report(86_400), history.report(86_400));
+  for (const text of ["", "{}", "[[[1,2]]]", '[[["a",1,1,1,1,1]]]', "[[[-1,1,1,1,1,1]]]", "[[[9e99,1,1,1,1,1]]]"])
+    later.unpack(text);
+  assert.equal(later.report(300).total.requests, 4);
+  const next = createTrafficHistory({ now: () => 1_700_000_000_000 + 200_000_000 });
+  next.unpack(packed);
+  assert.equal(next.report(86_400).total.requests, 0);
+});

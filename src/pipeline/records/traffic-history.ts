@@ -1,8 +1,10 @@
 /**
  * A day of traffic in a few numbers, kept in memory: how many requests, how many failed, how long they took, tokens and
  * cost. Two rings of slots, fine for half an hour and coarse for a day; a slot is made anew when its time comes, so an
- * idle gateway does nothing and a busy one adds a few numbers per request.
+ * idle gateway does nothing and a busy one adds a few numbers per request. All of it fits into one text, so that a store
+ * can hold it over a restart.
  */
+import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { Clock } from "../../lib/process/clock.ts";
@@ -19,6 +21,10 @@ const P95 = 0.95;
 export interface TrafficHistory {
   count(exchange: Exchange, outcome: Outcome, durationMs: number): void;
   report(rangeSeconds: number): HistoryReport;
+  /** All that is known, as a text of some 10 KB. */
+  packed(): string;
+  /** Adds what an earlier process packed; what is too old or no such text is left out. */
+  unpack(text: string): void;
 }
 
 interface Slot {
@@ -37,7 +43,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
     slots: Array.from({ length: slots }, () => emptySlot()),
   }));
   // The wall clock, so that the slots of several threads are the same.
-  const startedMs = clock.now();
+  let knownSinceMs = clock.now();
 
   return {
     count({ facts }, { status, end }, durationMs) {
@@ -63,7 +69,7 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
       const nowMs = clock.now();
       const last = Math.floor(nowMs / slotMs);
       const wanted = Math.min(slots.length, Math.max(1, Math.ceil((rangeSeconds * 1000) / slotMs)));
-      const first = Math.max(last - wanted + 1, Math.floor(startedMs / slotMs));
+      const first = Math.max(last - wanted + 1, Math.floor(knownSinceMs / slotMs));
       const shown: Slot[] = [];
       for (let number = first; number <= last; number++) {
         const slot = slots[number % slots.length];
@@ -75,7 +81,76 @@ export function createTrafficHistory(clock: Pick<Clock, "now">): TrafficHistory 
         total: numbersOf(shown.reduce(sumOf, emptySlot())),
       };
     },
+
+    packed() {
+      const nowMs = clock.now();
+      return JSON.stringify(
+        rings.map(({ slotMs, slots }) =>
+          slots
+            .filter(({ number }) => number > Math.floor(nowMs / slotMs) - slots.length && number >= 0)
+            .map(packedSlot),
+        ),
+      );
+    },
+
+    unpack(text) {
+      const nowMs = clock.now();
+      for (const [i, packed] of parseRings(text).entries()) {
+        const ring = rings[i];
+        if (ring === undefined) return;
+        const last = Math.floor(nowMs / ring.slotMs);
+        for (const one of packed) {
+          const [number = -1] = one;
+          const place = ring.slots[number % ring.slots.length];
+          if (place === undefined || number > last || number <= last - ring.slots.length || place.number > number)
+            continue;
+          sumOf(slotAt(ring.slots, number), unpackedSlot(one));
+          knownSinceMs = Math.min(knownSinceMs, number * ring.slotMs);
+        }
+      }
+    },
   };
+}
+
+/** Numbers only: those of the slot, then a bin and its count for each bin that is not empty. */
+function packedSlot({ number, requests, failed, rejected, tokens, cost, durations }: Slot): number[] {
+  const bins = [...durations.entries()].flatMap(([bin, count]) => (count === 0 ? [] : [bin, count]));
+  return [number, requests, failed, rejected, tokens, cost, ...bins];
+}
+
+function unpackedSlot([
+  number = -1,
+  requests = 0,
+  failed = 0,
+  rejected = 0,
+  tokens = 0,
+  cost = 0,
+  ...bins
+]: number[]): Slot {
+  const slot: Slot = { ...emptySlot(number), requests, failed, rejected, tokens, cost };
+  for (let i = 0; i + 1 < bins.length; i += 2) {
+    const bin = bins[i] ?? 0;
+    if (bin < slot.durations.length) slot.durations[bin] = bins[i + 1] ?? 0;
+  }
+  return slot;
+}
+
+const packedRings = z.array(
+  z.array(
+    z
+      .array(z.number().min(0))
+      .min(6)
+      .max(6 + 2 * (BOUNDS_MS.length + 1)),
+  ),
+);
+
+function parseRings(text: string): number[][][] {
+  try {
+    return packedRings.parse(JSON.parse(text));
+  } catch {
+    // Of another version.
+    return [];
+  }
 }
 
 function slotAt(slots: Slot[], number: number): Slot {
