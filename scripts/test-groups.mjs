@@ -11,9 +11,9 @@ import { root } from "./steps.mjs";
 /** What reads the memory, the CPU time or the turns of its own process would read those of its neighbours. */
 const MEASURES = /\b(?:memoryUsage|resourceUsage|cpuMs|watchTurns)\b/;
 
-/** Files per process: more would make one process the last to end. Those of `src/` are quick. */
+/** Files per process: more would make one process the last to end. Those of `src/` are quick, those with a browser slow. */
 const MAX_FILES = 14;
-const MAX_UNIT_FILES = 40;
+const MAX_FILES_OF = { src: 40, "test-ui": 6 };
 
 /** These take longest and begin first, so that no process is left alone at the end. */
 const LONG = [
@@ -44,7 +44,7 @@ export function groupTests(out, files) {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   const entries = [...groups].flatMap(([name, paths]) =>
-    inParts(paths, name === "src" ? MAX_UNIT_FILES : MAX_FILES).map((part, i) => ({
+    inParts(paths, MAX_FILES_OF[name] ?? MAX_FILES).map((part, i) => ({
       paths: part,
       name: i === 0 ? name : `${name}-${i + 1}`,
     })),
@@ -59,9 +59,10 @@ function folderOf(path) {
   return top === "src" || name === undefined ? top : `${top}-${folder}`;
 }
 
-function rankOf({ paths }) {
+function rankOf({ name, paths }) {
   const index = LONG.indexOf(paths[0]);
-  return index === -1 ? LONG.length : index;
+  if (index !== -1) return index;
+  return name.startsWith("test-ui") ? LONG.length : LONG.length + 1;
 }
 
 function inParts(paths, most) {

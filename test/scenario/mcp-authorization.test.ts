@@ -26,6 +26,9 @@ const PERMITTED: Readonly<Record<string, readonly string[]>> = {
   "resources/unsubscribe": [ALLOWED.resource],
   "subscriptions/listen": [ALLOWED.resource],
 };
+/** For each layout and transport. `CONFUSED_MESSAGES=2000 CONFUSED_SEED=7 npm test -- test/scenario/mcp-authorization` is the long run. */
+const MESSAGES = Number(process.env.CONFUSED_MESSAGES ?? 80);
+const SEED = Number(process.env.CONFUSED_SEED ?? 20_260_728);
 const FORBIDDEN = new Set(Object.values(SECRET));
 
 interface Layout {
@@ -157,7 +160,7 @@ for (const layout of LAYOUTS) {
             assert.ok([200, 202, 400, 404].includes(status), `${name} answered ${status} to ${text}`);
             assertNothingForbidden(servers);
           }),
-          { numRuns: 150, seed: 20_260_728 },
+          { numRuns: MESSAGES, seed: SEED },
         );
         assert.ok(count(servers) > before, `nothing at all arrived over ${name}`);
         await close();

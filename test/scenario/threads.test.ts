@@ -55,47 +55,48 @@ test("2,000 requests to 4 threads: a limit of 100 admits exactly 100, and every 
   assert.equal((await fetch(`${gateway.adminUrl}/healthz/ready`)).status, 200);
 });
 
-test("a trace of 3 requests gets 3, whichever threads they meet", { skip }, async (t) => {
+test("one gateway with two threads", { skip }, async (t) => {
   const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE), newer);
-  const trace = await fetch(`${gateway.adminUrl}/debug/trace?count=3`);
-  const text = trace.text();
-  // The head of the answer comes when all threads wait.
-  await sendMany(`${gateway.url}/hello`, 40, 20);
-  const types = [...(await text).matchAll(/"type":"(requestStarted|requestFinished)"/g)].map(([, type]) => type);
-  assert.equal(types.filter((type) => type === "requestStarted").length, 3);
-  assert.equal(types.filter((type) => type === "requestFinished").length, 3);
-});
 
-test("two threads share 400 connections no worse than 60:40, and each keeps its own", { skip }, async (t) => {
-  const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE), newer);
-  const sockets: Socket[] = [];
-  t.after(() => {
-    for (const socket of sockets) socket.destroy();
+  await t.test("they share 400 connections no worse than 60:40, and each keeps its own", async (t) => {
+    const sockets: Socket[] = [];
+    t.after(() => {
+      for (const socket of sockets) socket.destroy();
+    });
+    const { port } = new URL(gateway.url);
+    for (let i = 0; i < 400; i++) {
+      const socket = connect(Number(port), "127.0.0.1");
+      sockets.push(socket);
+      await once(socket, "connect");
+    }
+    // Answered once, so that each is surely accepted.
+    await Promise.all(
+      sockets.map(async (socket) => {
+        socket.write("GET /hello HTTP/1.1\r\nhost: x\r\n\r\n");
+        await once(socket, "data");
+      }),
+    );
+    const { threads } = await gateway.json<{ threads: { connections: number }[] }>("/memory");
+    const [one = 0, other = 0] = threads.map(({ connections }) => connections);
+    assert.equal(one + other, 400);
+    assert.ok(Math.max(one, other) <= 240, `${one}:${other}`);
   });
-  const { port } = new URL(gateway.url);
-  for (let i = 0; i < 400; i++) {
-    const socket = connect(Number(port), "127.0.0.1");
-    sockets.push(socket);
-    await once(socket, "connect");
-  }
-  // Answered once, so that each is surely accepted.
-  await Promise.all(
-    sockets.map(async (socket) => {
-      socket.write("GET /hello HTTP/1.1\r\nhost: x\r\n\r\n");
-      await once(socket, "data");
-    }),
-  );
-  const { threads } = await gateway.json<{ threads: { connections: number }[] }>("/memory");
-  const [one = 0, other = 0] = threads.map(({ connections }) => connections);
-  assert.equal(one + other, 400);
-  assert.ok(Math.max(one, other) <= 240, `${one}:${other}`);
-});
 
-test("a stop lets requests end in all threads, and the process ends", { skip }, async (t) => {
-  const gateway = await startThreaded(t, threadedConfig(2, HELLO_ROUTE), newer);
-  await sendMany(`${gateway.url}/hello`, 30, 10);
-  gateway.process.child.kill("SIGTERM");
-  assert.equal((await gateway.process.exited).code, 0);
+  await t.test("a trace of 3 requests gets 3, whichever threads they meet", async () => {
+    const trace = await fetch(`${gateway.adminUrl}/debug/trace?count=3`);
+    const text = trace.text();
+    // The head of the answer comes when all threads wait.
+    await sendMany(`${gateway.url}/hello`, 40, 20);
+    const types = [...(await text).matchAll(/"type":"(requestStarted|requestFinished)"/g)].map(([, type]) => type);
+    assert.equal(types.filter((type) => type === "requestStarted").length, 3);
+    assert.equal(types.filter((type) => type === "requestFinished").length, 3);
+  });
+
+  await t.test("a stop lets requests end in all threads, and the process ends", async () => {
+    await sendMany(`${gateway.url}/hello`, 30, 10);
+    gateway.process.child.kill("SIGTERM");
+    assert.equal((await gateway.process.exited).code, 0);
+  });
 });
 
 test("two threads decide once about a canary, from what both counted", { skip }, async (t) => {
