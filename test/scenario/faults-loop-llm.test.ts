@@ -41,7 +41,7 @@ const calls: { path: string; stream: string; holds: (text: string) => void }[] =
 ];
 
 test(`events of ${BYTES >> 10} KiB in a stream do not hold the loop for ${MAX_TURN_MS} ms [R34]`, {
-  timeout: 300_000,
+  timeout: 600_000,
 }, async (t) => {
   const provider = createServer((req, res) => {
     const { stream } = calls[Number(req.headers["x-call"])] as (typeof calls)[number];

@@ -47,7 +47,7 @@ const tools = [
 ];
 
 test(`results of ${BYTES >> 20} MiB and lists of ${LISTED} tools do not hold the loop for ${MAX_TURN_MS} ms [R34]`, {
-  timeout: 300_000,
+  timeout: 600_000,
 }, async (t) => {
   const routes = tools.map(({ path, settings }) => ({
     matches: [{ path: { exact: path } }],

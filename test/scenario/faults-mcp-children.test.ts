@@ -96,7 +96,7 @@ const initialize = {
 const LARGE_CALLS = 8;
 
 test("a server that reads nothing is given no more: further calls are refused, in a session and with 503 without [R14]", {
-  timeout: 30_000,
+  timeout: 600_000,
 }, async (t) => {
   const gateway = await gatewayFor(t, mcpConfig([oddTarget()]));
   const url = `${gateway.url()}/mcp`;

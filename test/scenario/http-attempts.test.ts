@@ -49,7 +49,7 @@ const half = (res: ServerResponse): void => {
   res.write("x".repeat(500));
 };
 
-test("a body that a policy writes takes the place of one that is still arriving", { timeout: 10_000 }, async (t) => {
+test("a body that a policy writes takes the place of one that is still arriving", { timeout: 600_000 }, async (t) => {
   const { gateway, left } = await behind(t, `{ transformations: { response: { body: '"replaced"' } } }`, half);
   const response = await fetch(gateway.url(), { headers: { "x-request-id": "replaced-1" } });
   assert.equal(await response.text(), "replaced");
@@ -61,7 +61,7 @@ test("a body that a policy writes takes the place of one that is still arriving"
 });
 
 test("a status that is tried again closes the answer that is still arriving, and only the last one counts", {
-  timeout: 10_000,
+  timeout: 600_000,
 }, async (t) => {
   let calls = 0;
   const { gateway, left } = await behind(t, `{ retry: { attempts: 2, backoff: 1ms, codes: [503] } }`, (res) => {

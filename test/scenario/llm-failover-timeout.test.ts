@@ -86,7 +86,7 @@ const rows: readonly Row[] = [
 ];
 
 for (const { name, timeout, scripts, waits, status, failures } of rows) {
-  test(name, { timeout: 30_000 }, async (t) => {
+  test(name, { timeout: 600_000 }, async (t) => {
     const clock = fakeClock();
     const providers: FaultyProvider[] = [];
     for (const script of scripts) providers.push(await startFaultyProvider(() => script));

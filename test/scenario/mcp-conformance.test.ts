@@ -30,7 +30,7 @@ for (const { transport, flags, revision } of runs) {
   const kind = flags[0] === "--modern-only" ? " modern" : flags[0] === "--legacy-only" ? " legacy" : "";
   test(`a${kind} server over ${transport} conforms to ${revision} through the gateway`, {
     skip,
-    timeout: 240_000,
+    timeout: 600_000,
   }, async () => {
     const remote = transport === "http" ? await startHttpFixture(...flags) : undefined;
     const target = remote

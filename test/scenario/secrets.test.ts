@@ -47,7 +47,7 @@ const UI_READS = ["about", "config-text", "schema", "config_dump", "debug/reques
 
 test("no planted secret comes out of a full run: log, answers, traces, dumps, metrics, UI, gwctl [C5] [N7] [D3] [D14]", {
   // 13 s of CPU time, some 800 requests: a busy machine needs many times that.
-  timeout: 240_000,
+  timeout: 600_000,
 }, async (t) => {
   const planted = new Planted();
   const outputs = new Outputs();

@@ -42,7 +42,7 @@ const STRICTER: Readonly<Record<string, (token: Seen) => boolean>> = {
 };
 
 test(`jose gives ${COUNT} generated tokens the same verdict, or we are stricter for a listed reason [A1] [A2] [A3] [A4] [A6] [V15] [V16]`, {
-  timeout: 120_000,
+  timeout: 600_000,
 }, async (t) => {
   const judges = keySets().map((set) => ({
     ours: createTokenVerifier(createInlineKeySet(set), fakeClock()),

@@ -12,7 +12,7 @@ import { fixturePath } from "./fixture.ts";
 
 const require = createRequire(import.meta.url);
 const MIN_MAJOR = 22;
-const SCENARIO_TIMEOUT_MS = 20_000;
+const SCENARIO_TIMEOUT_MS = 120_000;
 
 export type Revision = "2025-11-25" | "2026-07-28";
 
