@@ -24,7 +24,7 @@ export function createLoginLimit(clock: Clock): LoginLimit {
         windows.set(listener, window);
       }
       if (window.taken >= REQUESTS_PER_MINUTE) {
-        const seconds = Math.ceil((window.startedMs + WINDOW_MS - nowMs) / 1000);
+        const seconds = Math.ceil((WINDOW_MS - (nowMs - window.startedMs)) / 1000);
         const detail = `more than ${REQUESTS_PER_MINUTE} registration and token requests in a minute on ${listener}`;
         throw new GatewayError("rate_limited", { detail, headers: { "retry-after": String(seconds) } });
       }

@@ -43,5 +43,5 @@ export function debited(rule: BucketRule, remaining: number, amount: number): nu
 
 /** Seconds until the window ends, rounded up: whoever waits that long finds at least one more unit. */
 export function resetSeconds(rule: BucketRule, windowStartMs: number, nowMs: number): number {
-  return Math.max(1, Math.ceil((windowStartMs + rule.windowMs - nowMs) / 1000));
+  return Math.max(1, Math.ceil((rule.windowMs - (nowMs - windowStartMs)) / 1000));
 }

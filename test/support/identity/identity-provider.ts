@@ -6,6 +6,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type OidcContext, Provider } from "oidc-provider";
+import { bodyFor, withIssFor } from "./provider-messages.ts";
 import { withRoles } from "./role-claims.ts";
 import { createSigningKey, type SigningKey } from "./tokens.ts";
 
@@ -257,27 +258,6 @@ async function open(shape: Shape): Promise<IdentityProviderStandIn> {
   start();
   const issuer = `${origin}${shape.issuerPath}`;
   return { issuer, requests, tokenBodies, rotateKeys: start, close: () => close(server) };
-}
-
-/** The library reads a body that a framework parsed before it. */
-function bodyFor(request: IncomingMessage, text: string): unknown {
-  if (text === "") return undefined;
-  if (request.headers["content-type"]?.startsWith("application/json")) return JSON.parse(text);
-  const form = new URLSearchParams(text);
-  form.delete("resource");
-  return Object.fromEntries(form);
-}
-
-/** The library always sends it: taken out again where this provider would not. */
-function withIssFor(response: ServerResponse, sendsIss: () => boolean): void {
-  const setHeader = response.setHeader.bind(response);
-  response.setHeader = (name, value) => {
-    if (name.toLowerCase() !== "location" || typeof value !== "string" || !URL.canParse(value))
-      return setHeader(name, value);
-    const url = new URL(value);
-    if (!sendsIss()) url.searchParams.delete("iss");
-    return setHeader(name, url.href);
-  };
 }
 
 function privateJwk(key: SigningKey): object {

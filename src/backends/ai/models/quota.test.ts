@@ -19,6 +19,14 @@ test("requests: used up at the limit, whole again when the minute ends", async (
   assert.equal(quota.isUsedUp, false);
 });
 
+test("a minute that has just begun is 60 seconds, also where the sum of its start and a minute is rounded up", () => {
+  const startMs = 5_539.8705;
+  assert.ok(startMs + 60_000 - startMs > 60_000);
+  const quota = new Quota({ ...fakeClock(), monotonicMs: () => startMs }, { requests: 1 });
+  quota.begin(0);
+  assert.equal(quota.secondsLeft, 60);
+});
+
 test("tokens: the estimate counts until the real number is known, and that once", () => {
   const quota = new Quota(fakeClock(), { tokens: 100 });
   const settle = quota.begin(100);

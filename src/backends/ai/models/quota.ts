@@ -35,8 +35,10 @@ export class Quota {
 
   /** Until the minute ends, rounded up, at least 1. */
   get secondsLeft(): number {
-    const endMs = (this.#windowStartMs ?? this.#clock.monotonicMs()) + WINDOW_MS;
-    return Math.max(1, Math.ceil((endMs - this.#clock.monotonicMs()) / 1000));
+    const nowMs = this.#clock.monotonicMs();
+    // What has passed first: the sum of a start and a minute is rounded, and could be more than a minute away.
+    const passedMs = nowMs - (this.#windowStartMs ?? nowMs);
+    return Math.max(1, Math.ceil((WINDOW_MS - passedMs) / 1000));
   }
 
   /** A call begins, of so many requests. Returns what puts the real count in the estimate's place, once. */
