@@ -22,6 +22,7 @@ const METHOD = new RegExp(
 
 /** File and text → why its time tells nobody anything. */
 const NO_SECRET: Readonly<Record<string, string>> = {
+  "src/policies/oidc/policy.ts: name.startsWith(LOGIN_COOKIE)": "names of cookies, not what they hold",
   "src/config/watch.ts: found.digest === inUse": "digests of configuration files, for the watcher only",
   "src/trace/redact.ts: value === secret": "a request's own values, to hide copies where it is shown",
   "src/pipeline/records/recorded-request.ts: field === secret": "a request's own values, to hide copies in its record",

@@ -21,6 +21,8 @@ interface Row {
   readonly backend?: object;
   readonly body?: object;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Asked as a browser opens a page. */
+  readonly isPage?: boolean;
 }
 
 const demo = { ai: { provider: { demo: {} } } };
@@ -70,6 +72,14 @@ const ROWS: Readonly<Record<string, (port: number) => Row>> = {
     backend: { mcp: { targets: [{ name: "a", mcp: { url: "http://mcp.invalid/mcp" } }] } },
     body: initialize,
     headers: { authorization: token("https://a.test") },
+  }),
+  "browser-login": (port) => ({
+    policy: {
+      traffic: {
+        oidc: { issuer: `http://localhost:${port}`, clientId: "a", redirectUri: "http://127.0.0.1/browser-login/back" },
+      },
+    },
+    isPage: true,
   }),
   "ext-authz-url": (port) => ({
     policy: { traffic: { extAuthz: { url: `http://localhost:${port}/`, timeout: "30s" } } },
@@ -229,13 +239,17 @@ for (const isCluster of [false, true]) {
       const objects = documents(rows, port);
       const app = await start(objects, isCluster);
       t.after(() => Promise.all([app.stop(), app.stop()]));
-      const ask = async (name: string, { body = chat, headers = {} }: Row): Promise<void> => {
+      const ask = async (name: string, { body = chat, headers = {}, isPage = false }: Row): Promise<void> => {
         const path = body === chat ? `/${name}/v1/chat/completions` : `/${name}/`;
-        const answer = await fetch(`http://127.0.0.1:${port}${path}`, {
+        const call = {
           method: "POST",
           headers: { "content-type": "application/json", accept: "application/json, text/event-stream", ...headers },
           body: JSON.stringify(body),
-        });
+        };
+        const answer = await fetch(
+          `http://127.0.0.1:${port}${path}`,
+          isPage ? { headers: { accept: "text/html" } } : call,
+        );
         // A row that was refused as invalid would prove nothing.
         assert.notEqual(answer.headers.get("x-gateway-error"), "policy_invalid", name);
         await answer.text();

@@ -130,7 +130,7 @@ function isWithinProcess(path: string): boolean {
  */
 const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "name"][] = [
   [/jwks\.url$/, "fetch"],
-  [/(jwtAuthentication|providers\[\]|mcp\.authentication|issuers\[\])\.issuer$/, "fetch"],
+  [/(jwtAuthentication|providers\[\]|mcp\.authentication|issuers\[\]|oidc)\.issuer$/, "fetch"],
   [/jwks\.inline$/, "name"],
   [/extAuthz\.url$/, "fetch"],
   [/extAuthz\.host$/, "gRPC"],
@@ -148,6 +148,7 @@ const SPOKEN_FOR: readonly [pattern: RegExp, by: "fetch" | "pool" | "gRPC" | "na
   [/(pathOverride|pathPrefix|path\.full|path\.prefix)$/, "name"],
   [/(resourceMetadata\.(resource|authorizationServers\[\])|exchange\.resource)$/, "name"],
   [/(urlRewrite|requestRedirect)\.authority$/, "name"],
+  [/oidc\.(redirectUri|logoutPath)$/, "name"],
   [/backendTLS\.hostname$/, "name"],
   [/allowedHosts\[\]$/, "name"],
   [/requestMirror\[\]\.service\.name$/, "name"],
