@@ -154,12 +154,11 @@ export interface CompileEnv {
   readonly endpoints?: EndpointDirectory | undefined;
   /** It comes from a cluster: it must not touch this machine. */
   readonly isConfined?: boolean;
+  /** It is only looked at (validation, rehearsals): nothing may be connected to, not even ahead of the first request. */
+  readonly isDry?: boolean;
   /** The text of a file that the configuration names, 1 MiB by default; throws an Error that says what is wrong with it. */
   readFile(path: string, maxBytes?: number): string;
-  /**
-   * Hands over a living thing (buckets, key sets, pools, sessions) across a reload when its definition is the
-   * same; what a new configuration does not claim is retired or closed.
-   */
+  /** Hands over a living thing (buckets, pools, sessions) across a reload if its definition is the same; what is not claimed is closed. */
   keep<Living>(
     key: string,
     definition: unknown,

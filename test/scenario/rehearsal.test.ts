@@ -2,15 +2,21 @@
  * Rehearsals: what a new configuration would do to requests that were seen, with names and numbers, and nothing is sent.
  */
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
+import { openDryConfig } from "../../src/app/change/dry-config.ts";
 import { parseRecording } from "../../src/app/change/recording-file.ts";
 import type { RehearsalReport } from "../../src/app/change/rehearsal-report.ts";
 import { rehearsalCode, rehearsalText } from "../../src/app/change/rehearsal-text.ts";
 import { rehearse } from "../../src/app/change/rehearse.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
+import { createTasks } from "../../src/lib/process/tasks.ts";
+import { openRlsClient } from "../../src/policies/rate-limit/rls-client.ts";
+import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
@@ -113,6 +119,40 @@ test("a lock-out by a typo is shown with the names of those it denies, and nothi
     /newly denied: 1 subject, 3 requests\n {2}bob@example.com \(bob\): 3 requests: auth/,
   );
   assert.equal(calls(), before);
+});
+
+test("services that a configuration names are not connected to when it is only looked at", async (t) => {
+  const listen = async (): Promise<{ port: number; connections(): number }> => {
+    let connections = 0;
+    const server = createServer((socket) => {
+      connections += 1;
+      socket.on("error", () => undefined).resume();
+      socket.write("seen");
+      t.after(() => void socket.destroy());
+    });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    t.after(() => void server.close());
+    return { port: (server.address() as AddressInfo).port, connections: () => connections };
+  };
+  const [named, other] = [await listen(), await listen()];
+  const host = `127.0.0.1:${named.port}`;
+  const descriptors = [{ entries: [{ key: "k", value: '"v"' }], type: "requests" }];
+  const policies = { extAuthz: { host }, rateLimit: { global: { host, domain: "d", descriptors } } };
+  const text = JSON.stringify({
+    gateways: { default: { port: 0 } },
+    routes: [{ name: "r", policies: { ...policies, directResponse: { status: 200 } } }],
+  });
+  const { prepared, close } = openDryConfig([{ file: "<test>", text }], { environment: {}, clock: systemClock });
+  t.after(close);
+  assert.ok(prepared.ok);
+  // A client that is really opened, after it, connects ahead of its first request.
+  const client = openRlsClient(`127.0.0.1:${other.port}`, systemClock, createTasks(systemClock));
+  t.after(() => client.close());
+  await eventually("the other client has connected", () => other.connections() === 1);
+  const socket = connect(named.port, "127.0.0.1");
+  await once(socket, "data");
+  socket.destroy();
+  assert.equal(named.connections(), 1);
 });
 
 test("a rehearsal of more requests than fit into one slice of its thread ends too", async (t) => {

@@ -44,6 +44,7 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
       redaction: undefined,
       generation,
       fileRead: () => undefined,
+      isDry: true,
       allowUnset: options.allowMissingEnv === true,
     });
     return { prepared, close: () => generation.discard() };

@@ -8,25 +8,9 @@ import { compileExpression } from "../../cel/expression.ts";
 import { unknownFields } from "../../cel/values/unknown-fields.ts";
 import type { BackendEnv } from "../../core/backend.ts";
 import { ConfigError } from "../../core/config-error.ts";
-import type {
-  CompiledPolicy,
-  CompiledScope,
-  CompileEnv,
-  EndpointDirectory,
-  Hooks,
-  LimitRegistry,
-  Settings,
-} from "../../core/policy.ts";
+import type { CompiledPolicy, CompiledScope, CompileEnv, Hooks, Settings } from "../../core/policy.ts";
 import type { Listener, Route, Topology, WeightedBackend } from "../../core/topology.ts";
-import type { Fetch } from "../../lib/http/fetch.ts";
 import type { ListenerTls } from "../../lib/http/tls-listener.ts";
-import type { Logger } from "../../lib/log/logger.ts";
-import type { Metrics } from "../../lib/log/metrics.ts";
-import type { Clock } from "../../lib/process/clock.ts";
-import type { SharedMemory } from "../../lib/process/shared-memory.ts";
-import type { Tasks } from "../../lib/process/tasks.ts";
-import type { SigningKey } from "../../lib/store/signing-key.ts";
-import type { Store } from "../../lib/store/store.ts";
 import type { Phase } from "../../trace/events.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import { fieldPlace } from "../load/field-place.ts";
@@ -44,21 +28,16 @@ import { rememberReplaced } from "./replaced-headers.ts";
 import { shownPolicies } from "./shown-policies.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 
-export interface CompileContext {
-  readonly clock: Clock;
-  readonly fetch: Fetch;
-  readonly logger: Logger;
-  readonly tasks: Tasks;
-  readonly metrics: Metrics;
-  readonly limits: LimitRegistry;
-  readonly shared?: SharedMemory | undefined;
-  readonly store: Store;
-  readonly signingKey: SigningKey;
+/** What compiled policies get as it is, and what only the compiler needs. */
+export interface CompileContext
+  extends Pick<
+    CompileEnv,
+    | ("clock" | "fetch" | "logger" | "tasks" | "metrics" | "limits")
+    | ("shared" | "store" | "signingKey" | "endpoints" | "isDry")
+  > {
   readonly redaction: Redaction;
   readonly generation: Generation;
   readonly environment: Environment;
-  /** Where backends that name a Service find its addresses. */
-  readonly endpoints?: EndpointDirectory | undefined;
   /** What the composition root hands to backends inside the gateway (the web UI) beyond the general environment. */
   readonly internals?: Readonly<Record<string, unknown>>;
   /** A file that was read while compiling: the watcher looks at it too. */
@@ -245,6 +224,7 @@ function createCompiler(context: CompileContext) {
       readFile: (path, maxBytes) =>
         confined ? confined.readText(path) : readConfigFile(resolvePath(path), context.fileRead, maxBytes),
       isConfined: confined !== undefined,
+      isDry: context.isDry === true,
       endpoints: context.endpoints,
       keep: (...thing) => context.generation.keep(...thing),
       serving: (action) => context.generation.serving(action),

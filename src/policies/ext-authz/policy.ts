@@ -80,6 +80,11 @@ const schema = exactlyOneOf(
   ["host", "url"],
 );
 
+const NO_SERVICE: CheckClient = {
+  check: () => Promise.reject(new Error("nothing is asked here")),
+  close: () => undefined,
+};
+
 export const extAuthz = definePolicy({
   kind: "extAuthz",
   doc: "Asks an external service (Envoy's check API over gRPC, or plain HTTP) whether a request may pass.",
@@ -106,7 +111,7 @@ export const extAuthz = definePolicy({
         : env.keep(
             `extAuthz service ${host}`,
             { isConfined: env.isConfined === true },
-            () => openCheckClient(host, env.clock, env.isConfined),
+            () => (env.isDry ? NO_SERVICE : openCheckClient(host, env.clock, env.isConfined)),
             (closing: CheckClient) => closing.close(),
           );
     const service = host ?? url ?? "";

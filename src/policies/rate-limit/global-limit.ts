@@ -45,6 +45,11 @@ interface CompiledDescriptor {
   readonly entries: readonly { readonly key: string; readonly value: Expression }[];
 }
 
+const NO_SERVICE: RlsClient = {
+  call: () => Promise.reject(new Error("nothing is asked here")),
+  close: () => undefined,
+};
+
 export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): GlobalLimit {
   const isShadow = config.mode === "shadow";
   const requests = compileDescriptors(config, "requests", env);
@@ -52,7 +57,7 @@ export function compileGlobalLimit(config: GlobalLimitConfig, env: CompileEnv): 
   const client = env.keep(
     `rateLimit service ${config.host}`,
     { isConfined: env.isConfined === true },
-    () => openRlsClient(config.host, env.clock, env.tasks, env.isConfined),
+    () => (env.isDry ? NO_SERVICE : openRlsClient(config.host, env.clock, env.tasks, env.isConfined)),
     (closing: RlsClient) => closing.close(),
   );
   const living = env.keep(
