@@ -14,7 +14,9 @@ function lenientNames(body: string): string[] {
     .split("--XX")
     .slice(1)
     .flatMap((part) => {
-      const head = part.split(/\r?\n\r?\n/, 1)[0] ?? "";
+      // With lines that continue it, and whatever ends a line.
+      const lines = (part.split(/\r?\n\r?\n/, 1)[0] ?? "").replace(/[\r\n]+[ \t]+/g, " ").split(/[\r\n]+/);
+      const head = lines.filter((line) => /^\s*content-disposition\s*:/i.test(line)).join("\n");
       return [...head.matchAll(/name\*?\s*=\s*(?:[\w-]*'[^']*')?["']?([^;"'\r\n]*)/gi)]
         .map((found) => decode((found[1] ?? "").replaceAll("\\", "")).trim())
         .filter((name) => name === "model");
