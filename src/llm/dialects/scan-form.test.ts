@@ -42,6 +42,11 @@ const read: [name: string, bytes: Buffer, model: string | undefined][] = [
     form(part('content-disposition: form-data; name="f"; filename="C:\\a.png"'), field("model", "m")),
     "m",
   ],
+  [
+    "escaped quotes in a file name",
+    form(part('content-disposition: form-data; name="f"; filename="a \\\\ \\"b\\".png"'), field("model", "m")),
+    "m",
+  ],
   ["no line end at its end", form(field("model", "m")).subarray(0, -2), "m"],
 ];
 for (const [name, bytes, model] of read)
@@ -69,6 +74,14 @@ const refused: [name: string, bytes: Buffer, type?: string][] = [
   ["an encoded name", form(field("model", "a"), part("content-disposition: form-data; name*=utf-8''model", "b"))],
   ["an escaped name", form(field("model", "a"), part('content-disposition: form-data; name="mo\\del"', "b"))],
   ["an escaped quote in a file name", form(part('content-disposition: form-data; filename="\\"; name="model"'))],
+  [
+    "a further parameter in a file name",
+    form(part('content-disposition: form-data; name="f"; filename="\\"; name=model; x=\\""')),
+  ],
+  ...['; filename="a"', '; filename="\\"b"', '; name="a"', "; filename*=a"].map((one): [string, Buffer] => [
+    `many times ${one}`,
+    form(part(`content-disposition: form-data${one.repeat(250)}!`)),
+  ]),
   ["a name twice", form(part('content-disposition: form-data; name="x"; name="model"'))],
   ["a space before the semicolon", form(part('content-disposition: form-data ; name="model"'))],
   ["a space before the colon", form(part('content-disposition : form-data; name="model"'))],

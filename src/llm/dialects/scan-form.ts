@@ -14,9 +14,12 @@ const [CR, LF, DASH] = [13, 10, 45];
 
 /** A line of a part's head: no control characters, not continued on the next. */
 const HEAD_LINE = /^([\w!#$%&'*+.^`|~-]+):[ \t]*([ -~\x80-\xff]*)$/;
-/** One way to write each parameter, in any order; `filename` makes a part a file. Whether `\"` ends a text is not agreed on. */
+/**
+ * One way to write each parameter, in any order; `filename` makes a part a file. Whether `\"` ends a text is not agreed on: it
+ * may stand only in a name of a file in which nobody could find a further parameter.
+ */
 const DISPOSITION =
-  /^form-data((?:; ?name=(?:"[\w.[\]-]+"|[\w.[\]-]+)|; ?filename=(?:"(?:[^"\\]|\\(?!"))*"|[\w.-]+)|; ?filename\*=[\w.%'!#$&+^`|~-]+)+)$/i;
+  /^form-data((?:; ?name=(?:"[\w.[\]-]+"|[\w.[\]-]+)|; ?filename=(?:"(?:[^"\\]|\\(?!"))*"|"(?:[^"\\;=]|\\[^";=])*\\"(?:[^"\\;=]|\\[^;=])*"|[\w.-]+)|; ?filename\*=[\w.%'!#$&+^`|~-]+)+)$/i;
 const PARAMETER = /; ?(name|filename\*?)=(?:"([^"]*)"|([^;]+))/gi;
 /** What a text may be sent as. */
 const PLAIN_TEXT = /^text\/plain(?:\s*;\s*charset="?(?:utf-8|us-ascii)"?)?$/i;

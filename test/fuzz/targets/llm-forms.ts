@@ -70,6 +70,8 @@ function part(random: Random): string {
     '; filename=""',
     "; filename*=utf-8''a",
     '; filename="\\"',
+    '; filename="a\\"b"',
+    '; filename="\\"; name=model; x=\\""',
   ]);
   const equals = random.oneIn(15) ? random.pick(["*=utf-8''", " = ", "=="]) : "=";
   const disposition = `content-disposition: form-data; name${equals}${quoted}${filename}`;
