@@ -54,6 +54,12 @@ const cases = [
     hidden: ["abc"],
     shown: ["clientId: app"],
   },
+  ...Object.getOwnPropertyNames(Object.prototype).map((name) => ({
+    name: `what a field named ${name} holds`,
+    yaml: `mcp:\n  policies:\n    mcpAuthentication: { ${name}: abc, clientId: app }\n`,
+    hidden: ["abc"],
+    shown: ["clientId: app"],
+  })),
   {
     name: "a value that YAML takes for a part of the name",
     yaml: "routes:\n  - policies: { apiKey: { keys: [{ key:abc }, { key=def }] } }\nservices: { shop:80: '127.0.0.1:1' }\n",

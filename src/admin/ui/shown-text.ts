@@ -149,15 +149,14 @@ function isSecretField(schemas: readonly z.ZodType[], key: string): boolean {
   return schemas.flatMap(unwrap).some((schema) => {
     if (schema instanceof z.ZodRecord) return isMarkedSecret(schema.valueType as z.ZodType);
     if (!(schema instanceof z.ZodObject)) return false;
-    const field = (schema.shape as Record<string, z.ZodType | undefined>)[key];
-    return field !== undefined && isMarkedSecret(field);
+    return Object.hasOwn(schema.shape, key) && isMarkedSecret(schema.shape[key] as z.ZodType);
   });
 }
 
 /** A misspelt field may hold a secret: what no schema knows is not shown. */
 function isUnknownField(schemas: readonly z.ZodType[], key: string): boolean {
   const objects = schemas.flatMap(unwrap);
-  return objects.length > 0 && objects.every((schema) => isStrictObject(schema) && !(key in schema.shape));
+  return objects.length > 0 && objects.every((schema) => isStrictObject(schema) && !Object.hasOwn(schema.shape, key));
 }
 
 function isStrictObject(schema: z.ZodType): schema is z.ZodObject {

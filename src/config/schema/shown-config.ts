@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { isSecretSchema } from "../../core/schema.ts";
+import { putMember } from "../../lib/text/put-member.ts";
 import { REDACTED, type Redaction, shownUrl } from "../../trace/redact.ts";
 import { unwrap } from "./schema-walk.ts";
 
@@ -32,15 +33,14 @@ function shown(schemas: readonly z.ZodType[], value: unknown, redaction: Redacti
     const fields = inner.flatMap((schema) => fieldOf(schema, key));
     // A value, or an expression, that sets a sensitive header is as secret as the header.
     const isHidden = redaction.isSensitive(key) || (hidesValues && VALUES_BESIDE_NAME.includes(key));
-    result[key] = typeof field === "string" && isHidden ? REDACTED : shown(fields, field, redaction);
+    putMember(result, key, typeof field === "string" && isHidden ? REDACTED : shown(fields, field, redaction));
   }
   return result;
 }
 
 function fieldOf(schema: z.ZodType, key: string): z.ZodType[] {
   if (schema instanceof z.ZodObject) {
-    const field = (schema.shape as Record<string, z.ZodType>)[key];
-    return field ? [field] : [];
+    return Object.hasOwn(schema.shape, key) ? [(schema.shape as Record<string, z.ZodType>)[key] as z.ZodType] : [];
   }
   return schema instanceof z.ZodRecord ? [schema.valueType as z.ZodType] : [];
 }

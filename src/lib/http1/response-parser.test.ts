@@ -140,6 +140,10 @@ const bad = [
   { name: "an unexpected upgrade", text: "HTTP/1.1 101 Switching Protocols\r\n\r\n" },
   { name: "a second response", text: "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" },
   { name: "an interim answer in HTTP/1.0", text: "HTTP/1.0 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" },
+  ...["content-length: 5", "transfer-encoding: chunked"].map((line) => ({
+    name: `an interim answer with ${line}`,
+    text: `HTTP/1.1 103 Early Hints\r\n${line}\r\n\r\nHTTP/1.1 200 OK\r\n\r\n`,
+  })),
   { name: "interim answers without end", text: "HTTP/1.1 100 Continue\r\n\r\n".repeat(20) },
   { name: "a head of 40 KB", text: `HTTP/1.1 200 OK\r\nx: ${"a".repeat(40_000)}\r\n\r\n` },
   { name: "a head that does not end", text: `HTTP/1.1 200 OK\r\nx: ${"a".repeat(40_000)}` },

@@ -146,6 +146,8 @@ export class ResponseParser {
     if (head.status < 200) {
       this.#interim += 1;
       if (this.#interim > MAX_INTERIM) throw new ResponseError("too many interim responses");
+      // It has no body (RFC 9110 section 15.2): to another reader, what follows could be the one that it announces.
+      if (framing.chunked || (framing.length ?? 0) > 0) throw new ResponseError("an interim response with a body");
       return next;
     }
     const hasBody = !this.#isHead && head.status !== 204 && head.status !== 304;

@@ -2,6 +2,7 @@
  * A request of Gemini's generateContent in the common form. Google's API takes names in both spellings. A member that is
  * not understood is a loss.
  */
+import { putMember } from "../../lib/text/put-member.ts";
 import type { AnswerFormat, Conversation, Thinking, Tool, ToolChoice } from "../form/conversation.ts";
 import { list, members, optionalNumber, optionalText, text } from "../form/fields.ts";
 import type { Losses } from "../form/losses.ts";
@@ -109,7 +110,7 @@ export function jsonSchema(value: unknown): unknown {
     else if (name === "properties" && isMembers(member))
       out[name] = Object.fromEntries(Object.entries(member).map(([key, schema]) => [key, jsonSchema(schema)]));
     else if (name === "enum" || name === "default" || name === "example" || name === "required") out[name] = member;
-    else out[name] = jsonSchema(member);
+    else putMember(out, name, jsonSchema(member));
   }
   if (value.nullable === true && typeof out.type === "string") out.type = [out.type, "null"];
   return out;

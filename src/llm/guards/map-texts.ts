@@ -2,6 +2,7 @@
  * Visits every text that a person or a model wrote in a parsed request or answer, in any dialect, and puts what the
  * visitor makes of it in its place. Words of the protocol, names, ids and encoded data are not texts.
  */
+import { putMember } from "../../lib/text/put-member.ts";
 import { isMembers, type Members } from "../wire/json.ts";
 
 const PROMPT_MEMBERS = [
@@ -110,7 +111,7 @@ function mapValue(value: unknown, map: (text: string) => string): unknown {
   const changed: Record<string, unknown> = {};
   for (const [key, member] of Object.entries(value)) {
     const mapped = typeof member === "string" && NOT_TEXT.has(key) ? member : mapValue(member, map);
-    Object.defineProperty(changed, key, { value: mapped, enumerable: true, writable: true, configurable: true });
+    putMember(changed, key, mapped);
   }
   return changed;
 }

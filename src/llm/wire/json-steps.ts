@@ -3,6 +3,7 @@
  * comes out is what `JSON.parse` and `JSON.stringify` would have made of the whole.
  */
 import type { Steps } from "../../lib/process/turns.ts";
+import { putMember } from "../../lib/text/put-member.ts";
 import { isMembers, type Members } from "./json.ts";
 import { endOfString } from "./json-string.ts";
 
@@ -119,21 +120,14 @@ class ObjectParts {
   add(text: string): void {
     const entries = Object.entries(JSON.parse(`{${text}}`) as Members);
     if (entries.length === 0) throw new SyntaxError();
-    for (const [name, member] of entries) put(this.value, name, member);
+    for (const [name, member] of entries) putMember(this.value, name, member);
   }
 
   addOne(before: string, member: unknown): void {
     const [name, ...others] = Object.keys(JSON.parse(`{${before}[]}`) as Members);
     if (name === undefined || others.length > 0) throw new SyntaxError();
-    put(this.value, name, member);
+    putMember(this.value, name, member);
   }
-}
-
-/** As `JSON.parse` does it: a member may have any name. */
-function put(object: Record<string, unknown>, name: string, value: unknown): void {
-  if (name === "__proto__")
-    Object.defineProperty(object, name, { value, enumerable: true, writable: true, configurable: true });
-  else object[name] = value;
 }
 
 function isBlank(byte: number | undefined): boolean {
@@ -176,7 +170,7 @@ function* write(value: unknown, parts: string[]): Steps<void> {
       yield* write(item, parts);
     } else {
       if (isList) list.push(item);
-      else put(object, name, item);
+      else putMember(object, name, item);
       weight += itsWeight;
       if (weight >= GROUP_VALUES) {
         flush();

@@ -2,6 +2,7 @@
  * Schemas of an OpenAPI description as schemas of a tool: references become `$defs` of the tool itself, also where they
  * go in circles, and what OpenAPI 3.0 says in its own way (`nullable`, boolean `exclusiveMinimum`) is said as JSON Schema.
  */
+import { putMember } from "../../lib/text/put-member.ts";
 import { isObject, type Json, type OpenApiDocument, pointedTo } from "./document.ts";
 
 /** A tool whose schema is longer is not worth its tokens: the body is then any object. */
@@ -22,7 +23,7 @@ export class SchemaTooLarge extends Error {}
 
 /** Collects what the schemas of one tool refer to. */
 export class ToolSchemas {
-  readonly definitions: Record<string, unknown> = {};
+  readonly definitions: Record<string, unknown> = Object.create(null);
   readonly #document: OpenApiDocument;
   readonly #names = new Map<string, string>();
   #chars = 0;
@@ -45,8 +46,8 @@ export class ToolSchemas {
       if (DROPPED.has(key) || key.startsWith("x-")) continue;
       this.#count(key.length + 4);
       // Names of properties are not keywords: none of them is dropped.
-      result[key] =
-        key === "properties" && isObject(value) ? this.#properties(value, depth) : this.converted(value, depth + 1);
+      const isNames = key === "properties" && isObject(value);
+      putMember(result, key, isNames ? this.#properties(value, depth) : this.converted(value, depth + 1));
     }
     return withoutOldWords(schema, result);
   }

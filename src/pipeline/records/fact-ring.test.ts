@@ -4,6 +4,7 @@ import { Exchange, NO_BODY } from "../../core/exchange.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { createRedaction } from "../../trace/redact.ts";
 import { createFactRing, RECORDED_REQUESTS, readSegments, trafficIn } from "./fact-ring.ts";
+import { findOlder } from "./older-requests.ts";
 
 const outcome = { status: 200, end: "complete", responseBytes: 2 } as const;
 
@@ -151,4 +152,21 @@ test("traffic is read in the order in which requests came, not in which they end
   assert.equal(trafficIn([]).firstAt, undefined);
   const none = trafficIn([Buffer.from("no record\0")]);
   assert.deepEqual([none.firstAt, ...none], [undefined]);
+});
+
+test("an older request shows headers of every name", () => {
+  const ring = createFactRing(createRedaction());
+  const names = Object.getOwnPropertyNames(Object.prototype).map((name) => name.toLowerCase());
+  ring.note(
+    exchangeOf(
+      "one",
+      [...names, ...names].flatMap((name) => [name, `of ${name}`]),
+    ),
+    outcome,
+    1.5,
+  );
+  const [found] = findOlder(ring, "one");
+  const headers = (found?.requestState?.request as { headers?: Record<string, string[]> } | undefined)?.headers ?? {};
+  for (const name of names) assert.deepEqual(headers[name], [`of ${name}`, `of ${name}`]);
+  assert.equal(Object.keys(headers).length, names.length);
 });

@@ -124,7 +124,7 @@ function stateOf({
   headers,
   claims,
 }: RecordedRequest): RequestDetail["requestState"] {
-  const pairs: Record<string, string[]> = {};
+  const pairs: Record<string, string[]> = Object.create(null);
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     pairs[name] = [...(pairs[name] ?? []), headers[i + 1] as string];

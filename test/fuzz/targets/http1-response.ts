@@ -70,7 +70,7 @@ function read({ isHead, wantsUpgrade }: Input, pieces: readonly Buffer[]): Readi
 
 function checkAgainstNode(input: Input, ours: Reading): void {
   const heads = withPlainHeads(input.bytes);
-  // By the final head: what an interim one says of a body means nothing.
+  // By the final head: an interim one that announces a body is refused.
   const isChunked = ours.pairs.some((name, i) => i % 2 === 0 && name === "transfer-encoding");
   const node = readWithNode("response", isChunked ? withPlainSizes(heads) : heads, { hasNoBody: input.isHead });
   expect(node.error === undefined, `Node refuses it: ${node.error?.message}`);
@@ -202,6 +202,8 @@ export const http1Response = defineTarget<Input>({
       checkFraming(input, whole);
       if (input.bytes.length < NODE_HEAD_BYTES) checkAgainstNode(input, whole);
     }
-    return `${whole.end} ${whole.status} ${whole.keepAlive} ${whole.pairs.length} ${whole.trailers.length} ${whole.body.length > 0}`;
+    // More of the same is nothing new: it would make the cases longer and longer.
+    const [headers, trailers] = [whole.pairs.length, whole.trailers.length].map((length) => Math.min(length, 8));
+    return `${whole.end} ${whole.status} ${whole.keepAlive} ${headers} ${trailers} ${whole.body.length > 0}`;
   },
 });

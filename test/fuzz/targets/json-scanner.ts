@@ -61,8 +61,10 @@ export const jsonScanner = defineTarget<Buffer>({
       else expectSame(other.invalid, whole.invalid, "in pieces, what is invalid");
     }
     if (whole.invalid !== undefined) return `invalid: ${whole.invalid.slice(0, 12)}`;
+    // More of the same is nothing new: it would make the cases longer and longer.
+    const count = Math.min(whole.values.length, 8);
     const json = parsed(bytes.toString("utf8"));
-    if (json === undefined) return `no JSON ${whole.isWhole} ${whole.values.length}`;
+    if (json === undefined) return `no JSON ${whole.isWhole} ${count}`;
     if (!isRecord(json.value)) return `${Array.isArray(json.value) ? "list" : "scalar"} ${whole.isWhole}`;
     expect(whole.isWhole, "valid JSON is not whole");
     for (const [key, start, end, text] of whole.values) {
@@ -80,6 +82,6 @@ export const jsonScanner = defineTarget<Buffer>({
       if (text === undefined || !wanted.has(key)) continue;
       expectSame(parsed(Buffer.from(text, "latin1").toString("utf8"))?.value, wanted.get(key), `the value of ${key}`);
     }
-    return `object ${[...last.keys()].sort().join()} ${whole.values.length}`;
+    return `object ${[...last.keys()].sort().join()} ${count}`;
   },
 });
