@@ -3,8 +3,10 @@
  * agent's, so that they come back here. Ways that the gateway does not pass (gRPC, REST) are left out, and so are
  * signatures, which no longer fit.
  */
+
 import type { Fetch } from "../../lib/http/fetch.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { parseBounded } from "../../lib/text/bounded-json.ts";
 
 const CARD_MS = 10_000;
 const MAX_CARD_BYTES = 1024 * 1024;
@@ -50,7 +52,7 @@ export class AgentCards {
       try {
         const answer = await this.#fetch({ url, timeoutMs: CARD_MS, maxBytes: MAX_CARD_BYTES });
         if (answer.status !== 200) throw new Error(`status ${answer.status}`);
-        const card: unknown = JSON.parse(answer.body.toString("utf8"));
+        const card = parseBounded(answer.body.toString("utf8"));
         if (isObject(card)) return card;
         throw new Error("not a JSON object");
       } catch (error) {

@@ -3,6 +3,7 @@
  * compare addresses with the one they called, so the documents name the gateway; authorize and token requests pass
  * through it only to name the server's own resource again, because tokens are for the server. The gateway keeps nothing.
  */
+
 import type { BackendEnv } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -13,6 +14,7 @@ import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../../i
 import { parseForm, requireUnique, serialiseForm } from "../../identity/providers/oauth-form.ts";
 import { OAuthRequestError } from "../../identity/providers/provider-error.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
+import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
 import { Refused } from "../../mcp/clients/downstream.ts";
 import { readBody } from "../../mcp/clients/read-body.ts";
 import { confinedFetch, discoverLogin, type LoginDocuments } from "../../mcp/logins/oauth-server.ts";
@@ -133,7 +135,7 @@ export class LoginRelay {
     }).catch((error: unknown) => {
       throw unavailable(error);
     });
-    const value = objectOf(answer.body);
+    const value = parseBoundedObject(answer.body);
     if (value === undefined || (answer.status >= 300 && answer.status < 400))
       throw unavailable(new Error(`the token endpoint answered with status ${answer.status}`));
     const body = Object.fromEntries(TOKEN_MEMBERS.flatMap((name) => (name in value ? [[name, value[name]]] : [])));
@@ -239,17 +241,6 @@ function unavailable(error: unknown): GatewayError {
     detail: reasonOf(error),
     headers: { "retry-after": "10", ...ANY_ORIGIN },
   });
-}
-
-function objectOf(body: Buffer): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString());
-    return typeof value === "object" && value !== null && !Array.isArray(value)
-      ? (value as Readonly<Record<string, unknown>>)
-      : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function reasonOf(error: unknown): string {

@@ -6,6 +6,7 @@
  */
 
 import { constants, createPublicKey, type KeyObject, verify } from "node:crypto";
+import { parseBounded } from "../../lib/text/bounded-json.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
 import { ALGORITHMS, type Algorithm, type ParsedToken } from "../tokens/token.ts";
 
@@ -32,9 +33,9 @@ export interface ReadKeys {
 export function readKeySet(text: string): ReadKeys {
   let parsed: unknown;
   try {
-    parsed = JSON.parse(text);
-  } catch {
-    throw new Error("the key set is not JSON");
+    parsed = parseBounded(text);
+  } catch (error) {
+    throw new Error(`the key set ${(error as Error).message}`);
   }
   return readKeySetObject(parsed);
 }

@@ -3,6 +3,7 @@
  * the way back with a code that becomes an ID token. What must be known on the way back travels in a signed cookie, so
  * visitors who never come back cost no memory. Each failure says its reason and what to do.
  */
+
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
@@ -11,6 +12,7 @@ import { emptyReply, type Reply } from "../../core/reply.ts";
 import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { SigningKey } from "../../lib/store/signing-key.ts";
+import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
 import type { TokenVerifier } from "../keys/token-verifier.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
 import { providerError } from "../providers/provider-error.ts";
@@ -183,7 +185,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     } catch (error) {
       throw providerError(error, url);
     }
-    const token = parseObject(response.body);
+    const token = parseBoundedObject(response.body);
     if (response.status === 200 && typeof token?.id_token === "string") return token.id_token;
     if (response.status === 200)
       throw failed(
@@ -264,13 +266,4 @@ function mendOf(error: unknown): string | undefined {
   if (error === "invalid_client") return "check `clientId`, `clientSecret` and `clientAuth`";
   if (error === "invalid_grant") return "check that `redirectUri` is the registered one";
   return undefined;
-}
-
-function parseObject(body: Buffer): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString("utf8"));
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
-  } catch {
-    return undefined;
-  }
 }

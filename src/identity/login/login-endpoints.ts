@@ -3,12 +3,14 @@
  * registration, and the proxied authorize and token endpoints (spec 2.4, 2.5, 4.1). Requests to the provider carry
  * only what is named here: no cookies, no forwarding headers, and nothing but the answer's own body comes back.
  */
+
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { emptyReply, jsonReply, type Reply } from "../../core/reply.ts";
 import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { Logger } from "../../lib/log/logger.ts";
+import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
 import type { Discovery } from "../providers/discovery.ts";
 import type { Discovered, IdentityProvider, ProxiedLogin } from "../providers/provider.ts";
 import {
@@ -104,14 +106,14 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
   /** The provider's answer, changed only where completing the registration changed it. */
   async function completed(body: Buffer, metadata: Discovered): Promise<Buffer> {
     const { completion } = provider;
-    const client = parseObject(body);
+    const client = parseBoundedObject(body);
     const request = client && completion?.request(metadata, client);
     if (!completion || !request) return body;
     try {
       const headers = { "content-type": "application/json", authorization: `Bearer ${request.token}` };
       const response = await send(request.url, headers, Buffer.from(JSON.stringify(request.body)), "PUT");
       if (response.status !== 200) throw new Error(`status ${response.status}`);
-      return Buffer.from(JSON.stringify(completion.merge(client, parseObject(response.body) ?? {})));
+      return Buffer.from(JSON.stringify(completion.merge(client, parseBoundedObject(response.body) ?? {})));
     } catch (error) {
       // The client is registered all the same, and most clients can log in as it is.
       logger.warn("client registration could not be completed", {
@@ -280,17 +282,6 @@ function bodyOf(exchange: Exchange, type: string, error: "invalid_request" | "in
   // A body that an outer policy had asked for may be larger.
   if (body.bytes.length > MAX_LOGIN_BODY_BYTES) throw new GatewayError("body_too_large");
   return body.bytes;
-}
-
-function parseObject(body: Buffer): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(body.toString("utf8"));
-    return typeof value === "object" && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function loginOf(provider: IdentityProvider): ProxiedLogin {

@@ -8,6 +8,7 @@
 import { type Fetch, parseHttpUrl } from "../../lib/http/fetch.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { parseBounded } from "../../lib/text/bounded-json.ts";
 import { show } from "../tokens/token.ts";
 import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";
 import type { Discovered } from "./provider.ts";
@@ -102,9 +103,9 @@ export async function fetchMetadata(
 function checkMetadata(text: string, issuer: string, url: string): Discovered {
   let parsed: unknown;
   try {
-    parsed = JSON.parse(text);
-  } catch {
-    throw invalidProviderAnswer(`${url} is not JSON`);
+    parsed = parseBounded(text);
+  } catch (error) {
+    throw invalidProviderAnswer(`${url} ${(error as Error).message}`);
   }
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed))
     throw invalidProviderAnswer(`${url} is not a JSON object`);

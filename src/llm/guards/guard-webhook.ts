@@ -3,8 +3,10 @@
  * place) or reject. What it does not say in time, or says wrongly, counts as its failure, and the operator chooses whether
  * that rejects or passes.
  */
+
 import { z } from "zod";
 import type { Fetch } from "../../lib/http/fetch.ts";
+import { parseBounded } from "../../lib/text/bounded-json.ts";
 import { GuardRejection } from "./prompt-rules.ts";
 
 export interface GuardWebhook {
@@ -28,6 +30,8 @@ export interface WebhookSettings {
 
 /** Masked texts may be as large as what was sent. */
 const MAX_VERDICT_BYTES = 8 * 1024 * 1024;
+/** Beside the texts. */
+const MAX_VERDICT_TOKENS = 1_000;
 const UNAVAILABLE = { status: 503, message: "the guard of this route could not be asked" };
 
 const verdict = z.discriminatedUnion("action", [
@@ -39,6 +43,15 @@ const verdict = z.discriminatedUnion("action", [
     message: z.string().min(1).max(4_000).optional(),
   }),
 ]);
+
+/** A text of its own for each that was asked about, and little else. */
+function parseVerdict(text: string, texts: number): unknown {
+  try {
+    return parseBounded(text, texts + MAX_VERDICT_TOKENS);
+  } catch (error) {
+    throw new Error(`its verdict ${(error as Error).message}`);
+  }
+}
 
 export function createGuardWebhook(
   settings: WebhookSettings,
@@ -55,7 +68,7 @@ export function createGuardWebhook(
       maxBytes: MAX_VERDICT_BYTES,
     });
     if (status !== 200) throw new Error(`it answered ${status}`);
-    const said = verdict.parse(JSON.parse(body.toString("utf8")));
+    const said = verdict.parse(parseVerdict(body.toString("utf8"), question.texts.length));
     if (said.action === "mask" && said.texts.length !== question.texts.length)
       throw new Error(`it masked ${said.texts.length} texts of ${question.texts.length}`);
     return said;

@@ -2,8 +2,10 @@
  * The gateway as a client of an authorization server: registration (RFC 7591), the authorization code flow with PKCE
  * (RFC 7636) and a resource (RFC 8707), refresh and revocation (RFC 7009).
  */
+
 import { createHash, randomBytes } from "node:crypto";
 import type { Fetch } from "../../lib/http/fetch.ts";
+import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
 import type { OauthServer } from "./oauth-server.ts";
 
 const TOKEN_MS = 15_000;
@@ -182,13 +184,8 @@ async function post(url: string, body: string, type: string, fetch: Fetch, heade
     timeoutMs: TOKEN_MS,
     maxBytes: MAX_TOKEN_BYTES,
   });
-  let value: Readonly<Record<string, unknown>> = {};
-  try {
-    const read = JSON.parse(answer.body.toString()) as unknown;
-    if (typeof read === "object" && read !== null) value = read as Readonly<Record<string, unknown>>;
-  } catch {
-    // The status says enough.
-  }
+  // Where there is none, the status says enough.
+  const value = parseBoundedObject(answer.body) ?? {};
   // Only what the RFC lets an error say: a body may repeat what was sent.
   const said = [value.error, value.error_description].filter((one) => typeof one === "string").join(": ");
   return {

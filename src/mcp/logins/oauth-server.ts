@@ -3,7 +3,9 @@
  * (RFC 9728) names it, its own metadata (RFC 8414, or OpenID Connect) has the endpoints. Redirects are not followed, and
  * nothing but https is used unless the MCP server itself is reached by http.
  */
+
 import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
+import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
 
 const METADATA_MS = 10_000;
 const MAX_METADATA_BYTES = 256 * 1024;
@@ -158,12 +160,7 @@ async function document(url: string, fetch: Fetch): Promise<Document | undefined
     );
   }
   if (answer.status !== 200) return undefined;
-  try {
-    const value = JSON.parse(answer.body.toString()) as unknown;
-    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Document) : undefined;
-  } catch {
-    return undefined;
-  }
+  return parseBoundedObject(answer.body);
 }
 
 /** What a server on the internet names must not lead into the network that the gateway stands in. */

@@ -2,7 +2,9 @@
  * One target as one session sees it, in the words of the session's era. Behind it may stand a server of the
  * other era, or a process that other sessions use too: neither shows.
  */
+
 import type { WireTap } from "../../core/wire.ts";
+import { hasMoreTokens } from "../../lib/text/json-tokens.ts";
 import type { Call, LoginRequired, Question, Running, ServerError } from "../wire/call.ts";
 import { isModernVersion } from "../wire/era.ts";
 import type { ClientNotification, ServerMessage } from "../wire/json-rpc.ts";
@@ -64,6 +66,8 @@ export interface UpstreamUser {
   lost(upstream: Upstream, loss: Loss): void;
 }
 
+/** What a server says of itself: larger than any, and parsed within some milliseconds. */
+const MAX_ABOUT_TOKENS = 20_000;
 /** HTTP carries it in a header. */
 const VERSION = /^[\w.-]{1,64}$/;
 
@@ -85,11 +89,14 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
 
 /** Why an answer to `initialize` does not open a session; completes "target x …". */
 export function refusalOf(answer: ServerMessage): string {
+  if (answer.kind === "result" && hasMoreTokens(answer.text, MAX_ABOUT_TOKENS))
+    return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
   return answer.kind === "error" ? "refused to initialize" : "answered initialize without a protocol version";
 }
 
 function readAbout(answer: ServerMessage): ServerAbout | undefined {
-  if (answer.kind !== "result") return undefined;
+  // It is parsed at once, here and by those who translate it.
+  if (answer.kind !== "result" || hasMoreTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
   const { result } = JSON.parse(answer.text) as { result: Record<string, unknown> };
   const { protocolVersion, capabilities, serverInfo, instructions } = result;
   return {

@@ -2,7 +2,9 @@
  * The tools of one target that clients do not get because they differ from the lock file: with the difference, what is
  * suspicious in them, and the definition that a person may accept. Kept per target, for the log and the admin interface.
  */
+
 import type { Logger } from "../../lib/log/logger.ts";
+import { hasMoreTokens } from "../../lib/text/json-tokens.ts";
 import { injectionMarkers } from "./injection-markers.ts";
 import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
 
@@ -10,6 +12,10 @@ import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-loc
 const MAX_QUARANTINED = 1_000;
 /** What is kept of a definition, so that it can be accepted. */
 const MAX_DEFINITION_CHARS = 64 * 1024;
+
+/** A definition is parsed at once: a larger one is never passed. */
+const MAX_DEFINITION_TOKENS = 20_000;
+const HUGE = `the definition has more than ${MAX_DEFINITION_TOKENS} values and names`;
 
 export interface QuarantinedTool {
   readonly name: string;
@@ -36,14 +42,15 @@ export class Quarantine {
   passes(name: string, text: string, lock: ToolLock): boolean {
     const known = this.#tools.get(name);
     if (known?.text === text) return false;
-    const definition = JSON.parse(text) as ToolDefinition;
-    const difference = lock.difference(name, definition);
+    const isHuge = hasMoreTokens(text, MAX_DEFINITION_TOKENS);
+    const definition = isHuge ? {} : (JSON.parse(text) as ToolDefinition);
+    const difference = isHuge ? [HUGE] : lock.difference(name, definition);
     if (difference === undefined) {
       this.#tools.delete(name);
       return true;
     }
     if (known === undefined && this.#tools.size >= MAX_QUARANTINED) return false;
-    const isShort = text.length <= MAX_DEFINITION_CHARS;
+    const isShort = !isHuge && text.length <= MAX_DEFINITION_CHARS;
     const markers = injectionMarkers(definition);
     this.#tools.set(name, {
       name,
@@ -52,6 +59,7 @@ export class Quarantine {
       markers,
       definition: isShort ? pinnedDefinition(definition) : undefined,
     });
+    if (known?.difference.join() === difference.join()) return false;
     this.#logger.warn("MCP tool quarantined: it differs from the lock file", {
       target: this.#target,
       tool: name,
