@@ -29,7 +29,7 @@ test("every constant that is named as a limit is in the reference", async () => 
   const { unlistedLimits } = (await import(pathToFileURL(join(root, "scripts/limits.mjs")).href)) as {
     unlistedLimits(root: string): string[];
   };
-  assert.deepEqual(unlistedLimits(root), [], "write a row in scripts/limits.mjs and run `npm run generate`");
+  assert.deepEqual(unlistedLimits(root), [], "write a row in scripts/limits/ and run `npm run generate`");
 });
 
 test("every error code is in the reference, with its status", () => {
@@ -99,7 +99,7 @@ test("the policy in docs/adding-a-policy.md is the one in test/example-policy", 
 
 test("every metric that the dashboard and the alert rules name is in the reference", async () => {
   const { alertRules, dashboardQueries, metricsIn } = (await import(
-    pathToFileURL(join(root, "scripts/dashboard-queries.mjs")).href
+    pathToFileURL(join(root, "scripts/dashboards/queries.mjs")).href
   )) as {
     alertRules(file: unknown): { expr: string }[];
     dashboardQueries(dashboard: unknown): { expr: string }[];
