@@ -3,48 +3,22 @@
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { createOpenAI } from "@ai-sdk/openai";
 import Anthropic from "@anthropic-ai/sdk";
-import { BedrockRuntimeClient, ConverseCommand, ConverseStreamCommand } from "@aws-sdk/client-bedrock-runtime";
-import { GoogleGenAI } from "@google/genai";
-import { NodeHttpHandler } from "@smithy/node-http-handler";
-import { generateText, jsonSchema, streamText, tool } from "ai";
 import OpenAI from "openai";
-import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { startUpstream, type TestUpstream } from "../support/llm/upstream.ts";
+import { type SdkGateway, startSdkGateway } from "../support/llm/sdk-gateway.ts";
 import { COUNTS, TEXT } from "../support/llm/upstream-answers.ts";
 
 const ANSWER = TEXT.join("");
-let upstream: TestUpstream;
-let gateway: TestGateway;
-const url = (listener: string): string => gateway.url(listener);
-
+let gateway: SdkGateway;
 before(async () => {
-  upstream = await startUpstream();
-  const listeners = ["openai", "anthropic", "gemini", "bedrock"];
-  const provider = (name: string): string =>
-    ({
-      openai: "{ openAI: {} }",
-      anthropic: "{ anthropic: {} }",
-      gemini: "{ gemini: {} }",
-      bedrock: "{ bedrock: { region: us-east-1 } }",
-    })[name] ?? "";
-  const auth = (name: string): string =>
-    name === "bedrock" ? "{ aws: { accessKeyId: AKID, secretAccessKey: aws-secret } }" : `{ key: key-of-${name} }`;
-  gateway = await startGateway(`
-gateways: { ${listeners.map((name) => `${name}: { port: 0 }`).join(", ")} }
-routes:
-${listeners.map((name) => `  - { name: ${name}, gateways: ${name}, backends: [{ ai: { provider: ${provider(name)}, auth: ${auth(name)}, hostOverride: "${upstream.host}" } }] }`).join("\n")}
-`);
+  gateway = await startSdkGateway();
 });
-after(async () => {
-  await gateway.close();
-  await upstream.close();
-});
+after(() => gateway.close());
 
 const openai = (listener: string) =>
-  new OpenAI({ baseURL: `${url(listener)}/v1`, apiKey: "client-key", maxRetries: 0 });
-const anthropic = (listener: string) => new Anthropic({ baseURL: url(listener), apiKey: "client-key", maxRetries: 0 });
+  new OpenAI({ baseURL: `${gateway.url(listener)}/v1`, apiKey: "client-key", maxRetries: 0 });
+const anthropic = (listener: string) =>
+  new Anthropic({ baseURL: gateway.url(listener), apiKey: "client-key", maxRetries: 0 });
 const question = [{ role: "user" as const, content: "Hello?" }];
 const weather = {
   name: "get_weather",
@@ -61,7 +35,7 @@ for (const listener of ["openai", "anthropic", "gemini", "bedrock"]) {
     assert.equal(answer.usage?.prompt_tokens, COUNTS.input);
     assert.equal(answer.usage?.completion_tokens, COUNTS.output);
     assert.equal(answer.usage?.prompt_tokens_details?.cached_tokens, COUNTS.cached);
-    assert.ok(!JSON.stringify(upstream.last().headers).includes("client-key"));
+    assert.ok(!JSON.stringify(gateway.upstream.last().headers).includes("client-key"));
   });
 
   test(`openai SDK → ${listener}: stream with usage`, async () => {
@@ -194,93 +168,6 @@ test("anthropic SDK: a broken stream is an error", async () => {
   );
 });
 
-test("openai SDK: responses and embeddings are native", async () => {
-  const client = openai("openai");
-  const response = await client.responses.create({ model: "m", input: "Hello?" });
-  assert.equal(response.output_text, ANSWER);
-  assert.equal(response.usage?.total_tokens, COUNTS.input + COUNTS.output);
-  let text = "";
-  for await (const event of await client.responses.create({ model: "m", input: "Hello?", stream: true }))
-    if (event.type === "response.output_text.delta") text += event.delta;
-  assert.equal(text, ANSWER);
-  const embedding = await client.embeddings.create({ model: "e", input: "x", encoding_format: "float" });
-  assert.deepEqual(embedding.data[0]?.embedding, [0.5, -0.5]);
-  assert.deepEqual(
-    (await client.models.list()).data.map(({ id }) => id),
-    ["upstream-model"],
-  );
-});
-
-test("@google/genai: JSON, stream and tools are native", async () => {
-  const client = new GoogleGenAI({ apiKey: "client-key", httpOptions: { baseUrl: url("gemini") } });
-  const answer = await client.models.generateContent({ model: "gemini-cached", contents: "Hello?" });
-  assert.equal(answer.text, ANSWER);
-  assert.equal(answer.usageMetadata?.cachedContentTokenCount, COUNTS.cached);
-  assert.equal(upstream.last().headers["x-goog-api-key"], "key-of-gemini");
-  let text = "";
-  for await (const chunk of await client.models.generateContentStream({ model: "gemini-x", contents: "Hello?" }))
-    text += chunk.text ?? "";
-  assert.equal(text, ANSWER);
-  const called = await client.models.generateContent({
-    model: "gemini-tool",
-    contents: "Weather?",
-    config: { tools: [{ functionDeclarations: [{ name: "get_weather" }] }] },
-  });
-  assert.deepEqual(called.functionCalls?.[0]?.args, { city: "Rome" });
-});
-
-// It speaks HTTP/2 unless it is told not to.
-const handlers = { "HTTP/2": {}, "HTTP/1.1": { requestHandler: new NodeHttpHandler() } };
-for (const [protocol, handler] of Object.entries(handlers))
-  test(`@aws-sdk/client-bedrock-runtime over ${protocol}: converse, stream and tools are native, and signed anew`, async () => {
-    const client = new BedrockRuntimeClient({
-      region: "us-east-1",
-      endpoint: url("bedrock"),
-      credentials: { accessKeyId: "CLIENTKEY", secretAccessKey: "client-secret" },
-      ...handler,
-    });
-    const messages = [{ role: "user" as const, content: [{ text: "Hello?" }] }];
-    const answer = await client.send(new ConverseCommand({ modelId: "anthropic.claude-cached-v1:0", messages }));
-    assert.equal(answer.output?.message?.content?.[0]?.text, ANSWER);
-    assert.equal(answer.usage?.cacheReadInputTokens, COUNTS.cached);
-    const signature = String(upstream.last().headers.authorization);
-    assert.match(signature, /^AWS4-HMAC-SHA256 Credential=AKID\/\d{8}\/us-east-1\/bedrock\/aws4_request/);
-    assert.equal(upstream.last().url, "/model/anthropic.claude-cached-v1%3A0/converse");
-    const streamed = await client.send(new ConverseStreamCommand({ modelId: "x", messages }));
-    let text = "";
-    let total: number | undefined;
-    for await (const event of streamed.stream ?? []) {
-      text += event.contentBlockDelta?.delta?.text ?? "";
-      total = event.metadata?.usage?.totalTokens ?? total;
-    }
-    assert.equal(text, ANSWER);
-    assert.equal(total, COUNTS.input + COUNTS.output);
-    const toolConfig = { tools: [{ toolSpec: { name: "get_weather", inputSchema: { json: { type: "object" } } } }] };
-    const called = await client.send(new ConverseCommand({ modelId: "tool", messages, toolConfig }));
-    assert.deepEqual(called.output?.message?.content?.[0]?.toolUse?.input, { city: "Rome" });
-    client.destroy();
-  });
-
-test("@ai-sdk/openai: responses by default, chat on request, tools and streams", async () => {
-  const provider = createOpenAI({ baseURL: `${url("openai")}/v1`, apiKey: "client-key" });
-  const answered = await generateText({ model: provider("m"), prompt: "Hello?", maxRetries: 0 });
-  assert.equal(answered.text, ANSWER);
-  assert.equal(answered.usage.totalTokens, COUNTS.input + COUNTS.output);
-  for (const listener of ["openai", "anthropic", "gemini", "bedrock"]) {
-    const chat = createOpenAI({ baseURL: `${url(listener)}/v1`, apiKey: "client-key" }).chat;
-    const streamed = streamText({ model: chat("m"), prompt: "Hello?", maxRetries: 0 });
-    assert.equal(await streamed.text, ANSWER, listener);
-    assert.equal((await streamed.usage).totalTokens, COUNTS.input + COUNTS.output, listener);
-    const called = await generateText({
-      model: chat("m-tool"),
-      prompt: "Weather?",
-      tools: { get_weather: tool({ inputSchema: jsonSchema({ type: "object" }) }) },
-      maxRetries: 0,
-    });
-    assert.deepEqual(called.toolCalls[0]?.input, { city: "Rome" }, listener);
-  }
-});
-
 test("@anthropic-ai/sdk → a Claude on Bedrock: its own body and events, signed thoughts and all", async () => {
   const model = "us.anthropic.claude-m-cached";
   const thought = { type: "thinking" as const, thinking: "Hm.", signature: "signed" };
@@ -300,7 +187,7 @@ test("@anthropic-ai/sdk → a Claude on Bedrock: its own body and events, signed
   const answer = await anthropic("bedrock").messages.create(request);
   assert.deepEqual(answer.content, [{ type: "text", text: ANSWER }]);
   assert.equal(answer.usage.cache_read_input_tokens, COUNTS.cached);
-  const sent = upstream.last();
+  const sent = gateway.upstream.last();
   assert.equal(sent.url, `/model/${model}/invoke`);
   assert.match(String(sent.headers.authorization), /^AWS4-HMAC-SHA256/);
   const { model: _model, ...rest } = request;
@@ -309,5 +196,5 @@ test("@anthropic-ai/sdk → a Claude on Bedrock: its own body and events, signed
   const stream = anthropic("bedrock").messages.stream(request);
   assert.equal(await stream.finalText(), ANSWER);
   assert.equal((await stream.finalMessage()).usage.output_tokens, COUNTS.output);
-  assert.equal(upstream.last().url, `/model/${model}/invoke-with-response-stream`);
+  assert.equal(gateway.upstream.last().url, `/model/${model}/invoke-with-response-stream`);
 });

@@ -3,53 +3,16 @@
  * client may send, of both eras, at the replica that did not open the session, before and after that one holds it too.
  */
 import assert from "node:assert/strict";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { eventually } from "../support/eventually.ts";
-import { type Json, type RawClient, rawClient } from "../support/mcp/client.ts";
+import { type RawClient, rawClient } from "../support/mcp/client.ts";
 import { mcpConfig, oddTarget } from "../support/mcp/gateway-config.ts";
-import { modernCall, modernPost, modernRequest } from "../support/mcp/modern-client.ts";
+import { note, type Pair, type Replicas, replicasFor, sessionAt, stateAt } from "../support/mcp/replicas.ts";
 import { gatewayFor } from "../support/scenario.ts";
-import { type RedisServer, skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
+import { skipWithoutRedis } from "../support/store/redis-server.ts";
 
 const skip = skipWithoutRedis;
 const URI = "test://odd/a";
-
-interface Replicas {
-  readonly urls: readonly [string, string];
-  readonly redis: RedisServer;
-}
-
-async function replicasFor(t: TestContext, targets = [oddTarget()], route: object = {}): Promise<Replicas> {
-  const redis = await startRedis();
-  t.after(redis.close);
-  const { config, ...rest } = JSON.parse(mcpConfig(targets, {}, route));
-  const yaml = JSON.stringify({ ...rest, config: { ...config, adminAddr: "off", store: { redis: redis.url } } });
-  const urls: string[] = [];
-  for (let i = 0; i < 2; i++) urls.push(`${(await gatewayFor(t, yaml)).url()}/mcp`);
-  return { urls: urls as [string, string], redis };
-}
-
-interface Pair {
-  /** Where the session was opened. */
-  readonly here: RawClient;
-  /** The other one; the same session. */
-  readonly there: RawClient;
-}
-
-/** A session that was opened at the first replica. `isHeld`: the second one holds it as well. */
-async function sessionAt({ urls }: Replicas, isHeld: boolean, capabilities: object = {}): Promise<Pair> {
-  const [here, there] = urls.map((url) => rawClient(url)) as [RawClient, RawClient];
-  await here.initialize({ capabilities });
-  there.sessionId = here.sessionId;
-  if (isHeld) assert.ok((await there.request("ping")).result);
-  return { here, there };
-}
-
-async function stateAt(client: RawClient, prefix = ""): Promise<Json> {
-  return JSON.parse((await client.call(`${prefix}state`)).result.content[0].text);
-}
-
-const note = (method: string, params: object = {}) => ({ jsonrpc: "2.0", method, params });
 
 interface Row {
   readonly message: string;
@@ -259,61 +222,4 @@ test("2025: without Redis for a while requests go on, and with it again messages
     await there.post(note("notifications/back"));
     return (await stateAt(here)).seen.includes("notifications/back");
   });
-});
-
-// ── the 2026 era ──
-
-const SAMPLING = { capabilities: { sampling: {} } };
-const ask = { name: "ask", arguments: {} };
-
-function retry(message: Json, responses?: object): Record<string, unknown> {
-  const { inputRequests, requestState } = message.result;
-  const inputResponses =
-    responses ?? Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { answer: "from the client" }]));
-  return { ...ask, inputResponses, requestState };
-}
-
-test("2026: a retry with input comes to the other replica", { skip }, async (t) => {
-  const { urls } = await replicasFor(t);
-  const [here, there] = urls;
-  const { message } = await modernPost(here, "tools/call", ask, SAMPLING);
-  assert.equal(message.result.resultType, "input_required");
-  // Without the input it is asked for again, under another state, which the first replica knows too.
-  const again = (await modernPost(there, "tools/call", retry(message, {}), SAMPLING)).message;
-  assert.equal(again.result.resultType, "input_required");
-  const done = (await modernPost(there, "tools/call", retry(again), SAMPLING)).message;
-  assert.match(done.result.content[0].text, /from the client/);
-  for (const url of [here, there]) {
-    const used = (await modernPost(url, "tools/call", retry(again), SAMPLING)).message;
-    assert.match(used.error.message, /unknown or expired requestState/);
-  }
-});
-
-test("2026: a retry that leaves cancels the call at the replica where it runs", { skip }, async (t) => {
-  const { urls } = await replicasFor(t);
-  const [here, there] = urls;
-  const silent = { name: "ask-silent", arguments: {} };
-  const { message } = await modernPost(here, "tools/call", silent, SAMPLING);
-  const params = { ...retry(message), ...silent };
-  const { body, headers } = modernRequest("tools/call", params, SAMPLING);
-  const abort = new AbortController();
-  const left = fetch(there, { method: "POST", body, headers, signal: abort.signal });
-  const state = async () => JSON.parse(await modernCall(here, "state", {}, SAMPLING));
-  await eventually("taken up", async () => (await state()).seen.includes("the client's input"));
-  abort.abort();
-  await assert.rejects(left);
-  await eventually("cancelled", async () => (await state()).cancelled.length === 1);
-});
-
-test("2026: the state of another user is unknown at both replicas", { skip }, async (t) => {
-  const keys = { apiKey: { keys: [{ key: "key-of-alice-1" }, { key: "key-of-carol-2" }] } };
-  const { urls } = await replicasFor(t, [oddTarget()], { policies: keys });
-  const as = (key: string) => ({ ...SAMPLING, headers: { authorization: `Bearer ${key}` } });
-  const { message } = await modernPost(urls[0], "tools/call", ask, as("key-of-alice-1"));
-  for (const url of urls) {
-    const stolen = (await modernPost(url, "tools/call", retry(message), as("key-of-carol-2"))).message;
-    assert.match(stolen.error.message, /unknown or expired requestState/);
-  }
-  const own = (await modernPost(urls[1], "tools/call", retry(message), as("key-of-alice-1"))).message;
-  assert.match(own.result.content[0].text, /from the client/);
 });

@@ -3,10 +3,7 @@
  * to a session gets 404 there as well.
  */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { eventually } from "../support/eventually.ts";
@@ -14,51 +11,9 @@ import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { oddTarget } from "../support/mcp/gateway-config.ts";
 import { startRemote } from "../support/mcp/http-server.ts";
+import { folderFor, repeated, restart, SESSION_KEY, type Setup, yaml } from "../support/mcp/resume.ts";
 import { gatewayFor } from "../support/scenario.ts";
 import { skipWithoutRedis, startRedis } from "../support/store/redis-server.ts";
-
-const SESSION_KEY = "a key of at least thirty-two characters";
-
-interface Setup {
-  readonly config?: object;
-  readonly targets?: readonly object[];
-  readonly mcp?: object;
-  readonly route?: object;
-  readonly port?: number;
-}
-
-function yaml({ config = {}, targets = [oddTarget()], mcp = {}, route = {}, port = 0 }: Setup): string {
-  return JSON.stringify({
-    config: { adminAddr: "off", logging: { level: "info,access=off" }, ...config },
-    gateways: { default: { port, address: "127.0.0.1" } },
-    routes: [
-      { name: "tools", backends: [{ mcp: { targets, ...mcp } }], ...route },
-      { name: "other", matches: [{ path: { exact: "/other" } }], backends: [{ mcp: { targets, ...mcp } }] },
-    ],
-  });
-}
-
-function folderFor(t: TestContext): string {
-  const folder = mkdtempSync(join(tmpdir(), "sessions-"));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
-/** Ends the gateway and starts another one on its port. */
-async function restart(t: TestContext, gateway: TestGateway, setup: Setup): Promise<TestGateway> {
-  const port = gateway.port();
-  await gateway.close();
-  return gatewayFor(t, yaml({ ...setup, port }));
-}
-
-/** A kept connection may be one to the gateway before. */
-async function repeated<Result>(request: () => Promise<Result>): Promise<Result> {
-  try {
-    return await request();
-  } catch {
-    return request();
-  }
-}
 
 test("100 SDK clients at work repeat what failed during a restart, and their sessions go on", async (t) => {
   const remote = await startRemote("http");

@@ -7,98 +7,17 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { openDryConfig } from "../../src/app/change/dry-config.ts";
 import { parseRecording } from "../../src/app/change/recording-file.ts";
-import type { RehearsalReport } from "../../src/app/change/rehearsal-report.ts";
 import { rehearsalCode, rehearsalText } from "../../src/app/change/rehearsal-text.ts";
 import { rehearse } from "../../src/app/change/rehearse.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
 import { createTasks } from "../../src/lib/process/tasks.ts";
 import { openRlsClient } from "../../src/policies/rate-limit/rls-client.ts";
 import { eventually } from "../support/eventually.ts";
-import type { TestGateway } from "../support/gateway.ts";
-import { createSigningKey, keySetOf, signToken } from "../support/identity/tokens.ts";
+import { ALICE, ask, configOf, type Parts, seen, tokenOf } from "../support/rehearsal.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
-
-const ISSUER = "https://id.example.com";
-const key = createSigningKey("ES256", "one");
-
-interface Parts {
-  readonly rules?: readonly string[];
-  readonly audiences?: readonly string[];
-  readonly keys?: readonly object[];
-  readonly limit?: object;
-  readonly prefix?: string;
-  readonly header?: string;
-}
-
-const ALICE = { key: "key-of-alice-12345", metadata: { user_id: "alice-key" } };
-const BOB = { key: "key-of-bob-12345678", metadata: { user_id: "bob-key" } };
-
-function configOf(host: string, parts: Parts = {}): string {
-  const {
-    rules = ['"admin" in jwt.roles || "user" in jwt.roles'],
-    audiences = ["gateway"],
-    keys = [ALICE, BOB],
-  } = parts;
-  const { limit, prefix = "/people", header } = parts;
-  return JSON.stringify({
-    gateways: { default: { port: 0, address: "127.0.0.1" } },
-    routes: [
-      {
-        name: "people",
-        matches: [{ path: { pathPrefix: prefix } }],
-        backends: [{ host }],
-        policies: {
-          jwtAuth: { issuer: ISSUER, audiences, jwks: keySetOf(key) },
-          authorization: { rules },
-          ...(limit ? { rateLimit: { local: [limit] } } : {}),
-          ...(header === undefined ? {} : { requestHeaderModifier: { set: { [header]: "1" } } }),
-        },
-      },
-      {
-        name: "keys",
-        matches: [{ path: { pathPrefix: "/keys" } }],
-        backends: [{ host }],
-        policies: { apiKey: { keys } },
-      },
-    ],
-  });
-}
-
-function tokenOf(sub: string, roles: readonly string[]): string {
-  const exp = Math.floor(Date.now() / 1000) + 600;
-  const claims = { iss: ISSUER, aud: "gateway", exp, sub, roles, preferred_username: `${sub}@example.com` };
-  return `Bearer ${signToken({ key, claims })}`;
-}
-
-async function seen(t: TestContext): Promise<{ gateway: TestGateway; host: string; calls(): number }> {
-  let calls = 0;
-  const backend = await backendFor(t, (_, response) => {
-    calls += 1;
-    response.end("ok");
-  });
-  const gateway = await gatewayFor(t, configOf(backend.host));
-  const ask = async (path: string, headers: Record<string, string>, status: number): Promise<void> => {
-    const response = await fetch(gateway.url() + path, { headers });
-    await response.arrayBuffer();
-    assert.equal(response.status, status);
-  };
-  for (let i = 0; i < 3; i++) await ask("/people/1", { authorization: tokenOf("bob", ["user"]) }, 200);
-  await ask("/people/1", { authorization: tokenOf("alice", ["admin"]) }, 200);
-  await ask("/people/1", { authorization: tokenOf("eve", ["guest"]) }, 403);
-  await ask("/people/1", {}, 401);
-  await ask("/keys/1", { "x-api-key": ALICE.key }, 200);
-  await ask("/keys/1", { "x-api-key": BOB.key }, 200);
-  return { gateway, host: backend.host, calls: () => calls };
-}
-
-async function ask(gateway: TestGateway, text: string): Promise<RehearsalReport> {
-  const answer = await fetch(`${gateway.adminUrl}/debug/rehearse`, { method: "POST", body: text });
-  assert.equal(answer.status, 200, await answer.clone().text());
-  return (await answer.json()) as RehearsalReport;
-}
 
 test("a lock-out by a typo is shown with the names of those it denies, and nothing is sent", async (t) => {
   const { gateway, host, calls } = await seen(t);

@@ -1,5 +1,5 @@
 /**
- * Hot reload (issue 2, section 3): every way in which files change, good and bad, under load and with streams open.
+ * Hot reload: every way in which files change, good and bad, under load and with streams open.
  */
 import assert from "node:assert/strict";
 import { mkdirSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
@@ -9,34 +9,9 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { eventually } from "../support/eventually.ts";
 import { fakeClock } from "../support/fake-clock.ts";
-import type { TestGateway } from "../support/gateway.ts";
 import { openRawClient, rawRequest, requestText } from "../support/raw-client.ts";
+import { after, bodyOf, reloadState, says } from "../support/reload.ts";
 import { backendFor, gatewayFor } from "../support/scenario.ts";
-
-const says = (text: string, more = ""): string =>
-  `${more}gateways: { default: { port: 0 } }\nroutes: [{ policies: { directResponse: { body: ${text} } } }]\n`;
-
-const bodyOf = async (gateway: TestGateway, path = "/"): Promise<string> => (await fetch(gateway.url() + path)).text();
-
-async function reloadState(
-  gateway: TestGateway,
-): Promise<Record<string, unknown> & { refused?: { problems: string[] } }> {
-  const dump = (await (await fetch(`${gateway.adminUrl}/config_dump`)).json()) as { reload: never };
-  return dump.reload;
-}
-
-/** Does something to the files and waits until it was loaded or refused. */
-async function after(gateway: TestGateway, change: () => void | Promise<void>): Promise<"loaded" | "refused"> {
-  const from = gateway.log().length;
-  await change();
-  const find = (text: string): boolean =>
-    gateway
-      .log()
-      .slice(from)
-      .some((line) => line.includes(text));
-  await eventually("the change was noticed", () => find("configuration loaded") || find("configuration rejected"));
-  return find("configuration loaded") ? "loaded" : "refused";
-}
 
 test("a rewritten, a replaced and a swapped file are all noticed [R25]", async (t) => {
   const gateway = await gatewayFor(t, says("one"));

@@ -1,5 +1,5 @@
 /**
- * The end of the process (issue 2, section 9): nobody's request is dropped, ports that cannot be had are named, and
+ * The end of the process: nobody's request is dropped, ports that cannot be had are named, and
  * a log that nobody reads does not matter.
  */
 import assert from "node:assert/strict";

@@ -2,51 +2,18 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { encodeEventStreamMessage } from "../../../test/support/llm/event-stream.ts";
+import {
+  AWS,
+  bytewise,
+  chatUsage,
+  chunk,
+  claudeStart,
+  claudeText,
+  SSE,
+  sse,
+  tap,
+} from "../../../test/support/llm/usage.ts";
 import type { LlmFacts } from "../../core/facts.ts";
-import { createUsageTap, settleUsage } from "./usage-tap.ts";
-
-const SSE = "text/event-stream; charset=utf-8";
-const AWS = "application/vnd.amazon.eventstream";
-
-function tap(
-  contentType: string,
-  chunks: readonly Buffer[],
-  how: "end" | "abort" = "end",
-  encoding?: string,
-): LlmFacts {
-  const facts: LlmFacts = { estimatedTokens: 7 };
-  const watched = createUsageTap(contentType, encoding, (report) => settleUsage(facts, report));
-  for (const chunk of chunks) watched.data(chunk);
-  watched[how]();
-  return facts;
-}
-
-const sse = (...events: unknown[]): Buffer =>
-  Buffer.from(events.map((event) => `data: ${typeof event === "string" ? event : JSON.stringify(event)}\n\n`).join(""));
-const bytewise = (bytes: Buffer): Buffer[] => [...bytes].map((byte) => Buffer.from([byte]));
-
-const chunk = (content: string, extra = {}) => ({
-  id: "1",
-  object: "chat.completion.chunk",
-  model: "gpt-x",
-  choices: [{ index: 0, delta: { content } }],
-  usage: null,
-  ...extra,
-});
-const chatUsage = {
-  prompt_tokens: 11,
-  completion_tokens: 4,
-  total_tokens: 15,
-  prompt_tokens_details: { cached_tokens: 8 },
-};
-const claudeStart = {
-  type: "message_start",
-  message: {
-    model: "claude-x",
-    usage: { input_tokens: 5, cache_read_input_tokens: 95, cache_creation_input_tokens: 0, output_tokens: 1 },
-  },
-};
-const claudeText = { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "one two three four" } };
 
 const answers: { name: string; type: string; bytes: Buffer; expected: LlmFacts }[] = [
   {
@@ -249,76 +216,4 @@ test("streams that come in one piece, or encoded, are estimated alike", () => {
 
 test("JSON without usage says nothing, so that the estimate stands", () => {
   assert.deepEqual(tap("application/json", [Buffer.from('{"ok":true}')]), { estimatedTokens: 7 });
-});
-
-test("bytes that are no stream, and events beyond all bounds, are passed by [M4]", () => {
-  assert.deepEqual(tap(AWS, [Buffer.from("not an event stream at all")]), { estimatedTokens: 7 });
-  assert.deepEqual(tap(SSE, [Buffer.alloc(3 * 1024 * 1024, "a")]), { estimatedTokens: 7 });
-  assert.deepEqual(tap("application/json", [Buffer.from("garbage")], "end", "gzip"), { estimatedTokens: 7 });
-});
-
-test("a bomb of zeros is not unfolded", () => {
-  const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
-  assert.deepEqual(tap("application/json", [bomb], "end", "gzip"), { estimatedTokens: 7 });
-});
-
-const pieces = (bytes: Buffer, size = 60_000): Buffer[] =>
-  Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size));
-const image = "A".repeat(3 * 1024 * 1024);
-const responsesUsage = { input_tokens: 30, output_tokens: 12, total_tokens: 42 };
-
-test("an event of 3 MiB is passed by, and what follows it still counts", () => {
-  const bytes = sse(chunk("Hello"), chunk(image), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
-  for (const cut of [60_000, 65_536, 60_001]) {
-    const facts = tap(SSE, pieces(bytes, cut));
-    assert.equal(facts.inputTokens, 11);
-    assert.equal(facts.outputTokens, 4);
-  }
-});
-
-test("the usage at the end of an event of 3 MiB counts, and nothing that merely looks like it [M3]", () => {
-  const last = (extra: object) =>
-    sse(
-      { type: "response.created", response: { model: "gpt-x", usage: null } },
-      { type: "response.completed", response: { model: "gpt-x", output: [{ result: image }], ...extra } },
-    );
-  const real = tap(SSE, pieces(last({ usage: responsesUsage, user: null, metadata: {} })));
-  assert.deepEqual([real.inputTokens, real.outputTokens, real.responseModel], [30, 12, "gpt-x"]);
-  const fake = tap(
-    SSE,
-    pieces(last({ usage: null, text: '"usage":{"input_tokens":1}', schema: { usage: { type: "x" } } })),
-  );
-  assert.equal(fake.inputTokens, undefined);
-});
-
-test("the last event counts without the blank line behind it", () => {
-  const bytes = sse(chunk("Hello"), chunk("", { choices: [], usage: chatUsage }));
-  for (const missing of [1, 2]) assert.equal(tap(SSE, [bytes.subarray(0, -missing)]).outputTokens, 4);
-});
-
-test("a stream whose only usage is that of its first event is estimated by what it wrote", () => {
-  const facts = tap(SSE, [sse(claudeStart), sse(claudeText), sse({ type: "message_stop" })]);
-  assert.equal(facts.inputTokens, 100);
-  assert.ok((facts.outputTokens ?? 0) >= 4, String(facts.outputTokens));
-});
-
-test("an encoded stream with a large event is read like a plain one", () => {
-  const bytes = sse(chunk(image), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
-  assert.equal(tap(SSE, [gzipSync(bytes)], "end", "gzip").outputTokens, 4);
-});
-
-test("events that come many at a time count like events that come one by one", () => {
-  const events = Array.from({ length: 200 }, (_, i) => sse(chunk(`word${i} and more of it`)));
-  const end = sse(chunk("", { choices: [], usage: chatUsage }), "[DONE]");
-  for (const many of [1, 4, 50, 200]) {
-    const reads = Array.from({ length: events.length / many }, (_, i) =>
-      Buffer.concat(events.slice(i * many, (i + 1) * many)),
-    );
-    const whole = tap(SSE, [...reads.slice(0, -1), Buffer.concat([reads.at(-1) ?? Buffer.alloc(0), end])]);
-    assert.deepEqual([whole.inputTokens, whole.outputTokens, whole.responseModel], [11, 4, "gpt-x"]);
-    // Without usage by sample: as good whichever way they come.
-    const broken = tap(SSE, reads, "abort").outputTokens ?? 0;
-    const estimated = tap(SSE, events, "abort").outputTokens ?? 0;
-    assert.ok(Math.abs(broken - estimated) <= estimated / 10, `${broken} and ${estimated}`);
-  }
 });

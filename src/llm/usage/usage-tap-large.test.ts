@@ -1,0 +1,79 @@
+/**
+ * The usage in large, encoded or broken streams: what is too large is passed by, and what follows it counts.
+ */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { AWS, chatUsage, chunk, claudeStart, claudeText, SSE, sse, tap } from "../../../test/support/llm/usage.ts";
+
+test("bytes that are no stream, and events beyond all bounds, are passed by [M4]", () => {
+  assert.deepEqual(tap(AWS, [Buffer.from("not an event stream at all")]), { estimatedTokens: 7 });
+  assert.deepEqual(tap(SSE, [Buffer.alloc(3 * 1024 * 1024, "a")]), { estimatedTokens: 7 });
+  assert.deepEqual(tap("application/json", [Buffer.from("garbage")], "end", "gzip"), { estimatedTokens: 7 });
+});
+
+test("a bomb of zeros is not unfolded", () => {
+  const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
+  assert.deepEqual(tap("application/json", [bomb], "end", "gzip"), { estimatedTokens: 7 });
+});
+
+const pieces = (bytes: Buffer, size = 60_000): Buffer[] =>
+  Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) => bytes.subarray(i * size, (i + 1) * size));
+const image = "A".repeat(3 * 1024 * 1024);
+const responsesUsage = { input_tokens: 30, output_tokens: 12, total_tokens: 42 };
+
+test("an event of 3 MiB is passed by, and what follows it still counts", () => {
+  const bytes = sse(chunk("Hello"), chunk(image), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
+  for (const cut of [60_000, 65_536, 60_001]) {
+    const facts = tap(SSE, pieces(bytes, cut));
+    assert.equal(facts.inputTokens, 11);
+    assert.equal(facts.outputTokens, 4);
+  }
+});
+
+test("the usage at the end of an event of 3 MiB counts, and nothing that merely looks like it [M3]", () => {
+  const last = (extra: object) =>
+    sse(
+      { type: "response.created", response: { model: "gpt-x", usage: null } },
+      { type: "response.completed", response: { model: "gpt-x", output: [{ result: image }], ...extra } },
+    );
+  const real = tap(SSE, pieces(last({ usage: responsesUsage, user: null, metadata: {} })));
+  assert.deepEqual([real.inputTokens, real.outputTokens, real.responseModel], [30, 12, "gpt-x"]);
+  const fake = tap(
+    SSE,
+    pieces(last({ usage: null, text: '"usage":{"input_tokens":1}', schema: { usage: { type: "x" } } })),
+  );
+  assert.equal(fake.inputTokens, undefined);
+});
+
+test("the last event counts without the blank line behind it", () => {
+  const bytes = sse(chunk("Hello"), chunk("", { choices: [], usage: chatUsage }));
+  for (const missing of [1, 2]) assert.equal(tap(SSE, [bytes.subarray(0, -missing)]).outputTokens, 4);
+});
+
+test("a stream whose only usage is that of its first event is estimated by what it wrote", () => {
+  const facts = tap(SSE, [sse(claudeStart), sse(claudeText), sse({ type: "message_stop" })]);
+  assert.equal(facts.inputTokens, 100);
+  assert.ok((facts.outputTokens ?? 0) >= 4, String(facts.outputTokens));
+});
+
+test("an encoded stream with a large event is read like a plain one", () => {
+  const bytes = sse(chunk(image), chunk("", { choices: [], usage: chatUsage }), "[DONE]");
+  assert.equal(tap(SSE, [gzipSync(bytes)], "end", "gzip").outputTokens, 4);
+});
+
+test("events that come many at a time count like events that come one by one", () => {
+  const events = Array.from({ length: 200 }, (_, i) => sse(chunk(`word${i} and more of it`)));
+  const end = sse(chunk("", { choices: [], usage: chatUsage }), "[DONE]");
+  for (const many of [1, 4, 50, 200]) {
+    const reads = Array.from({ length: events.length / many }, (_, i) =>
+      Buffer.concat(events.slice(i * many, (i + 1) * many)),
+    );
+    const whole = tap(SSE, [...reads.slice(0, -1), Buffer.concat([reads.at(-1) ?? Buffer.alloc(0), end])]);
+    assert.deepEqual([whole.inputTokens, whole.outputTokens, whole.responseModel], [11, 4, "gpt-x"]);
+    // Without usage by sample: as good whichever way they come.
+    const broken = tap(SSE, reads, "abort").outputTokens ?? 0;
+    const estimated = tap(SSE, events, "abort").outputTokens ?? 0;
+    assert.ok(Math.abs(broken - estimated) <= estimated / 10, `${broken} and ${estimated}`);
+  }
+});

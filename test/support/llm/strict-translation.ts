@@ -1,0 +1,44 @@
+/**
+ * The translation between two dialects with everything that it cannot translate refused.
+ */
+import assert from "node:assert/strict";
+import type { Format } from "../../../src/llm/dialects/dialect.ts";
+import { CHAT_HABITS } from "../../../src/llm/dialects/provider.ts";
+import { Losses } from "../../../src/llm/form/losses.ts";
+import type { OutEvent, Translation, TranslationContext } from "../../../src/llm/form/translation.ts";
+import { translationBetween } from "../../../src/llm/translate/index.ts";
+import type { Members } from "../../../src/llm/wire/json.ts";
+
+export function context(overrides: Partial<TranslationContext> = {}): TranslationContext {
+  let ids = 0;
+  return {
+    model: "upstream-model",
+    stream: false,
+    chat: { ...CHAT_HABITS, maxTokens: "max_completion_tokens" },
+    losses: new Losses("refuse"),
+    textTools: new Set(),
+    betas: ["context-management-2025-06-27"],
+    newId: () => `id${++ids}`,
+    createdSeconds: 1_700_000_000,
+    includeUsage: true,
+    ...overrides,
+  };
+}
+
+export function between(client: Format, provider: Format): Translation {
+  const translation = translationBetween(client, provider);
+  assert.ok(translation, `${client} to ${provider}`);
+  return translation;
+}
+
+export function streamThrough(
+  translation: Translation,
+  events: readonly (readonly [string, Members])[],
+  overrides: Partial<TranslationContext> = {},
+): OutEvent[] {
+  const stream = translation.stream(context({ stream: true, ...overrides }));
+  return [...events.flatMap(([type, data]) => stream.event(type, data)), ...stream.end()];
+}
+
+/** A chat request of one message. */
+export const user = (content: unknown) => ({ messages: [{ role: "user", content }] });

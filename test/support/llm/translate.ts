@@ -1,0 +1,43 @@
+/**
+ * One request, answer or stream through the translation between two dialects.
+ */
+import assert from "node:assert/strict";
+import type { Format } from "../../../src/llm/dialects/dialect.ts";
+import { CHAT_HABITS } from "../../../src/llm/dialects/provider.ts";
+import { Losses, type Unsupported } from "../../../src/llm/form/losses.ts";
+import type { OutEvent, TranslationContext } from "../../../src/llm/form/translation.ts";
+import { translationBetween } from "../../../src/llm/translate/index.ts";
+import type { Members } from "../../../src/llm/wire/json.ts";
+
+export function context(model = "m", how: Unsupported = "drop"): TranslationContext {
+  let ids = 0;
+  return {
+    model,
+    stream: false,
+    chat: CHAT_HABITS,
+    losses: new Losses(how),
+    textTools: new Set(),
+    betas: [],
+    newId: () => `id${++ids}`,
+    createdSeconds: 1,
+    includeUsage: true,
+  };
+}
+
+export function request(client: Format, provider: Format, body: Members, using = context()): Members {
+  const translation = translationBetween(client, provider);
+  assert.ok(translation);
+  return translation.request(body, using);
+}
+
+export function response(client: Format, provider: Format, body: Members): Members {
+  const translation = translationBetween(client, provider);
+  assert.ok(translation);
+  return translation.response(body, context());
+}
+
+export function stream(client: Format, provider: Format, events: readonly Members[], using = context()): OutEvent[] {
+  const running = translationBetween(client, provider)?.stream(using);
+  assert.ok(running);
+  return [...events.flatMap((data) => running.event(String(data.type ?? ""), data)), ...running.end()];
+}
