@@ -139,7 +139,7 @@ export class LegacyUpstream implements Upstream, LinkOwner {
         this.target.speaksLegacy = true;
         io.speak("legacy", about.protocolVersion);
         this.#ready(io, answer, about);
-      } else if (answer && this.target.speaksLegacy === undefined) this.#discover(io, answer);
+      } else if (answer?.kind === "error" && this.target.speaksLegacy === undefined) this.#discover(io, answer);
       else this.#refuse(io, answer, reason, error);
     });
   }
