@@ -4,7 +4,8 @@
  */
 import { z } from "zod";
 import { compileExpression, ExpressionError } from "../cel/expression.ts";
-import { isHeaderName, isHeaderValue } from "../lib/http/headers.ts";
+import { isHeaderValue } from "../lib/http/headers.ts";
+import { isHeaderName } from "../lib/text/header-names.ts";
 import { markExactlyOne } from "./schema-marks.ts";
 
 /** A CEL expression: it is compiled at load, so that a mistake stops the load and not a request. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HeaderList, isHeaderName, isHeaderValue } from "./headers.ts";
+import { isHeaderName } from "../text/header-names.ts";
+import { HeaderList, isHeaderValue } from "./headers.ts";
 
 test("repeats are kept in order and joined when read", () => {
   const list = HeaderList.fromRaw(["X-A", "1", "B", "2", "x-a", "3"]);
@@ -80,3 +81,39 @@ for (const [text, valid] of [
 ] as const) {
   test(`${JSON.stringify(text)} is ${valid ? "a" : "no"} header value`, () => assert.equal(isHeaderValue(text), valid));
 }
+
+const NAMES = ["x-a", "host", "x-gateway-error", "bad name", "x\r\ny", ""];
+const VALUES = ["1", "", "a\tb", "\xff", "a\r\nb: c", "a\nb", "a\r", "\0", "\x7f", "\u010a", "a, \u2028"];
+
+test("[L1] a list that counts as safe has no line that could end early, whatever was done to it", () => {
+  let state = 7;
+  const random = (below: number): number => {
+    state = (state * 1103515245 + 12345) % 2147483648;
+    return Math.floor((state / 2147483648) * below);
+  };
+  const outcomes = { safe: 0, unsafe: 0 };
+  for (let round = 0; round < 2000; round++) {
+    let list = new HeaderList(["host", "a", "connection", "x-a"], true);
+    for (let step = random(6); step > 0; step--) {
+      // Mostly good ones: one bad one makes the list unsafe for good.
+      const name = NAMES[random(random(4) === 0 ? NAMES.length : 3)] as string;
+      const value = VALUES[random(random(4) === 0 ? VALUES.length : 4)] as string;
+      const act = random(6);
+      if (act === 0) list.add(name, value);
+      else if (act === 1) list.set(name, value);
+      else if (act === 2) list.delete(name);
+      else if (act === 3) list.removeHopByHop();
+      else if (act === 4) list = list.clone();
+      else list = HeaderList.of({ [name]: value });
+    }
+    const isValid = list.pairs.every((text, i) => (i % 2 === 0 ? isHeaderName(text) : isHeaderValue(text)));
+    if (list.isSafe) assert.ok(isValid, JSON.stringify(list.pairs));
+    outcomes[list.isSafe ? "safe" : "unsafe"] += 1;
+  }
+  assert.ok(outcomes.safe > 200 && outcomes.unsafe > 200);
+});
+
+test("lines that nobody looked at do not count as safe", () => {
+  assert.equal(new HeaderList(["x-a", "1"]).isSafe, false);
+  assert.equal(HeaderList.fromRaw(["X-A", "1"]).isSafe, false);
+});

@@ -4,7 +4,11 @@
  * refusal can be logged with the request it was for. This is the only reading of the head: framing, routing and what is
  * forwarded all come from it.
  */
+
+import { isHeaderValue } from "../http/headers.ts";
 import { ExpectedError } from "../text/expected-error.ts";
+import { isHeaderName, lowerHeaderName } from "../text/header-names.ts";
+import { trimmed } from "./header-line.ts";
 
 /** `bad`: not HTTP/1.1; `too-large`: the head; `version`: another HTTP; `extensions`: of chunks, all together. */
 export type RequestErrorKind = "bad" | "too-large" | "version" | "extensions";
@@ -27,6 +31,7 @@ export interface ParsedRequest {
   readonly version: "1.0" | "1.1";
   /** name, value, name, value, …; the names are lower case, order and repeats as sent. */
   readonly pairs: string[];
+  readonly areLinesSafe: true;
   readonly isChunked: boolean;
   /** Undefined if it was not said. */
   readonly contentLength: number | undefined;
@@ -48,13 +53,9 @@ const METHODS = new Set(
   ).split(" "),
 );
 
-/** In a line; a line ends with CR LF and nothing else, so both count too. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
-const FORBIDDEN = /[\x00-\x08\x0a-\x1f\x7f]/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
 const FORBIDDEN_SO_FAR = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|$)|(?<!\r)\n/;
 const METHOD_SO_FAR = /^[A-Z][A-Z-]{0,14}(?: |$)/;
-const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** A path, `*`, or an absolute URL (RFC 9112 section 3.2); CONNECT alone names an authority. */
 const TARGET = /^(?:\/[\x21-\x7e]*|\*|[A-Za-z]+:\/\/[A-Za-z0-9._~:@[\]-]+(?:[/?][\x21-\x7e]*)?)$/;
 const AUTHORITY = /^[A-Za-z0-9._~:[\]-]+$/;
@@ -66,8 +67,6 @@ const TOKEN = "[!#$%&'*+\\-.^_`|~0-9A-Za-z]+";
 const EXTENSIONS = new RegExp(
   `^(?:;${TOKEN}(?:=(?:${TOKEN}|"(?:[\\t !#-\\[\\]-~\\x80-\\xff]|\\\\[\\t -~\\x80-\\xff])*"))?)+$`,
 );
-const SPACE = 32;
-const TAB = 9;
 
 /** Text that cannot become a head any more is refused before its end comes. */
 export function checkPartialHead(text: string): void {
@@ -100,10 +99,10 @@ export function parseRequestHead(text: string): ParsedRequest {
     lineEnd = text.indexOf("\r\n", start);
     const end = lineEnd < 0 ? text.length : lineEnd;
     const colon = text.indexOf(":", start);
-    const name = text.slice(start, colon < start || colon > end ? start : colon).toLowerCase();
-    if (!NAME.test(name)) throw new RequestError("bad", "a malformed header line");
+    const name = lowerHeaderName(text.slice(start, colon < start || colon > end ? start : colon));
+    if (name === undefined) throw new RequestError("bad", "a malformed header line");
     const value = trimmed(text, colon + 1, end);
-    if (FORBIDDEN.test(value)) throw new RequestError("bad", "a control character in the head");
+    if (!isHeaderValue(value)) throw new RequestError("bad", "a control character in the head");
     pairs.push(name, value);
     switch (name) {
       case "content-length":
@@ -133,6 +132,7 @@ export function parseRequestHead(text: string): ParsedRequest {
     target,
     version: isOld ? "1.0" : "1.1",
     pairs,
+    areLinesSafe: true,
     isChunked: coding !== undefined,
     contentLength: length === undefined ? undefined : Number(length),
     keepAlive: isOld ? lists(tokens, "keep-alive") && !lists(tokens, "close") : !lists(tokens, "close"),
@@ -150,9 +150,9 @@ export function checkExtensions(text: string): void {
 
 /** A line of a trailer section; its content means nothing here, but it may not hide anything. */
 export function checkTrailer(line: string): void {
-  if (FORBIDDEN.test(line)) throw new RequestError("bad", "a control character in a trailer");
+  if (!isHeaderValue(line)) throw new RequestError("bad", "a control character in a trailer");
   const name = line.slice(0, Math.max(0, line.indexOf(":")));
-  if (!NAME.test(name)) throw new RequestError("bad", "a malformed trailer");
+  if (!isHeaderName(name)) throw new RequestError("bad", "a malformed trailer");
   if (FRAMING_TRAILER.test(name)) throw new RequestError("bad", "a trailer that frames the message");
 }
 
@@ -174,19 +174,6 @@ function framingFault(length: string | undefined, coding: string | undefined, is
 function tabFault(text: string, from: number, to: number): string | undefined {
   const tab = text.indexOf("\t", from);
   return tab >= 0 && tab < to ? "a tab in a header that frames the message" : undefined;
-}
-
-/** Without the spaces and tabs around it; no other character counts as space (RFC 9110 section 5.5). */
-function trimmed(text: string, from: number, to: number): string {
-  let start = from;
-  let end = to;
-  while (start < end && isBlank(text.charCodeAt(start))) start += 1;
-  while (end > start && isBlank(text.charCodeAt(end - 1))) end -= 1;
-  return text.slice(start, end);
-}
-
-function isBlank(code: number): boolean {
-  return code === SPACE || code === TAB;
 }
 
 /** Whether a comma-separated list, in lower case, names the token. */

@@ -1,9 +1,11 @@
 /**
  * A request head as text. Refuses what would let a value end its line: the last gate before the backend.
  */
-import type { HeaderList } from "../http/headers.ts";
+
+import { type HeaderList, isHeaderValue } from "../http/headers.ts";
 import type { OutgoingRequest } from "../http/http-client.ts";
 import { ExpectedError } from "../text/expected-error.ts";
+import { isHeaderName } from "../text/header-names.ts";
 
 export class RequestError extends ExpectedError {
   constructor(message: string) {
@@ -14,8 +16,6 @@ export class RequestError extends ExpectedError {
 
 const METHOD = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const PATH = /^[\x21-\x7e\x80-\xff]+$/;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
-const BAD_VALUE = /[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]/;
 
 /** How the body's length is told: not at all, by a length, or by chunks. */
 export type BodyFraming =
@@ -33,13 +33,14 @@ export function requestHead(
   if (!METHOD.test(method)) throw new RequestError("not a valid method");
   if (!PATH.test(path)) throw new RequestError("not a valid request target");
   let head = `${method} ${path} HTTP/1.1\r\n`;
-  const { pairs } = headers;
+  const { pairs, isSafe } = headers;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
     // The framing of this connection is said by us alone.
     if (name === "content-length" || name === "transfer-encoding" || name === "connection") continue;
     const value = pairs[i + 1] as string;
-    if (BAD_VALUE.test(value)) throw new RequestError(`the header ${name} has a control character`);
+    if (!isSafe && !isHeaderName(name)) throw new RequestError("a header has no valid name");
+    if (!isSafe && !isHeaderValue(value)) throw new RequestError(`the header ${name} has a control character`);
     head += `${name}: ${value}\r\n`;
   }
   if (framing.kind === "length") head += `content-length: ${framing.length}\r\n`;

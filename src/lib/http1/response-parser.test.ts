@@ -14,7 +14,7 @@ interface Seen {
 function parserFor(method = "GET", wantsUpgrade = false): { parser: ResponseParser; seen: Seen } {
   const seen: Seen = { heads: [], body: "", ends: 0, trailers: [], upgraded: undefined };
   const events: ParserEvents = {
-    head: ({ status, headers, keepAlive }) => void seen.heads.push({ status, headers: headers.pairs, keepAlive }),
+    head: ({ status, headers, keepAlive }) => void seen.heads.push({ status, headers: [...headers.pairs], keepAlive }),
     data: (chunk) => {
       seen.body += chunk.toString("latin1");
     },

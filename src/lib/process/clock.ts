@@ -22,13 +22,26 @@ export interface Clock {
 /** Node takes longer delays for one millisecond; 24 days are as good as never. */
 const MAX_DELAY_MS = 2 ** 31 - 1;
 
+/** One is made for each request: no closure. */
+class SystemTimer implements Timer {
+  readonly #handle: NodeJS.Timeout;
+
+  constructor(handle: NodeJS.Timeout) {
+    this.#handle = handle;
+  }
+
+  cancel(): void {
+    clearTimeout(this.#handle);
+  }
+}
+
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonicMs: () => performance.now(),
   after(delayMs, callback) {
     const handle = setTimeout(callback, Math.min(delayMs, MAX_DELAY_MS));
     handle.unref();
-    return { cancel: () => clearTimeout(handle) };
+    return new SystemTimer(handle);
   },
   every(intervalMs, callback) {
     const handle = setInterval(callback, Math.min(intervalMs, MAX_DELAY_MS));

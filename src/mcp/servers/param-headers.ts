@@ -3,7 +3,9 @@
  * The gateway checks them where it is the HTTP side of a server, and writes them where it is the client of one.
  * What is annotated is learned from the tool lists that pass by.
  */
-import { HeaderList, isHeaderName } from "../../lib/http/headers.ts";
+
+import { HeaderList } from "../../lib/http/headers.ts";
+import { isHeaderName } from "../../lib/text/header-names.ts";
 import type { Failure } from "../wire/call.ts";
 import { HEADER_MISMATCH } from "../wire/era.ts";
 import type { ClientRequest, ServerMessage } from "../wire/json-rpc.ts";

@@ -68,6 +68,8 @@ export interface ReadHead {
   readonly version: GatewayRequest["version"];
   /** name, value, name, value, …; the names are lower case. Becomes the request's own list where nothing stays behind. */
   readonly pairs: string[];
+  /** Names and values were looked at: see `HeaderList`. */
+  readonly areLinesSafe?: boolean;
   /** Why it cannot be framed safely. */
   readonly fault: string | undefined;
 }
@@ -120,7 +122,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
     host: target.host,
     path: target.path,
     query: target.query,
-    headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed)),
+    headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed), read.areLinesSafe === true),
   };
 }
 

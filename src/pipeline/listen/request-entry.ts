@@ -68,12 +68,13 @@ export function createRequestEntry(
   }
 
   function newExchange(served: Served, id: string, request: GatewayRequest, socket: Socket): Exchange {
+    const peer = peerOf(socket);
     return new Exchange({
       id,
       listener: served.listener.name,
       source: {
-        address: unmapped(socket.remoteAddress ?? ""),
-        port: socket.remotePort ?? 0,
+        address: peer.unmapped,
+        port: peer.port,
         identity: identityOf?.(socket),
         ...(served.listener.tls?.parts === undefined ? {} : { serverName: serverNameOf(socket) }),
       },
@@ -91,7 +92,7 @@ export function createRequestEntry(
         if (read.isTooLarge === true) throw new GatewayError("too_many_headers");
         if (env.heap.level === "full")
           throw new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } });
-        head = readHead(read, env.isTrustedPeer(socket.remoteAddress ?? ""), sink.isUpgrade);
+        head = readHead(read, env.isTrustedPeer(peerOf(socket).address), sink.isUpgrade);
       } catch (error) {
         refuseAtEdge(served, read, sink, socket, asGatewayError(error));
         return;
@@ -122,6 +123,25 @@ function serverNameOf(socket: Socket): string | undefined {
 
 export function nameOf({ remoteAddress = "", remotePort }: Socket): string {
   return `${unmapped(remoteAddress)}:${remotePort}`;
+}
+
+const PEER = Symbol("peer");
+
+interface Peer {
+  readonly address: string;
+  readonly unmapped: string;
+  readonly port: number;
+}
+
+/** Asked once for each connection: Node's getters are slow. */
+function peerOf(socket: Socket & { [PEER]?: Peer }): Peer {
+  const known = socket[PEER];
+  if (known !== undefined) return known;
+  const { remoteAddress: address = "", remotePort: port = 0 } = socket;
+  const peer = { address, unmapped: unmapped(address), port };
+  // A connection that is closed already has no peer any more.
+  if (address !== "") socket[PEER] = peer;
+  return peer;
 }
 
 /** An IPv4 peer on a dual-stack socket shows up as ::ffff:1.2.3.4. */

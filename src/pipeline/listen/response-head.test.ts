@@ -43,6 +43,9 @@ for (const [name, value] of [
 ] as const) {
   test(`${JSON.stringify(name)}: ${JSON.stringify(value)} is never sent`, () => {
     assert.throws(() => responseHead(200, new HeaderList([name, value]), kept), /invalid/);
+    const read = new HeaderList(["y", "1"], true);
+    read.add(name, value);
+    assert.throws(() => responseHead(200, read, kept), /invalid/);
     assert.throws(() => trailerLines([name, value]), /invalid/);
   });
 }

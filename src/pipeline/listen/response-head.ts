@@ -3,11 +3,8 @@
  * a value that could end its line is refused, the last gate before the client.
  */
 import { STATUS_CODES } from "node:http";
-import type { HeaderList } from "../../lib/http/headers.ts";
-
-const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what must not be there
-const BAD_VALUE = /[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]/;
+import { type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
+import { isHeaderName } from "../../lib/text/header-names.ts";
 
 /** What frames or routes a message, or changes the client's state, comes too late in a trailer (RFC 9110 section 6.5.1). */
 const NO_TRAILERS = new Set([
@@ -37,12 +34,12 @@ export interface HeadOptions {
 export function responseHead(status: number, headers: HeaderList, options: HeadOptions): string {
   let text = statusLine(status);
   let hasDate = false;
-  const { pairs } = headers;
+  const { pairs, isSafe } = headers;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
     if (name === "connection" || name === "keep-alive" || name === "transfer-encoding") continue;
     if (name === "date") hasDate = true;
-    text += headerLine(name, pairs[i + 1] as string);
+    text += isSafe ? `${name}: ${pairs[i + 1]}\r\n` : headerLine(name, pairs[i + 1] as string);
   }
   if (!hasDate) text += dateLine(options.now);
   if (options.isChunked) text += "transfer-encoding: chunked\r\n";
@@ -69,8 +66,8 @@ export function trailerLines(flat: readonly string[] | undefined): string {
 }
 
 function headerLine(name: string, value: string): string {
-  if (!NAME.test(name)) throw new TypeError("a response header has an invalid name");
-  if (BAD_VALUE.test(value)) throw new TypeError(`the response header ${name} has an invalid character`);
+  if (!isHeaderName(name)) throw new TypeError("a response header has an invalid name");
+  if (!isHeaderValue(value)) throw new TypeError(`the response header ${name} has an invalid character`);
   return `${name}: ${value}\r\n`;
 }
 

@@ -95,7 +95,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     const { table, listener } = this.#served;
     this.#snapshot("gateway policies");
     // The whole scope of the route replaces its preface.
-    this.#delivery.entered.length = 1;
+    if (this.#delivery.entered.length > 1) this.#delivery.entered.length = 1;
     const route = table.match(request, pathForMatching(request.path));
     trace?.point(
       { type: "routeSelection", selectedRoute: route?.name ?? null, evaluatedRoutes: table.evaluated(request) },
@@ -144,7 +144,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.exchange.facts.backend = chosen.backend.facts;
     tellTraceparent(this.exchange, chosen.backend.facts.protocol);
     withholdCredentials(this.exchange);
-    this.#delivery.entered.length = 2;
+    if (this.#delivery.entered.length > 2) this.#delivery.entered.length = 2;
     this.enter(scope);
     const reach = (): void => beforeCall(this, chosen.backend, this.#delivery.entered, () => this.#call(chosen));
     if (scope.isTransparent) reach();

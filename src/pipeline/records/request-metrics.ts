@@ -12,6 +12,23 @@ const MAX_KNOWN = 10_000;
 
 const LABELLED_KEYS = 1_000;
 
+/** In the order of LABELS. */
+type Labels = readonly [
+  listener: string,
+  route: string,
+  backend: string,
+  method: string,
+  status: string,
+  error: string,
+];
+
+interface Series {
+  readonly labels: Labels;
+  readonly count: Counter;
+  readonly duration: Histogram;
+  readonly bytes: Counter;
+}
+
 export type RequestMetrics = (exchange: Exchange, outcome: Outcome, durationMs: number) => void;
 
 export function createRequestMetrics(metrics: Metrics): RequestMetrics {
@@ -43,23 +60,34 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     ["backend", "target"],
   );
   const labelOfKey = boundedLabel(LABELLED_KEYS);
-  const known = new Map<string, { count: Counter; duration: Histogram; bytes: Counter }>();
+  const known = new Map<string, Series>();
+
+  let last: Series | undefined;
+
+  function seriesOf(labels: Labels): Series {
+    const key = labels.join("|");
+    const before = known.get(key);
+    if (before) return before;
+    const [listener, route] = labels;
+    const series = {
+      labels,
+      count: requests.labels(...labels),
+      duration: durations.labels(listener, route),
+      bytes: bytes.labels(listener, route),
+    };
+    if (known.size < MAX_KNOWN) known.set(key, series);
+    return series;
+  }
 
   return (exchange, outcome, durationMs) => {
     const { listener, route = "", facts, request, failure } = exchange;
     const backend = facts.backend?.name ?? "";
     const status = outcome.status === undefined ? "" : String(outcome.status);
     const error = failure?.code ?? "";
-    const key = `${listener}|${route}|${backend}|${request.method}|${status}|${error}`;
-    let series = known.get(key);
-    if (!series) {
-      series = {
-        count: requests.labels(listener, route, backend, request.method, status, error),
-        duration: durations.labels(listener, route),
-        bytes: bytes.labels(listener, route),
-      };
-      if (known.size < MAX_KNOWN) known.set(key, series);
-    }
+    // Most requests are like the one before them: comparing is cheaper than making a key.
+    let series = last;
+    if (series === undefined || !isOf(series.labels, listener, route, backend, request.method, status, error))
+      series = last = seriesOf([listener, route, backend, request.method, status, error]);
     series.count.add();
     series.duration.observe(durationMs / 1000);
     series.bytes.add(outcome.responseBytes);
@@ -74,6 +102,25 @@ export function createRequestMetrics(metrics: Metrics): RequestMetrics {
     if (target !== undefined && facts.mcp?.outcome !== undefined)
       mcpDurations.labels(backend, target).observe(durationMs / 1000);
   };
+}
+
+function isOf(
+  labels: Labels,
+  listener: string,
+  route: string,
+  backend: string,
+  method: string,
+  status: string,
+  error: string,
+): boolean {
+  return (
+    labels[0] === listener &&
+    labels[1] === route &&
+    labels[2] === backend &&
+    labels[3] === method &&
+    labels[4] === status &&
+    labels[5] === error
+  );
 }
 
 /** The first so many values have a label of their own; later ones share one. */

@@ -7,7 +7,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { duration } from "../../core/schema.ts";
-import { isHeaderName } from "../../lib/http/headers.ts";
+import { isHeaderName } from "../../lib/text/header-names.ts";
 import { compileOrigins } from "./origins.ts";
 
 /** Enough for MCP clients in a browser (decisions.md); other routes name their own. */

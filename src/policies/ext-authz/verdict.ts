@@ -2,7 +2,9 @@
  * What a service decided of a request, whichever protocol it speaks. Its answer comes from outside: names and values that
  * HTTP does not allow, and headers that belong to the connection, are left out.
  */
-import { isHeaderName, isHeaderValue } from "../../lib/http/headers.ts";
+
+import { isHeaderValue } from "../../lib/http/headers.ts";
+import { isHeaderName } from "../../lib/text/header-names.ts";
 
 export interface Allowed {
   readonly allowed: true;

@@ -3,7 +3,8 @@
  * responses. The answer comes from outside: names and values that HTTP does not allow are left out.
  */
 import type { LimitReading } from "../../core/exchange.ts";
-import { isHeaderName, isHeaderValue } from "../../lib/http/headers.ts";
+import { isHeaderValue } from "../../lib/http/headers.ts";
+import { isHeaderName } from "../../lib/text/header-names.ts";
 import { LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER, VENDOR_HEADER } from "./readings.ts";
 import { type RlsHeader, type RlsResponse, type RlsStatus, UNIT_SECONDS } from "./rls-protocol.ts";
 

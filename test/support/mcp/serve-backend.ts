@@ -106,7 +106,7 @@ function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
     attempt: () => undefined,
     received: () => undefined,
     missed: () => undefined,
-    head: (status, headers) => void res.writeHead(status, headers.pairs),
+    head: (status, headers) => void res.writeHead(status, [...headers.pairs]),
     data: (chunk) => res.write(chunk),
     end: () => {
       isOver = true;
@@ -128,7 +128,7 @@ function call(backend: Backend, exchange: Exchange, res: ServerResponse): void {
 }
 
 function send(res: ServerResponse, reply: Reply): void {
-  res.writeHead(reply.status, reply.headers.pairs);
+  res.writeHead(reply.status, [...reply.headers.pairs]);
   res.end(reply.body);
 }
 
