@@ -1,8 +1,11 @@
 /**
- * gwctl as a process, as users run it: the compiled file, its own streams, its exit code.
+ * gwctl with its output and its exit code: inside of this process, which is what most tests need and takes no quarter of
+ * a second of CPU; or as a process of its own, as users run it, where a test needs its streams, signals or folder.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { runGwctl } from "../../src/cli/gwctl.ts";
+import { systemClock } from "../../src/lib/process/clock.ts";
 
 /** Beside this file in whatever folder the tests were compiled to. */
 const BINARY = fileURLToPath(new URL("../../src/bin/gwctl.js", import.meta.url));
@@ -22,6 +25,7 @@ export interface RunningGwctl {
 
 export interface GwctlOptions {
   readonly environment?: Readonly<Record<string, string>>;
+  /** Its folder, which only a process of its own can have. */
   readonly cwd?: string;
   readonly input?: string;
 }
@@ -29,7 +33,7 @@ export interface GwctlOptions {
 export function startGwctl(args: readonly string[], options: GwctlOptions = {}): RunningGwctl {
   const child = spawn(process.execPath, [BINARY, ...args], {
     cwd: options.cwd,
-    env: { PATH: process.env.PATH, HOME: "/nonexistent", ...options.environment },
+    env: environmentOf(options),
   });
   const stdout: Buffer[] = [];
   let stderr = "";
@@ -60,6 +64,32 @@ export function startGwctl(args: readonly string[], options: GwctlOptions = {}):
   };
 }
 
-export function gwctl(args: readonly string[], options?: GwctlOptions): Promise<GwctlResult> {
-  return startGwctl(args, options).result;
+export async function gwctl(args: readonly string[], options: GwctlOptions = {}): Promise<GwctlResult> {
+  if (options.cwd !== undefined) return startGwctl(args, options).result;
+  let stdout = "";
+  let stderr = "";
+  const err = (text: string): void => {
+    stderr += text;
+  };
+  const running = runGwctl(args, {
+    out: (text) => {
+      stdout += text;
+    },
+    err,
+    isInteractive: false,
+    hasColor: false,
+    environment: environmentOf(options),
+    clock: systemClock,
+    readStdin: () => options.input ?? "",
+  });
+  // As `src/bin/gwctl.ts` ends.
+  const code = await running.catch((error) => {
+    err(`gwctl: ${error instanceof Error ? error.message : String(error)}\n`);
+    return 1;
+  });
+  return { code, stdout, stderr };
+}
+
+function environmentOf({ environment }: GwctlOptions): Readonly<Record<string, string>> {
+  return { PATH: process.env.PATH ?? "", HOME: "/nonexistent", ...environment };
 }
