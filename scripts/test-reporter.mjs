@@ -6,6 +6,7 @@ import { relative } from "node:path";
 import { Readable } from "node:stream";
 import { spec as SpecReporter } from "node:test/reporters";
 import { fileURLToPath } from "node:url";
+import { mapError, mapPlace } from "./source-places.mjs";
 
 const COUNT = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/;
 
@@ -17,6 +18,7 @@ export async function tell(events, output) {
   async function* details() {
     for await (const event of events) {
       const { type, data } = event;
+      if (type === "test:fail") mapError(data.details?.error);
       if (type === "test:fail" && isCause(data)) failures.push(data);
       if (type === "test:fail" && data.todo === undefined && data.nesting === 0) files.add(data.name);
       const count = type === "test:diagnostic" && data.nesting === 0 ? COUNT.exec(data.message) : null;
@@ -43,6 +45,7 @@ function isCause({ details, todo }) {
 
 function placeOf({ file, line }) {
   if (file === undefined) return "";
-  const path = relative(process.cwd(), file.startsWith("file:") ? fileURLToPath(file) : file);
-  return ` (${path}${line === undefined ? "" : `:${line}`})`;
+  const path = file.startsWith("file:") ? fileURLToPath(file) : file;
+  const place = mapPlace(path, line ?? 1, 1) ?? { path, line };
+  return ` (${relative(process.cwd(), place.path)}${line === undefined ? "" : `:${place.line}`})`;
 }

@@ -9,8 +9,8 @@ import { join, relative } from "node:path";
 import { bin, installIfMissing, root, stepsTogether } from "./steps.mjs";
 import { groupTests } from "./test-groups.mjs";
 
-/** Test processes at once: most wait for something a part of their time. */
-const CONCURRENCY = 3;
+/** Test processes at once: most wait for something a part of their time, and two cores shall have no pause. */
+const CONCURRENCY = 4;
 
 const only = process.argv.slice(2);
 installIfMissing();
@@ -40,11 +40,10 @@ if (files.length === 0) {
   console.error(`no tests below ${only.join(", ")}`);
   process.exit(1);
 }
-const run = spawnSync(
-  process.execPath,
-  ["--enable-source-maps", "scripts/run-tests.mjs", String(CONCURRENCY), ...groupTests(folder, files)],
-  { cwd: root, stdio: "inherit" },
-);
+const run = spawnSync(process.execPath, ["scripts/run-tests.mjs", String(CONCURRENCY), ...groupTests(folder, files)], {
+  cwd: root,
+  stdio: "inherit",
+});
 if (only.length > 0) rmSync(folder, { recursive: true, force: true });
 process.exit(run.status ?? 1);
 

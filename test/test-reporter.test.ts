@@ -10,10 +10,11 @@ import { type TestContext, test } from "node:test";
 
 const RUNNER = join(process.cwd(), "scripts", "run-tests.mjs");
 
-function run(t: TestContext, code: string) {
+function run(t: TestContext, code: string, files: Readonly<Record<string, string>> = {}) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-reporter-"));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
   writeFileSync(join(folder, "some.test.mjs"), `import { describe, test } from "node:test";\n${code}`);
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
   // Inside of a test, the runner would take itself for a part of this one.
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   const { status, stdout } = spawnSync(process.execPath, [RUNNER, "1", "some.test.mjs"], {
@@ -72,4 +73,30 @@ test("a file that cannot be loaded is a failure by its name", (t) => {
   const { status, lines } = run(t, 'throw new Error("because");\n');
   assert.equal(status, 1);
   assert.match(assertCounts(lines, { fail: 1 }).slice(-3).join("\n"), /^1 failure:\n✖ .*some\.test\.mjs.*\n$/);
+});
+
+test("a failure in a compiled file is told with the place in its source", (t) => {
+  // A line of the compiled file for every second one of the source: `AAAA` is the first, each `AAEA` two lines further.
+  const map = { version: 3, sources: ["../from/some.test.ts"], names: [], mappings: "AAAA;AAEA;AAEA;AAEA" };
+  const { status, lines } = run(
+    t,
+    `import { bad } from "./compiled.js";
+test("bad", () => bad());
+`,
+    {
+      "package.json": '{ "type": "module" }',
+      "compiled.js": `export function bad() {
+  throw new Error("because", { cause: new Error("deeper") });
+}
+`,
+      "compiled.js.map": JSON.stringify(map),
+    },
+  );
+  assert.equal(status, 1);
+  assert.equal(
+    lines.filter((line) => /at bad \(.*\/from\/some\.test\.ts:3:1\)/.test(line)).length >= 2,
+    true,
+    lines.join("\n"),
+  );
+  assert.doesNotMatch(lines.join("\n"), /compiled\.js/);
 });
