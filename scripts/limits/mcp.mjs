@@ -48,6 +48,7 @@ export const MCP_LIMITS = {
       "its tools are withheld",
     ],
     ["MAX_INSPECTED_PAGES", "mcp/tools/inspect-tools.ts", "pages of a list that `gwctl mcp lock` reads", "cut"],
+    ["MAX_LOCK_BYTES", "mcp/tools/lock-file.ts", "the lock file of tools", "neither read nor written"],
     ["MAX_QUARANTINED", "mcp/tools/quarantine.ts", "withheld tools of one server that are told", "not told"],
     ["MAX_DEFINITION_CHARS", "mcp/tools/quarantine.ts", "a withheld definition that is kept", "not kept"],
     [

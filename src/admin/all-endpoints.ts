@@ -15,6 +15,7 @@ import type { ShadowReport } from "../pipeline/records/shadow-report.ts";
 import type { TrafficHistory } from "../pipeline/records/traffic-history.ts";
 import type { TraceHub } from "../trace/hub.ts";
 import type { KeptTraces } from "../trace/kept-traces.ts";
+import { mcpLockEndpoint } from "./change/mcp-lock.ts";
 import { mirrorsEndpoint } from "./change/mirrors.ts";
 import { recordingEndpoint } from "./change/recording.ts";
 import { type RehearseParts, rehearseEndpoint } from "./change/rehearse.ts";
@@ -60,6 +61,8 @@ export interface AdminParts {
   upMs(): number;
   dump(): Readonly<Record<string, unknown>>;
   topology(): Topology;
+  /** Whether files of the configuration may be written. */
+  readonly mayEdit: boolean;
   shadow(): ShadowReport;
   mirrors(): MirrorReport;
   readonly facts: FactRing;
@@ -94,6 +97,7 @@ export function allEndpoints(parts: AdminParts): AdminEndpoint[] {
       pools: () => poolsOf(parts.topology()),
     }),
     mcpToolsEndpoint(parts.topology),
+    mcpLockEndpoint(parts),
     mcpConnectionsEndpoint(parts.topology),
     mcpSessionsEndpoint(parts.topology),
     celEndpoint(recent),

@@ -51,6 +51,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
   const sampling = process.platform === "linux" && settings.adminAddr !== "off" ? startHeapSampling() : noHeapSampling;
   ending.at("measuring", sampling.stop);
 
+  const mayEdit = sources.canChange && settings.allowConfigEdit === true;
   const rehearsals = createRehearsals(clock);
   const notReady = (): string[] => {
     if (ending.hasBegun) return ["draining"];
@@ -80,7 +81,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
       environment,
       fetch: fetcher.fetch,
       redaction,
-      mayEdit: sources.canChange && settings.allowConfigEdit === true,
+      mayEdit,
       read: sources.read,
       listeners: () => reloads.running().topology.listeners,
       ports: listeners.ports,
@@ -91,6 +92,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
       const [reload, ports] = [reloads.state(), listeners.ports()];
       return configDumpInParts({ topology, process, resources, services, redaction, version, reload, ports });
     },
+    mayEdit,
     topology: () => reloads.running().topology,
     shadow: records.shadow.report,
     mirrors: records.mirrors.report,

@@ -73,13 +73,39 @@ export interface Backend {
   /** The gateway is about to stop: streams that would stay open for ever end now, calls in flight go on. */
   drain?(): void;
   /** What the servers behind it offer now, for the admin interface: opens connections and starts processes. */
-  inspect?(): Promise<readonly object[]>;
+  inspect?(only?: ReadonlySet<string>): Promise<readonly InspectedTarget[]>;
+  /** What of it clients did not get, as their sessions saw it: opens and starts nothing. */
+  withheld?(): readonly InspectedTarget[];
+  /** The file that says what of it was accepted, with its whole path; undefined where there is none, or none to write. */
+  readonly lockFile?: string;
   /** Accounts that users connected at the servers behind it, for the admin interface. */
   readonly accounts?: ConnectedAccounts;
   /** Ends the client session that is shown under this name; answers how many have it, and ends none of several. */
   endSession?(shown: string): number;
   /** For `/config_dump`; without secrets. */
   describe(): Record<string, unknown>;
+}
+
+/** What a server offers, asked for outside of any session; compared with the lock file as it was loaded. */
+export interface InspectedTool {
+  readonly name: string;
+  readonly state: "accepted" | "changed" | "new";
+  /** The server's own, without what is not pinned. */
+  readonly definition: Readonly<Record<string, unknown>>;
+  readonly difference: readonly string[];
+  readonly suspicious: readonly string[];
+}
+
+export interface InspectedTarget {
+  readonly target: string;
+  readonly tools: readonly InspectedTool[];
+  /** Why the server could not be asked; the tools are then those that sessions saw and clients did not get. */
+  readonly error?: string;
+}
+
+export interface InspectedBackend {
+  readonly backend: string;
+  readonly targets: readonly InspectedTarget[];
 }
 
 /** Without any token. `id` names one in the other two, which answer undefined if there is none. */

@@ -30,7 +30,7 @@ import { openOnStream, openSession } from "./sessions/session-opening.ts";
 import { digest, laneOwnerOf, ownerOf } from "./sessions/session-owner.ts";
 import { SessionRecords } from "./sessions/session-records.ts";
 import { SessionStore } from "./sessions/session-store.ts";
-import { type InspectedTarget, inspectTargets } from "./tools/inspect-tools.ts";
+import type { Inspection } from "./tools/inspect-tools.ts";
 import { ToolsOfTargets } from "./tools/tools-of-targets.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";
 import { find, slice } from "./wire/json-text.ts";
@@ -224,9 +224,9 @@ export class Hub {
     return { report, sessions: this.sessions, nowMs: () => this.#env.clock.monotonicMs() };
   }
 
-  /** Asks every server for its tools, outside of any session. */
-  inspect(): Promise<readonly InspectedTarget[]> {
-    return inspectTargets(this.targets, this.#env.clock, this.#tools, (target) => this.#routers.linkEnv(target));
+  /** For those who ask servers for their tools outside of any session. */
+  inspection(): Inspection {
+    return { targets: this.targets, tools: this.#tools, link: (target) => this.#routers.linkEnv(target) };
   }
 
   async close(): Promise<void> {

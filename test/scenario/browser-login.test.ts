@@ -58,6 +58,7 @@ const CHANGES: readonly [name: string, body: object][] = [
   ["debug/mcp/sessions", { end: "0123456789" }],
   ["debug/mcp/connections", { action: "revoke", id: "a" }],
   ["debug/mcp/tools", {}],
+  ["debug/mcp/lock", { backend: "tools" }],
   ["logging?level=debug", {}],
 ];
 

@@ -64,9 +64,9 @@ const MAX_LINES_PER_FILE = 300;
 /** Read from top to bottom on one page: the start of the process, and the way of a request. */
 const MAX_LINES_OF: Readonly<Record<string, number>> = { "src/app.ts": 150, "src/pipeline/phases/pipeline.ts": 250 };
 
-/** gwctl shares words with the gateway, not code; the login check and imports load more, and only when they run. */
+/** gwctl shares words with the gateway, not code; the login check, imports and the lock file load more, and only when they run. */
 const CLI_MAY_IMPORT = /^(?:lib\/.*|cli\/.*|trace\/(?:events|request-record)\.ts|admin\/server\/paths\.ts)$/;
-const CLI_MAY_LOAD_LAZILY = /^(?:config|identity)\//;
+const CLI_MAY_LOAD_LAZILY = /^(?:config|identity|mcp\/tools)\//;
 
 interface Door {
   readonly what: string;

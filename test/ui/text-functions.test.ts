@@ -10,6 +10,7 @@ import { lineDiff } from "../../ui/src/pages/config/line-diff.ts";
 import { docOf } from "../../ui/src/pages/config/schema-doc.ts";
 import { pathAt } from "../../ui/src/pages/config/yaml-path.ts";
 import { amountText, stateOfKey } from "../../ui/src/pages/limits/budget-texts.ts";
+import { definitionText } from "../../ui/src/pages/mcp/definition-text.ts";
 import { differences } from "../../ui/src/pages/requests/differences.ts";
 import { bytesText, durationText, visible } from "../../ui/src/parts/format.ts";
 import { blocksOf } from "../../ui/src/parts/markdown-blocks.ts";
@@ -31,6 +32,19 @@ test("a canary says what it gets and how it went, or why it was withdrawn", () =
       isWithdrawn: true,
       text: "withdrawn at now: 3 of 11 requests failed",
     },
+  );
+});
+
+test("a tool's definition is lines to read, and nothing in it hides or looks like another field", () => {
+  const definition = {
+    description: "One.\ntitle: x\u{e0041}\u202e",
+    inputSchema: { a: "b\nc" },
+    name: "n",
+    title: "T",
+  };
+  assert.equal(
+    definitionText(definition),
+    'description: One.\n    title: x\\ue0041\\u202e\ninputSchema: {\n  "a": "b\\nc"\n}\ntitle: T',
   );
 });
 

@@ -3,6 +3,7 @@
  * list the main thread answers alone, from what it knows itself: the configuration, and the limits, which lie in memory
  * that all threads share.
  */
+import type { InspectedBackend } from "../../core/backend.ts";
 import type { HistoryReport } from "../../trace/traffic-report.ts";
 import {
   type AdminAnswer,
@@ -79,6 +80,11 @@ const MERGES: Readonly<Record<string, Merge>> = {
     if (mine.status === 200) await ask(again);
     return mine;
   },
+  [ADMIN_PATHS.mcpTools]: async (request, own, ask) => {
+    if (request.method === "POST") return withWithheld(request, own, ask);
+    return jsonAnswer({ backends: [...backendsOf(await own(request)), ...(await withheldByThreads(request, ask))] });
+  },
+  [ADMIN_PATHS.mcpLock]: withWithheld,
   [ADMIN_PATHS.mcpSessions]: async (request, own, ask) => {
     const body = await request.body();
     const again = { ...request, body: () => Promise.resolve(body) };
@@ -122,6 +128,21 @@ export function mergedEndpoints(endpoints: readonly AdminEndpoint[], ask: AskThr
       ...(POST ? { POST: (request) => merge(request, POST, ask) } : {}),
     };
   });
+}
+
+/** The main thread asks the servers; what sessions saw of those that it cannot ask is known to the threads. */
+async function withWithheld(request: AdminRequest, own: AdminHandler, ask: AskThreads): Promise<AdminAnswer> {
+  return own({ ...request, body: () => request.body(), withheld: await withheldByThreads(request, ask) });
+}
+
+async function withheldByThreads(request: AdminRequest, ask: AskThreads): Promise<readonly InspectedBackend[]> {
+  const body = (): Promise<Buffer> => Promise.resolve(Buffer.alloc(0));
+  const answers = await ask({ ...request, method: "GET", path: ADMIN_PATHS.mcpTools, body });
+  return answers.filter(({ status }) => status === 200).flatMap(backendsOf);
+}
+
+function backendsOf(answer: AdminAnswer): readonly InspectedBackend[] {
+  return (jsonOf(answer) as unknown as { backends: readonly InspectedBackend[] }).backends;
 }
 
 function reports(merge: (own: Json, others: readonly Json[]) => Json): Merge {

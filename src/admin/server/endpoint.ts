@@ -2,6 +2,7 @@
  * What an admin endpoint is: a path, the methods it takes, and a sentence for the index page. Only server.ts knows
  * the HTTP server; an endpoint sees a request as data and answers with a value or a stream.
  */
+import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../lib/text/safe-json.ts";
 
 export interface AdminRequest {
@@ -17,6 +18,8 @@ export interface AdminRequest {
   readonly quota?: SharedArrayBuffer | undefined;
   /** Where several threads serve: the facts of the requests of all of them. */
   readonly facts?: readonly Uint8Array[] | undefined;
+  /** Where several threads serve: the MCP tools that sessions of all of them saw and clients did not get. */
+  readonly withheld?: readonly InspectedBackend[] | undefined;
 }
 
 export type AdminAnswer =

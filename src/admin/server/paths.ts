@@ -16,6 +16,7 @@ export const ADMIN_PATHS = {
   keys: "/keys",
   tasks: "/debug/tasks",
   mcpTools: "/debug/mcp/tools",
+  mcpLock: "/debug/mcp/lock",
   mcpSessions: "/debug/mcp/sessions",
   mcpConnections: "/debug/mcp/connections",
   cel: "/debug/cel",

@@ -40,6 +40,7 @@ const OPERATED: readonly string[] = [
   ADMIN_PATHS.mcpSessions,
   ADMIN_PATHS.mcpConnections,
   ADMIN_PATHS.mcpTools,
+  ADMIN_PATHS.mcpLock,
   ADMIN_PATHS.logging,
 ];
 

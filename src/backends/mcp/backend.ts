@@ -30,6 +30,7 @@ import { type CountedBackends, createMcpMetrics, type McpMetrics } from "../../m
 import { type McpConfig, mcpSchema } from "../../mcp/servers/target-config.ts";
 import type { Session } from "../../mcp/sessions/session.ts";
 import { ownerOf } from "../../mcp/sessions/session-owner.ts";
+import { inspectTargets, withheldOf } from "../../mcp/tools/inspect-tools.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
 import { shownUrl } from "../../trace/redact.ts";
 import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
@@ -219,7 +220,9 @@ function createBackend(
 
     drain: () => hub.sessions.drain(),
 
-    inspect: () => hub.inspect(),
+    inspect: (only) => inspectTargets(hub.inspection(), only),
+    withheld: () => withheldOf(hub.inspection()),
+    ...(config.toolsLock === undefined || env.isConfined ? {} : { lockFile: env.resolvePath(config.toolsLock) }),
     endSession: (shown) => hub.sessions.endShown(shown),
     ...(logins.size === 0 ? {} : { accounts: accountsOf([...logins.values()], env) }),
 
@@ -234,6 +237,7 @@ function createBackend(
       })),
       prefixMode: config.prefixMode,
       failureMode: config.failureMode,
+      ...(config.toolsLock === undefined ? {} : { toolsLock: config.toolsLock }),
       sessions: hub.sessions.size,
       children: hub.children,
     }),

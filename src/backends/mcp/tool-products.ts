@@ -9,6 +9,7 @@ import type { Demand } from "../../mcp/clients/downstream.ts";
 import { unwrappedCall, unwrappedMessage } from "../../mcp/many/search-tools.ts";
 import type { McpConfig } from "../../mcp/servers/target-config.ts";
 import type { ResultGuardConfig } from "../../mcp/servers/tool-settings.ts";
+import { MAX_LOCK_BYTES } from "../../mcp/tools/lock-file.ts";
 import { parseToolLocks, type ToolLock } from "../../mcp/tools/tool-lock.ts";
 import {
   compileToolProduct,
@@ -102,7 +103,7 @@ function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock 
 /** The file comes from a gateway that runs: the first time, from one without it. */
 function lockText(path: string, env: BackendEnv): string {
   try {
-    return env.readFile(path);
+    return env.readFile(path, MAX_LOCK_BYTES);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     const isMissing = reason.includes("ENOENT");

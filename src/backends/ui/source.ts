@@ -10,7 +10,7 @@ export interface UiAnswer {
   readonly body: Buffer;
 }
 
-/** `viewer`: sees. `operator`: also ends sessions, makes keys, sets the log level. */
+/** `viewer`: sees. `operator`: also ends sessions, makes keys, sets the log level, accepts tools. */
 export type UiRole = "viewer" | "operator";
 
 export interface UiUser {

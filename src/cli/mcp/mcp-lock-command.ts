@@ -2,12 +2,12 @@
  * `gwctl mcp lock`: writes down what the tools of every MCP server are now, so that a gateway with `toolsLock` keeps
  * from its clients what changes later. Shows what is different first; suspicious tools are left out unless accepted.
  */
-import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { openTarget } from "../commands/open-target.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError } from "../terminal/cli-error.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
+import { wrapWords } from "../terminal/text-width.ts";
 
 export interface McpLockFlags extends TargetFlags {
   readonly lockFile: string;
@@ -31,57 +31,46 @@ interface Inspected {
   readonly error?: string;
 }
 
-interface Lock {
-  readonly version: 1;
-  readonly targets: Record<string, Record<string, unknown>>;
+interface Change {
+  readonly target: string;
+  readonly tool: string;
+  readonly state: "new" | "changed" | "gone";
+  readonly difference: readonly string[];
+  readonly suspicious: readonly string[];
 }
 
 /** Servers may have to start, and each may take a minute. */
 const TIMEOUT_MS = 90_000;
 
 export async function mcpLock(name: string | undefined, flags: McpLockFlags, terminal: Terminal): Promise<void> {
+  const { changesSince, readLockFile, withChanges, writeLockFile } = await import("../../mcp/tools/lock-file.ts");
   const inspected = await inspect(name, flags, terminal);
-  const before = readLock(flags.lockFile);
-  const targets: Lock["targets"] = Object.create(null);
-  let differs = 0;
+  const locked = orFail(() => readLockFile(flags.lockFile)) ?? new Map();
+  const changes = changesSince(locked, inspected);
+  const accepted: typeof changes = [];
   let left = 0;
-  for (const { target, tools, error } of inspected) {
+  for (const { target, error } of inspected) {
     if (error !== undefined) terminal.err(printable(`${target}: ${error}; its entries stay as they are\n`));
-    const accepted: Record<string, unknown> = Object.create(null);
-    const known = before.targets[target] ?? {};
-    if (error !== undefined) Object.assign(accepted, known);
-    for (const tool of [...tools].sort((a, b) => (a.name < b.name ? -1 : 1))) {
-      const isKnown = JSON.stringify(known[tool.name]) === JSON.stringify(tool.definition);
-      const isChosen = flags.only === undefined || flags.only.includes(`${target}/${tool.name}`);
-      const isSuspicious = tool.suspicious.length > 0 && flags.acceptSuspicious !== true;
-      if (isKnown) {
-        accepted[tool.name] = tool.definition;
-        continue;
-      }
-      differs += 1;
-      terminal.out(printable(told(target, tool, known[tool.name] !== undefined)));
-      if (isChosen && !isSuspicious) accepted[tool.name] = tool.definition;
-      else {
-        left += 1;
-        if (known[tool.name] !== undefined) accepted[tool.name] = known[tool.name];
-      }
+    for (const change of changes.filter((one) => one.target === target)) {
+      terminal.out(told(change, terminal.columns));
+      const isChosen = flags.only === undefined || flags.only.includes(`${target}/${change.tool}`);
+      const isSuspicious = change.suspicious.length > 0 && flags.acceptSuspicious !== true;
+      if (isChosen && !isSuspicious) accepted.push(change);
+      else if (change.state !== "gone") left += 1;
     }
-    const gone = Object.keys(known).filter((one) => !tools.some((tool) => tool.name === one));
-    if (error === undefined && gone.length > 0) {
-      differs += gone.length;
-      terminal.out(printable(gone.map((one) => `${target}/${one}: gone\n`).join("")));
-      if (flags.only !== undefined) for (const one of gone) accepted[one] = known[one];
-    }
-    targets[target] = accepted;
   }
   if (flags.check === true) {
-    if (differs > 0) throw new CliError(`${count(differs, "tool differs", "tools differ")} from ${flags.lockFile}`);
+    if (changes.length > 0)
+      throw new CliError(`${count(changes.length, "tool differs", "tools differ")} from ${flags.lockFile}`);
     terminal.err(`all tools are as ${flags.lockFile} says\n`);
     return;
   }
-  writeLock(flags.lockFile, { version: 1, targets });
-  const total = Object.values(targets).reduce((sum, tools) => sum + Object.keys(tools).length, 0);
-  terminal.err(`${flags.lockFile}: ${count(total, "tool", "tools")}, ${differs - left} of them changed\n`);
+  // Servers that the configuration does not name any more are left out.
+  const present = new Map(inspected.map(({ target }) => [target, locked.get(target) ?? new Map()]));
+  const tools = withChanges(present, accepted);
+  orFail(() => writeLockFile(flags.lockFile, tools), `cannot write ${flags.lockFile}: `);
+  const total = [...tools.values()].reduce((sum, { size }) => sum + size, 0);
+  terminal.err(`${flags.lockFile}: ${count(total, "tool", "tools")}, ${accepted.length} of them changed\n`);
   if (left > 0)
     throw new CliError(`${count(left, "tool was", "tools were")} not accepted (--only, --accept-suspicious)`);
 }
@@ -111,32 +100,23 @@ async function inspect(
   }
 }
 
-function told(target: string, tool: Tool, isChanged: boolean): string {
-  const what = isChanged ? "changed" : "new";
-  const lines = tool.state === "changed" ? tool.difference : [];
-  const suspicious = tool.suspicious.map((one) => `  ! ${one}\n`).join("");
-  return `${target}/${tool.name}: ${what}\n${lines.map((line) => `  ${line}\n`).join("")}${suspicious}`;
+/** What does not fit on a line of the terminal goes on below it, further in. */
+function told({ target, tool, state, difference, suspicious }: Change, columns = Number.POSITIVE_INFINITY): string {
+  const lines = [...difference, ...suspicious.map((one) => `! ${one}`)].map((line) => `  ${line}`);
+  return [`${target}/${tool}: ${state}`, ...lines]
+    .flatMap((line) => {
+      const [first = "", ...rest] = wrapWords(printable(line), Math.max(20, columns - 6));
+      return [first, ...rest.map((one) => `      ${one}`)];
+    })
+    .map((line) => `${line}\n`)
+    .join("");
 }
 
-function readLock(file: string): Lock {
-  if (!existsSync(file)) return { version: 1, targets: {} };
+function orFail<Value>(work: () => Value, prefix = ""): Value {
   try {
-    const lock = JSON.parse(readFileSync(file, "utf8")) as Lock;
-    if (lock.version === 1 && typeof lock.targets === "object") return lock;
-  } catch {
-    // Said below.
-  }
-  throw new CliError(`${file} is not a lock file of this version: move it away first`);
-}
-
-/** In one step: a gateway that watches the file never reads half of it. */
-function writeLock(file: string, lock: Lock): void {
-  const temporary = `${file}.tmp`;
-  try {
-    writeFileSync(temporary, `${JSON.stringify(lock, null, 2)}\n`);
-    renameSync(temporary, file);
+    return work();
   } catch (error) {
-    throw new CliError(`cannot write ${file}: ${error instanceof Error ? error.message : String(error)}`);
+    throw new CliError(`${prefix}${error instanceof Error ? error.message : String(error)}`);
   }
 }
 

@@ -107,7 +107,7 @@ const processSection = z.strictObject({
     .boolean()
     .optional()
     .describe(
-      "Whether the web UI on the admin address may write the configuration file. Default: false. Read at startup only.",
+      "Whether the web UI on the admin address may write the configuration file, and operators of the UI the lock files of tools. Default: false. Read at startup only.",
     ),
   store: storeSchema
     .optional()

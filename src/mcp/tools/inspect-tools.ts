@@ -2,7 +2,7 @@
  * Asks a server for its tools outside of any session, as `gwctl mcp lock` needs them: the server's own definitions,
  * compared with what was accepted, with what is suspicious in them. The gateway itself is the client.
  */
-import type { Clock } from "../../lib/process/clock.ts";
+import type { InspectedTarget, InspectedTool } from "../../core/backend.ts";
 import { finish } from "../../lib/process/turns.ts";
 import { VERSION } from "../../lib/text/version.ts";
 import { LegacyUpstream } from "../eras/legacy-upstream.ts";
@@ -22,51 +22,54 @@ import type { ToolsOfTargets } from "./tools-of-targets.ts";
 const INSPECTION_MS = 60_000;
 const MAX_INSPECTED_PAGES = 100;
 
-export interface InspectedTool {
-  readonly name: string;
-  readonly state: "accepted" | "changed" | "new";
-  readonly definition: ToolDefinition;
-  readonly difference: readonly string[];
-  readonly suspicious: readonly string[];
+export interface Inspection {
+  readonly targets: readonly Target[];
+  readonly tools: ToolsOfTargets;
+  link(target: Target): LinkEnv;
 }
 
-export interface InspectedTarget {
-  readonly target: string;
-  readonly tools: readonly InspectedTool[];
-  /** Why the server could not be asked; the tools are then those that sessions saw and clients did not get. */
-  readonly error?: string;
-}
-
-interface Inspection {
-  readonly clock: Clock;
+interface InspectionEnv {
   readonly link: LinkEnv;
   readonly lock: ToolLock | undefined;
   readonly quarantined: readonly QuarantinedTool[];
 }
 
+/** Every server, or those with these names. */
 export function inspectTargets(
-  targets: readonly Target[],
-  clock: Clock,
-  tools: ToolsOfTargets,
-  link: (target: Target) => LinkEnv,
+  { targets, tools, link }: Inspection,
+  only: ReadonlySet<string> | undefined,
 ): Promise<readonly InspectedTarget[]> {
   return Promise.all(
-    targets.map((target) => {
-      const own = tools.of(target);
-      const quarantined = own?.quarantine.tools ?? [];
-      return inspectTarget(target, { clock, link: link(target), lock: own?.product.lock, quarantined });
-    }),
+    targets
+      .filter(({ name }) => only?.has(name) ?? true)
+      .map((target) => {
+        const own = tools.of(target);
+        const quarantined = own?.quarantine.tools ?? [];
+        return inspectTarget(target, { link: link(target), lock: own?.product.lock, quarantined });
+      }),
   );
 }
 
-async function inspectTarget(target: Target, env: Inspection): Promise<InspectedTarget> {
+async function inspectTarget(target: Target, env: InspectionEnv): Promise<InspectedTarget> {
   try {
     const definitions = await toolsOf(target, env);
     return { target: target.name, tools: definitions.map((one) => inspected(one, env.lock)) };
   } catch (error) {
-    const seen = env.quarantined.flatMap(({ definition }) => (definition ? [inspected(definition, env.lock)] : []));
+    const seen = withheldTools(env.quarantined, env.lock);
     return { target: target.name, tools: seen, error: error instanceof Error ? error.message : String(error) };
   }
+}
+
+/** What sessions saw and clients did not get; no server is asked. */
+export function withheldOf({ targets, tools }: Inspection): readonly InspectedTarget[] {
+  return targets.map((target) => {
+    const own = tools.of(target);
+    return { target: target.name, tools: withheldTools(own?.quarantine.tools ?? [], own?.product.lock) };
+  });
+}
+
+function withheldTools(quarantined: readonly QuarantinedTool[], lock: ToolLock | undefined): InspectedTool[] {
+  return quarantined.flatMap(({ definition }) => (definition ? [inspected(definition, lock)] : []));
 }
 
 function inspected(definition: ToolDefinition, lock: ToolLock | undefined): InspectedTool {
@@ -82,7 +85,7 @@ function inspected(definition: ToolDefinition, lock: ToolLock | undefined): Insp
   };
 }
 
-async function toolsOf(target: Target, { clock, link }: Inspection): Promise<ToolDefinition[]> {
+async function toolsOf(target: Target, { link }: InspectionEnv): Promise<ToolDefinition[]> {
   const params = {
     protocolVersion: LATEST_LEGACY,
     capabilities: {},
@@ -96,7 +99,7 @@ async function toolsOf(target: Target, { clock, link }: Inspection): Promise<Too
     undefined,
   );
   let giveUp: (error: Error) => void = () => undefined;
-  const timer = clock.after(INSPECTION_MS, () => giveUp(new Error(`target "${target.name}" takes too long`)));
+  const timer = link.clock.after(INSPECTION_MS, () => giveUp(new Error(`target "${target.name}" takes too long`)));
   try {
     return await Promise.race([
       new Promise<never>((_resolve, reject) => {

@@ -15,7 +15,7 @@ const MAX_COMPARED_LINES = 400;
 
 export type ToolDefinition = Readonly<Record<string, unknown>>;
 
-const lockSchema = z.strictObject({
+export const lockSchema = z.strictObject({
   version: z.literal(1),
   targets: z.record(z.string(), z.record(z.string(), z.record(z.string(), z.unknown()))),
 });
@@ -62,7 +62,8 @@ export function pinnedDefinition(tool: ToolDefinition): ToolDefinition {
   return sorted(Object.fromEntries(Object.entries(tool).filter(([key]) => !IGNORED.has(key)))) as ToolDefinition;
 }
 
-function canonical(tool: ToolDefinition): string {
+/** The text by which two definitions are compared. */
+export function canonical(tool: ToolDefinition): string {
   return JSON.stringify(pinnedDefinition(tool), null, 2);
 }
 

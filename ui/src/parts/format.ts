@@ -56,7 +56,7 @@ export function percentText(share: number): string {
  * name really is.
  */
 export function visible(text: string): string {
-  return text.replace(/[\p{Cc}\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/gu, (char) => {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|[\u{e0100}-\u{e01ef}]/gu, (char) => {
     const code = char.codePointAt(0) ?? 0;
     if (code < 0x20) return String.fromCodePoint(0x2400 + code);
     return code === 0x7f ? "\u2421" : `\\u${code.toString(16).padStart(4, "0")}`;

@@ -5,7 +5,16 @@
 import { useState } from "preact/hooks";
 import { visible } from "./format.ts";
 
-export function SureButton({ label, onSure }: { label: string; onSure: () => Promise<void> }) {
+export function SureButton({
+  label,
+  question,
+  onSure,
+}: {
+  label: string;
+  /** If it is not "Really … it?". */
+  question?: string;
+  onSure: () => Promise<void>;
+}) {
   const [isAsked, setIsAsked] = useState(false);
   const [problem, setProblem] = useState<string | undefined>(undefined);
   const press = async (): Promise<void> => {
@@ -19,7 +28,7 @@ export function SureButton({ label, onSure }: { label: string; onSure: () => Pro
   return (
     <>
       <button type="button" class="button" onClick={press} onBlur={() => setIsAsked(false)}>
-        {isAsked ? `Really ${label.toLowerCase()} it?` : label}
+        {isAsked ? (question ?? `Really ${label.toLowerCase()} it?`) : label}
       </button>
       {problem === undefined ? null : <span class="muted"> {visible(problem)}</span>}
     </>

@@ -16,6 +16,7 @@ import { Credential, LoginPanel } from "./credential.tsx";
 import { Playground } from "./playground.tsx";
 import { connect, connection, disconnect } from "./session.ts";
 import { Sessions } from "./sessions.tsx";
+import { ToolLocks } from "./tool-lock.tsx";
 
 export function Mcp() {
   const loaded = usePoll(dump);
@@ -53,6 +54,7 @@ export function Mcp() {
       {current.state === "open" ? <Playground open={current} /> : null}
       <Targets backends={backends} />
       <AddServer />
+      <ToolLocks backends={backends} />
       <Sessions />
       {mayOperate.value ? <Connections /> : null}
     </>

@@ -1,0 +1,22 @@
+/**
+ * How the tools of an MCP backend differ from its lock file, as `/debug/mcp/lock` answers.
+ */
+import type { Definition } from "./definition-text.ts";
+
+export interface ToolChange {
+  readonly target: string;
+  readonly tool: string;
+  readonly state: "new" | "changed" | "gone";
+  readonly before?: Definition;
+  readonly now?: Definition;
+  readonly suspicious: readonly string[];
+  readonly hash: string;
+}
+
+export interface ToolReview {
+  readonly mayAccept: boolean;
+  /** Why nothing can be accepted. */
+  readonly reason?: string;
+  readonly targets: readonly { readonly target: string; readonly tools: number; readonly error?: string }[];
+  readonly changes: readonly ToolChange[];
+}
