@@ -15,6 +15,9 @@ export const BACKEND = join(bench, "http/backend.mjs");
 export const PROVIDER = join(bench, "llm/provider.mjs");
 export const ECHO = [process.execPath, join(bench, "mcp/echo-server.mjs")];
 
+/** After 900 streams V8 still compiled: a fifth of the CPU of a measured round was its compiler's. */
+const STREAMS_WARM_UP = 3000;
+
 const bearer = (chars) => ({ authorization: `Bearer ${"b".repeat(chars)}` });
 
 function chat(stream) {
@@ -52,7 +55,7 @@ export const WORKLOADS = [
     title: "stream of 100 chunks, 60 at once",
     run: load(httpRequest({ path: "/stream", headers: bearer(600) }), 60),
     perRound: 180,
-    warmUp: 900,
+    warmUp: STREAMS_WARM_UP,
   },
   {
     of: "llm",
@@ -66,7 +69,7 @@ export const WORKLOADS = [
     title: "LLM stream of 100 chunks, 60 at once",
     run: load(httpRequest({ method: "POST", path: CHAT_PATH, body: chat(true), headers: bearer(160) }), 60),
     perRound: 180,
-    warmUp: 900,
+    warmUp: STREAMS_WARM_UP,
   },
   { of: "mcp", title: "MCP tools/call, 1 in flight", run: calls(1), perRound: 1500, warmUp: 20_000 },
   { of: "mcp", title: "MCP tools/call, 32 in flight", run: calls(32), perRound: 3000, warmUp: 8000 },

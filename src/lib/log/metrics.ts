@@ -157,24 +157,56 @@ function createHistogram(buckets: readonly number[]): HistogramSeries {
   };
 }
 
+/** Where the series of some label values is: found without making a key, because some are looked up for each request. */
+interface Place<Series> {
+  series: Series | undefined;
+  readonly next: Map<string, Place<Series>>;
+}
+
 function seriesOf<Series>(known: SeriesMap<Series>, names: readonly string[], create: () => Series): Family<Series> {
+  const root = newPlace<Series>();
+
+  function find(values: readonly string[]): Series {
+    const key = keyOf(names, values);
+    const found = known.get(key);
+    if (found) return found.series;
+    const isFull = known.size >= MAX_SERIES;
+    const keptValues = isFull ? names.map(() => OVERFLOW) : values;
+    const keptKey = keyOf(names, keptValues);
+    const kept = known.get(keptKey);
+    if (kept) return kept.series;
+    const series = create();
+    known.set(keptKey, {
+      labels: Object.fromEntries(names.map((name, i) => [name, keptValues[i] ?? ""])),
+      series,
+    });
+    if (!isFull) placeOf(root, names, values).series = series;
+    return series;
+  }
+
   return {
     labels(...values) {
-      const key = keyOf(names, values);
-      const found = known.get(key);
-      if (found) return found.series;
-      const keptValues = known.size < MAX_SERIES ? values : names.map(() => OVERFLOW);
-      const keptKey = keyOf(names, keptValues);
-      const kept = known.get(keptKey);
-      if (kept) return kept.series;
-      const series = create();
-      known.set(keptKey, {
-        labels: Object.fromEntries(names.map((name, i) => [name, keptValues[i] ?? ""])),
-        series,
-      });
-      return series;
+      let place: Place<Series> | undefined = root;
+      for (let i = 0; i < names.length && place !== undefined; i++) place = place.next.get(values[i] ?? "");
+      return place?.series ?? find(values);
     },
   };
+}
+
+function newPlace<Series>(): Place<Series> {
+  return { series: undefined, next: new Map() };
+}
+
+/** Made if it is not there: as many as there are series, which are bounded. */
+function placeOf<Series>(root: Place<Series>, names: readonly string[], values: readonly string[]): Place<Series> {
+  let place = root;
+  for (let i = 0; i < names.length; i++) {
+    const value = values[i] ?? "";
+    const next = place.next.get(value) ?? newPlace<Series>();
+    place.next.set(value, next);
+    place = next;
+  }
+  return place;
 }
 
 function keyOf(names: readonly string[], values: readonly string[]): string {

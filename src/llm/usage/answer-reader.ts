@@ -62,7 +62,7 @@ function createSseReader(): AnswerReader {
   const take = (data: string): void => {
     // The first name counts, and it may stand in what was put aside.
     if (samples.length > namedSamples && !meter.knowsModel()) {
-      readSamples((one) => meter.nameIn(one.data));
+      readSamples((one) => meter.nameIn(one.data), meter.knowsModel);
       namedSamples = samples.length;
     }
     if (!meter.event(data)) return;
@@ -73,9 +73,12 @@ function createSseReader(): AnswerReader {
   let parser = createSseParser((event) => take(event.data), MAX_EVENT_BYTES);
   let large: LargeEvent | undefined;
 
-  function readSamples(onEvent: (event: SseEvent) => void): void {
+  function readSamples(onEvent: (event: SseEvent) => void, isEnough: () => boolean = never): void {
     const held = createSseParser(onEvent, MAX_EVENT_BYTES);
-    for (const chunk of samples) held.push(chunk);
+    for (const chunk of samples) {
+      if (isEnough()) return;
+      held.push(chunk);
+    }
   }
 
   /** Whole events without usage: most need no reading, ever. */
@@ -140,6 +143,10 @@ function createSseReader(): AnswerReader {
       return meter.finish(complete);
     },
   };
+}
+
+function never(): boolean {
+  return false;
 }
 
 function createAwsReader(): AnswerReader {

@@ -4,16 +4,18 @@
  */
 import { HeaderList } from "../../lib/http/headers.ts";
 
+/** `x-accel-buffering` asks reverse proxies not to collect the events first. */
+const COMMON = [
+  "content-type",
+  "text/event-stream",
+  "cache-control",
+  "no-cache, no-transform",
+  "x-accel-buffering",
+  "no",
+];
+
 export function eventStreamHeaders(sessionId: string | undefined): HeaderList {
-  // `x-accel-buffering` asks reverse proxies not to collect the events first.
-  const headers = new HeaderList([
-    "content-type",
-    "text/event-stream",
-    "cache-control",
-    "no-cache, no-transform",
-    "x-accel-buffering",
-    "no",
-  ]);
+  const headers = new HeaderList(COMMON.slice(), true);
   if (sessionId !== undefined) headers.add("mcp-session-id", sessionId);
   return headers;
 }

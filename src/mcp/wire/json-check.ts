@@ -99,7 +99,7 @@ export function* jsonProblemInSteps(text: string, maxDepth: number, top?: Member
       if (next === COMMA) break;
       if (next !== (frame >= 0 ? CLOSE_OBJECT : CLOSE_ARRAY)) return unexpected(text, i);
       if (frame >= 0) {
-        keys.length = frame;
+        while (keys.length > frame) keys.pop();
         large?.ended(frames.length);
       }
       frames.pop();

@@ -227,7 +227,7 @@ export function inspectDocument(text: string, maxDepth: number): Inspection {
       if (tokens > MAX_TOKENS) return { top, problem: `it has more than ${MAX_TOKENS} values and names` };
       if (code !== COMMA) {
         if (frame >= 0) {
-          keys.length = frame;
+          while (keys.length > frame) keys.pop();
           large.ended(frames.length);
         }
         frames.pop();

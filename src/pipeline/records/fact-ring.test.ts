@@ -28,6 +28,29 @@ function exchangeOf(id: string, headers: string[], query = ""): Exchange {
   });
 }
 
+test("each record names its own call, also where calls differ in one thing", () => {
+  const ring = createFactRing(createRedaction());
+  const calls = [
+    { methodName: "tools/call", target: "a", tool: { name: "x", target: "a" } },
+    { methodName: "tools/call", target: "a", tool: { name: "x", target: "a" } },
+    { methodName: "tools/call", target: "a", tool: { name: "y", target: "a" } },
+    { methodName: "tools/call", target: "a", tool: { name: "y", target: "b" } },
+    { methodName: "tools/call", target: "b", tool: { name: "y", target: "b" } },
+    { methodName: "tools/list", target: "b", tool: { name: "y", target: "b" } },
+    { methodName: "tools/list", target: "b" },
+    { methodName: "prompts/get", prompt: { name: "y", target: "b" } },
+  ];
+  for (const mcp of calls) {
+    const exchange = exchangeOf("one", []);
+    exchange.facts.mcp = mcp;
+    ring.note(exchange, outcome, 1);
+  }
+  assert.deepEqual(
+    readSegments(ring.segments()).map(({ mcp }) => mcp),
+    calls,
+  );
+});
+
 test("a record says again what it was made of", () => {
   const ring = createFactRing(createRedaction());
   const exchange = exchangeOf("one", ["accept", "*/*", "x-empty", "", "x-utf8", "\u00e9"], "a=1");

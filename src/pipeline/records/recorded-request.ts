@@ -141,8 +141,23 @@ function jsonOnce(value: object | undefined): string {
 function mcpText(mcp: McpFacts | undefined): string {
   if (mcp === undefined) return "";
   const { methodName, target, tool, prompt, resource } = mcp;
-  return JSON.stringify({ methodName, target, tool, prompt, resource });
+  const text = (): string => JSON.stringify({ methodName, target, tool, prompt, resource });
+  if (tool === undefined || prompt !== undefined || resource !== undefined) return text();
+  const { name } = tool;
+  // Calls come in rows: mostly it is the tool of the call before.
+  if (
+    lastCall?.name !== name ||
+    lastCall.target !== target ||
+    lastCall.owner !== tool.target ||
+    lastCall.methodName !== methodName
+  )
+    lastCall = { name, target, owner: tool.target, methodName, text: text() };
+  return lastCall.text;
 }
+
+let lastCall:
+  | { name: string; target: string | undefined; owner: string; methodName: string | undefined; text: string }
+  | undefined;
 
 function llmText(llm: LlmFacts | undefined): string {
   if (llm === undefined) return "";

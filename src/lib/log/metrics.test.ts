@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createMetrics } from "./metrics.ts";
+
+test("label values find their own series, also where they look like the text of others", () => {
+  const metrics = createMetrics();
+  const family = metrics.counter("c", "Help.", ["a", "b"]);
+  const values = [
+    ["1", "2"],
+    ["1", ""],
+    ["", "1"],
+    ['1",b="2', ""],
+    ["1\n", "2"],
+    ["__proto__", "2"],
+  ];
+  for (const [i, pair] of values.entries()) {
+    family.labels(...pair).add(i + 1);
+    family.labels(...pair).add(i + 1);
+    assert.equal(family.labels(...pair).value, 2 * (i + 1));
+  }
+  family.labels("1").add(10);
+  assert.equal(family.labels("1", "").value, 14);
+  assert.equal(metrics.collect()[0]?.points.length, values.length);
+  assert.match(metrics.render(), /^c\{a="1\\",b=\\"2",b=""\} 8$/m);
+});
+
+test("beyond the bound one series takes the rest", () => {
+  const family = createMetrics().counter("c", "Help.", ["a"]);
+  for (let i = 0; i < 10_000; i++) family.labels(String(i)).add();
+  family.labels("new").add();
+  family.labels("newer").add();
+  assert.equal(family.labels("other").value, 2);
+  assert.equal(family.labels("newer"), family.labels("new"));
+  assert.equal(family.labels("7").value, 1);
+});
