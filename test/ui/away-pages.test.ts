@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { openBrowser, openPage, skip } from "./browser.ts";
+import { openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
 
 const isMeasured = process.env.UI_SCALE === "full";
 const MAX_NOTICED_MS = 2_000;
@@ -25,7 +25,7 @@ const PAGES: readonly { name: string; shows(life: string): string }[] = [
   { name: "cel", shows: (life) => `/asked-${life}` },
 ];
 
-let browser: Browser;
+let browser: TestBrowser;
 let gateway: TestGateway;
 
 async function start(life: "one" | "two", adminPort: string): Promise<void> {

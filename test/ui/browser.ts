@@ -4,13 +4,15 @@
  */
 import { accessSync, constants, existsSync, mkdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { type Browser, chromium, type Page } from "playwright-core";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { bundledUi } from "./bundle.ts";
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"];
 /** Much longer than anything takes on a busy machine. */
 const PATIENCE_MS = 60_000;
+/** From the end of one file to the beginning of the next, with room for a busy machine. */
+const IDLE_MS = 2_000;
 export const ARTIFACTS = join(process.cwd(), "test-artifacts", "ui");
 
 const executable = findExecutable();
@@ -32,14 +34,58 @@ export interface PageOptions {
   readonly theme?: "light" | "dark";
 }
 
-export async function openBrowser(): Promise<Browser> {
+/** A browser as a test has it: its pages share nothing with those of other tests. */
+export interface TestBrowser {
+  newPage(options: BrowserContextOptions): Promise<Page>;
+  /** Closes its pages. */
+  close(): Promise<void>;
+}
+
+/** One for all files of a process: to start it takes more than a second of CPU. It ends when nobody has used it for a while. */
+let running: Promise<Browser> | undefined;
+let users = 0;
+let idle: NodeJS.Timeout | undefined;
+
+export async function openBrowser(): Promise<TestBrowser> {
   bundledUi();
   mkdirSync(ARTIFACTS, { recursive: true });
   if (executable === undefined) throw new Error("no browser");
-  return chromium.launch({ executablePath: executable, args: ARGUMENTS });
+  clearTimeout(idle);
+  users += 1;
+  running ??= launch(executable);
+  const browser = await running;
+  const pages = new Set<Page>();
+  return {
+    newPage: async (options) => {
+      const page = await browser.newPage(options);
+      pages.add(page);
+      page.once("close", () => pages.delete(page));
+      return page;
+    },
+    close: async () => {
+      await Promise.all([...pages].map((page) => page.close()));
+      users -= 1;
+      if (users === 0) idle = setTimeout(() => void endBrowser(browser), IDLE_MS);
+    },
+  };
 }
 
-export async function openPage(browser: Browser, url: string, options: PageOptions = {}): Promise<OpenPage> {
+/** One that does not start, or ends by itself, is not given to the next. */
+function launch(executablePath: string): Promise<Browser> {
+  const launched = chromium.launch({ executablePath, args: ARGUMENTS });
+  const forget = (): void => {
+    if (running === launched) running = undefined;
+  };
+  launched.then((browser) => browser.once("disconnected", forget), forget);
+  return launched;
+}
+
+async function endBrowser(browser: Browser): Promise<void> {
+  running = undefined;
+  await browser.close();
+}
+
+export async function openPage(browser: TestBrowser, url: string, options: PageOptions = {}): Promise<OpenPage> {
   const page = await browser.newPage({
     viewport: { width: options.width ?? 1280, height: 800 },
     colorScheme: options.theme ?? "light",

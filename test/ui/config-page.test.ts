@@ -6,13 +6,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { Browser } from "playwright-core";
 import type { TestGateway } from "../support/gateway.ts";
-import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
+import { ARTIFACTS, openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
 import { SECRET, startDemo } from "./demo-gateway.ts";
 
 let gateway: TestGateway;
-let browser: Browser;
+let browser: TestBrowser;
 
 before(async () => {
   if (skip !== false) return;

@@ -4,11 +4,10 @@
  */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import type { Browser } from "playwright-core";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { openBrowser, openPage, skip } from "./browser.ts";
+import { openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
 
-let browser: Browser;
+let browser: TestBrowser;
 let gateway: TestGateway;
 
 const start = (adminPort: string): Promise<TestGateway> =>

@@ -6,16 +6,16 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { type GwctlResult, gwctl, startGwctl } from "../support/gwctl.ts";
 import { startToolsServer, type ToolsServer } from "../support/mcp/tools-server.ts";
-import { openBrowser, openPage, skip } from "./browser.ts";
+import { openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
 
 const ADMIN = { authorization: "Bearer admin-secret-0123456789" };
 const DEVELOPER = { authorization: "Bearer developer-secret-0123456789" };
 
-let browser: Browser;
+let browser: TestBrowser;
 let gateway: TestGateway;
 let page: Page;
 const servers: ToolsServer[] = [];

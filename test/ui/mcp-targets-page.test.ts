@@ -6,16 +6,15 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { Browser } from "playwright-core";
 import { rawClient } from "../support/mcp/client.ts";
 import { stdioFixture } from "../support/mcp/fixture.ts";
 import { startOauthFixture } from "../support/mcp/oauth-fixture.ts";
 import { startToolsServer } from "../support/mcp/tools-server.ts";
 import { gatewayFor } from "../support/scenario.ts";
-import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
+import { ARTIFACTS, openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
 import { defects, sidewaysOverflow } from "./page-checks.ts";
 
-let browser: Browser;
+let browser: TestBrowser;
 
 before(async () => {
   if (skip === false) browser = await openBrowser();

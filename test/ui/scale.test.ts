@@ -6,8 +6,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { Browser, Page } from "playwright-core";
-import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
+import type { Page } from "playwright-core";
+import { ARTIFACTS, openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
 import { defects, elementCount, reactionMs, sidewaysOverflow } from "./page-checks.ts";
 import { FULL, type ScaleGateway, SHORT, startScale } from "./scale-gateway.ts";
 
@@ -30,7 +30,7 @@ const PAGES = [
 ];
 
 let scale: ScaleGateway;
-let browser: Browser;
+let browser: TestBrowser;
 
 before(async () => {
   if (skip !== false) return;

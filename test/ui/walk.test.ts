@@ -5,15 +5,14 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { Browser } from "playwright-core";
 import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
-import { ARTIFACTS, openBrowser, openPage, skip } from "./browser.ts";
+import { ARTIFACTS, openBrowser, openPage, skip, type TestBrowser } from "./browser.ts";
 import { sendTraffic, startDemo } from "./demo-gateway.ts";
 import { defects, PAGES, sidewaysOverflow } from "./page-checks.ts";
 
 let gateway: TestGateway;
-let browser: Browser;
+let browser: TestBrowser;
 
 before(async () => {
   if (skip !== false) return;
