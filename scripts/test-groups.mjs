@@ -17,15 +17,17 @@ const MAX_FILES_OF = { src: 40, "test-ui": 6 };
 
 /** These take longest and begin first, so that no process is left alone at the end. */
 const LONG = [
-  "test/scenario/mcp-conformance.test.js",
-  "test/scenario/mcp-leaks.test.js",
-  "test/scenario/secrets.test.js",
-  "test/scenario/faults-last-resort.test.js",
-  "test/scenario/faults-memory.test.js",
   "test/scenario/upgrade-process.test.js",
   "test/ui/walk.test.js",
+  "test/scenario/mcp-conformance.test.js",
+  "test/scenario/mcp-leaks.test.js",
+  "test/scenario/faults-last-resort.test.js",
+  "test/scenario/secrets.test.js",
+  "test/scenario/faults-memory.test.js",
   "src/backends/mcp/nonsense-fuzz.test.js",
 ];
+/** Then these, because their groups take long too; those of `src/` are quick and fill the end. */
+const EARLY = ["test-ui", "test-scenario"];
 
 /**
  * Entries for node's runner, the long ones first; each loads the tests of one group.
@@ -62,7 +64,8 @@ function folderOf(path) {
 function rankOf({ name, paths }) {
   const index = LONG.indexOf(paths[0]);
   if (index !== -1) return index;
-  return name.startsWith("test-ui") ? LONG.length : LONG.length + 1;
+  const early = paths.length === 1 ? -1 : EARLY.findIndex((start) => name.startsWith(start));
+  return LONG.length + (early === -1 ? EARLY.length : early);
 }
 
 function inParts(paths, most) {

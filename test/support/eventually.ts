@@ -7,7 +7,7 @@
 const PATIENCE_MS = 60_000;
 /** Each look may ask another process: the longer it takes, the less often. It ends at most a twentieth later for that. */
 const LOOK_EVERY_MS = 5;
-const LOOK_AT_LEAST_EVERY_MS = 100;
+const LOOK_AT_LEAST_EVERY_MS = 25;
 const SHARE_OF_WAIT = 1 / 20;
 
 /** Resolves once the condition holds; fails with the sentence otherwise. */
