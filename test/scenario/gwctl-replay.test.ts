@@ -96,7 +96,7 @@ test("a recording has no secrets in it, and a replay finds nothing that differs"
     ...["-H", `x-place: ${PLANTED}-key`],
   );
   // Without a key it was 401 then; with one it is not.
-  assert.match(again.out, /status {4}GET \/keyed {2}401 authentication_failed {2}200/);
+  assert.match(again.out, /status {4}replay-\S+ {2}GET \/keyed {2}401 authentication_failed {2}200/);
   assert.equal(again.code, 1);
   assert.doesNotMatch(again.out + again.err, new RegExp(PLANTED));
 });

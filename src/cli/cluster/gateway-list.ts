@@ -4,7 +4,8 @@
 import { loadCluster } from "../../lib/kubeconfig/kubeconfig.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
-import { table } from "../terminal/table.ts";
+import { paintOf } from "../terminal/paint.ts";
+import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 import { askCluster, reasonOf } from "./cluster-request.ts";
 
@@ -38,7 +39,10 @@ export async function listGateways(flags: GatewayListFlags, terminal: Terminal):
   if (format === "json") terminal.out(printable(`${JSON.stringify(items, null, 2)}\n`));
   else if (items.length === 0)
     terminal.err(`no Gateways in ${flags.allNamespaces ? "the cluster" : `namespace ${cluster.namespace}`}\n`);
-  else terminal.out(table([["NAMESPACE", "NAME", "CLASS", "ADDRESS", "PROGRAMMED", "ROUTES"], ...items.map(row)]));
+  else {
+    const head = ["NAMESPACE", "NAME", "CLASS", "ADDRESS", "PROGRAMMED", "ROUTES"];
+    terminal.out(table([head, ...items.map(row)], { paint: paintOf(terminal), maxLastChars: MESSAGE_CHARS }));
+  }
 }
 
 function itemsOf(body: Buffer): Gateway[] {

@@ -6,7 +6,7 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
 import { paintOf } from "../terminal/paint.ts";
-import { table } from "../terminal/table.ts";
+import { MESSAGE_CHARS, SUMMARY_CHARS, table } from "../terminal/table.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
@@ -57,7 +57,11 @@ export async function configTable(
     throw usageError(`output format "${format}" is not short, yaml or json`);
   const dump = await loadDump(name, flags, terminal);
   if (format !== "short") terminal.out(await rendered(dump[part] ?? [], format));
-  else terminal.out(table(rowsOf(part, dump), { paint: paintOf(terminal) }));
+  else {
+    // Backends of other kinds than `host` are told by the beginning of their JSON.
+    const maxLastChars = part === "backends" ? SUMMARY_CHARS : MESSAGE_CHARS;
+    terminal.out(table(rowsOf(part, dump), { paint: paintOf(terminal), maxLastChars }));
+  }
 }
 
 export async function loadDump(name: string | undefined, flags: ConfigFlags, terminal: Terminal): Promise<ConfigDump> {

@@ -2,7 +2,8 @@
  * `gwctl mirror report`: how answers of mirrors differ from the backends' own.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { table } from "../terminal/table.ts";
+import type { Paint } from "../terminal/paint.ts";
+import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { type ReportFlags, showReport } from "./open-target.ts";
 
@@ -25,7 +26,6 @@ interface Report {
 }
 
 const SHOWN_DIFFERENCES = 20;
-const MAX_DIFFERENCE_CHARS = 200;
 
 export function mirrorReport(name: string | undefined, flags: ReportFlags, terminal: Terminal): Promise<void> {
   return showReport<Report>(name, flags, terminal, {
@@ -37,7 +37,7 @@ export function mirrorReport(name: string | undefined, flags: ReportFlags, termi
   });
 }
 
-function textOf({ mirrors }: Report): string {
+function textOf({ mirrors }: Report, paint: Paint): string {
   const rows = mirrors.map(({ route, mirror, compared, same, slower, backendMs, mirrorMs }) => [
     route ?? "-",
     mirror,
@@ -57,10 +57,11 @@ function textOf({ mirrors }: Report): string {
         difference,
       ]),
   );
-  const head = table([["ROUTE", "MIRROR", "COMPARED", "SAME", "SLOWER", "TIME"], ...rows]);
+  const head = table([["ROUTE", "MIRROR", "COMPARED", "SAME", "SLOWER", "TIME"], ...rows], { paint });
   if (differences.length === 0) return head;
   const list = table([["ROUTE", "MIRROR", "REQUESTS", "EXAMPLE", "DIFFERENCE"], ...differences], {
-    maxLastChars: MAX_DIFFERENCE_CHARS,
+    paint,
+    maxLastChars: MESSAGE_CHARS,
   });
   return `${head}\n${list}`;
 }

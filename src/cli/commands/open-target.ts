@@ -5,6 +5,7 @@ import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import { chosenTarget, portOf, type Target, type TargetFlags } from "../instance/target.ts";
 import { usageError } from "../terminal/cli-error.ts";
+import { type Paint, paintOf } from "../terminal/paint.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 
 export async function openTarget(
@@ -39,7 +40,7 @@ interface ReportView<Report> {
   readonly list: keyof Report & string;
   isEmpty(report: Report): boolean;
   nothing(report: Report): string;
-  draw(report: Report): string;
+  draw(report: Report, paint: Paint): string;
 }
 
 /** A report of an instance as text, or as it is with `-o json`. */
@@ -56,7 +57,7 @@ export async function showReport<Report extends object>(
     const report = await admin.json<Report>(view.path, view.list);
     if (flags.output === "json") terminal.out(printable(`${JSON.stringify(report, null, 2)}\n`));
     else if (view.isEmpty(report)) terminal.err(`${view.nothing(report)}\n`);
-    else terminal.out(view.draw(report));
+    else terminal.out(view.draw(report, paintOf(terminal)));
   } finally {
     admin.close();
   }

@@ -3,7 +3,7 @@
  */
 import { usageError } from "../terminal/cli-error.ts";
 import { paintOf } from "../terminal/paint.ts";
-import { table } from "../terminal/table.ts";
+import { SUMMARY_CHARS, table } from "../terminal/table.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 import { type ConfigFlags, loadDump, type PolicyEntry } from "./config-command.ts";
 
@@ -17,7 +17,10 @@ export async function policies(name: string | undefined, flags: ConfigFlags, ter
     const { yamlText } = await import("../terminal/yaml-text.ts");
     terminal.out(printable(yamlText(entries)));
   } else if (entries.length === 0) terminal.err("no policies\n");
-  else terminal.out(table([["KIND", "ON", "STATUS", "POLICY"], ...entries.map(row)], { paint: paintOf(terminal) }));
+  else {
+    const options = { paint: paintOf(terminal), maxLastChars: SUMMARY_CHARS };
+    terminal.out(table([["KIND", "ON", "STATUS", "POLICY"], ...entries.map(row)], options));
+  }
 }
 
 /** Standalone policies have a target; resources have a name, targetRefs and a status of their own. */

@@ -8,6 +8,7 @@ import { usageError } from "../terminal/cli-error.ts";
 import { type Paint, paintOf, type Tone } from "../terminal/paint.ts";
 import { table } from "../terminal/table.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
+import { wrapWords } from "../terminal/text-width.ts";
 import { plainLine } from "../trace/trace-text.ts";
 import { requestsText } from "../views/requests-view.ts";
 import { isFailed } from "../views/traffic.ts";
@@ -81,7 +82,8 @@ function checkOutput(format: string | undefined): void {
 const VERDICT_TONES: Readonly<Record<string, Tone>> = { refused: "bad", answered: "good" };
 
 function told(request: RequestDetail, older: number, paint: Paint): string {
-  const lines = request.story.map((sentence) => printable(`${sentence}\n`));
+  const { columns = Number.POSITIVE_INFINITY } = paint;
+  const lines = request.story.map((sentence) => `${wrapWords(printable(sentence), columns).join("\n")}\n`);
   if (request.steps.length > 0) {
     lines.push("\n");
     lines.push(

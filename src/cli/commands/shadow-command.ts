@@ -2,7 +2,7 @@
  * `gwctl shadow report`: who would be denied by policies in shadow mode, how often, by which rule.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { table } from "../terminal/table.ts";
+import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { type ReportFlags, showReport } from "./open-target.ts";
 
@@ -20,7 +20,6 @@ interface Report {
 }
 
 const SHOWN_SUBJECTS = 5;
-const MAX_RULE_CHARS = 200;
 
 export function shadowReport(name: string | undefined, flags: ReportFlags, terminal: Terminal): Promise<void> {
   return showReport<Report>(name, flags, terminal, {
@@ -28,9 +27,10 @@ export function shadowReport(name: string | undefined, flags: ReportFlags, termi
     list: "rules",
     isEmpty: ({ rules }) => rules.length === 0,
     nothing: ({ since }) => `no request would have been denied since ${since}`,
-    draw: ({ rules }) =>
+    draw: ({ rules }, paint) =>
       table([["ROUTE", "POLICY", "DENIED", "SUBJECTS", "EXAMPLE", "RULE"], ...rules.map(row)], {
-        maxLastChars: MAX_RULE_CHARS,
+        paint,
+        maxLastChars: MESSAGE_CHARS,
       }),
   });
 }

@@ -5,7 +5,7 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { usageError } from "../terminal/cli-error.ts";
 import { type Paint, paintOf } from "../terminal/paint.ts";
-import { type Cell, table } from "../terminal/table.ts";
+import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 import type { Fields } from "../views/fields.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
@@ -17,7 +17,6 @@ export interface TargetsFlags extends TargetFlags {
 }
 
 /** How to fix a failure is often at the end of its reason. */
-const MAX_ERROR_CHARS = 2_000;
 
 export async function targets(name: string | undefined, flags: TargetsFlags, terminal: Terminal): Promise<void> {
   if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
@@ -49,7 +48,7 @@ function told(found: readonly McpServer[], paint: Paint): string {
     .map(({ target, stderr }) => `\nstderr of ${target}:\n${stderr.map((line) => `  ${line}\n`).join("")}`);
   const servers = table([["SERVER", "BACKEND", "STATE", "LAST ERROR"], ...rows], {
     paint,
-    maxLastChars: MAX_ERROR_CHARS,
+    maxLastChars: MESSAGE_CHARS,
   });
   return `${servers}${printable(words.join(""))}`;
 }

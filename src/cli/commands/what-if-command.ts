@@ -4,8 +4,10 @@
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
-import { table } from "../terminal/table.ts";
+import { type Paint, paintOf } from "../terminal/paint.ts";
+import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
+import { wrapWords } from "../terminal/text-width.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface WhatIfFlags extends TargetFlags {
@@ -50,8 +52,6 @@ interface Report {
   };
 }
 
-const MAX_REASON_CHARS = 500;
-
 export async function whatIf(method: string, url: string, flags: WhatIfFlags, terminal: Terminal): Promise<void> {
   if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
     throw usageError(`output format "${flags.output}" is not text or json`);
@@ -64,7 +64,7 @@ export async function whatIf(method: string, url: string, flags: WhatIfFlags, te
       printable(
         flags.output === "json"
           ? `${JSON.stringify(report, null, 2)}\n`
-          : drawn(`${method.toUpperCase()} ${url}`, report),
+          : drawn(`${method.toUpperCase()} ${url}`, report, paintOf(terminal)),
       ),
     );
   } finally {
@@ -123,9 +123,10 @@ function reportOf(text: string, display: string): Report {
   throw new CliError(`${display} did not report: is that a gateway's admin interface?`);
 }
 
-function drawn(asked: string, report: Report): string {
+function drawn(asked: string, report: Report, paint: Paint): string {
   const { item, reason } = report;
-  const lines = [`${asked} → ${report.status} ${report.outcome}\n\n`];
+  const title = `${asked} → ${report.status} ${report.outcome}`;
+  const lines = [`${paint.columns === undefined ? title : wrapWords(title, paint.columns).join("\n")}\n\n`];
   const facts = [
     ["listener", report.listener],
     ["route", report.route ?? "(none matches)"],
@@ -146,7 +147,7 @@ function drawn(asked: string, report: Report): string {
     ...(report.shadow ?? []).map(({ policy, detail }) => ["shadow", `${policy} would reject it: ${detail}`]),
     ...(reason ? [["reason", `${reason.code}: ${reason.detail ?? reason.message}`]] : []),
   ];
-  lines.push(table(facts, { maxLastChars: MAX_REASON_CHARS }));
+  lines.push(table(facts, { paint, maxLastChars: MESSAGE_CHARS }));
   if (report.policies.length > 0) {
     const rows = report.policies.map(({ phase, of = phase, policy, verdict, reason: why = "" }) => [
       of,
@@ -154,7 +155,10 @@ function drawn(asked: string, report: Report): string {
       verdict,
       why,
     ]);
-    lines.push("\n", table([["PHASE", "POLICY", "VERDICT", "REASON"], ...rows], { maxLastChars: MAX_REASON_CHARS }));
+    lines.push(
+      "\n",
+      table([["PHASE", "POLICY", "VERDICT", "REASON"], ...rows], { paint, maxLastChars: MESSAGE_CHARS }),
+    );
   }
   return lines.join("");
 }

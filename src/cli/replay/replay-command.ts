@@ -9,6 +9,7 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { openTarget } from "../commands/open-target.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { CliError, usageError } from "../terminal/cli-error.ts";
+import { paintOf } from "../terminal/paint.ts";
 import { printable, type Terminal } from "../terminal/terminal.ts";
 import { numberOf } from "./record-command.ts";
 import { type RecordedLine, readLine } from "./recording.ts";
@@ -66,7 +67,9 @@ export async function replay(file: string, flags: ReplayFlags, terminal: Termina
   const told = flags.policies ? await toldBy(flags, terminal, prefix) : undefined;
   const report = comparison(replayed, told, lines.length - sent.length);
   terminal.out(
-    flags.output === "json" ? printable(`${JSON.stringify(report, null, 2)}\n`) : printable(replayText(report)),
+    flags.output === "json"
+      ? printable(`${JSON.stringify(report, null, 2)}\n`)
+      : printable(replayText(report, paintOf(terminal))),
   );
   if (report.differing > 0)
     throw new CliError(`${report.differing} of ${report.sent} answers differ from the recording`);

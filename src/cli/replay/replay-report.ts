@@ -1,7 +1,8 @@
 /**
  * What a replay found: how many answers are as recorded, and what differs, the same differences together.
  */
-import { table } from "../terminal/table.ts";
+import type { Paint } from "../terminal/paint.ts";
+import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import type { RecordedLine } from "./recording.ts";
 
 export interface Replayed {
@@ -78,7 +79,7 @@ function withCode(status: number | null, code: string | null | undefined): strin
 
 const SHOWN = 50;
 
-export function replayText({ sent, same, leftOut, differences }: ReplayReport): string {
+export function replayText({ sent, same, leftOut, differences }: ReplayReport, paint: Paint): string {
   const left = leftOut === 0 ? "" : `; ${leftOut} left out (--methods)`;
   const summary = `${sent} requests sent, ${same} answered as recorded${left}\n`;
   if (differences.length === 0) return summary;
@@ -87,10 +88,11 @@ export function replayText({ sent, same, leftOut, differences }: ReplayReport): 
     .map(({ what, request, recorded, replayed, requests, example }) => [
       String(requests),
       what,
+      example[1],
       request,
       recorded,
       replayed,
-      example[1],
     ]);
-  return `${table([["REQUESTS", "WHAT", "REQUEST", "RECORDED", "REPLAYED", "EXAMPLE"], ...rows])}${summary}`;
+  const head = ["REQUESTS", "WHAT", "EXAMPLE", "REQUEST", "RECORDED", "REPLAYED"];
+  return `${table([head, ...rows], { paint, maxLastChars: MESSAGE_CHARS })}${summary}`;
 }

@@ -7,12 +7,18 @@ import type { Paint, Tone } from "./paint.ts";
 import { printable } from "./terminal.ts";
 import { textWidth, wrapWords } from "./text-width.ts";
 
-const MAX_CELL_CHARS = 60;
+/** Names are whole: they are searched for. This is for what nobody would call a name. */
+const MAX_CELL_CHARS = 200;
+/** For what only says what kind of thing it is, such as the beginning of a policy as JSON. */
+export const SUMMARY_CHARS = 60;
+/** For messages, which are never cut; a megabyte of one is not a message. */
+export const MESSAGE_CHARS = 10_000;
 const GAP = "  ";
 /** Narrower columns cannot be read. */
 const MIN_COLUMNS = 10;
-/** A last cell with less room stands below its row. */
+/** A last cell with less room stands below its row, unless it is short. */
 const MIN_LAST_COLUMNS = 30;
+const SHORT_COLUMNS = 20;
 const INDENT = "    ";
 
 export type Cell = string | { readonly text: string; readonly tone: Tone | undefined };
@@ -67,7 +73,8 @@ function narrowTable(
 ): string {
   const lastColumn = widths.length - 1;
   const others = total(widths.slice(0, lastColumn)) + GAP.length;
-  const isBelow = columns - others < MIN_LAST_COLUMNS && lastColumn > 0 && total(widths) > columns;
+  const isShort = (widths[lastColumn] ?? 0) <= SHORT_COLUMNS;
+  const isBelow = !isShort && columns - others < MIN_LAST_COLUMNS && lastColumn > 0 && total(widths) > columns;
   const fitted = fit(isBelow ? widths.slice(0, lastColumn) : widths, columns);
   return cells
     .map((row, i) => {

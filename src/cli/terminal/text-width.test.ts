@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { table } from "./table.ts";
+import { MESSAGE_CHARS, SUMMARY_CHARS, table } from "./table.ts";
 import { breakLines, textWidth, wrapWords } from "./text-width.ts";
 
 for (const [text, width] of [
@@ -37,10 +37,12 @@ test("columns of a table line up with wide characters in them", () => {
   );
 });
 
-test("cells are cut, the last one of a row later where it is asked for", () => {
-  const long = "x".repeat(100);
-  assert.equal(table([[long, long]]), `${"x".repeat(59)}…  ${"x".repeat(59)}…\n`);
-  assert.equal(table([[long, long]], { maxLastChars: 200 }), `${"x".repeat(59)}…  ${long}\n`);
+test("names and messages are whole, summaries and what is no name are cut", () => {
+  const [name, message] = ["x".repeat(100), "y".repeat(300)];
+  assert.equal(table([[name, name]]), `${name}  ${name}\n`);
+  assert.equal(table([[name, message]], { maxLastChars: MESSAGE_CHARS }), `${name}  ${message}\n`);
+  assert.equal(table([[name, message]], { maxLastChars: SUMMARY_CHARS }), `${name}  ${"y".repeat(59)}…\n`);
+  assert.equal(table([[message, "z"]]), `${"y".repeat(199)}…  z\n`);
 });
 
 test("a table on a narrow terminal breaks at words, and nothing of it is lost", () => {
@@ -63,6 +65,13 @@ test("a table on a narrow terminal breaks at words, and nothing of it is lost", 
   );
   assert.deepEqual(wrapWords("one two  three", 8), ["one two", "three"]);
   assert.deepEqual(wrapWords("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
+  assert.deepEqual(wrapWords("`abcd` is", 6), ["`abcd`", "is"]);
+  assert.deepEqual(wrapWords("reports-of-the-finance-department", 14), ["reports-of-", "the-finance-", "department"]);
+  assert.deepEqual(wrapWords("a-bcdefghijklm", 8), ["a-bcdefg", "hijklm"]);
+  assert.deepEqual(wrapWords("GET /a/long/way/home", 10), ["GET /a/", "long/way/", "home"]);
+  assert.deepEqual(wrapWords("route reports-of-the", 12), ["route", "reports-of-", "the"]);
+  assert.deepEqual(wrapWords("per minute by source.address", 13), ["per minute by", "source.", "address"]);
+  assert.deepEqual(wrapWords("", 10), [""]);
   const wide = Object.assign((text: string) => text, { columns: 120 });
   assert.equal(table(rows, { paint: wide }), table(rows));
 });

@@ -3,6 +3,10 @@
  * Close enough to line up columns and to break lines; the screen library cuts what is still too long.
  */
 
+/** Where a long name can be read as two. */
+const PART_END = /[-_./:,;=&?|]$/;
+/** The last such place. */
+const PARTS_END = /[-_./:,;=&?|][^-_./:,;=&?|]*$/;
 const MARK = /^(?:\p{M}|[\u200b-\u200d])$/u;
 const WIDE: readonly (readonly [from: number, to: number])[] = [
   [0x1100, 0x115f],
@@ -41,7 +45,7 @@ export function breakLines(text: string, width: number): string[] {
   return [...lines, line];
 }
 
-/** The same, broken between words where that is possible; a word that is too long is broken anywhere. */
+/** The same, broken between words where that is possible; a word that is too long is broken between its parts, or anywhere. */
 export function wrapWords(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = "";
@@ -50,12 +54,33 @@ export function wrapWords(text: string, width: number): string[] {
       line += word;
       continue;
     }
-    if (line.trim() !== "") lines.push(line.trimEnd());
-    const pieces = breakLines(word, width);
+    const pieces = wordPieces(line, word.trimEnd(), width);
     lines.push(...pieces.slice(0, -1));
-    line = pieces.at(-1) ?? "";
+    line = `${pieces.at(-1) ?? ""}${word.endsWith(" ") ? " " : ""}`;
   }
   return [...lines, line];
+}
+
+/** A word that is too long for any line begins on this one if a part of it has room here. */
+function wordPieces(line: string, word: string, width: number): string[] {
+  const joined = textWidth(word) > width ? breakWord(line + word, width) : [];
+  const [first = ""] = joined;
+  if (first.length > line.length && PART_END.test(first)) return joined;
+  return [...(line.trim() === "" ? [] : [line.trimEnd()]), ...breakWord(word, width)];
+}
+
+/** After a mark that ends a part of a name, unless that leaves most of the line empty. */
+function breakWord(word: string, width: number): string[] {
+  const lines: string[] = [];
+  let rest = word;
+  while (textWidth(rest) > width) {
+    const [first = rest] = breakLines(rest, width);
+    const part = first.slice(0, first.search(PARTS_END) + 1);
+    const piece = textWidth(part) * 3 > width ? part : first;
+    lines.push(piece);
+    rest = rest.slice(piece.length);
+  }
+  return [...lines, rest];
 }
 
 function charWidth(char: string): number {

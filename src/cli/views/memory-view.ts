@@ -2,7 +2,7 @@
  * `/memory` as a table: what the process takes, V8's heap by space, and what the parts of the gateway hold.
  */
 import type { Paint } from "../terminal/paint.ts";
-import { type Cell, table } from "../terminal/table.ts";
+import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { type Fields, fieldsOf, listOf, numberOf } from "./fields.ts";
 import { bytesText } from "./units.ts";
 
@@ -28,7 +28,7 @@ export function memoryText(memory: Fields, paint: Paint): string {
     ["outside the heap", size(external.bytes), `buffers ${size(external.arrayBufferBytes)}`],
   ];
   const parts = Object.entries(fieldsOf(memory.parts)).map(([name, value]) => [name, partText(value)]);
-  return `${table(rows, { paint })}\n${table([["COMPONENT", "HOLDS"], ...parts], { paint, maxLastChars: 2_000 })}`;
+  return `${table(rows, { paint })}\n${table([["COMPONENT", "HOLDS"], ...parts], { paint, maxLastChars: MESSAGE_CHARS })}`;
 }
 
 function size(bytes: unknown): string {

@@ -3,17 +3,16 @@
  */
 import type { RequestRecord } from "../../trace/request-record.ts";
 import { type Paint, statusTone } from "../terminal/paint.ts";
-import { type Cell, table } from "../terminal/table.ts";
+import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { askedText } from "./traffic.ts";
 
 const HEAD = ["TIME", "ID", "STATUS", "MS", "REQUEST", "ROUTE", "SUBJECT", "REASON"];
 /** For rows that are printed before the next one is known. */
 const WIDTHS = [12, 16, 6, 8, 28, 12, 12, 0];
 /** A reason is never cut: its end says how to fix it. Only a runaway one is. */
-const MAX_REASON_CHARS = 2_000;
 
 export function requestsText(records: readonly RequestRecord[], paint: Paint): string {
-  return table([HEAD, ...records.map(row)], { paint, maxLastChars: MAX_REASON_CHARS });
+  return table([HEAD, ...records.map(row)], { paint, maxLastChars: MESSAGE_CHARS });
 }
 
 export function followHead(paint: Paint): string {
@@ -21,7 +20,7 @@ export function followHead(paint: Paint): string {
 }
 
 export function followRow(record: RequestRecord, paint: Paint): string {
-  return table([row(record)], { paint, minWidths: WIDTHS, maxLastChars: MAX_REASON_CHARS });
+  return table([row(record)], { paint, minWidths: WIDTHS, maxLastChars: MESSAGE_CHARS });
 }
 
 function row(record: RequestRecord): Cell[] {

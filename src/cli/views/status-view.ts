@@ -2,7 +2,7 @@
  * One gateway on one screen: whether it serves, what it serves, and what is wrong with it in sentences.
  */
 import type { Paint, Tone } from "../terminal/paint.ts";
-import { type Cell, table } from "../terminal/table.ts";
+import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { printable } from "../terminal/terminal.ts";
 import { wrapWords } from "../terminal/text-width.ts";
 import { type Fields, fieldsOf, listOf, numberOf, stringsOf } from "./fields.ts";
@@ -139,7 +139,7 @@ function headText({ display, readiness, dump, report, traffic }: StatusFacts, no
     const cost = traffic.cost > 0 ? `, cost ${traffic.cost.toFixed(4)}` : "";
     rows.push([label("Tokens"), `${traffic.tokens}${cost} in the last ${ageText(traffic.windowMs)}`]);
   }
-  return table(rows, { paint, maxLastChars: 2_000 });
+  return table(rows, { paint, maxLastChars: MESSAGE_CHARS });
 }
 
 function label(text: string): Cell {

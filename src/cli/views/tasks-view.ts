@@ -2,7 +2,7 @@
  * `/debug/tasks` as a tree: listeners with their requests, MCP sessions, child processes, each with its age.
  */
 import type { Paint } from "../terminal/paint.ts";
-import { type Cell, table } from "../terminal/table.ts";
+import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { type Fields, fieldsOf, listOf, numberOf } from "./fields.ts";
 import { ageText, bytesText, counted } from "./units.ts";
 
@@ -15,7 +15,7 @@ export function tasksText(report: Fields, paint: Paint): string {
     `${counted(numberOf(report.requestsInFlight), "request")} in flight`,
   ].join(", ");
   const rows = listOf(report.tasks).flatMap((task) => rowsOf(task, 0));
-  return `${head}\n\n${table([["TASK", "NAME", "AGE", "DETAILS"], ...rows], { paint, maxLastChars: 2_000 })}`;
+  return `${head}\n\n${table([["TASK", "NAME", "AGE", "DETAILS"], ...rows], { paint, maxLastChars: MESSAGE_CHARS })}`;
 }
 
 function rowsOf(task: Fields, depth: number): Cell[][] {
