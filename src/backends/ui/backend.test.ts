@@ -89,3 +89,17 @@ for (const { username, role } of [
       assert.equal((await ui.compile(config, env).prepare?.(forged, false))?.status, 403, origin);
     }
   });
+
+test("a read leaves no record, also while it waits for its answer; what is refused does", async () => {
+  const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
+  const quiet = async (path: string): Promise<[waiting: boolean, after: boolean]> => {
+    const exchange = anExchange({ path });
+    const reply = (async () => ui.compile(config, env).prepare?.(exchange, false))().catch(() => undefined);
+    const waiting = exchange.isQuiet;
+    await reply;
+    return [waiting, exchange.isQuiet];
+  };
+  assert.deepEqual(await quiet("/ui/api/about"), [true, true]);
+  assert.deepEqual(await quiet("/ui/api/nothing"), [true, false]);
+  assert.deepEqual(await quiet("/ui/api/keys"), [true, false]);
+});

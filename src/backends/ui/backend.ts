@@ -92,10 +92,18 @@ interface Door {
 
 /** What was only read leaves no record; what changed something or was refused does. */
 async function quietly(exchange: Exchange, source: UiSource, door: Door): Promise<Reply> {
-  const reply = await answer(exchange, source, door);
-  // 503 is how `healthz/ready` says "not yet".
-  exchange.isQuiet = exchange.request.method !== "POST" && (reply.status < 400 || reply.status === 503);
-  return reply;
+  const isRead = exchange.request.method !== "POST";
+  // A page that is left while it waits for an answer leaves no record either.
+  exchange.isQuiet = isRead;
+  try {
+    const reply = await answer(exchange, source, door);
+    // 503 is how `healthz/ready` says "not yet".
+    exchange.isQuiet = isRead && (reply.status < 400 || reply.status === 503);
+    return reply;
+  } catch (error) {
+    exchange.isQuiet = false;
+    throw error;
+  }
 }
 
 async function answer(

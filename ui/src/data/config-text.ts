@@ -1,6 +1,7 @@
 /**
  * The configuration as written, with secrets redacted: for the editor, and for "its YAML with file and line".
  */
+import { about, isReadOnly } from "./about.ts";
 import { getJson } from "./api.ts";
 import { createPoll } from "./poll.ts";
 
@@ -11,7 +12,11 @@ export interface ConfigFile {
   readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 }
 
-export const configText = createPoll(() => getJson<{ files: ConfigFile[] }>("config-text"), 10_000);
+/** The copy on a gateway has none, and is not asked: each refusal would be a request in its records. */
+export const configText = createPoll(async () => {
+  if (about.value.peek() === undefined) await about.refresh();
+  return isReadOnly.peek() ? { files: [] } : getJson<{ files: ConfigFile[] }>("config-text");
+}, 10_000);
 
 /** Where a listener or route was written, and its lines. */
 export function placeOf(

@@ -9,6 +9,7 @@ export function Panel({
   end,
   children,
   flush = false,
+  below,
   id,
 }: {
   title: ComponentChildren;
@@ -16,6 +17,8 @@ export function Panel({
   children: ComponentChildren;
   /** Without padding: for tables. */
   flush?: boolean;
+  /** Below a table, and not as wide as it: it does not scroll sideways with it. */
+  below?: ComponentChildren;
   id?: string;
 }) {
   return (
@@ -25,6 +28,7 @@ export function Panel({
         {end === undefined ? null : <div class="end">{end}</div>}
       </header>
       {flush ? <ScrollX>{children}</ScrollX> : <div class="body">{children}</div>}
+      {below}
     </section>
   );
 }

@@ -21,11 +21,21 @@ export function Keys() {
   const loaded = usePoll(keys);
   if (loaded === undefined) return null;
   return (
-    <Panel title="API keys of the store" flush>
+    <Panel
+      title="API keys of the store"
+      flush
+      below={
+        <div class="inset">
+          <MakeKey />
+        </div>
+      }
+    >
       {loaded.keys.length === 0 ? (
-        <p class="empty">
-          No keys. Routes with <code>{"apiKey: { stored: true }"}</code> accept the keys that you make here.
-        </p>
+        <div class="empty">
+          <p>
+            No keys. Routes with <code>{"apiKey: { stored: true }"}</code> accept the keys that you make here.
+          </p>
+        </div>
       ) : (
         <table>
           <thead>
@@ -45,9 +55,6 @@ export function Keys() {
           </tbody>
         </table>
       )}
-      <div class="inset">
-        <MakeKey />
-      </div>
     </Panel>
   );
 }

@@ -9,6 +9,7 @@ import { visible } from "../../parts/format.ts";
 import { Panel } from "../../parts/panel.tsx";
 import { Status } from "../../parts/status.tsx";
 import { SureButton } from "../../parts/sure-button.tsx";
+import { Ago } from "../../parts/time.tsx";
 
 interface Connection {
   readonly id: string;
@@ -64,7 +65,9 @@ function Row({ connection }: { connection: Connection }) {
       <td class="mono">{visible(connection.user)}</td>
       <td class="mono">{visible(connection.target)}</td>
       <td class="mono wrap">{visible(connection.scope ?? "–")}</td>
-      <td>{visible(connection.connectedAt ?? "–")}</td>
+      <td>
+        <Ago at={connection.connectedAt} />
+      </td>
       <td>
         <button
           type="button"

@@ -22,7 +22,18 @@ export function Sessions() {
     (children ?? []).filter(({ kind }) => kind === "mcp session").map((task) => ({ backend: name, task })),
   );
   return (
-    <Panel title="Sessions" end={<span class="muted">{sessions.length} open</span>} flush>
+    <Panel
+      title="Sessions"
+      end={<span class="muted">{sessions.length} open</span>}
+      flush
+      below={
+        backends.some(({ children }) => (children ?? []).length > 0) ? (
+          <div class="inset">
+            <Fold title="Processes and connections">{() => <Branch list={backends} />}</Fold>
+          </div>
+        ) : null
+      }
+    >
       {sessions.length === 0 ? (
         <p class="empty">
           No open sessions. A session appears here when a client connects. Each session starts its own process for stdio
@@ -48,11 +59,6 @@ export function Sessions() {
           </tbody>
         </table>
       )}
-      {backends.some(({ children }) => (children ?? []).length > 0) ? (
-        <div class="inset">
-          <Fold title="Processes and connections">{() => <Branch list={backends} />}</Fold>
-        </div>
-      ) : null}
     </Panel>
   );
 }
