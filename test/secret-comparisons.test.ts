@@ -29,6 +29,7 @@ const NO_SECRET: Readonly<Record<string, string>> = {
   "src/pipeline/records/recorded-request.ts: shown.includes(secret)":
     "a request's own values, to hide copies in its record",
   "src/config/watch.ts: one.digest === other.digest": "digests of configuration files, for the watcher only",
+  "src/admin/change/mcp-lock.ts: one.hash === hash": "digests of definitions that the caller was shown",
   "src/kubernetes/control/deployer.ts: applied.get(key) === hash":
     "digests of documents that the controller wrote itself",
   'src/lib/store/signing-key.ts: shown.toString("base64url") !== signature': "both sides are what the client sent",

@@ -113,6 +113,17 @@ test("a changed description is withheld before any client sees it, tool by tool,
   assert.deepEqual(await names(client), ["search", "read"]);
 });
 
+test("entries of servers that no backend has go, but not where one backend of several is locked", async (t) => {
+  const { gateway, lockFile, lock } = await setUp(t);
+  const { backends } = (await (await fetch(`${gateway.adminUrl}/debug/mcp/tools`)).json()) as Json;
+  const targets = (): string[] => Object.keys(JSON.parse(readFileSync(lockFile, "utf8")).targets).sort();
+  writeFileSync(lockFile, JSON.stringify({ version: 1, targets: { other: { x: { name: "x" } } } }));
+  assert.equal((await lock("--backend", backends[0].backend)).code, 0);
+  assert.deepEqual(targets(), ["other", "wiki"]);
+  assert.equal((await lock()).code, 0);
+  assert.deepEqual(targets(), ["wiki"]);
+});
+
 test("a schema that changes while a client only calls is found out, and so is a tool that is new", async (t) => {
   const setup = await setUp(t);
   await accepted(setup);

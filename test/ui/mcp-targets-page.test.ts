@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { eventually } from "../support/eventually.ts";
 import { rawClient } from "../support/mcp/client.ts";
 import { stdioFixture } from "../support/mcp/fixture.ts";
 import { startOauthFixture } from "../support/mcp/oauth-fixture.ts";
@@ -173,7 +174,8 @@ routes:
   await page.getByRole("button", { name: "Revoke" }).click();
   await page.getByRole("button", { name: "Really revoke it?" }).click();
   await page.getByText("No keys.").waitFor();
-  assert.equal((await client.post({ jsonrpc: "2.0", id: 9, method: "initialize" })).status, 401);
+  const again = { jsonrpc: "2.0", id: 9, method: "initialize" };
+  await eventually("a revoked key is refused", async () => (await client.post(again)).status === 401);
   assert.deepEqual(errors, []);
   await page.close();
 });

@@ -65,9 +65,9 @@ export async function mcpLock(name: string | undefined, flags: McpLockFlags, ter
     terminal.err(`all tools are as ${flags.lockFile} says\n`);
     return;
   }
-  // Servers that the configuration does not name any more are left out.
+  // Servers that the configuration does not name any more are left out; of those of other backends nothing is known.
   const present = new Map(inspected.map(({ target }) => [target, locked.get(target) ?? new Map()]));
-  const tools = withChanges(present, accepted);
+  const tools = withChanges(flags.backend === undefined ? present : new Map([...locked, ...present]), accepted);
   orFail(() => writeLockFile(flags.lockFile, tools), `cannot write ${flags.lockFile}: `);
   const total = [...tools.values()].reduce((sum, { size }) => sum + size, 0);
   terminal.err(`${flags.lockFile}: ${count(total, "tool", "tools")}, ${accepted.length} of them changed\n`);

@@ -13,7 +13,7 @@ const KEY_PREFIX = "gw-";
 const KEY_BYTES = 32;
 /** Digits of the digest that name a key in lists. */
 const ID_DIGITS = 12;
-/** How long a revoked key may still be accepted. */
+/** How long a key that another thread or replica revoked may still be accepted. */
 const REMEMBERED_MS = 2_000;
 const MAX_REMEMBERED_KEYS = 10_000;
 /** An expired key is still listed for as long. */
@@ -70,9 +70,15 @@ export function keyId(digest: Buffer): string {
   return digest.toString("hex").slice(0, ID_DIGITS);
 }
 
+type Remembered = Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>;
+
+/** Of each store: whoever revokes a key forgets it for every policy of the process at once. */
+const rememberedOf = new WeakMap<Store, Remembered>();
+
 export function createStoredKeys(whole: Store, clock: Clock): StoredKeys {
   const store = storeNamespace(whole, "api-keys");
-  const remembered = new Map<string, { readonly untilMs: number; readonly found: StoredKey | undefined }>();
+  const remembered: Remembered = rememberedOf.get(whole) ?? new Map();
+  rememberedOf.set(whole, remembered);
 
   async function list(): Promise<StoredKey[]> {
     const found = new Map<string, StoredKey>();
