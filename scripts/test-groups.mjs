@@ -8,8 +8,11 @@ import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { root } from "./steps.mjs";
 
-/** What reads the memory, the CPU time or the turns of its own process would read those of its neighbours. */
-const MEASURES = /\b(?:memoryUsage|resourceUsage|cpuMs|watchTurns)\b/;
+/**
+ * What reads the memory, the CPU time or the turns of its own process would read those of its neighbours; what takes its file
+ * descriptors away takes theirs.
+ */
+const MEASURES = /\b(?:memoryUsage|resourceUsage|cpuMs|watchTurns|prlimit --pid \$\{process\.pid\})/;
 
 /** Files per process: more would make one process the last to end. Those of `src/` are quick, those with a browser slow. */
 const MAX_FILES = 14;

@@ -62,7 +62,9 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
     } else if (name === "connection") connection += `,${value.toLowerCase()}`;
   }
   if (chunked && length !== undefined) throw new ResponseError("both content-length and transfer-encoding");
-  const keepAlive = isOld ? connection.includes("keep-alive") : !connection.includes("close");
+  // Only the plain word keeps a connection; whatever looks like the other one ends it.
+  const isKept = (): boolean => connection.split(",").some((token) => token.trim() === "keep-alive");
+  const keepAlive = !connection.includes("close") && (!isOld || isKept());
   return {
     head: { status: Number(status[2]), headers: new HeaderList(pairs, true), keepAlive },
     framing: { chunked, length },

@@ -62,6 +62,18 @@ const good = [
     keepAlive: true,
   },
 ];
+for (const [connection, keepAlive] of [
+  [":keep-alive", false],
+  ["x-keep-alive", false],
+  ["keep-alive, close", false],
+  ["x, Keep-Alive", true],
+] as const)
+  good.push({
+    name: `${connection} in HTTP/1.0`,
+    text: `HTTP/1.0 200 OK\r\nconnection: ${connection}\r\ncontent-length: 1\r\n\r\nx`,
+    body: "x",
+    keepAlive,
+  });
 for (const { name, text, body, keepAlive } of good) {
   test(`reads a response with ${name}, however it is cut`, () => {
     for (let cut = 0; cut <= text.length; cut++) {
