@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { after, before, type TestContext, test } from "node:test";
 import { createRedaction } from "../../src/trace/redact.ts";
 import { startBackend, type TestBackend } from "../support/backend.ts";
+import { eventually } from "../support/eventually.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
 import { DEMO_SERVER } from "../support/identity/protected-gateway.ts";
 import { DIALECT_CALLS, PROVIDERS } from "../support/llm/dialect-calls.ts";
@@ -133,8 +134,16 @@ async function truth(name: string, requests: number, send: (id: string) => Promi
   await send(id);
   const events = await trace.events;
   const exchanges = recorders.flatMap((recorder, i) => recorder.exchanges().filter(({ key }) => !before[i]?.has(key)));
-  const lines = readFileSync(linesFile, "utf8").split("\n").slice(linesBefore, -1);
-  const compared = compareWithWire(events, { exchanges, lines }, redaction);
+  const compare = () => {
+    const lines = readFileSync(linesFile, "utf8").split("\n").slice(linesBefore, -1);
+    return compareWithWire(events, { exchanges, lines }, redaction);
+  };
+  let compared = compare();
+  // Nothing answers a notification: the program that writes its lines down may still be about to.
+  await eventually("each line was written down", () => {
+    compared = compare();
+    return !compared.differences.some((one) => one.startsWith("no such line"));
+  });
   assert.deepEqual(compared.differences, [], `${name}\n${compared.differences.join("\n")}`);
   assert.equal(compared.requests, requests, `${name}: ${JSON.stringify(messagesOf(events, "requestSnapshot").at(-1))}`);
   assert.equal(messagesOf(events, "backendCallStart").length, requests, name);
