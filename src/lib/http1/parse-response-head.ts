@@ -51,6 +51,11 @@ export function parseResponseHead(text: string): { head: ParsedHead; framing: Fr
     const name = nameBefore(text, start, colon, end);
     const value = valueAfter(text, colon, end);
     pairs.push(name, value);
+    // Readers differ about a tab beside a length or a coding, and so about where the body ends.
+    if (name === "content-length" || name === "transfer-encoding") {
+      const tab = text.indexOf("\t", colon);
+      if (tab >= 0 && tab < end) throw new ResponseError("a tab in a header that frames the body");
+    }
     if (name === "content-length") {
       if (length !== undefined || !LENGTH.test(value))
         throw new ResponseError("the content-length is repeated or not a number");

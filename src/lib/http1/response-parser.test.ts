@@ -146,6 +146,9 @@ const bad = [
     name: "a length in the trailers",
     text: "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\ncontent-length: 1\r\n\r\n",
   },
+  ...["content-length:\t1", "content-length: 1\t", "transfer-encoding:\tchunked", "transfer-encoding: chunked\t"].map(
+    (line) => ({ name: `a tab in ${JSON.stringify(line)}`, text: `HTTP/1.1 200 OK\r\n${line}\r\n\r\n1` }),
+  ),
   { name: "a length after the byte 0xA0", text: "HTTP/1.1 200 OK\r\ncontent-length: \xa01\r\n\r\nx" },
   { name: "a coding before the byte 0xA0", text: "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\xa0\r\n\r\n" },
   { name: "a head one byte over the limit", text: `HTTP/1.1 200 OK\r\nx: ${"a".repeat(32 * 1024 - 19)}\r\n\r\n` },

@@ -89,10 +89,7 @@ function checkAgainstNode(input: Input, ours: Reading): void {
   if (ours.keepAlive && !input.isHead) expect(theirs.shouldKeepAlive, "Node would close the connection");
 }
 
-/**
- * Node takes `close` in an interim head as the end of the connection, about which the final head decides, and refuses a
- * tab after a length, which RFC 9110 section 5.6.3 allows: it gets heads without either.
- */
+/** Node takes `close` in an interim head as the end of the connection, about which the final head decides: it gets heads without. */
 function withPlainHeads(bytes: Buffer): Buffer {
   const text = bytes.toString("latin1");
   let at = 0;
@@ -100,7 +97,7 @@ function withPlainHeads(bytes: Buffer): Buffer {
   for (let isInterim = true; isInterim && at < text.length; ) {
     const end = endOfHead(text, at);
     isInterim = isInterimAt(text, at);
-    const head = text.slice(at, end).replace(/(\r\ncontent-length:[ \t]*[0-9]+)[ \t]+(?=\r)/gi, "$1");
+    const head = text.slice(at, end);
     plain += isInterim ? head.replace(/\r\nconnection:[^\r\n]*/gi, "") : head;
     at = end;
   }
