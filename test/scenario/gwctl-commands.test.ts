@@ -1,42 +1,23 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { parse } from "yaml";
-import { startBackend, type TestBackend } from "../support/backend.ts";
 import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { type GwctlOptions, gwctl } from "../support/gwctl.ts";
+import { gwctl } from "../support/gwctl.ts";
+import { type GwctlGateway, openGwctlGateway } from "../support/gwctl-gateway.ts";
 
-let backend: TestBackend;
+let world: GwctlGateway;
 let gateway: TestGateway;
-let port: string;
 let folder: string;
+let local: GwctlGateway["local"];
 before(async () => {
-  backend = await startBackend();
-  gateway = await startGateway(`
-gateways: { default: { port: 0 } }
-routes:
-  - name: echo
-    matches: [{ path: { pathPrefix: /echo } }]
-    backends: [{ host: "${backend.host}" }]
-    policies: { requestHeaderModifier: { set: { x-route: "yes", authorization: "Bearer s3cret-key" } } }
-  - name: down
-    matches: [{ path: { pathPrefix: /down } }]
-    backends: [{ host: "127.0.0.1:1" }]
-`);
-  port = new URL(gateway.adminUrl).port;
-  folder = mkdtempSync(join(tmpdir(), "gwctl-test-"));
+  world = await openGwctlGateway();
+  ({ gateway, folder, local } = world);
 });
-after(async () => {
-  await gateway?.close();
-  await backend?.close();
-  rmSync(folder, { recursive: true, force: true });
-});
-
-const local = (args: readonly string[], options: GwctlOptions = {}) => gwctl([...args, "--local", "-p", port], options);
+after(() => world?.close());
 
 test("version, help and completion need no gateway [S9-3]", async () => {
   assert.match((await gwctl(["version"])).stdout, /^gwctl \d/);

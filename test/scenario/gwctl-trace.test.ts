@@ -2,44 +2,26 @@
  * gwctl trace against a running gateway: it waits for requests, sends one of its own, and opens what was saved.
  */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { TraceEvent } from "../../src/trace/events.ts";
-import { startBackend, type TestBackend } from "../support/backend.ts";
-import { startGateway, type TestGateway } from "../support/gateway.ts";
-import { type GwctlOptions, gwctl, startGwctl } from "../support/gwctl.ts";
+import type { TestGateway } from "../support/gateway.ts";
+import { gwctl, startGwctl } from "../support/gwctl.ts";
+import { type GwctlGateway, openGwctlGateway } from "../support/gwctl-gateway.ts";
 
-let backend: TestBackend;
+let world: GwctlGateway;
 let gateway: TestGateway;
 let port: string;
 let folder: string;
+let local: GwctlGateway["local"];
 before(async () => {
-  backend = await startBackend();
-  gateway = await startGateway(`
-gateways: { default: { port: 0 } }
-routes:
-  - name: echo
-    matches: [{ path: { pathPrefix: /echo } }]
-    backends: [{ host: "${backend.host}" }]
-    policies: { requestHeaderModifier: { set: { x-route: "yes", authorization: "Bearer s3cret-key" } } }
-  - name: down
-    matches: [{ path: { pathPrefix: /down } }]
-    backends: [{ host: "127.0.0.1:1" }]
-`);
-  port = new URL(gateway.adminUrl).port;
-  folder = mkdtempSync(join(tmpdir(), "gwctl-test-"));
+  world = await openGwctlGateway();
+  ({ gateway, port, folder, local } = world);
 });
-after(async () => {
-  await gateway?.close();
-  await backend?.close();
-  rmSync(folder, { recursive: true, force: true });
-});
-
-const local = (args: readonly string[], options: GwctlOptions = {}) => gwctl([...args, "--local", "-p", port], options);
+after(() => world?.close());
 const eventsOf = (stdout: string): TraceEvent[] =>
   stdout
     .trim()
@@ -90,7 +72,7 @@ test("a saved trace opens again with --file, from a file and from standard input
 });
 
 test("inject mode sends the request to the listener with the URL's host, and traces that one [S4.4-4] [S4.4-10]", async () => {
-  const received = backend.received.length;
+  const received = world.backend.received.length;
   const { code, stdout, stderr } = await gwctl([
     "proxy",
     "trace",
@@ -110,7 +92,7 @@ test("inject mode sends the request to the listener with the URL's host, and tra
     "hello",
   ]);
   assert.equal(code, 0, stderr);
-  const request = backend.received[received];
+  const request = world.backend.received[received];
   assert.equal(request?.method, "PUT");
   assert.equal(request?.headers.host, "name.invalid");
   assert.equal(request?.body, "hello");

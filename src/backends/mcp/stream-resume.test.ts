@@ -4,37 +4,20 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
-import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
-import { type ServedBackend, serveMcp } from "../../../test/support/mcp/serve-backend.ts";
+import { openOdd, serveOdd, stateOf, toolCall } from "../../../test/support/mcp/odd-session.ts";
+import type { ServedBackend } from "../../../test/support/mcp/serve-backend.ts";
 
 let served: ServedBackend;
 before(async () => {
-  served = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server") }] });
+  served = await serveOdd();
 });
 after(() => served.close());
 
-async function open(capabilities: object = {}): Promise<RawClient> {
-  const client = rawClient(served.url);
-  await client.initialize({ capabilities });
-  return client;
-}
-
-function call(name: string, args: object, id: unknown = 1, meta?: object): object {
-  return {
-    jsonrpc: "2.0",
-    id,
-    method: "tools/call",
-    params: { name, arguments: args, ...(meta ? { _meta: meta } : {}) },
-  };
-}
-
-async function state(client: RawClient) {
-  return JSON.parse((await client.call("state")).result.content[0].text);
-}
+const open = (capabilities: object = {}): Promise<RawClient> => openOdd(served, capabilities);
 
 test("an answer that takes long primes its stream with an event id", async () => {
   const client = await open();
-  const { events } = await client.post(call("slow", { ms: 400, steps: 1 }));
+  const { events } = await client.post(toolCall("slow", { ms: 400, steps: 1 }));
   assert.equal(events.length, 2);
   assert.equal(events[0]?.data, "");
   assert.match(events[0]?.id ?? "", /^\d+-1-n\d+$/);
@@ -51,7 +34,7 @@ test("an answer that comes at once has no event id, because nobody can ask for i
   const client = await open();
   for (const tool of ["echo", "nothing"])
     assert.deepEqual(
-      (await client.post(call(tool, {}))).events.map(({ id }) => id),
+      (await client.post(toolCall(tool, {}))).events.map(({ id }) => id),
       [undefined],
     );
   await client.delete();
@@ -61,7 +44,7 @@ test("a client of an older revision is not sent an event without data", async ()
   const client = rawClient(served.url);
   client.version = "2025-06-18";
   await client.initialize();
-  const { events } = await client.post(call("slow", { ms: 300, steps: 1 }));
+  const { events } = await client.post(toolCall("slow", { ms: 300, steps: 1 }));
   assert.deepEqual(
     events.map((event) => event.data === ""),
     [false],
@@ -71,7 +54,7 @@ test("a client of an older revision is not sent an event without data", async ()
 
 test("a dropped connection loses no answer: the client comes back for it", async () => {
   const client = await open();
-  const stream = await client.stream(call("slow", { ms: 400, steps: 4 }, 5, { progressToken: 9 }));
+  const stream = await client.stream(toolCall("slow", { ms: 400, steps: 4 }, 5, { progressToken: 9 }));
   const { event } = await stream.next((message) => message.params?.progress === 1);
   stream.close();
   await stream.ended;
@@ -85,13 +68,13 @@ test("a dropped connection loses no answer: the client comes back for it", async
     progress.map((one) => JSON.parse(one.data).params.progress),
     [2, 3, 4],
   );
-  assert.deepEqual((await state(client)).cancelled, []);
+  assert.deepEqual((await stateOf(client)).cancelled, []);
   await client.delete();
 });
 
 test("an answer that came while nobody was connected waits", async () => {
   const client = await open();
-  const stream = await client.stream(call("slow", { ms: 250, steps: 2 }, 6, { progressToken: 1 }));
+  const stream = await client.stream(toolCall("slow", { ms: 250, steps: 2 }, 6, { progressToken: 1 }));
   const { event } = await stream.next((message) => message.params?.progress === 1);
   stream.close();
   await stream.ended;
@@ -114,7 +97,7 @@ for (const lastEventId of ["nonsense", "999-1", "0-0"]) {
 
 test("events of another session cannot be asked for", async () => {
   const [a, b] = await Promise.all([open(), open()]);
-  await a.post(call("slow", { ms: 300, steps: 1, message: "secret of a" }));
+  await a.post(toolCall("slow", { ms: 300, steps: 1, message: "secret of a" }));
   const stream = await b.listen({ "last-event-id": "1-0" });
   await b.call("notify", { method: "notifications/z" });
   await stream.next((message) => message.method === "notifications/z");

@@ -5,40 +5,23 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { eventually } from "../../../test/support/eventually.ts";
-import { LEGACY_HEADERS, type RawClient, rawClient } from "../../../test/support/mcp/client.ts";
-import { stdioFixture } from "../../../test/support/mcp/fixture.ts";
-import { type ServedBackend, serveMcp } from "../../../test/support/mcp/serve-backend.ts";
+import { LEGACY_HEADERS, type RawClient } from "../../../test/support/mcp/client.ts";
+import { openOdd, serveOdd, stateOf, toolCall } from "../../../test/support/mcp/odd-session.ts";
+import type { ServedBackend } from "../../../test/support/mcp/serve-backend.ts";
 
 let served: ServedBackend;
 before(async () => {
-  served = await serveMcp({ targets: [{ name: "odd", stdio: stdioFixture("odd-server") }] });
+  served = await serveOdd();
 });
 after(() => served.close());
 
-async function open(capabilities: object = {}): Promise<RawClient> {
-  const client = rawClient(served.url);
-  await client.initialize({ capabilities });
-  return client;
-}
-
-function call(name: string, args: object, id: unknown = 1, meta?: object): object {
-  return {
-    jsonrpc: "2.0",
-    id,
-    method: "tools/call",
-    params: { name, arguments: args, ...(meta ? { _meta: meta } : {}) },
-  };
-}
-
-async function state(client: RawClient) {
-  return JSON.parse((await client.call("state")).result.content[0].text);
-}
+const open = (capabilities: object = {}): Promise<RawClient> => openOdd(served, capabilities);
 
 test("progress comes on the stream of its own request, under the client's own token", async () => {
   const client = await open();
   const [a, b] = await Promise.all([
-    client.post(call("slow", { ms: 30, steps: 3 }, 1, { progressToken: "same" })),
-    client.post(call("slow", { ms: 30, steps: 2 }, 2, { progressToken: "same" })),
+    client.post(toolCall("slow", { ms: 30, steps: 3 }, 1, { progressToken: "same" })),
+    client.post(toolCall("slow", { ms: 30, steps: 2 }, 2, { progressToken: "same" })),
   ]);
   assert.deepEqual(
     a.messages.map((message) => message.params?.progress ?? message.id),
@@ -55,7 +38,7 @@ test("progress comes on the stream of its own request, under the client's own to
 
 test("a log message comes on the stream of the only request in flight", async () => {
   const client = await open();
-  const { messages } = await client.post(call("log", { message: "deep in thought" }));
+  const { messages } = await client.post(toolCall("log", { message: "deep in thought" }));
   assert.deepEqual(
     messages.map((message) => message.params?.data ?? message.result.content[0].text),
     ["deep in thought", "logged"],
@@ -82,7 +65,7 @@ test("what belongs to no request comes on the general stream, also if it came be
 for (const method of ["sampling/createMessage", "elicitation/create", "roots/list"]) {
   test(`a server's ${method} reaches the client and its answer the server`, async () => {
     const client = await open({ sampling: {}, elicitation: {}, roots: {} });
-    const stream = await client.stream(call("ask", { method, params: { n: 9 } }));
+    const stream = await client.stream(toolCall("ask", { method, params: { n: 9 } }));
     const { message: question } = await stream.next((message) => message.method === method);
     assert.deepEqual(question.params, { n: 9 });
     const answered = await client.post({ jsonrpc: "2.0", id: question.id, result: { given: [1, "é"] } });
@@ -95,7 +78,7 @@ for (const method of ["sampling/createMessage", "elicitation/create", "roots/lis
 
 test("a client's refusal of a question reaches the server, and a second answer nobody", async () => {
   const client = await open();
-  const stream = await client.stream(call("ask", {}));
+  const stream = await client.stream(toolCall("ask", {}));
   const { message: question } = await stream.next((message) => message.method !== undefined);
   const refusal = { jsonrpc: "2.0", id: question.id, error: { code: -1, message: "no" } };
   assert.equal((await client.post(refusal)).status, 202);
@@ -108,7 +91,7 @@ test("a client's refusal of a question reaches the server, and a second answer n
 
 test("a question that the server takes back is taken back from the client", async () => {
   const client = await open({ sampling: {} });
-  const { messages } = await client.post(call("withdraw", {}));
+  const { messages } = await client.post(toolCall("withdraw", {}));
   const [question, cancelled] = messages;
   assert.equal(question.method, "sampling/createMessage");
   assert.deepEqual(cancelled, {
@@ -123,7 +106,7 @@ test("a question that the server takes back is taken back from the client", asyn
 test("questions of several calls come on the general stream, each under an id of its own", async () => {
   const client = await open();
   const general = await client.listen();
-  const calls = [1, 2, 3].map((id) => client.post(call("ask", { params: { n: id } }, id)));
+  const calls = [1, 2, 3].map((id) => client.post(toolCall("ask", { params: { n: id } }, id)));
   for (let i = 0; i < 3; i++) {
     const { message } = await general.next((one) => one.method === "sampling/createMessage");
     await client.post({ jsonrpc: "2.0", id: message.id, result: { n: message.params.n } });
@@ -135,7 +118,7 @@ test("questions of several calls come on the general stream, each under an id of
 
 test("a cancelled request gets no answer, and the server hears of it under its own id", async () => {
   const client = await open();
-  const stream = await client.stream(call("silent", {}, "mine"));
+  const stream = await client.stream(toolCall("silent", {}, "mine"));
   await eventually("its stream has begun", () => stream.events.length > 0);
   await client.post({
     jsonrpc: "2.0",
@@ -145,7 +128,7 @@ test("a cancelled request gets no answer, and the server hears of it under its o
   await stream.ended;
   assert.equal((await client.listen({ "last-event-id": stream.events[0]?.id ?? "" })).status, 405);
   assert.equal(stream.events.filter((event) => event.data !== "").length, 0);
-  const { cancelled } = await state(client);
+  const { cancelled } = await stateOf(client);
   assert.equal(cancelled.length, 1);
   assert.equal(typeof cancelled[0], "number");
   await client.delete();
@@ -153,10 +136,10 @@ test("a cancelled request gets no answer, and the server hears of it under its o
 
 test("nobody can cancel the request of another session [A15]", async () => {
   const [a, b] = await Promise.all([open(), open()]);
-  const running = a.post(call("slow", { ms: 50 }, 77));
+  const running = a.post(toolCall("slow", { ms: 50 }, 77));
   await b.post({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } });
   assert.equal((await running).message.result.content[0].text, "slow ");
-  assert.deepEqual((await state(a)).cancelled, []);
+  assert.deepEqual((await stateOf(a)).cancelled, []);
   await Promise.all([a.delete(), b.delete()]);
 });
 
@@ -187,7 +170,7 @@ test("several general streams stay open: the newest hears, and another takes ove
 
 test("two connections to one answer: neither ends the other, and both may have the answer", async () => {
   const client = await open({ sampling: {} });
-  const post = await client.stream(call("ask", {}, 9));
+  const post = await client.stream(toolCall("ask", {}, 9));
   const { message: question, event } = await post.next((message) => message.method !== undefined);
   const resume = () => client.listen({ "last-event-id": event.id ?? "" });
   const [one, other] = [await resume(), await resume()];
@@ -215,7 +198,7 @@ test("a client that does not read makes the server wait, and misses nothing [P5]
   t.after(() => rmSync(folder, { recursive: true }));
   const mark = join(folder, "mark");
   const client = await open();
-  const body = JSON.stringify(call("flood", { count: 400, bytes: 50_000, mark }, 1, { progressToken: "p" }));
+  const body = JSON.stringify(toolCall("flood", { count: 400, bytes: 50_000, mark }, 1, { progressToken: "p" }));
   const headers = {
     ...LEGACY_HEADERS,
     "mcp-session-id": client.sessionId ?? "",
@@ -243,18 +226,18 @@ test("a client that does not read makes the server wait, and misses nothing [P5]
 
 test("a client that leaves in the middle of a call in a session does not cancel it [R15]", async () => {
   const client = await open();
-  const stream = await client.stream(call("slow", { ms: 250, steps: 1 }, 8));
+  const stream = await client.stream(toolCall("slow", { ms: 250, steps: 1 }, 8));
   stream.close();
   await stream.ended;
   await client.call("slow", { ms: 300 });
-  assert.deepEqual((await state(client)).cancelled, []);
+  assert.deepEqual((await stateOf(client)).cancelled, []);
   await client.delete();
 });
 
 test("the end of a session ends its streams, and calls in flight are told", async () => {
   const client = await open();
   const general = await client.listen();
-  const running = client.post(call("silent", {}, 3));
+  const running = client.post(toolCall("silent", {}, 3));
   await new Promise((resolve) => setImmediate(resolve));
   await client.call("echo");
   await client.delete();
