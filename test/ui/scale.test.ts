@@ -16,6 +16,8 @@ const SCALE = isFull ? FULL : SHORT;
 /** Far more than a screen needs, far less than there is. */
 const MAX_ELEMENTS = 2_500;
 const MAX_REACTION_MS = 100;
+/** Each act is measured on pages that were opened anew; the median counts, because a machine has pauses of its own. */
+const ROUNDS = 3;
 
 const PAGES = [
   { name: "overview", text: "busiest of" },
@@ -191,26 +193,35 @@ for (const width of [1280, 400])
     const { page } = await openPage(browser, `${scale.gateway.adminUrl}/ui/`, { width });
     for (const [name, acts] of Object.entries(ACTS))
       await context.test(name, async () => {
-        await page.goto(`${scale.gateway.adminUrl}/ui/${name}`);
-        await page
-          .getByText(PAGES.find((one) => one.name === name)?.text ?? "")
-          .first()
-          .waitFor();
-        if (name === "mcp") await connected(page);
-        if (name === "requests") await readAll(page);
-        const took: string[] = [];
-        let slowest = 0;
-        for (const [what, act] of Object.entries(acts)) {
-          const ms = await reactionMs(page, act);
-          slowest = Math.max(slowest, ms);
-          took.push(`${what} ${ms.toFixed(0)} ms`);
-          await page.waitForTimeout(150);
+        const times = new Map<string, number[]>(Object.keys(acts).map((what) => [what, []]));
+        for (let round = 0; round < ROUNDS; round++) {
+          await openForActs(page, name);
+          for (const [what, act] of Object.entries(acts)) {
+            times.get(what)?.push(await reactionMs(page, act));
+            await page.waitForTimeout(150);
+          }
         }
-        console.log(`${width} px, ${name}: ${took.join(", ")}`);
-        assert.ok(slowest < MAX_REACTION_MS, took.join(", "));
+        const took = [...times].map(([what, all]) => ({ what, ms: all.sort((a, b) => a - b)[ROUNDS >> 1] ?? 0 }));
+        const text = took.map(({ what, ms }) => `${what} ${ms.toFixed(0)} ms`).join(", ");
+        console.log(`${width} px, ${name}: ${text}`);
+        assert.ok(
+          took.every(({ ms }) => ms < MAX_REACTION_MS),
+          text,
+        );
       });
     await page.close();
   });
+
+/** A page as somebody finds it who opens it, with the long lists whole. */
+async function openForActs(page: Page, name: string): Promise<void> {
+  await page.goto(`${scale.gateway.adminUrl}/ui/${name}`);
+  await page
+    .getByText(PAGES.find((one) => one.name === name)?.text ?? "")
+    .first()
+    .waitFor();
+  if (name === "mcp") await connected(page);
+  if (name === "requests") await readAll(page);
+}
 
 async function connected(page: Page): Promise<void> {
   await page.getByRole("button", { name: "Connect", exact: true }).click();

@@ -2,7 +2,7 @@
  * The configuration as written: problems in the margin, a field's documentation beside it, and what an edit would
  * change before anything is written.
  */
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { about, isReadOnly } from "../../data/about.ts";
 import { getJson, postJson } from "../../data/api.ts";
 import { type ConfigFile, configText } from "../../data/config-text.ts";
@@ -84,14 +84,18 @@ function Editing({ file }: { file: ConfigFile }) {
   const [saving, setSaving] = useState<string | undefined>(undefined);
   const schema = useSchema();
   const isEdited = text !== file.text;
-  const lines = text.split("\n");
+  const lines = useMemo(() => text.split("\n"), [text]);
+  // What is checked and compared: the text of the last pause, so that a key costs only itself.
+  const [paused, setPaused] = useState(file.text);
 
   useEffect(() => {
     if (text === file.text) {
       setJudged(undefined);
+      setPaused(text);
       return undefined;
     }
     const timer = setTimeout(() => {
+      setPaused(text);
       postJson<Judgement>("validate", { file: file.file, base: file.base, text }).then(setJudged, (error: Error) =>
         setJudged({ problems: [{ message: error.message }], warnings: [], changes: [] }),
       );
@@ -147,6 +151,7 @@ function Editing({ file }: { file: ConfigFile }) {
       >
         <YamlEditor
           text={text}
+          lines={lines}
           marks={marks}
           line={param("line") === "" ? undefined : Number(param("line"))}
           isReadOnly={false}
@@ -189,9 +194,9 @@ function Editing({ file }: { file: ConfigFile }) {
           )
         ) : null}
         <Field field={field} />
-        {isEdited ? (
+        {isEdited && paused !== file.text ? (
           <Panel title="Unsaved changes" flush>
-            <DiffView before={file.text} after={text} />
+            <DiffView before={file.text} after={paused} />
           </Panel>
         ) : null}
       </div>

@@ -1,12 +1,13 @@
 /**
  * A difference with a few lines around each change.
  */
+import { useMemo } from "preact/hooks";
 import { lineDiff } from "./line-diff.ts";
 
 const AROUND = 2;
 
 export function DiffView({ before, after }: { before: string; after: string }) {
-  const lines = lineDiff(before, after);
+  const lines = useMemo(() => lineDiff(before, after), [before, after]);
   const isNear = (index: number): boolean =>
     lines.slice(Math.max(0, index - AROUND), index + AROUND + 1).some(({ kind }) => kind !== "same");
   return (

@@ -16,6 +16,7 @@ export interface LineMark {
 
 export function YamlEditor({
   text,
+  lines,
   marks,
   line,
   isReadOnly,
@@ -23,6 +24,8 @@ export function YamlEditor({
   onLine,
 }: {
   text: string;
+  /** The same text. */
+  lines: readonly string[];
   marks: readonly LineMark[];
   /** Shown and scrolled to. */
   line: number | undefined;
@@ -33,7 +36,6 @@ export function YamlEditor({
 }) {
   const frame = useRef<HTMLDivElement>(null);
   const sheet = useRef<HTMLDivElement>(null);
-  const lines = useMemo(() => text.split("\n"), [text]);
   const marked = new Map(marks.map((mark) => [mark.line, mark]));
   // Colours are drawn for the lines in sight; the field itself holds the whole text.
   const { from, to, before, after } = useWindowed(lines.length, LINE_HEIGHT, sheet);

@@ -1,7 +1,7 @@
 /**
  * Recent requests, live, with filters that stand in the address; the selected one opens beside them.
  */
-import { useEffect } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { isReadOnly } from "../../data/about.ts";
 import { dump } from "../../data/dump.ts";
 import { exampleCommand } from "../../data/example-command.ts";
@@ -17,7 +17,7 @@ import {
   requestList,
 } from "../../data/requests.ts";
 import { capture } from "../../data/trace.ts";
-import { pageHref, param, setParams } from "../../frame/router.ts";
+import { pageHref, param, setParams, url } from "../../frame/router.ts";
 import { visible } from "../../parts/format.ts";
 import { Empty, PageHead, Panel, Skeleton } from "../../parts/panel.tsx";
 import { CapturePanel, TraceNextForm } from "./capture-panel.tsx";
@@ -30,7 +30,7 @@ export function Requests() {
   const rows = usePoll(requestList);
   const cel = param("cel");
   const id = param("id");
-  const filtered = filterRows(rows ?? []);
+  const filtered = useMemo(() => filterRows(rows ?? []), [rows, url.value]);
   useEffect(() => {
     requestList.refresh();
   }, []);
@@ -94,7 +94,16 @@ export function Requests() {
 }
 
 function Filters() {
-  const routes = dump.value.value?.routes ?? [];
+  const routes = dump.value.value?.routes;
+  const names = useMemo(
+    () =>
+      routes?.map(({ name }) => (
+        <option key={name} value={name}>
+          {visible(name)}
+        </option>
+      )),
+    [routes],
+  );
   const set = (name: string) => (event: { currentTarget: { value: string } }) =>
     setParams({ [name]: event.currentTarget.value }, { replace: true });
   const chips = ["listener", "backend", "subject"].filter((name) => param(name) !== "");
@@ -110,11 +119,7 @@ function Filters() {
       />
       <select class="input" aria-label="Route" value={param("route")} onChange={set("route")}>
         <option value="">all routes</option>
-        {routes.map(({ name }) => (
-          <option key={name} value={name}>
-            {visible(name)}
-          </option>
-        ))}
+        {names}
       </select>
       <div class="chips">
         {STATUSES.map((status) => (
@@ -172,11 +177,29 @@ function hasStatus(row: RequestRow, status: string): boolean {
   return row.status !== null && String(row.status)[0] === status[0];
 }
 
+/** Rows never change, and there may be ten thousand of them at each key. */
+const searchTexts = new WeakMap<RequestRow, string>();
+
 function searchText(row: RequestRow): string {
+  const known = searchTexts.get(row);
+  if (known !== undefined) return known;
   const { what, path, id, subject, route, failure, llm, mcp } = row;
-  return [what, path, id, subject, route, failure?.code, failure?.message, failure?.detail, llm?.model, mcp?.target]
+  const text = [
+    what,
+    path,
+    id,
+    subject,
+    route,
+    failure?.code,
+    failure?.message,
+    failure?.detail,
+    llm?.model,
+    mcp?.target,
+  ]
     .join(" ")
     .toLowerCase();
+  searchTexts.set(row, text);
+  return text;
 }
 
 function countText(shown: number, all: number | undefined): string {
