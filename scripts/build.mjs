@@ -24,7 +24,7 @@ const { metafile } = await build({
     gwctl: "src/bin/gwctl.ts",
     thread: "src/bin/thread.ts",
     "demo-mcp-server": "src/demo/mcp-server.ts",
-    "rehearsal-thread": "src/app/change/rehearsal-thread.ts",
+    "rehearsal-process": "src/app/change/rehearsal-process.ts",
     "bcrypt-worker": "src/identity/passwords/bcrypt-worker.ts",
   },
   outdir: out,

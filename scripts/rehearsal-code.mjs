@@ -1,11 +1,12 @@
 /**
- * The code of rehearsals as one script, with what V8 made of it beside it: a new thread that finds both starts in half the
+ * The code of rehearsals as one script, with what V8 made of it beside it: a new process that finds both starts in half the
  * time. The second file only fits the version of V8 that wrote it; others load the modules (`src/app/change/cached-code.ts`).
  */
+import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { Script } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
@@ -30,12 +31,32 @@ export async function writeRehearsalCode(out) {
     banner: { js: "(function (module, require, moduleUrl) {" },
     footer: { js: "})" },
   });
+  execFileSync(process.execPath, [...(await flags()), fileURLToPath(import.meta.url), folder], { stdio: "inherit" });
+}
+
+async function flags() {
+  const { outputFiles } = await build({
+    entryPoints: ["src/app/change/rehearsal-flags.ts"],
+    format: "esm",
+    write: false,
+  });
+  const module = await import(`data:text/javascript,${encodeURIComponent(outputFiles[0].text)}`);
+  return module.REHEARSAL_FLAGS;
+}
+
+/** In a process with the flags of rehearsals: V8 takes nothing that was made with others. */
+async function writeCache(folder) {
+  const { script, exports } = load(join(folder, "rehearsal-code.js"));
+  await tryOut(exports.rehearseBeside);
+  const version = `${process.versions.v8}-${process.arch}`;
+  writeFileSync(join(folder, `rehearsal-code.${version}.gz`), gzipSync(script.createCachedData(), { level: 9 }));
+}
+
+function load(file) {
   const script = new Script(readFileSync(file, "utf8"), { filename: file });
   const loaded = { exports: {} };
   script.runInThisContext()(loaded, createRequire(file), pathToFileURL(file).href);
-  await tryOut(loaded.exports.rehearseBeside);
-  const version = `${process.versions.v8}-${process.arch}`;
-  writeFileSync(join(folder, `rehearsal-code.${version}.gz`), gzipSync(script.createCachedData(), { level: 9 }));
+  return { script, exports: loaded.exports };
 }
 
 function leaveImportsOut(bundler) {
@@ -87,3 +108,5 @@ function recordOf(i) {
   const facts = ["", '{"user":"alice","role":"admin"}', "", ""];
   return [...about, ...outcome, ...facts, "host", "localhost", "accept", "*/*", "x-a", "1"].join("\n");
 }
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await writeCache(process.argv[2]);

@@ -74,7 +74,7 @@ test("services that a configuration names are not connected to when it is only l
   assert.equal(named.connections(), 1);
 });
 
-test("a rehearsal of more requests than fit into one slice of its thread ends too", async (t) => {
+test("a rehearsal of more requests than fit into one slice of its process ends too", async (t) => {
   const { gateway, host } = await seen(t);
   const headers = { authorization: tokenOf("bob", ["user"]) };
   for (let i = 0; i < 10; i++)

@@ -24,9 +24,9 @@ for (const [what, cacheName, cache, isLoaded] of CASES)
     try {
       writeFileSync(join(folder, "rehearsal-code.js"), CODE);
       if (cacheName !== undefined) writeFileSync(join(folder, cacheName), gzipSync(cache));
-      const thread = pathToFileURL(join(folder, "rehearsal-thread.js")).href;
-      const loaded = cachedRehearse(thread) as (() => string) | undefined;
-      assert.equal(loaded?.(), isLoaded ? thread.replace("-thread", "-code") : undefined);
+      const started = pathToFileURL(join(folder, "rehearsal-process.js")).href;
+      const loaded = cachedRehearse(started) as (() => string) | undefined;
+      assert.equal(loaded?.(), isLoaded ? started.replace("-process", "-code") : undefined);
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }

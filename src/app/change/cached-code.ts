@@ -1,6 +1,6 @@
 /**
  * The code of rehearsals as the build left it: one script, and what V8 had made of it (`scripts/rehearsal-code.mjs`). To
- * compile it again would take a third of the time that a new thread needs before its first request.
+ * compile it again would take a third of the time that a new process needs before its first request.
  */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,31 +1,23 @@
 /**
- * Rehearsals beside the traffic: one at a time, in a thread of its own, bounded in time. The thread stays for a while, because
- * who rehearses changes something and rehearses again, and most of the time goes into loading and compiling code. Where no
- * thread can be had (in the single executable) it runs on the thread that serves, in small pieces.
+ * Rehearsals beside the traffic: one at a time, in a process of its own with one thread and a lower priority, bounded in time.
+ * It stays for a while, because who rehearses changes something and rehearses again, and most of the time goes into loading and
+ * compiling code. Where none can be had (in the single executable) the rehearsal runs on the thread that serves, in small pieces.
  */
-import { Worker } from "node:worker_threads";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import { trafficIn } from "../../pipeline/records/fact-ring.ts";
 import { createPause } from "./pause.ts";
-import { type Rehearsal, type RehearsalInput, rehearse } from "./rehearse.ts";
+import type { FromRehearsal, RehearsalData } from "./rehearsal-messages.ts";
+import { type Rehearsal, rehearse } from "./rehearse.ts";
+import { type RehearsalProcess, startRehearsalProcess } from "./start-rehearsal.ts";
 
 const MAX_REHEARSAL_MS = 60_000;
-const KEEP_THREAD_MS = 60_000;
+const KEEP_PROCESS_MS = 60_000;
 
-/** Without a thread of its own: so long may requests wait for it. */
+/** Without a process of its own: so long may requests wait for it. */
 const SHARED_WORK_MS = 1;
-
-/** Walks leave nothing behind: with room for many of them the collector has little to do. */
-const LIMITS = { maxYoungGenerationSizeMb: 96, maxOldGenerationSizeMb: 512 };
 
 const NEVER = new AbortController().signal;
 const LEFT = "the client has left";
-
-/** What the thread gets. */
-export interface RehearsalData {
-  readonly input: RehearsalInput;
-  readonly segments: readonly Uint8Array[];
-}
 
 export interface Rehearsals {
   /** Rejects with an Error that says why there is no report. Ends when nobody waits for it any more (`left`). */
@@ -34,48 +26,47 @@ export interface Rehearsals {
 
 export class RehearsalBusy extends Error {}
 
-/** What a rehearsal needs of a Worker. */
-export type RehearsalThread = Pick<Worker, "on" | "once" | "off" | "postMessage" | "terminate" | "ref" | "unref">;
-
-export function createRehearsals(clock: Clock, start: () => RehearsalThread = startWorker): Rehearsals {
+export function createRehearsals(clock: Clock, start: () => RehearsalProcess = startRehearsalProcess): Rehearsals {
   let isRunning = false;
-  let kept: { readonly thread: RehearsalThread; readonly timer: Timer } | undefined;
+  let kept: { readonly child: RehearsalProcess; readonly timer: Timer } | undefined;
 
   /** Undefined if none can be started. */
-  function takeThread(): { readonly thread: RehearsalThread; readonly isNew: boolean } | undefined {
+  function takeProcess(): { readonly child: RehearsalProcess; readonly isNew: boolean } | undefined {
     if (kept) {
-      const { thread, timer } = kept;
+      const { child, timer } = kept;
       kept = undefined;
       timer.cancel();
-      thread.ref();
-      return { thread, isNew: false };
+      child.ref();
+      child.channel?.ref();
+      return { child, isNew: false };
     }
     try {
-      return { thread: watched(start()), isNew: true };
+      return { child: watched(start()), isNew: true };
     } catch {
       return undefined;
     }
   }
 
-  /** An error of a thread that nobody waits for only means that it is not kept. */
-  function watched(thread: RehearsalThread): RehearsalThread {
+  /** An error of a process that nobody waits for only means that it is not kept. */
+  function watched(child: RehearsalProcess): RehearsalProcess {
     const forget = (): void => {
-      if (kept?.thread !== thread) return;
+      if (kept?.child !== child) return;
       kept.timer.cancel();
       kept = undefined;
     };
-    thread.on("error", forget);
-    thread.on("exit", forget);
-    return thread;
+    child.on("error", forget);
+    child.on("exit", forget);
+    return child;
   }
 
-  function keep(thread: RehearsalThread): void {
-    thread.unref();
-    const timer = clock.after(KEEP_THREAD_MS, () => {
+  function keep(child: RehearsalProcess): void {
+    child.unref();
+    child.channel?.unref();
+    const timer = clock.after(KEEP_PROCESS_MS, () => {
       kept = undefined;
-      void thread.terminate();
+      end(child);
     });
-    kept = { thread, timer };
+    kept = { child, timer };
   }
 
   return {
@@ -83,9 +74,9 @@ export function createRehearsals(clock: Clock, start: () => RehearsalThread = st
       if (isRunning) throw new RehearsalBusy("a rehearsal is running; try again when it has ended");
       isRunning = true;
       try {
-        const taken = takeThread();
-        const found = taken && (await inThread(taken.thread, taken.isNew, data, clock, left));
-        if (taken && found) keep(taken.thread);
+        const taken = takeProcess();
+        const found = taken && (await inProcess(taken.child, taken.isNew, data, clock, left));
+        if (taken && found) keep(taken.child);
         return found ?? (await here(data, clock, left));
       } finally {
         isRunning = false;
@@ -94,49 +85,55 @@ export function createRehearsals(clock: Clock, start: () => RehearsalThread = st
   };
 }
 
-/** Undefined if the thread could not be started. */
-function inThread(
-  thread: RehearsalThread,
+/** Undefined if the process could not be started. */
+function inProcess(
+  child: RehearsalProcess,
   isNew: boolean,
   data: RehearsalData,
   clock: Clock,
   left: AbortSignal,
 ): Promise<Rehearsal | undefined> {
   return new Promise((resolve, reject) => {
-    let isOnline = !isNew;
+    let isReady = !isNew;
     const giveUp = (reason: string): void => {
       settle(() => reject(new Error(reason)));
-      void thread.terminate();
+      end(child);
     };
     const timer = clock.after(MAX_REHEARSAL_MS, () => giveUp(`the rehearsal took longer than ${MAX_REHEARSAL_MS} ms`));
     const leave = (): void => giveUp(LEFT);
     const settle = (how: () => void): void => {
       timer.cancel();
-      thread.off("online", online);
-      thread.off("message", message);
-      thread.off("error", error);
-      thread.off("exit", exit);
+      child.off("message", message);
+      child.off("error", failed);
+      child.off("exit", exit);
       left.removeEventListener("abort", leave);
       how();
     };
-    const online = (): void => {
-      isOnline = true;
+    const message = (said: unknown): void => {
+      const from = said as FromRehearsal;
+      if ("isReady" in from) isReady = true;
+      else if ("found" in from) settle(() => resolve(from.found));
+      else giveUp(from.error);
     };
-    const message = (found: Rehearsal): void => settle(() => resolve(found));
-    const error = (thrown: Error): void => {
-      const isMissing = (thrown as NodeJS.ErrnoException).code === "ERR_MODULE_NOT_FOUND" || !isOnline;
-      settle(() => (isMissing ? resolve(undefined) : reject(thrown)));
+    const failed = (error: Error): void => {
+      settle(() => (isReady ? reject(error) : resolve(undefined)));
+      end(child);
     };
-    const exit = (code: number): void =>
-      settle(() => reject(new Error(`the thread of the rehearsal ended with ${code}`)));
-    thread.on("online", online);
-    thread.on("message", message);
-    thread.on("error", error);
-    thread.on("exit", exit);
+    const exit = (code: number | null, signal: NodeJS.Signals | null): void =>
+      failed(new Error(`the process of the rehearsal ended with ${signal ?? code}`));
+    child.on("message", message);
+    child.on("error", failed);
+    child.on("exit", exit);
     left.addEventListener("abort", leave);
     if (left.aborted) leave();
-    else thread.postMessage(data);
+    // If it cannot be sent, the process has ended, which says more.
+    else child.send(data, () => undefined);
   });
+}
+
+/** Its records and configurations are copies: there is nothing that it should finish. */
+function end(child: RehearsalProcess): void {
+  child.kill("SIGKILL");
 }
 
 function here({ input, segments }: RehearsalData, clock: Clock, left: AbortSignal): Promise<Rehearsal> {
@@ -145,8 +142,4 @@ function here({ input, segments }: RehearsalData, clock: Clock, left: AbortSigna
     if (left.aborted) throw new Error(LEFT);
   });
   return rehearse(input, trafficIn(segments), clock, pause);
-}
-
-function startWorker(): Worker {
-  return new Worker(new URL("./rehearsal-thread.js", import.meta.url), { resourceLimits: LIMITS });
 }
