@@ -10,7 +10,7 @@ import { bin, installIfMissing, root, stepsTogether } from "./steps.mjs";
 import { groupTests } from "./test-groups.mjs";
 
 /** Test processes at once: most wait for something a part of their time, and two cores shall have no pause. */
-const CONCURRENCY = 4;
+const CONCURRENCY = 6;
 
 const only = process.argv.slice(2);
 installIfMissing();

@@ -81,9 +81,10 @@ test("a command in a request, to whichever path and in whichever form, starts no
   await once(control, "close");
 });
 
-/** The configured server may be started for an `initialize` that is among the forms. */
+/** The configured server may be started for an `initialize` that is among the forms, and a rehearsal is asked for too. */
 function otherChildren(): number {
-  return childrenOf(process.pid, "").length - childrenOf(process.pid, "odd-server").length;
+  const known = ["odd-server", "rehearsal-process"].map((command) => childrenOf(process.pid, command).length);
+  return known.reduce((others, count) => others - count, childrenOf(process.pid, "").length);
 }
 
 const initialize = {

@@ -2,12 +2,13 @@
  * The process of rehearsals. Before it loads anything it lets those that serve go first, then it answers each message (two
  * configurations and the records) with what it found. It ends with the gateway that started it.
  */
-import { constants, setPriority } from "node:os";
+import { setPriority } from "node:os";
 import { cachedRehearse } from "./cached-code.ts";
 import type { FromRehearsal, RehearsalData } from "./rehearsal-messages.ts";
 
-// The lowest would leave it nearly nothing on a machine that has no processor free.
-setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
+/** Those that serve go first. A lower one (up to 19) would leave it nearly nothing on a machine that has no processor free. */
+const PRIORITY = 5;
+setPriority(PRIORITY);
 // Refusals are errors that nobody looks for the place of.
 Error.stackTraceLimit = 0;
 
