@@ -138,7 +138,7 @@ async function idleMemory(contestants) {
 
 async function residentAfterCollection(pid) {
   for (let i = 0; i < 3; i++) {
-    process.kill(pid, "SIGUSR2");
+    process.kill(pid, "SIGALRM");
     await new Promise((resolve) => setTimeout(resolve, 700));
   }
   return residentBytes(pid);
