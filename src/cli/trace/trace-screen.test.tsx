@@ -81,6 +81,33 @@ test("arrows and j/k move, and stop at both ends", async () => {
   screen.unmount();
 });
 
+test("a search goes to the next event with the text, forward and back and around, and letters are no commands meanwhile", async () => {
+  const { press, screen } = open();
+  const typing = await press("g", "/", "q", "k");
+  assert.match(typing, /\/qk█/);
+  assert.match(typing, /enter find {2}esc cancel/);
+  // Backspace, as terminals send it; then what a paste brings.
+  const found = await press("\u007f", "\u007f", "AUTHORIZATION", "\r");
+  assert.equal(selectedRow(found), "4");
+  assert.match(found, /"AUTHORIZATION": 1 of 3 events/);
+  assert.equal(selectedRow(await press("n")), "5");
+  assert.equal(selectedRow(await press("n", "n")), "4");
+  assert.equal(selectedRow(await press("N")), "6");
+  // What stands only in the detail is found too, and all keys at once count.
+  assert.equal(selectedRow(await press("g/evaluatedRoutes\r")), "3");
+  assert.match(await press("/no such thing\r"), /no event with "no such thing"/);
+  const cancelled = await press("/", "x", "\u001b");
+  assert.doesNotMatch(cancelled, /█|"x"/);
+  assert.equal(selectedRow(await press("g")), "1");
+  screen.unmount();
+});
+
+test("what is pasted into a search cannot move the cursor", async () => {
+  const { press, screen } = open();
+  assert.match(await press("/", "a\u0007b\u0085c"), /\/abc█/);
+  screen.unmount();
+});
+
 test("keys that are typed fast and come together all count", async () => {
   const { press, screen } = open();
   assert.equal(selectedRow(await press("gjj")), "3");

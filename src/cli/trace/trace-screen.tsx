@@ -6,9 +6,10 @@ import { constants } from "node:os";
 import { Box, render, Text, useApp, useInput, useStdout } from "ink";
 import { useEffect, useReducer, useState, useSyncExternalStore } from "react";
 import type { Severity, TraceEvent } from "../../trace/events.ts";
-import { breakLines } from "../terminal/text-width.ts";
+import { wrapWords } from "../terminal/text-width.ts";
 import { type DetailLine, diffLines, eventLines, type Format, snapshotLines } from "./trace-details.ts";
-import { clamp, type Mode, START, step } from "./trace-navigation.ts";
+import { clamp, type Mode, type Pressed, START, step } from "./trace-navigation.ts";
+import { matchesOf, nextMatch, searchText } from "./trace-search.ts";
 import { createTraceStore, type TraceStore } from "./trace-store.ts";
 import { duration, labelOf, sinceStart, summaryOf } from "./trace-text.ts";
 import type { TraceView } from "./trace-view.ts";
@@ -32,7 +33,8 @@ const MODES: Readonly<Record<Mode, string>> = {
   diff: "Changes",
   waterfall: "Waterfall",
 };
-const MODE_KEYS: Readonly<Record<string, Mode>> = { e: "event", s: "snapshot", d: "diff", w: "waterfall" };
+const HELP = "↑↓ tab  / find  e event  s snapshot  d changes  w waterfall  f format  q quit";
+const TYPING_HELP = "enter find  esc cancel  (then n next, N previous)";
 const COLORS: Readonly<Record<Severity, string | undefined>> = { info: undefined, warn: "yellow", error: "red" };
 const MARKS: Readonly<Record<Severity, string>> = { info: " ", warn: "!", error: "✗" };
 
@@ -68,31 +70,30 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
   const top = Math.min(view.scroll, maxScroll);
   const visible = details.slice(top, top + paneRows).map((line, i) => ({ row: top + i, line }));
 
-  const move = (by: number): void => act({ move: by, last, maxScroll });
-  const typed = (character: string): void => {
-    if (character === "q") exit();
-    else if (character === "k") move(-1);
-    else if (character === "j") move(1);
-    else if (character === " ") move(paneRows);
-    else if (character === "g") move(-Number.MAX_SAFE_INTEGER);
-    else if (character === "G") move(Number.MAX_SAFE_INTEGER);
-    else if (character === "f") act("format");
-    else {
-      const next = MODE_KEYS[character];
-      if (next !== undefined) act({ mode: next });
-    }
-  };
-
+  const matches = matchesOf(events, view.search);
+  const press = (key: Pressed["key"]): void =>
+    act({
+      key,
+      last,
+      maxScroll,
+      paneRows,
+      find: (text, from, by) => nextMatch(matchesOf(events, text), from, by),
+    });
   useInput((input, key) => {
-    if (key.escape) exit();
-    else if (key.tab) act("pane");
-    else if (key.upArrow) move(-1);
-    else if (key.downArrow) move(1);
-    else if (key.pageUp) move(-paneRows);
-    else if (key.pageDown) move(paneRows);
+    if (key.escape) press("escape");
+    else if (key.return) press("enter");
+    else if (key.backspace || key.delete) press("erase");
+    else if (key.tab) press("tab");
+    else if (key.upArrow) press("up");
+    else if (key.downArrow) press("down");
+    else if (key.pageUp) press("pageUp");
+    else if (key.pageDown) press("pageDown");
     // Characters that were typed fast come together.
-    else for (const character of input) typed(character);
+    else if (!key.ctrl && !key.meta) for (const character of input) press({ character });
   });
+  useEffect(() => {
+    if (view.isOver) exit();
+  }, [view.isOver]);
 
   const event = events[selected];
   const took = event && event.eventStart !== null ? ` ${duration(event.eventEnd - event.eventStart)}` : "";
@@ -125,9 +126,15 @@ export function TraceScreen({ title, store, hasColor }: ScreenProps) {
           ))}
         </Frame>
       </Box>
-      <Text wrap="truncate">{status}</Text>
+      <Text wrap="truncate">
+        {view.isTyping
+          ? `/${view.search}█`
+          : view.search === ""
+            ? status
+            : `${status}  ${searchText(view.search, matches, selected)}`}
+      </Text>
       <Text wrap="truncate" dimColor={hasColor}>
-        {"↑↓ move  tab pane  e event  s snapshot  d changes  w waterfall  f format  q quit"}
+        {view.isTyping ? TYPING_HELP : HELP}
       </Text>
     </Box>
   );
@@ -205,7 +212,7 @@ function detailOf(
 
 /** A long value goes on in the next line: nothing in the detail pane is cut off. */
 function wrapped(lines: readonly DetailLine[], width: number): DetailLine[] {
-  return lines.flatMap((line) => breakLines(line.text, width).map((text) => ({ ...line, text })));
+  return lines.flatMap((line) => wrapWords(line.text, width).map((text) => ({ ...line, text })));
 }
 
 function useSize(): { columns: number; rows: number } {
