@@ -55,7 +55,7 @@ try {
     // Loading is not what an open page costs.
     await wait(5_000);
     const before = await heapBytes(adminUrl);
-    const share = await shareOf(name === "overview" ? seconds : Math.max(30, seconds / 20));
+    const share = await shareOf(name === "overview" ? seconds : Math.max(60, seconds / 20));
     const growth = (await heapBytes(adminUrl)) - before;
     const isBad = share - idle > MAX_SHARE || growth > MAX_GROWTH_BYTES;
     failed ||= isBad;

@@ -50,9 +50,14 @@ export function table(rows: readonly (readonly Cell[])[], options: TableOptions 
   );
   const { columns } = paint;
   if (columns === undefined || total(widths) <= columns) return cells.map((row) => line(row, widths, paint)).join("");
-  return minWidths.length > 0
-    ? narrowTable(cells, minWidths, columns, paint)
-    : narrowTable(...withoutSilent(cells, widths), columns, paint);
+  if (minWidths.length === 0) return narrowTable(...withoutSilent(cells, widths), columns, paint);
+  return narrowTable(cells, lastingWidths(widths, minWidths, columns), columns, paint);
+}
+
+/** What the other rows have too, whatever this one says: its last cell gets the rest of the line, or stands below. */
+function lastingWidths(widths: readonly number[], minWidths: readonly number[], columns: number): number[] {
+  const others = widths.slice(0, -1).map((width, column) => minWidths[column] ?? width);
+  return [...others, Math.max(MIN_LAST_COLUMNS, columns - total(others) - GAP.length)];
 }
 
 function line(row: readonly ShownCell[], widths: readonly number[], paint: Paint): string {

@@ -9,6 +9,10 @@ import { askedText } from "./traffic.ts";
 const HEAD = ["TIME", "ID", "STATUS", "MS", "REQUEST", "ROUTE", "SUBJECT", "REASON"];
 /** For rows that are printed before the next one is known. */
 const WIDTHS = [12, 16, 6, 8, 28, 12, 12, 0];
+/** On a narrower terminal the last three are one text below the row, so that no time and no id is broken. */
+const WIDE_COLUMNS = 125;
+const NARROW_HEAD = [...HEAD.slice(0, 5), "ROUTE, SUBJECT, REASON"];
+const NARROW_WIDTHS = WIDTHS.slice(0, 5);
 /** A reason is never cut: its end says how to fix it. Only a runaway one is. */
 
 export function requestsText(records: readonly RequestRecord[], paint: Paint): string {
@@ -16,11 +20,22 @@ export function requestsText(records: readonly RequestRecord[], paint: Paint): s
 }
 
 export function followHead(paint: Paint): string {
-  return table([HEAD], { paint, minWidths: WIDTHS });
+  const isNarrow = isNarrowFor(paint);
+  return table([isNarrow ? NARROW_HEAD : HEAD], { paint, minWidths: isNarrow ? NARROW_WIDTHS : WIDTHS });
 }
 
 export function followRow(record: RequestRecord, paint: Paint): string {
-  return table([row(record)], { paint, minWidths: WIDTHS, maxLastChars: MESSAGE_CHARS });
+  const options = { paint, maxLastChars: MESSAGE_CHARS };
+  if (!isNarrowFor(paint)) return table([row(record)], { ...options, minWidths: WIDTHS });
+  const { route, subject } = record;
+  const rest = [route && `route ${route}`, subject && `subject ${subject}`, reasonOf(record)]
+    .filter(Boolean)
+    .join(", ");
+  return table([[...row(record).slice(0, 5), rest]], { ...options, minWidths: NARROW_WIDTHS });
+}
+
+function isNarrowFor({ columns }: Paint): boolean {
+  return columns !== undefined && columns < WIDE_COLUMNS;
 }
 
 function row(record: RequestRecord): Cell[] {

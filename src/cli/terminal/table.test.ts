@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Paint } from "./paint.ts";
+import { table } from "./table.ts";
+
+const paintFor = (columns: number): Paint => Object.assign((text: string) => text, { columns });
+const HEAD = ["TIME", "ID", "REQUEST", "RESULT"];
+const WIDTHS = [12, 36, 14];
+const ID = "0b6f1c2e-5a51-4f6c-9f61-2a3f0f9f5a11";
+const MESSAGES = ["ok", "authentication_failed: no API key was sent", "x".repeat(300), "a word ".repeat(40).trim()];
+
+for (const columns of [40, 60, 72, 80, 100, 120, 200])
+  test(`rows that are printed one by one fit into ${columns} columns, say everything, and stand below their head`, () => {
+    const print = (row: string[]): string[] =>
+      table([row], { paint: paintFor(columns), minWidths: WIDTHS, maxLastChars: 10_000 })
+        .trimEnd()
+        .split("\n");
+    const head = print(HEAD);
+    for (const message of MESSAGES) {
+      const row = ["12:00:00.000", ID, "GET /people/1?x=1&y=2", message];
+      const lines = print(row);
+      assert.ok(
+        [...head, ...lines].every((line) => line.length <= columns),
+        lines.join("\n"),
+      );
+      const said = lines.join("").replaceAll(" ", "");
+      for (const cell of [row[0], message]) assert.ok(lettersOf(said, cell ?? ""), lines.join("\n"));
+      // Not a letter per line.
+      assert.ok(lines.length <= 4 + Math.ceil((message.length * 2) / Math.min(30, columns - 4)), lines.join("\n"));
+      // The columns begin where the head says.
+      if (columns >= 100) assert.equal(lines[0]?.indexOf("GET"), head[0]?.indexOf("REQUEST"));
+    }
+  });
+
+/** Whether the letters of a text come in its order. */
+function lettersOf(said: string, text: string): boolean {
+  let at = 0;
+  for (const letter of text.replaceAll(" ", "")) {
+    at = said.indexOf(letter, at) + 1;
+    if (at === 0) return false;
+  }
+  return true;
+}
