@@ -1,6 +1,7 @@
 /**
  * Streams of all threads as one. The first comment of each thread says the same: one is passed on, when all are ready.
- * The stream ends when one thread says so (the last request that was wanted is traced), or when all threads are gone.
+ * The stream ends when one thread says so (the last request that was wanted is traced) and the others have told what they had
+ * said by then, or when all threads are gone.
  */
 import type { AdminAnswer, AdminSink } from "../server/endpoint.ts";
 
@@ -25,18 +26,34 @@ export function mergeStreams(answers: readonly AdminAnswer[]): AdminAnswer {
 
 function join(answers: readonly Streamed[], sink: AdminSink): void {
   let waiting = answers.length;
-  let open = answers.length;
+  const open = new Set<Streamed>(answers);
   const closers: (() => void)[] = [];
+  const finishers = new Map<Streamed, () => void>();
   let isOver = false;
+  let isEnding = false;
   const close = (): void => {
     if (isOver) return;
     isOver = true;
     for (const one of closers) one();
   };
+  /** What the others have sent may still be on its way. */
+  const finish = (): void => {
+    if (!isEnding) {
+      isEnding = true;
+      for (const answer of [...open]) {
+        const ask = finishers.get(answer);
+        if (ask) ask();
+        else open.delete(answer);
+      }
+    }
+    if (open.size > 0 || isOver) return;
+    close();
+    sink.end();
+  };
   sink.onClose(close);
-  for (const { stream } of answers) {
+  for (const answer of answers) {
     let isReady = false;
-    stream({
+    answer.stream({
       write(chunk) {
         if (isOver) return false;
         if (!isReady) {
@@ -47,12 +64,12 @@ function join(answers: readonly Streamed[], sink: AdminSink): void {
         return sink.write(chunk);
       },
       end() {
-        open -= 1;
-        if (isOver || (open > 0 && !isReady)) return;
-        close();
-        sink.end();
+        if (!open.delete(answer) || isOver) return;
+        // One that left before it was ready: the others go on.
+        if (isReady || isEnding || open.size === 0) finish();
       },
       onClose: (callback) => void closers.push(callback),
+      onFinish: (callback) => void finishers.set(answer, callback),
       bufferedBytes: sink.bufferedBytes,
     });
   }

@@ -36,6 +36,8 @@ type ToThread =
   | { readonly kind: "begin" }
   /** So much was taken; so much still waits for the reader. */
   | { readonly kind: "taken"; readonly bytes: number; readonly buffered: number }
+  /** Nothing more is wanted than what was sent already. */
+  | { readonly kind: "finish" }
   | { readonly kind: "close" };
 
 export async function remoteRequest(request: AdminRequest): Promise<RemoteRequest> {
@@ -106,6 +108,7 @@ export async function answerRemote(
   };
   port.on("message", (message: ToThread) => {
     if (message.kind === "begin") stream(sink);
+    else if (message.kind === "finish") sink.end();
     else if (message.kind === "close") {
       close();
       port.close();
@@ -136,6 +139,7 @@ export function readRemote(port: MessagePort): Promise<AdminAnswer> {
         port.postMessage({ kind: "close" } satisfies ToThread);
         port.close();
       });
+      reader.onFinish?.(() => port.postMessage({ kind: "finish" } satisfies ToThread));
       port.postMessage({ kind: "begin" } satisfies ToThread);
     };
     port.on("message", (message: FromThread) => {

@@ -43,6 +43,8 @@ export interface AdminSink {
   end(): void;
   onClose(callback: () => void): void;
   bufferedBytes(): number;
+  /** The reader has enough: what was written before is still read, then the stream ends. Only between threads. */
+  onFinish?(callback: () => void): void;
 }
 
 export type AdminHandler = (request: AdminRequest) => AdminAnswer | Promise<AdminAnswer>;
