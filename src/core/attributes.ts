@@ -6,6 +6,7 @@ import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { Trace } from "../trace/trace.ts";
+import { type CalledTool, revealArguments } from "./mcp-arguments.ts";
 import { pathAndQuery } from "./request-path.ts";
 
 const ENV = Object.freeze({});
@@ -30,10 +31,11 @@ export interface ReadableExchange {
     readonly apiKey?: object;
     readonly basicAuth?: object;
     readonly llm?: object;
-    readonly mcp?: object;
+    readonly mcp?: { readonly tool?: object };
     readonly a2a?: object;
     readonly backend?: object;
   };
+  readonly calledTool: CalledTool | undefined;
   readonly listener: string;
   readonly route: string | undefined;
   readonly trace: Trace | undefined;
@@ -113,7 +115,9 @@ export class Attributes {
   }
 
   get mcp(): object | undefined {
-    return this.#exchange.facts.mcp;
+    const { calledTool, facts } = this.#exchange;
+    revealArguments(calledTool, facts.mcp?.tool);
+    return facts.mcp;
   }
 
   get a2a(): object | undefined {

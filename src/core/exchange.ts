@@ -12,6 +12,7 @@ import type { Trace } from "../trace/trace.ts";
 import { Attributes } from "./attributes.ts";
 import type { ErrorSource, FailureCode } from "./errors.ts";
 import type { Facts, McpAccess, McpFacts, ModelAccess } from "./facts.ts";
+import type { CalledTool } from "./mcp-arguments.ts";
 
 export interface GatewayRequest {
   method: string;
@@ -211,6 +212,8 @@ export class Exchange implements Linked<Exchange> {
   onLateShadow: ((denial: ShadowDenial) => void) | undefined = undefined;
   /** Set where answers of a mirror are compared. */
   mirrored: Mirrored | undefined = undefined;
+  /** The tool that an MCP message calls. */
+  calledTool: CalledTool | undefined = undefined;
   /** What is known of each message of an MCP batch, where a rule reads it. */
   mcpBatch: readonly McpFacts[] | undefined = undefined;
   upstreamStartedMs: number | undefined = undefined;

@@ -33,6 +33,18 @@ const ARGUMENTS: PropertyDescriptor & ThisType<{ readonly [HELD]: Held }> = {
   },
 };
 
+/** The call of a tool whose arguments nobody has read yet: few expressions do, and making them readable costs time. */
+export interface CalledTool {
+  readonly facts: object;
+  readonly args: unknown;
+}
+
+/** Before an expression reads the facts of the tool. Those of a tool that is not the called one have no arguments. */
+export function revealArguments(called: CalledTool | undefined, facts: object | undefined): void {
+  if (called === undefined || called.facts !== facts || HELD in facts) return;
+  withArguments(facts, called.args);
+}
+
 /** The facts with arguments that can be read by name and are not listed. */
 export function withArguments<Facts extends object>(facts: Facts, args: unknown): Facts {
   const held: Held = { args, isChecked: false, problem: undefined };

@@ -4,6 +4,7 @@
  */
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { revealArguments } from "../../core/mcp-arguments.ts";
 import { foldRepeats } from "../../lib/log/fold-repeats.ts";
 import {
   checkContentType,
@@ -15,7 +16,7 @@ import {
   legacyPost,
   Refused,
 } from "../../mcp/clients/downstream.ts";
-import { factsOf } from "../../mcp/clients/message-facts.ts";
+import { calledTool, factsOf } from "../../mcp/clients/message-facts.ts";
 import { isModern, modernPost } from "../../mcp/clients/modern-downstream.ts";
 import { isOldTransport, requireStream, singleMessage } from "../../mcp/clients/old-transport.ts";
 import { ANY_HOST, guardOrigin, trustedHosts } from "../../mcp/clients/origin-guard.ts";
@@ -116,9 +117,15 @@ function createBackend(
     const sessionId = exchange.request.headers.get("mcp-session-id");
     // A session keeps the names that its client has learnt, also when a reload changes them for others.
     const names = hub.sessions.namesOf(sessionId) ?? hub.names;
-    exchange.facts.mcp = factsOf(message, sessionId, names);
+    const facts = factsOf(message, sessionId, names);
+    exchange.facts.mcp = facts;
+    exchange.calledTool = calledTool(message, facts);
     if ((exchange.judgesMcp || exchange.watchesMcp) && parsed !== undefined && isBatch(parsed))
-      exchange.mcpBatch = parsed.map((one) => factsOf(one, sessionId, names));
+      exchange.mcpBatch = parsed.map((one) => {
+        const own = factsOf(one, sessionId, names);
+        revealArguments(calledTool(one, own), own.tool);
+        return own;
+      });
   }
 
   function demandOf(exchange: Exchange, parsed: ClientMessage | readonly ClientMessage[]): Demand {

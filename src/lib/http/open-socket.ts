@@ -1,17 +1,12 @@
 /**
  * A connection to a server, plain or with TLS, as its target says.
  */
-import { connect as connectTcp, isIP, type LookupFunction, type OnReadOpts, Socket } from "node:net";
+import { connect as connectTcp, isIP, type LookupFunction, Socket } from "node:net";
 import { connect as connectTls, type PeerCertificate } from "node:tls";
+import { type Received, readInto } from "../process/one-read-buffer.ts";
 import { hasOneName } from "./certificate-names.ts";
 import type { HttpTarget } from "./http-client.ts";
 import { confinedLookup, isLocalAddress, localAddressError } from "./local-address.ts";
-
-/** What one read of a plain socket brings at most: as much as Node reads by itself. */
-const READ_BYTES = 64 * 1024;
-
-/** Every plain socket of this thread reads into it; what came is copied out before the next read. */
-const readInto = Buffer.allocUnsafeSlow(READ_BYTES);
 
 /** `protocols`: what is offered by ALPN. `received` is told what comes over a plain socket, in place of `data` events. */
 export function openSocket(
@@ -26,7 +21,7 @@ export function openSocket(
   const lookup = isConfined ? confinedLookup(unconfined) : unconfined;
   const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
   if (protocol === "http")
-    return connectTcp({ ...at, noDelay: true, ...(received ? { onread: reading(received) } : {}) });
+    return connectTcp({ ...at, noDelay: true, ...(received ? { onread: readInto(received) } : {}) });
   return connectTls({
     ...at,
     ALPNProtocols: [...protocols],
@@ -43,24 +38,6 @@ export function openSocket(
 function namesChecked(names: readonly string[]): (host: string, shown: PeerCertificate) => Error | undefined {
   return (_host, { raw }) =>
     hasOneName(raw, names) ? undefined : new Error(`the certificate has none of the names ${names.join(", ")}`);
-}
-
-/** Returns false to stop reading; `resume()` or a reader of the socket goes on. */
-export type Received = (chunk: Buffer) => boolean;
-
-/**
- * Node allocates 64 KiB for each read and gives back what was not used: for the small reads of answers and streams a copy
- * out of one buffer that stays is cheaper. A chunk is never a part of that buffer: whoever gets it may keep it.
- */
-function reading(received: Received): OnReadOpts {
-  return {
-    buffer: readInto,
-    callback(size) {
-      const chunk = Buffer.allocUnsafe(size);
-      readInto.copy(chunk, 0, 0, size);
-      return received(chunk);
-    },
-  };
 }
 
 /** Connecting to a name with several addresses fails with one error per address; the first says enough. */

@@ -1,8 +1,9 @@
 /**
  * Reads HTTP/1.1 responses strictly: anything that two readers could frame differently (RFC 9112 section 6.3,
  * section 11) is refused, never guessed: repeated or combined length headers, codings other than chunked, folded
- * lines, bare line breaks. Body bytes are handed on as slices of what arrived, without a copy.
+ * lines, bare line breaks. Body bytes are handed on as slices of what arrived, those of one read together.
  */
+import { GatheredBody } from "./gathered-body.ts";
 import { hexDigit } from "./hex-digit.ts";
 import { type ParsedHead, parseResponseHead, parseTrailer, ResponseError } from "./parse-response-head.ts";
 import { NOT_YET, TextUntil, TOO_LONG } from "./text-until.ts";
@@ -27,6 +28,7 @@ const MAX_INTERIM = 16;
 
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
 const CRLF = Buffer.from("\r\n");
+const NO_BYTES = Buffer.alloc(0);
 
 type State =
   | "idle"
@@ -60,6 +62,8 @@ export class ResponseParser {
   #extension = 0;
   #interim = 0;
   #trailers: string[] = [];
+  /** Of this read, not handed on yet. */
+  readonly #body = new GatheredBody();
 
   constructor(events: ParserEvents) {
     this.#events = events;
@@ -80,8 +84,16 @@ export class ResponseParser {
     this.#trailers = [];
   }
 
-  /** Throws a ResponseError; the connection is of no use after that. */
+  /** The bytes become its own. Throws a ResponseError once it has handed on what came before; the connection is of no use after that. */
   push(chunk: Buffer): void {
+    try {
+      this.#read(chunk);
+    } finally {
+      this.#handOn(chunk);
+    }
+  }
+
+  #read(chunk: Buffer): void {
     let at = 0;
     while (at < chunk.length) {
       switch (this.#state) {
@@ -124,7 +136,7 @@ export class ResponseParser {
 
   /** The other side closed. Fine only for a body that ends with the connection; throws otherwise. */
   eof(): void {
-    if (this.#state === "until-close") this.#end([]);
+    if (this.#state === "until-close") this.#end(NO_BYTES, []);
     else if (this.#state !== "idle")
       throw new ResponseError(
         this.#state === "head"
@@ -153,7 +165,7 @@ export class ResponseParser {
     const hasBody = !this.#isHead && head.status !== 204 && head.status !== 304;
     if (!hasBody || framing.length === 0) {
       this.#events.head(head);
-      this.#end([]);
+      this.#end(chunk, []);
     } else if (framing.chunked) {
       this.#nextChunk();
       this.#events.head(head);
@@ -172,15 +184,19 @@ export class ResponseParser {
     const end = at + this.#left;
     if (end > chunk.length) {
       this.#left -= chunk.length - at;
-      this.#events.data(at === 0 ? chunk : chunk.subarray(at));
+      this.#body.add(chunk, at, chunk.length);
       return chunk.length;
     }
-    const data = at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end);
     const wasLength = this.#state === "length";
     if (!wasLength) this.#state = "chunk-end";
-    this.#events.data(data);
-    if (wasLength) this.#end([]);
+    this.#body.add(chunk, at, end);
+    if (wasLength) this.#end(chunk, []);
     return end;
+  }
+
+  #handOn(chunk: Buffer): void {
+    const data = this.#body.take(chunk);
+    if (data !== undefined) this.#events.data(data);
   }
 
   /** Read byte by byte: sizes are short, and streams have one for every few hundred bytes. */
@@ -259,11 +275,12 @@ export class ResponseParser {
     }
     const trailers = this.#trailers;
     this.#trailers = [];
-    this.#end(trailers);
+    this.#end(chunk, trailers);
     return next;
   }
 
-  #end(trailers: string[]): void {
+  #end(chunk: Buffer, trailers: string[]): void {
+    this.#handOn(chunk);
     this.#state = "idle";
     this.#events.end(trailers);
   }

@@ -19,7 +19,8 @@ export class TextPieces {
   add(bytes: Buffer): void {
     this.#bytes += bytes.length;
     if (this.#decoder === undefined) {
-      this.#held.push(bytes);
+      // A copy: they may be those of a buffer that the next read fills.
+      this.#held.push(Buffer.from(bytes));
       if (this.#bytes <= SMALL_BYTES) return;
       this.#decoder = new TextDecoder("utf-8", { ignoreBOM: true });
       for (const one of this.#held) this.#texts.push(this.#decoder.decode(one, { stream: true }));

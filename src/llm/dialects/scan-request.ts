@@ -48,7 +48,7 @@ export type KeyCase = "exact" | "any";
 export function modelProblem(model: unknown): string | undefined {
   if (typeof model !== "string" || model === "" || model.length > MAX_MODEL_CHARS)
     return "'model' must be a string of 1 to 256 characters";
-  if (/\p{Surrogate}/u.test(model)) return "'model' is not valid Unicode";
+  if (!model.isWellFormed()) return "'model' is not valid Unicode";
   return /(?:^|[/\\])\.{1,2}(?:[/\\]|$)/.test(model)
     ? "'model' must not contain '.' or '..' as a path segment"
     : undefined;

@@ -1,9 +1,9 @@
 /**
  * What CEL, the access log and the trace may read of a message: its method, its session, and the tool, prompt or
- * resource it is about, under the target's own name.
+ * resource it is about, under the target's own name. The arguments of a call are revealed later, to whoever reads them.
  */
 import type { McpFacts } from "../../core/facts.ts";
-import { withArguments } from "../../core/mcp-arguments.ts";
+import type { CalledTool } from "../../core/mcp-arguments.ts";
 import type { Names } from "../many/names.ts";
 import { namedIn } from "../wire/access.ts";
 import type { ClientMessage } from "../wire/json-rpc.ts";
@@ -22,8 +22,14 @@ export function factsOf(message: ClientMessage | undefined, sessionId: string | 
   if (found === undefined) return facts;
   const { target, name } = found;
   if (target !== "") facts.target = target;
-  if (about.kind === "tool") facts.tool = withArguments({ name, target }, message.params.arguments);
+  if (about.kind === "tool") facts.tool = { name, target };
   else if (about.kind === "prompt") facts.prompt = { name, target };
   else facts.resource = { uri: name, target };
   return facts;
+}
+
+/** The call that these facts are about, with its arguments. */
+export function calledTool(message: ClientMessage | undefined, { tool }: McpFacts): CalledTool | undefined {
+  if (tool === undefined || message?.kind !== "request") return undefined;
+  return { facts: tool, args: message.params.arguments };
 }

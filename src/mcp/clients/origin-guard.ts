@@ -24,8 +24,8 @@ export function trustedHosts(names: readonly string[]): TrustedHosts {
 /** Throws `origin_denied`. */
 export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
   const { request, source } = exchange;
-  const host = hostNameOf(request.host);
-  if (isLoopbackAddress(source.address) && !isLoopbackName(host) && !trusted.has(host)) {
+  if (isLoopbackAddress(source.address) && !mayBeAskedFor(request.host, trusted)) {
+    const host = hostNameOf(request.host);
     throw new GatewayError("origin_denied", {
       message: `the host "${printable(host)}" is not allowed over a loopback address: add it to the MCP backend's "allowedHosts" or in the route's "hostnames"`,
     });
@@ -35,6 +35,11 @@ export function guardOrigin(exchange: Exchange, trusted: TrustedHosts): void {
   throw new GatewayError("origin_denied", {
     message: `the origin "${printable(origin)}" is not allowed: add it to the route's "cors.allowOrigins"`,
   });
+}
+
+function mayBeAskedFor(authority: string, trusted: TrustedHosts): boolean {
+  const host = hostNameOf(authority);
+  return isLoopbackName(host) || trusted.has(host);
 }
 
 /** Without port and brackets, in lower case. */

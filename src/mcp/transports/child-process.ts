@@ -7,16 +7,17 @@
 
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import type { Logger } from "../../lib/log/logger.ts";
 import { listChild } from "../../lib/process/child-registry.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import { contain } from "../../lib/process/contain.ts";
+import { borrowingReader, readOpened } from "../../lib/process/one-read-buffer.ts";
 import { checkSpareDescriptors } from "../../lib/process/spare-descriptors.ts";
 import { LineSplitter, LineTooLong } from "./line-splitter.ts";
 import { StderrTail } from "./stderr-tail.ts";
 
-/** The official SDKs read lines up to this size. */
 /** A child that does not read its stdin gets no more than this queued; then calls fail instead of piling up. */
 const MAX_QUEUED_BYTES = 4 * 1024 * 1024;
 /** Between the end of stdin and TERM, and between TERM and KILL. */
@@ -181,7 +182,7 @@ export class StdioProcess {
   #listen(child: ChildProcessByStdio<Writable, Readable, Readable>): void {
     // A defect of ours costs this child and not the others.
     const giveUp = (): void => this.kill("was stopped because its output could not be handled");
-    child.stdout.on("data", (chunk: Buffer) =>
+    const received = (chunk: Buffer): boolean => {
       contain(() => {
         try {
           this.#splitter.push(chunk);
@@ -189,8 +190,10 @@ export class StdioProcess {
           if (!(error instanceof LineTooLong)) throw error;
           this.kill(`was stopped because ${error.message}`);
         }
-      }, giveUp),
-    );
+      }, giveUp);
+      return true;
+    };
+    if (!readOpened(child.stdout as Socket, borrowingReader(received))) child.stdout.on("data", received);
     child.stderr.on("data", (chunk: Buffer) =>
       contain(() => {
         this.#stderr ??= new StderrTail(this.#options);

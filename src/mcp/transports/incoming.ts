@@ -50,7 +50,7 @@ export function* readServerTextInSteps(text: string): Steps<ReadMessages> {
   // What follows on a fault may name the call; in a large text nobody looks for it.
   if (first === OPEN_OBJECT) return [readOne(text, reason, reason === undefined || isLarge ? top : members(text, 0))];
   // Servers of the 2025-03-26 revision may send batches; a line of a log may begin with a bracket, too.
-  if (isLarge) return [broken("", {}, `sent a batch of more than ${MAX_BATCH_CHARS} characters`)];
+  if (isLarge) return [broken("", NO_PARTS, `sent a batch of more than ${MAX_BATCH_CHARS} characters`)];
   const read: (ServerMessage | BrokenMessage)[] = [];
   for (const span of elements(text, start)) {
     if (reason !== undefined && text.charCodeAt(span.start) !== OPEN_OBJECT) continue;
@@ -78,16 +78,35 @@ export function reportBroken(
 }
 
 interface Parts {
-  id?: Member;
-  method?: Member;
-  params?: Member;
-  result?: Member;
-  error?: Member;
+  id: Member | undefined;
+  method: Member | undefined;
+  params: Member | undefined;
+  result: Member | undefined;
+  error: Member | undefined;
 }
 
+const NO_PARTS: Parts = { id: undefined, method: undefined, params: undefined, result: undefined, error: undefined };
+
 function readOne(text: string, invalid: string | undefined, top: readonly Member[]): ServerMessage | BrokenMessage {
-  const parts: Parts = {};
-  for (const one of top) if (isPart(one.key)) parts[one.key] = one;
+  const parts: Parts = { id: undefined, method: undefined, params: undefined, result: undefined, error: undefined };
+  for (const one of top) {
+    switch (one.key) {
+      case "id":
+        parts.id = one;
+        break;
+      case "method":
+        parts.method = one;
+        break;
+      case "params":
+        parts.params = one;
+        break;
+      case "result":
+        parts.result = one;
+        break;
+      case "error":
+        parts.error = one;
+    }
+  }
   const reason = invalid ?? formProblem(text, parts);
   if (reason !== undefined) return broken(text, parts, reason);
   const { id, method, result } = parts;
@@ -97,10 +116,6 @@ function readOne(text: string, invalid: string | undefined, top: readonly Member
     return { kind: result === undefined ? "error" : "result", text, idStart, idEnd, method: undefined };
   const name = keyOf(text, method.start, method.end);
   return { kind: id === undefined ? "notification" : "request", text, idStart, idEnd, method: name };
-}
-
-function isPart(key: string): key is keyof Parts {
-  return key === "id" || key === "method" || key === "params" || key === "result" || key === "error";
 }
 
 /** What keeps valid JSON from being a message. */

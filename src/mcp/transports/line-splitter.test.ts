@@ -6,7 +6,12 @@ import { LineSplitter, LineTooLong } from "./line-splitter.ts";
 function split(chunks: readonly Buffer[], maxBytes = 1000): string[] {
   const lines: string[] = [];
   const splitter = new LineSplitter((line) => lines.push(line), maxBytes);
-  for (const chunk of chunks) splitter.push(chunk);
+  // In one buffer, as they are read: what is kept of a chunk must not be the chunk.
+  const buffer = Buffer.alloc(Math.max(...chunks.map(({ length }) => length)));
+  for (const chunk of chunks) {
+    chunk.copy(buffer);
+    splitter.push(buffer.subarray(0, chunk.length));
+  }
   return lines;
 }
 

@@ -1,6 +1,7 @@
 /**
  * Turns the bytes of a pipe into lines. One line is held at most, up to a limit; what is larger is refused as
- * soon as the limit is passed, so that a server that never ends its line cannot fill our memory.
+ * soon as the limit is passed, so that a server that never ends its line cannot fill our memory. It keeps no bytes that it
+ * was given, but copies of them.
  */
 
 import { ExpectedError } from "../../lib/text/expected-error.ts";

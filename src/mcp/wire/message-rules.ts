@@ -34,8 +34,11 @@ const REMOVED: ReadonlySet<string> = new Set(["resources/subscribe", "resources/
 
 const NOTIFICATION_PREFIX = "notifications/";
 
-/** Keys by their form without case. */
-type Keys = ReadonlyMap<string, string>;
+/** Keys as they must be written, and by their form without case. */
+interface Keys {
+  readonly exact: ReadonlySet<string>;
+  readonly withoutCase: ReadonlyMap<string, string>;
+}
 const TOP_KEYS = keysOf("jsonrpc", "id", "method", "params", "result", "error");
 const PARAM_KEYS = keysOf("name", "uri", "ref", "notifications", "arguments", "cursor", "requestState", "_meta");
 const REFERENCE_KEYS = keysOf("type", "name", "uri");
@@ -105,20 +108,21 @@ function listenProblem(wanted: unknown): string | undefined {
 function textProblem(where: string, value: unknown): string | undefined {
   if (typeof value !== "string") return `"${where}" must be a string`;
   if (value.length > MAX_NAME_CHARS) return `"${where}" is longer than ${MAX_NAME_CHARS} characters`;
-  return /\p{Surrogate}/u.test(value) ? `"${where}" is not valid Unicode` : undefined;
+  return value.isWellFormed() ? undefined : `"${where}" is not valid Unicode`;
 }
 
 /** A key that a decoder which ignores case takes for a known one. */
 function likeOneOf(known: Keys, keys: Iterable<string>): string | undefined {
   for (const key of keys) {
-    const meant = known.get(withoutCase(key));
-    if (meant !== undefined && meant !== key) return `the key ${JSON.stringify(key)} must be written "${meant}"`;
+    if (known.exact.has(key)) continue;
+    const meant = known.withoutCase.get(withoutCase(key));
+    if (meant !== undefined) return `the key ${JSON.stringify(key)} must be written "${meant}"`;
   }
   return undefined;
 }
 
 function keysOf(...keys: readonly string[]): Keys {
-  return new Map(keys.map((key) => [withoutCase(key), key]));
+  return { exact: new Set(keys), withoutCase: new Map(keys.map((key) => [withoutCase(key), key])) };
 }
 
 /** Both ways, because some letters meet only in one of them (U+017F and s, U+212A and k). */

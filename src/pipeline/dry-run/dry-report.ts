@@ -106,16 +106,9 @@ export function itemOf(exchange: Exchange, isCalled: boolean): DryItem | undefin
   return { kind, name, target: target === "" ? null : target, visible };
 }
 
-function mayUse({ mcpAccess, facts }: Exchange, kind: DryItem["kind"], name: string, target: string): boolean {
+function mayUse({ mcpAccess, calledTool }: Exchange, kind: DryItem["kind"], name: string, target: string): boolean {
   if (mcpAccess === undefined) return true;
-  try {
-    const tool = facts.mcp?.tool as { readonly arguments?: unknown } | undefined;
-    const call = kind === "tool" ? { arguments: tool?.arguments } : undefined;
-    return mcpAccess.allows(kind, name, target, call);
-  } catch {
-    // Arguments that are too large to be judged.
-    return false;
-  }
+  return mcpAccess.allows(kind, name, target, kind === "tool" ? { arguments: calledTool?.args } : undefined);
 }
 
 function shownHeaders(headers: HeaderList | undefined, redaction: Redaction): DryReport["responseHeaders"] {

@@ -3,6 +3,7 @@
  * share these functions. What the connection throws ends it, and nothing else.
  */
 import type { Socket } from "node:net";
+import { readOpened, socketReader } from "../../lib/process/one-read-buffer.ts";
 
 export interface SocketReceiver {
   received(chunk: Buffer): void;
@@ -16,14 +17,23 @@ export interface SocketReceiver {
 }
 
 const RECEIVER = Symbol("receiver");
+const HANDED_OVER = Symbol("handed over");
 
 interface ReceivedSocket extends Socket {
   [RECEIVER]?: SocketReceiver;
+  [HANDED_OVER]?: true;
 }
+
+/** In place of `data` events. Whoever has it now listens to those. */
+const reader = socketReader(function (this: ReceivedSocket, chunk) {
+  if (this[HANDED_OVER] === true) return this.push(chunk);
+  onData.call(this, chunk);
+  return true;
+});
 
 export function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void {
   socket[RECEIVER] = receiver;
-  socket.on("data", onData);
+  if (!readOpened(socket, reader)) socket.on("data", onData);
   socket.on("end", onEnd);
   socket.on("drain", onDrain);
   socket.on("error", ignore);
@@ -31,7 +41,8 @@ export function listenTo(socket: ReceivedSocket, receiver: SocketReceiver): void
 }
 
 /** Somebody else reads and writes from now on; the end of the connection is still told. */
-export function handOver(socket: Socket): void {
+export function handOver(socket: ReceivedSocket): void {
+  socket[HANDED_OVER] = true;
   socket.off("data", onData);
   socket.off("end", onEnd);
   socket.off("drain", onDrain);

@@ -78,6 +78,6 @@ export const authorization = definePolicy({
 });
 
 function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
-  const { response, startedAt, source, listener, route, trace, secrets } = exchange;
-  return new Attributes({ request, facts, response, startedAt, source, listener, route, trace, secrets });
+  const { response, startedAt, source, listener, route, trace, secrets, calledTool } = exchange;
+  return new Attributes({ request, facts, calledTool, response, startedAt, source, listener, route, trace, secrets });
 }

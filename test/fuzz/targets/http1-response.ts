@@ -59,7 +59,7 @@ function read({ isHead, wantsUpgrade }: Input, pieces: readonly Buffer[]): Readi
     for (const piece of pieces) {
       // After an upgrade the bytes are no longer the parser's.
       if (isUpgrade) body.push(piece);
-      else parser.push(piece);
+      else parser.push(Buffer.from(piece));
     }
     if (!isUpgrade) parser.eof();
   }, ResponseError);
