@@ -4,7 +4,14 @@
  */
 import type { Duplex } from "node:stream";
 import { z } from "zod";
-import { type Backend, type BackendCall, type BackendEnv, type BackendRun, defineBackend } from "../../core/backend.ts";
+import {
+  type Backend,
+  type BackendCall,
+  type BackendEnv,
+  type BackendRun,
+  defineBackend,
+  passText,
+} from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
 import { pathAndQuery } from "../../core/request-path.ts";
 import { markLocal } from "../../core/schema-marks.ts";
@@ -142,6 +149,10 @@ class Relay implements ResponseHandler {
 
   data(chunk: Buffer): boolean {
     return this.#call.data(chunk);
+  }
+
+  text(text: string, framed: string): boolean {
+    return passText(this.#call, text, framed);
   }
 
   end(trailers: string[]): void {

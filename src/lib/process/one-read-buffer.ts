@@ -10,12 +10,15 @@ const READ_BYTES = 64 * 1024;
 
 const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
-/** Returns false to stop reading; `resume()` or a reader of the socket goes on. */
-export type Received = (chunk: Buffer) => boolean;
+/**
+ * The bytes are borrowed: after the call they are others. Returns false to stop reading; `resume()` or a reader of the socket
+ * goes on.
+ */
+export type Received = (bytes: Buffer) => boolean;
 
 /** For a socket that we open: an option of `connect`. */
 export function readInto(received: Received): OnReadOpts {
-  return { buffer, callback: (size) => received(chunkOf(size)) };
+  return { buffer, callback: (size) => received(bytesRead(size)) };
 }
 
 /** Made once, for all sockets that are read alike; it is called on the socket. */
@@ -23,12 +26,12 @@ export type SocketReader = (this: Socket, size: number) => boolean;
 
 export function socketReader(received: (this: Socket, chunk: Buffer) => boolean): SocketReader {
   return function (size) {
-    return received.call(this, chunkOf(size));
+    return received.call(this, copied(bytesRead(size)));
   };
 }
 
 /** For who keeps nothing of the bytes: they are those of the buffer, and others after the call. */
-export function borrowingReader(received: (bytes: Buffer) => boolean): SocketReader {
+export function borrowingReader(received: Received): SocketReader {
   return (size) => received(bytesRead(size));
 }
 
@@ -52,9 +55,10 @@ export function readOpened(socket: Socket, reader: SocketReader): boolean {
   return true;
 }
 
-function chunkOf(size: number): Buffer {
-  const chunk = Buffer.allocUnsafe(size);
-  chunk.set(bytesRead(size));
+/** Bytes that may be kept. */
+export function copied(bytes: Buffer): Buffer {
+  const chunk = Buffer.allocUnsafe(bytes.length);
+  chunk.set(bytes);
   return chunk;
 }
 

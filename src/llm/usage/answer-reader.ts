@@ -35,6 +35,8 @@ const ANSWER_KEYS = jsonKeys("usage", "usageMetadata", "model", "modelVersion");
 
 export interface AnswerReader {
   data(chunk: Buffer, usageAt?: number): void;
+  /** As `UsageTap.plain`. */
+  readonly plain?: (text: string) => void;
   /** `complete`: it ended as it should, so that the last usage said counts everything. */
   finish(complete: boolean): AnswerReport;
 }
@@ -82,12 +84,21 @@ function createSseReader(): AnswerReader {
   }
 
   /** Whole events without usage: most need no reading, ever. */
+  function isSampled(bytes: number): boolean {
+    return bytesLooked <= FIRST_BYTES + (bytesSeen + bytes) / SAMPLE_EVERY;
+  }
+
+  function passBy(bytes: number): void {
+    bytesSeen += bytes;
+    meter.bytes(bytes, false);
+  }
+
   function putAside(chunk: Buffer): void {
-    bytesSeen += chunk.length;
-    if (bytesLooked > FIRST_BYTES + bytesSeen / SAMPLE_EVERY) {
-      meter.bytes(chunk.length, false);
+    if (!isSampled(chunk.length)) {
+      passBy(chunk.length);
       return;
     }
+    bytesSeen += chunk.length;
     const end = wholeEvents(chunk, MAX_SAMPLED_BYTES) || chunk.length;
     const sample = end === chunk.length ? chunk : chunk.subarray(0, end);
     bytesLooked += end;
@@ -123,7 +134,12 @@ function createSseReader(): AnswerReader {
     }
   }
 
-  return {
+  const reader: AnswerReader = {
+    plain(text) {
+      if (!atBoundary || large !== undefined) reader.data(Buffer.from(text, "latin1"));
+      else if (isSampled(text.length)) putAside(Buffer.from(text, "latin1"));
+      else passBy(text.length);
+    },
     data(chunk, usageAt) {
       const endsWhole = endsEvent(chunk);
       const isWhole = atBoundary && endsWhole;
@@ -143,6 +159,7 @@ function createSseReader(): AnswerReader {
       return meter.finish(complete);
     },
   };
+  return reader;
 }
 
 function never(): boolean {

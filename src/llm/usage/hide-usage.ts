@@ -9,6 +9,8 @@ import { endsEvent, mayHoldUsage } from "./stream-event.ts";
 export interface UsageHider {
   /** What may go to the client now; undefined if nothing. `usageAt`: what `usageEventAt` says of the chunk. */
   pass(chunk: Buffer, usageAt: number): Buffer | undefined;
+  /** The bytes so far end within an event. */
+  isInEvent(): boolean;
   /** What is left at the end. */
   flush(): Buffer | undefined;
 }
@@ -61,6 +63,7 @@ export function createUsageHider(): UsageHider {
       }
       return out.length === 0 ? undefined : out.length === 1 ? out[0] : Buffer.concat(out);
     },
+    isInEvent: () => held !== undefined || insideLong,
     flush() {
       const rest = held;
       held = undefined;
@@ -79,12 +82,23 @@ function behindBlankLines(bytes: Buffer, from: number): number {
   return at;
 }
 
-function isUsageChunk(event: string): boolean {
-  if (!mayHoldUsage(event)) return false;
-  const data = event
+/** What nearly all events are: one line of data and a blank one. */
+function onlyLine(event: string): string | undefined {
+  const end = event.length - 2;
+  return event.startsWith("data:") && event.indexOf("\n") === end && event.endsWith("\n\n") && !event.includes("\r")
+    ? event.slice(5, end)
+    : undefined;
+}
+
+function dataLines(event: string): string {
+  return event
     .split(/\r\n|\n|\r/)
     .flatMap((line) => (line.startsWith("data:") ? [line.slice(5)] : []))
     .join("\n");
-  const chunk = parseMembers(data);
+}
+
+function isUsageChunk(event: string): boolean {
+  if (!mayHoldUsage(event)) return false;
+  const chunk = parseMembers(onlyLine(event) ?? dataLines(event));
   return chunk !== undefined && Array.isArray(chunk.choices) && chunk.choices.length === 0 && isMembers(chunk.usage);
 }

@@ -17,6 +17,8 @@ const QUOTE = 34;
 const OPEN_BRACE = 123;
 const CLOSE_BRACE = 125;
 const COMMA = 44;
+const LF = 10;
+const CR = 13;
 /** From the name to the brace: the rest of the longest name, its quote, a colon and some white space. */
 const NAME_TO_BRACE_BYTES = 24;
 
@@ -41,6 +43,18 @@ export function usageEventAt(bytes: Buffer): number {
   return -1;
 }
 
+/** The same test on text, before a first look that nearly all pass. */
+const USAGE = /"usage[^,{}]{0,23}\{/;
+
+/** Whether text of events, one character for each byte, ends with one of them and none may hold usage. */
+export function isPlainEvents(text: string): boolean {
+  const { length } = text;
+  if (text.charCodeAt(length - 1) !== LF) return false;
+  const before = text.charCodeAt(length - 2);
+  if (before !== LF && !(before === CR && text.charCodeAt(length - 3) === LF)) return false;
+  return !text.includes("usage") || !USAGE.test(text);
+}
+
 /** Not later than it begins: where a server ends its lines otherwise, the events before it count as a part of it. */
 function startOfEvent(bytes: Buffer, at: number): number {
   const blank = bytes.lastIndexOf(BLANK_LINE, at);
@@ -53,9 +67,6 @@ export function wholeEvents(bytes: Buffer, max: number): number {
   const blank = bytes.lastIndexOf(BLANK_LINE, max - BLANK_LINE.length);
   return blank < 0 ? 0 : blank + BLANK_LINE.length;
 }
-
-const LF = 10;
-const CR = 13;
 
 /** Whether the bytes end with the blank line behind an event. */
 export function endsEvent(bytes: Buffer): boolean {

@@ -11,6 +11,8 @@ import { writeUsage } from "./usage.ts";
 export interface UsageTap {
   /** `usageAt`: what `usageEventAt` says of a chunk of server-sent events, where the caller has asked it. */
   data(chunk: Buffer, usageAt?: number): void;
+  /** The same for text of which `isPlainEvents` is true, one character for each byte; only of an event stream. */
+  readonly plain: ((text: string) => void) | undefined;
   /** The answer ended as it should. */
   end(): void;
   /** It broke off, or the client left. */
@@ -37,6 +39,7 @@ export function createUsageTap(
   };
   return {
     data: reader.data,
+    plain: reader.plain,
     end: () => finish(true),
     abort: () => finish(false),
   };

@@ -8,6 +8,7 @@ import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { ParsedRequest } from "../../lib/http1/parse-request-head.ts";
+import { writeAround } from "../../lib/http1/write-around.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Linked, LinkedList } from "../../lib/text/linked-list.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
@@ -120,9 +121,21 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     const size = this.#isFramed ? `${chunk.length.toString(16)}\r\n` : "";
     const after = this.#isFramed ? "\r\n" : "";
     let hasRoom: boolean;
-    if (chunk.length > ONE_WRITE_BYTES) hasRoom = this.#writeAround(this.#takeUnsent() + size, chunk, after, undefined);
+    if (chunk.length > ONE_WRITE_BYTES)
+      hasRoom = writeAround(this.#socket, this.#takeUnsent() + size, chunk, after, undefined);
     else hasRoom = this.#sendLater(size + chunk.toString("latin1") + after);
-    if (hasRoom) return true;
+    return hasRoom || this.#awaitDrain();
+  }
+
+  /** At once: it is all that one read brought. The chunks are whole, so they go on as they are. */
+  writeText(text: string, framed: string): boolean {
+    if (!this.#sendsBody || this.#isClosed) return true;
+    const unsent = this.#takeUnsent();
+    const sent = this.#isFramed ? framed : text;
+    return this.#socket.write(unsent === "" ? sent : unsent + sent, "latin1") || this.#awaitDrain();
+  }
+
+  #awaitDrain(): false {
     this.#awaitsDrain = true;
     this.#watch();
     return false;
@@ -156,26 +169,10 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     }
     const { afterLastWrite } = this.#carrier;
     if (chunk === undefined) this.#socket.write(before + after, "latin1", afterLastWrite);
-    else if (chunk.length > ONE_WRITE_BYTES) this.#writeAround(before, chunk, after, afterLastWrite);
+    else if (chunk.length > ONE_WRITE_BYTES) writeAround(this.#socket, before, chunk, after, afterLastWrite);
     else this.#socket.write(before + chunk.toString("latin1") + after, "latin1", afterLastWrite);
     // Also the last bytes of an answer are owed a reader.
     if (this.#socket.writableLength > 0) this.#watch();
-  }
-
-  /** A large chunk is not copied: it goes out in one system call with what is around it. */
-  #writeAround(
-    before: string,
-    chunk: Buffer,
-    after: string,
-    written: AnswerCarrier["afterLastWrite"] | undefined,
-  ): boolean {
-    const socket = this.#socket;
-    socket.cork();
-    if (before !== "") socket.write(before, "latin1");
-    const hasRoom = after === "" ? socket.write(chunk, written) : socket.write(chunk);
-    if (after !== "") socket.write(after, "latin1", written);
-    socket.uncork();
-    return hasRoom;
   }
 
   destroy(): void {

@@ -19,9 +19,7 @@ import { AttemptTrace } from "./attempt-trace.ts";
 import { backendError } from "./backend-error.ts";
 import type { Delivery } from "./delivery.ts";
 import { deadlineOf, headLimitMs, UNLIMITED } from "./head-limit.ts";
-
-/** Safe to send twice (RFC 9110 section 9.2.2). */
-const IDEMPOTENT = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
+import { isIdempotent, mayRepeat } from "./may-repeat.ts";
 
 /** A reason may quote what a server wrote. */
 const MAX_PROBLEM_CHARS = 500;
@@ -39,7 +37,10 @@ export interface AttemptOwner {
 }
 
 /** What an attempt needs of the way to the client. */
-export type AttemptDelivery = Pick<Delivery, "run" | "canReplace" | "isDone" | "head" | "data" | "end" | "breakOff">;
+export type AttemptDelivery = Pick<
+  Delivery,
+  "run" | "canReplace" | "isDone" | "head" | "data" | "text" | "end" | "breakOff"
+>;
 
 export class Attempt implements BackendCall, BackendRun {
   readonly #owner: AttemptOwner;
@@ -123,7 +124,11 @@ export class Attempt implements BackendCall, BackendRun {
   head(status: number, headers: HeaderList): void {
     if (this.#state !== "asked") return;
     try {
-      if (!this.#isLast && this.#settings.retry?.codes.has(status) === true && this.#mayRepeat(true)) {
+      if (
+        !this.#isLast &&
+        this.#settings.retry?.codes.has(status) === true &&
+        mayRepeat(this.#exchange.request, true)
+      ) {
         this.#tellHead(status, headers);
         this.abort();
         this.#owner.attemptFailed(new GatewayError("backend_unavailable", { detail: `status ${status}` }), true);
@@ -143,6 +148,16 @@ export class Attempt implements BackendCall, BackendRun {
     if (this.#state !== "answering") return true;
     try {
       return this.#delivery.data(chunk);
+    } catch (thrown) {
+      this.#threw(thrown);
+      return true;
+    }
+  }
+
+  text(text: string, framed: string): boolean {
+    if (this.#state !== "answering") return true;
+    try {
+      return this.#delivery.text(text, framed);
     } catch (thrown) {
       this.#threw(thrown);
       return true;
@@ -201,7 +216,7 @@ export class Attempt implements BackendCall, BackendRun {
     this.#told.failed(failure.detail ?? failure.message);
     this.#owner.attemptFailed(
       failure,
-      this.#mayRepeat(error instanceof HttpClientError && error.kind === "connect", error),
+      mayRepeat(this.#exchange.request, error instanceof HttpClientError && error.kind === "connect", error),
     );
   }
 
@@ -218,20 +233,6 @@ export class Attempt implements BackendCall, BackendRun {
       socket.destroy();
       this.#threw(thrown);
     }
-  }
-
-  /**
-   * By default only what certainly did nothing is repeated: a connection that was never made, or a kept one that
-   * turned out to be closed under an idempotent request (RFC 9110 section 9.2.2). A retry policy widens that.
-   */
-  #mayRepeat(nothingSent: boolean, error?: unknown): boolean {
-    const { request } = this.#exchange;
-    if (request.body.kind === "stream" && request.body.taken) return false;
-    if (IDEMPOTENT.has(request.method)) return true;
-    const connectFailed =
-      error instanceof HttpClientError && (error.kind === "connect" || error.kind === "connect-timeout");
-    // The operator named the status: the backend refused the request, it did not lose it.
-    return connectFailed || (nothingSent && error === undefined);
   }
 
   #arm(wasUploading: boolean): void {
@@ -267,7 +268,7 @@ export class Attempt implements BackendCall, BackendRun {
     this.abort();
     const error = new GatewayError("backend_timeout", { detail });
     this.#told.failed(detail);
-    this.#owner.attemptFailed(error, IDEMPOTENT.has(this.#exchange.request.method) && this.#mayRepeat(false));
+    this.#owner.attemptFailed(error, isIdempotent(this.#exchange.request) && mayRepeat(this.#exchange.request, false));
   }
 
   /** False if the event means nothing any more. */

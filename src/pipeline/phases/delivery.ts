@@ -12,7 +12,7 @@ import { responseState } from "../../core/snapshot.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import { BodyCapture } from "../records/body-capture.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
-import { runResponseHooks } from "./run-hooks.ts";
+import { responseHooks, runResponseHooks } from "./run-hooks.ts";
 import { guarded, settle } from "./settle.ts";
 
 /** A response is held whole for an expression only up to this; event streams never are (design 2). */
@@ -108,6 +108,18 @@ export class Delivery {
     // Too large to hold: the expression that wanted it finds no body, and the bytes go on.
     if (this.#heldBytes > MAX_HELD_BYTES && this.#exchange.response) this.#respond(this.#exchange.response, undefined);
     return true;
+  }
+
+  /** As `data`: text, one character for each byte, goes out as it came while nobody but the client wants it. */
+  text(text: string, framed: string): boolean {
+    const isPlain =
+      this.#state === "streaming" &&
+      this.#remaining < 0 &&
+      this.#capture === undefined &&
+      this.#exchange.response?.observers === undefined;
+    if (!isPlain || this.#sink.writeText === undefined) return this.data(Buffer.from(text, "latin1"));
+    this.#bytes += text.length;
+    return this.#sink.writeText(text, framed) || this.#awaitDrain();
   }
 
   end(trailers: readonly string[] | undefined): void {
@@ -229,7 +241,10 @@ export class Delivery {
       return true;
     }
     this.#remaining -= chunk.length;
-    if (this.#sink.write(chunk)) return true;
+    return this.#sink.write(chunk) || this.#awaitDrain();
+  }
+
+  #awaitDrain(): false {
     this.#sink.onDrain ??= () => {
       this.#sink.onDrain = undefined;
       this.run?.resume();
@@ -264,13 +279,6 @@ export class Delivery {
       requestState: responseState(this.#exchange, this.#env.redaction, this.#env.clock),
     });
   }
-}
-
-/** Of the backend and of what inside of it has policies: inner → outer. */
-function responseHooks(scopes: readonly CompiledScope[]): readonly CompiledPolicy[] {
-  const [backend] = scopes;
-  if (scopes.length <= 1) return backend?.response ?? NONE;
-  return scopes.toReversed().flatMap(({ response }) => response);
 }
 
 function hasNoResponseHooks(scope: CompiledScope): boolean {

@@ -3,7 +3,7 @@
  * hook would be paid by every request. Each hook's verdict and time go into the exchange's step list.
  */
 import type { Exchange, Step } from "../../core/exchange.ts";
-import type { Charge, CompiledPolicy } from "../../core/policy.ts";
+import type { Charge, CompiledPolicy, CompiledScope } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Phase, PolicyMoment } from "../../trace/events.ts";
@@ -259,3 +259,12 @@ function show(
 function detailOf(error: Error & { detail?: string }): string {
   return error.detail ?? error.message;
 }
+
+/** Of the backend and of what inside of it has policies: inner → outer. */
+export function responseHooks(scopes: readonly CompiledScope[]): readonly CompiledPolicy[] {
+  const [backend] = scopes;
+  if (scopes.length <= 1) return backend?.response ?? NONE;
+  return scopes.toReversed().flatMap(({ response }) => response);
+}
+
+const NONE: readonly CompiledPolicy[] = [];

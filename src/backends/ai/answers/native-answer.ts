@@ -3,13 +3,13 @@
  * its usage, and only a usage chunk that the client did not ask for is taken out. If it breaks off in the middle of
  * an event stream, the client is told so in its own dialect.
  */
-import type { BackendCall } from "../../../core/backend.ts";
+import { type BackendCall, passText } from "../../../core/backend.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { encodeSseEvent } from "../../../lib/http/sse.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import { errorEvent } from "../../../llm/dialects/error-shape.ts";
 import { createUsageHider, type UsageHider } from "../../../llm/usage/hide-usage.ts";
-import { usageEventAt } from "../../../llm/usage/stream-event.ts";
+import { isPlainEvents, usageEventAt } from "../../../llm/usage/stream-event.ts";
 import { readHeaderUsage } from "../../../llm/usage/usage.ts";
 import { createUsageTap, type UsageTap } from "../../../llm/usage/usage-tap.ts";
 import type { CallSettlement } from "./settlement.ts";
@@ -18,6 +18,8 @@ import type { CallSettlement } from "./settlement.ts";
 export interface Answer {
   head(status: number, headers: HeaderList): void;
   data(chunk: Buffer): boolean;
+  /** Instead of `data`, for pieces that came as text, one character for each byte; `framed`: as chunks. */
+  text?(text: string, framed: string): boolean;
   end(trailers: readonly string[]): void;
   /** It broke off. */
   fail(error: unknown): void;
@@ -74,6 +76,16 @@ export class NativeAnswer implements Answer {
     const passed = this.#hider.pass(chunk, usageAt);
     const goOn = passed === undefined ? true : this.#call.data(passed);
     this.#tap?.data(chunk, usageAt);
+    return goOn;
+  }
+
+  /** Events that say nothing of usage, which is nearly all of them, pass without a look at their bytes. */
+  text(text: string, framed: string): boolean {
+    const isPlain = isPlainEvents(text) && this.#hider?.isInEvent() !== true;
+    if (!isPlain || this.#tap?.plain === undefined) return this.data(Buffer.from(text, "latin1"));
+    this.#settlement.firstByte();
+    const goOn = passText(this.#call, text, framed);
+    this.#tap.plain(text);
     return goOn;
   }
 
