@@ -15,10 +15,12 @@ import { idleConnections } from "../support/idle-connections.mjs";
 import { nodeVersion } from "../support/node-version.mjs";
 import { freePort, start } from "../support/process.mjs";
 import { isWanted } from "../support/rows.mjs";
-import { BACKEND, gatewayConfig, PROVIDER, WORKLOADS } from "../support/workloads.mjs";
+import { GROUPS, gatewayConfig, startBackend, workloadsOf } from "../support/workloads.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const node = process.env.BENCH_NODE ?? process.execPath;
+/** What a program costs that reads nothing in a stream. */
+const RELAY = join(root, "bench/http/bare-relay.mjs");
 const SLICES = 4;
 const OTHER = "other build";
 
@@ -40,16 +42,17 @@ export async function benchAgainst({ quick = false } = {}) {
     ["this build", join(root, "dist/gateway.js")],
     ...others.map((path, i) => [i === 0 ? OTHER : `${OTHER} ${i + 1}`, path]),
   ];
-  for (const of of ["http", "llm", "mcp"]) {
-    const workloads = WORKLOADS.filter((one) => one.of === of && isWanted(one.title));
-    if (workloads.length > 0) await compareBuilds(of, builds, workloads, quick);
+  for (const group of GROUPS) {
+    const workloads = workloadsOf(group);
+    if (workloads.length > 0) await compareBuilds(group, builds, workloads, quick);
   }
   if (isWanted("memory")) await memory(builds, quick);
 }
 
-async function compareBuilds(of, builds, workloads, quick) {
-  await withContestants(of, builds, async (contestants) => {
-    if (of === "mcp") for (const contestant of contestants) contestant.sessions = [await openSession(contestant.port)];
+async function compareBuilds(group, builds, workloads, quick) {
+  await withContestants(group, builds, async (contestants) => {
+    if (group.of === "mcp")
+      for (const contestant of contestants) contestant.sessions = [await openSession(contestant.port)];
     for (const { title, run, perRound, warmUp } of workloads) {
       await compare({
         title: `${title} (Node ${nodeVersion(node)})`,
@@ -65,15 +68,14 @@ async function compareBuilds(of, builds, workloads, quick) {
   });
 }
 
-async function withContestants(of, builds, use) {
+async function withContestants(group, builds, use) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
+  const { of } = group;
   const running = [];
   try {
-    const backendPort = await freePort();
-    if (of !== "mcp") {
-      const program = of === "http" ? BACKEND : PROVIDER;
-      running.push(await start(process.execPath, [program, String(backendPort)], backendPort));
-    }
+    const backend = await startBackend(group);
+    running.push(backend);
+    const backendPort = backend.port;
     const contestants = [];
     const add = async (name, program, policies) => {
       const port = await freePort();
@@ -85,7 +87,13 @@ async function withContestants(of, builds, use) {
     };
     for (const [name, program] of builds) {
       await add(name, program, undefined);
-      if (of === "llm") await add(`${name}, CEL and two limits`, program, POLICIES);
+      if (of === "llm" && !group.isStepped) await add(`${name}, CEL and two limits`, program, POLICIES);
+    }
+    if (group.isStepped) {
+      const port = await freePort();
+      const relay = await start(node, [RELAY, String(port), String(backendPort)], port);
+      running.push(relay);
+      contestants.push({ name: "bytes alone", isPlain: true, ...relay });
     }
     await use(contestants);
   } finally {
@@ -96,7 +104,7 @@ async function withContestants(of, builds, use) {
 
 /** Fresh processes: what earlier rows left in memory is not counted. */
 async function memory(builds, quick) {
-  await withContestants("http", builds, async (contestants) => {
+  await withContestants({ of: "http", isStepped: false }, builds, async (contestants) => {
     await idleConnections(contestants, quick ? 2000 : 10_000);
     await largeBodies(contestants, (quick ? 200 : 1024) * 1024 * 1024);
   });

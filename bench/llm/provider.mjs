@@ -3,15 +3,8 @@
  * of 100 chunks, each written by itself; `model: open` streams a chunk per second and never ends.
  */
 import { createServer } from "node:http";
+import { events, usage } from "./events.mjs";
 
-const chunk = (content) =>
-  `data: ${JSON.stringify({ id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1, model: "bench", choices: [{ index: 0, delta: { content }, finish_reason: null }] })}\n\n`;
-const usage = {
-  prompt_tokens: 100,
-  completion_tokens: 100,
-  total_tokens: 200,
-  prompt_tokens_details: { cached_tokens: 0 },
-};
 const answer = (words) =>
   Buffer.from(
     JSON.stringify({
@@ -25,12 +18,7 @@ const answer = (words) =>
   );
 const small = answer(130);
 const large = answer(4000);
-const words = Array.from({ length: 97 }, (_, i) => chunk(` word${i} and some more of it`));
-const end = [
-  `data: ${JSON.stringify({ id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1, model: "bench", choices: [{ index: 0, delta: {}, finish_reason: "stop" }] })}\n\n`,
-  `data: ${JSON.stringify({ id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1, model: "bench", choices: [], usage })}\n\n`,
-  "data: [DONE]\n\n",
-];
+const parts = events();
 
 createServer((req, res) => {
   let asked = "";
@@ -46,12 +34,11 @@ createServer((req, res) => {
     }
     res.writeHead(200, { "content-type": "text/event-stream" });
     if (asked.includes('"open"')) {
-      const timer = setInterval(() => res.write(words[0]), 1000);
-      res.write(words[0]);
+      const timer = setInterval(() => res.write(parts[0]), 1000);
+      res.write(parts[0]);
       res.on("close", () => clearInterval(timer));
       return;
     }
-    const parts = [...words, ...end];
     let next = 0;
     const step = () => {
       if (next === parts.length) res.end();

@@ -11,8 +11,7 @@ import { openSession } from "../mcp/calls.mjs";
 import { compare } from "../support/compare.mjs";
 import { nodeVersion } from "../support/node-version.mjs";
 import { freePort, start } from "../support/process.mjs";
-import { isWanted } from "../support/rows.mjs";
-import { BACKEND, gatewayConfig, PROVIDER, WORKLOADS } from "../support/workloads.mjs";
+import { GROUPS, gatewayConfig, startBackend, workloadsOf } from "../support/workloads.mjs";
 import { other, present } from "./programs.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
@@ -21,10 +20,10 @@ export async function benchPeers({ quick = false } = {}) {
   const programs = [...present(), ...other(), ...gateways()];
   const names = programs.map(({ name }) => name);
   const table = [];
-  for (const of of ["http", "llm", "mcp"]) {
-    const workloads = WORKLOADS.filter((one) => one.of === of && isWanted(one.title));
+  for (const group of GROUPS) {
+    const workloads = workloadsOf(group);
     if (workloads.length === 0) continue;
-    table.push(...(await comparePrograms(of, programs, workloads, quick)));
+    table.push(...(await comparePrograms(group, programs, workloads, quick)));
   }
   printSummary(names, table);
 }
@@ -41,15 +40,14 @@ function gateways() {
   }));
 }
 
-async function comparePrograms(of, programs, workloads, quick) {
+async function comparePrograms(group, programs, workloads, quick) {
   const folder = mkdtempSync(join(tmpdir(), "gateway-bench-"));
+  const { of } = group;
   const running = [];
   try {
-    const backendPort = await freePort();
-    if (of !== "mcp") {
-      const program = of === "http" ? BACKEND : PROVIDER;
-      running.push(await start(process.execPath, [program, String(backendPort)], backendPort));
-    }
+    const backend = await startBackend(group);
+    running.push(backend);
+    const backendPort = backend.port;
     const contestants = [];
     for (const program of programs.filter(({ serves }) => serves.includes(of))) {
       const place = { of, port: await freePort(), backendPort, folder };

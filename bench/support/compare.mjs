@@ -8,7 +8,9 @@ import { cpuMicros } from "./cpu.mjs";
 /** Of the rounds, how many count as quiet. */
 const QUIET = 0.2;
 
-export async function compare({ contestants, warmUp, rounds, perRound, run, baseline, title }) {
+export async function compare({ contestants, warmUp, rounds, perRound, run: load, baseline, title }) {
+  const run = (contestant, count) =>
+    Promise.race([load(contestant, count), contestant.died ?? new Promise(() => undefined)]);
   for (const contestant of contestants) await run(contestant, warmUp);
   const samples = new Map(contestants.map(({ name }) => [name, []]));
   const errors = new Map(contestants.map(({ name }) => [name, 0]));

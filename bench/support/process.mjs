@@ -23,6 +23,12 @@ export async function start(command, args, port, options = {}) {
     errors = (errors + chunk).slice(-2000);
   });
   const ended = new Promise((resolve) => child.once("exit", resolve));
+  let isStopping = false;
+  // Whoever measures it must not wait for ever.
+  const died = ended.then((code) => {
+    if (!isStopping) throw new Error(`${command} ${args.join(" ")} ended (${code}) while it was measured: ${errors}`);
+  });
+  died.catch(() => undefined);
   for (let attempt = 0; ; attempt++) {
     if (child.exitCode !== null || attempt > 400)
       throw new Error(`${command} ${args.join(" ")} did not start: ${errors}`);
@@ -32,7 +38,9 @@ export async function start(command, args, port, options = {}) {
   return {
     pid: child.pid,
     port,
+    died,
     async stop() {
+      isStopping = true;
       child.kill("SIGTERM");
       const timer = setTimeout(() => child.kill("SIGKILL"), 3000);
       await ended;

@@ -6,12 +6,15 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { makeCalls } from "../mcp/calls.mjs";
 import { httpRequest, sendLoad } from "./load.mjs";
+import { freePort, start } from "./process.mjs";
+import { isWanted } from "./rows.mjs";
+import { readStepped, startStepped, steppedGet } from "./stepped.mjs";
 
 const bench = join(dirname(fileURLToPath(import.meta.url)), "..");
 export const CHAT_PATH = "/v1/chat/completions";
 
 /** The programs behind the contestants. The MCP server is a child of each. */
-export const BACKEND = join(bench, "http/backend.mjs");
+const BACKEND = join(bench, "http/backend.mjs");
 export const PROVIDER = join(bench, "llm/provider.mjs");
 export const ECHO = [process.execPath, join(bench, "mcp/echo-server.mjs")];
 
@@ -20,10 +23,12 @@ const STREAMS_WARM_UP = 3000;
 
 const bearer = (chars) => ({ authorization: `Bearer ${"b".repeat(chars)}` });
 
-function chat(stream) {
+function chat(stream, user) {
   const messages = [{ role: "user", content: "word ".repeat(130) }];
-  return JSON.stringify({ model: "small", ...(stream ? { stream: true } : {}), messages });
+  return JSON.stringify({ model: "small", ...(stream ? { stream: true } : {}), ...(user ? { user } : {}), messages });
 }
+
+const chatRequest = (body) => httpRequest({ method: "POST", path: CHAT_PATH, body, headers: bearer(160) });
 
 function load(request, connections) {
   return ({ port }, count) => sendLoad({ port, request, count, connections });
@@ -60,20 +65,59 @@ export const WORKLOADS = [
   {
     of: "llm",
     title: "chat JSON, 1 KB",
-    run: load(httpRequest({ method: "POST", path: CHAT_PATH, body: chat(false), headers: bearer(160) }), 32),
+    run: load(chatRequest(chat(false)), 32),
     perRound: 3000,
     warmUp: 20_000,
   },
   {
     of: "llm",
     title: "LLM stream of 100 chunks, 60 at once",
-    run: load(httpRequest({ method: "POST", path: CHAT_PATH, body: chat(true), headers: bearer(160) }), 60),
+    run: load(chatRequest(chat(true)), 60),
     perRound: 180,
+    warmUp: STREAMS_WARM_UP,
+  },
+  {
+    of: "http",
+    isStepped: true,
+    title: "stream of 100 chunks, each passed on before the next, 60 at once",
+    run: ({ port }, count) => readStepped({ port, count, request: steppedGet(bearer(600)) }),
+    perRound: 240,
+    warmUp: STREAMS_WARM_UP,
+  },
+  {
+    of: "llm",
+    isStepped: true,
+    title: "LLM stream of 100 chunks, each passed on before the next, 60 at once",
+    run: ({ port }, count) => readStepped({ port, count, request: (user) => chatRequest(chat(true, user)) }),
+    perRound: 240,
     warmUp: STREAMS_WARM_UP,
   },
   { of: "mcp", title: "MCP tools/call, 1 in flight", run: calls(1), perRound: 1500, warmUp: 20_000 },
   { of: "mcp", title: "MCP tools/call, 32 in flight", run: calls(32), perRound: 3000, warmUp: 8000 },
 ];
+
+/** What is compared in one go: the rows of one kind of backend. */
+export const GROUPS = [
+  { of: "http", isStepped: false },
+  { of: "llm", isStepped: false },
+  { of: "http", isStepped: true },
+  { of: "llm", isStepped: true },
+  { of: "mcp", isStepped: false },
+];
+
+export function workloadsOf(group) {
+  return WORKLOADS.filter(
+    (one) => one.of === group.of && (one.isStepped ?? false) === group.isStepped && isWanted(one.title),
+  );
+}
+
+/** The backend of a group; that of `mcp` is a child of each contestant. */
+export async function startBackend({ of, isStepped }) {
+  if (isStepped) return startStepped();
+  const port = await freePort();
+  if (of === "mcp") return { port, stop: async () => undefined };
+  return start(process.execPath, [of === "http" ? BACKEND : PROVIDER, String(port)], port);
+}
 
 /** The gateway in front of each kind of backend; `policies` belong to the route. */
 export function gatewayConfig(of, port, backendPort, policies) {

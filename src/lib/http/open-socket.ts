@@ -8,7 +8,7 @@ import { hasOneName } from "./certificate-names.ts";
 import type { HttpTarget } from "./http-client.ts";
 import { confinedLookup, isLocalAddress, localAddressError } from "./local-address.ts";
 
-/** `protocols`: what is offered by ALPN. `received` is told what comes over a plain socket, in place of `data` events. */
+/** `protocols`: what is offered by ALPN. `received` is told what comes, in place of `data` events. */
 export function openSocket(
   { protocol, host, port, socketPath, tls, isConfined }: HttpTarget,
   unconfined: LookupFunction,
@@ -20,10 +20,11 @@ export function openSocket(
     return new Socket().destroy(localAddressError(socketPath ?? host));
   const lookup = isConfined ? confinedLookup(unconfined) : unconfined;
   const at = socketPath === undefined ? { host, port, lookup } : { path: socketPath };
-  if (protocol === "http")
-    return connectTcp({ ...at, noDelay: true, ...(received ? { onread: readInto(received) } : {}) });
+  const reading = received ? { onread: readInto(received) } : {};
+  if (protocol === "http") return connectTcp({ ...at, noDelay: true, ...reading });
   return connectTls({
     ...at,
+    ...reading,
     ALPNProtocols: [...protocols],
     ...(isIP(host) === 0 ? { servername: host } : {}),
     ...(tls?.servername === undefined ? {} : { servername: tls.servername }),

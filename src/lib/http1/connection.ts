@@ -71,8 +71,6 @@ export class Connection implements ParserEvents, Carrier {
       this.#isConnected = true;
       contain(() => this.#pending && this.#write(this.#pending), giveUp);
     });
-    // Only with TLS: a plain socket calls `#received`.
-    if (target.protocol === "https") this.#socket.on("data", (chunk) => this.#onData(chunk));
     this.#socket.on("error", (error) =>
       contain(() => this.#fail(this.#faultKind(), describeSocketError(error), error), giveUp),
     );
