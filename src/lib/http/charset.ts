@@ -10,6 +10,8 @@ const CHARSET = /charset\s*\*?\s*=([^;,]*)/gi;
 /** A charset that is not UTF-8, in any content-type header of the request; undefined if there is none. */
 export function foreignCharset(headers: HeaderList): string | undefined {
   for (const value of headers.getAll("content-type")) {
+    // Nearly all requests say this, and it names none.
+    if (value === "application/json") continue;
     for (const [, name = ""] of value.matchAll(CHARSET)) {
       const charset = name
         .trim()

@@ -37,9 +37,15 @@ export class RepeatedHead {
     else if (length === this.#lastLength && length <= KEPT_BYTES) {
       this.#bytes = Buffer.from(chunk.subarray(from, to));
       this.#request = copyOf(request);
+      flatten(this.#request.pairs);
     }
     this.#lastLength = length;
   }
+}
+
+/** Values are slices of the head's text; read again and again, texts of their own cost less, in comparisons and as keys. */
+function flatten(pairs: string[]): void {
+  for (let i = 1; i < pairs.length; i += 2) pairs[i] = Buffer.from(pairs[i] as string, "latin1").toString("latin1");
 }
 
 /** Field by field: that is faster than a spread. */

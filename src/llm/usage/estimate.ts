@@ -63,17 +63,19 @@ export function estimateTextTokens(bytes: Uint8Array, start = 0, end = bytes.len
 
 /** Tokens in the text of a JSON string, escapes and all, between its quotes; at most `sampledBytes` of it are read. */
 export function estimateJsonTextTokens(
-  bytes: Uint8Array,
+  bytes: Buffer,
   start: number,
   end: number,
   sampledBytes = SAMPLED_BYTES,
 ): number {
-  return estimate(bytes, start, end, true, sampledBytes);
+  // Most texts have no escapes, and are added up twice as fast.
+  return estimate(bytes, start, end, bytes.subarray(start, end).includes(BACKSLASH), sampledBytes);
 }
 
-function estimate(bytes: Uint8Array, start: number, end: number, isJson: boolean, sampledBytes: number): number {
+function estimate(bytes: Uint8Array, start: number, end: number, hasEscapes: boolean, sampledBytes: number): number {
   const length = end - start;
-  if (length <= sampledBytes) return Math.ceil(addCosts(bytes, start, end, START, isJson) / 1000);
+  const add = hasEscapes ? addJsonCosts : addCosts;
+  if (length <= sampledBytes) return Math.ceil(add(bytes, start, end, START) / 1000);
   const pieces = Math.max(1, Math.floor(sampledBytes / PIECE_BYTES));
   const size = Math.min(PIECE_BYTES, sampledBytes);
   // Several pieces reach from the beginning to the end; one alone stands anywhere, so that a hundred texts that are
@@ -85,17 +87,28 @@ function estimate(bytes: Uint8Array, start: number, end: number, isJson: boolean
     const from = first + piece * stride;
     // A piece begins where it begins in the text: in the middle of a word no new word is paid for.
     const before = from === start ? START : (ROW_OF[bytes[from - 1] as number] as number);
-    thousandths += addCosts(bytes, from, from + size, before, isJson);
+    thousandths += add(bytes, from, from + size, before);
   }
   return Math.ceil((thousandths * length) / (pieces * size * 1000));
 }
 
-function addCosts(bytes: Uint8Array, start: number, end: number, before: number, isJson: boolean): number {
+function addCosts(bytes: Uint8Array, start: number, end: number, before: number): number {
+  let thousandths = 0;
+  let row = before;
+  for (let i = start; i < end; i++) {
+    const byte = bytes[i] as number;
+    thousandths = (thousandths + (COST[row | byte] as number)) | 0;
+    row = ROW_OF[byte] as number;
+  }
+  return thousandths;
+}
+
+function addJsonCosts(bytes: Uint8Array, start: number, end: number, before: number): number {
   let thousandths = 0;
   let row = before;
   for (let i = start; i < end; i++) {
     let byte = bytes[i] as number;
-    if (byte === BACKSLASH && isJson && i + 1 < end) {
+    if (byte === BACKSLASH && i + 1 < end) {
       i += 1;
       const letter = bytes[i] as number;
       if (letter === LETTER_U) {

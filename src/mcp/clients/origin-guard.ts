@@ -44,6 +44,18 @@ function mayBeAskedFor(authority: string, trusted: TrustedHosts): boolean {
 
 /** Without port and brackets, in lower case. */
 export function hostNameOf(authority: string): string {
+  if (authority !== lastAuthority) {
+    lastName = nameIn(authority);
+    lastAuthority = authority;
+  }
+  return lastName;
+}
+
+/** The requests of a connection ask for the same one. */
+let lastAuthority = "";
+let lastName = "";
+
+function nameIn(authority: string): string {
   const lower = authority.toLowerCase();
   if (lower.startsWith("[")) return lower.slice(1, Math.max(1, lower.indexOf("]")));
   const colon = lower.indexOf(":");

@@ -131,6 +131,18 @@ function hostMatches(pattern: string, host: string): boolean {
 
 /** Lower case, without port and without the dot that a fully qualified name may end in. */
 export function hostnameOf(authority: string): string {
+  if (authority !== lastAuthority) {
+    lastName = withoutPort(authority);
+    lastAuthority = authority;
+  }
+  return lastName;
+}
+
+/** The requests of a connection ask for the same one. */
+let lastAuthority = "";
+let lastName = "";
+
+function withoutPort(authority: string): string {
   const port = authority.lastIndexOf(":");
   const name = port > authority.lastIndexOf("]") ? authority.slice(0, port) : authority;
   return (name.endsWith(".") ? name.slice(0, -1) : name).toLowerCase();

@@ -1,0 +1,154 @@
+/**
+ * The usual rules without the library's machinery: texts of attributes beside constants (`==`, `!=`, `in`, `startsWith`, `endsWith`,
+ * `contains`), joined by `&&`, `||` and `!`. It answers only where everything that decides is certain. A field that is not
+ * there, another type, a long text or list: then nothing is said, and the library evaluates the whole, with its errors and its budget.
+ */
+import { type CelList, type CelMap, isCelList, isCelMap } from "@bufbuild/cel";
+import { AND, INDEX, type Node, OR, stringConstant } from "./syntax/syntax-tree.ts";
+import type { AttributeSource } from "./values/activation.ts";
+import { toCel } from "./values/values.ts";
+
+/** Undefined: the library must say. It may throw what an attribute throws. */
+export type QuickRule = (source: AttributeSource) => boolean | undefined;
+
+type Reader = (source: AttributeSource) => unknown;
+type TextTest = (text: string, other: string) => boolean;
+
+const TEXT_CHARS = 4096;
+const LIST_ITEMS = 100;
+
+const METHODS: ReadonlyMap<string, TextTest> = new Map<string, TextTest>([
+  ["startsWith", (text, other) => text.startsWith(other)],
+  ["endsWith", (text, other) => text.endsWith(other)],
+  ["contains", (text, other) => text.includes(other)],
+]);
+
+/** Undefined if the expression has other parts. */
+export function quickRule(node: Node): QuickRule | undefined {
+  if (node.exprKind.case !== "callExpr") return undefined;
+  const { function: name, target, args } = node.exprKind.value;
+  const [first, second] = args;
+  if (target !== undefined) return first && args.length === 1 ? textRule(target, first, METHODS.get(name)) : undefined;
+  if (first === undefined) return undefined;
+  if (second === undefined) return name === "!_" ? negated(quickRule(first)) : undefined;
+  switch (name) {
+    case AND:
+      return both(quickRule(first), quickRule(second), false);
+    case OR:
+      return both(quickRule(first), quickRule(second), true);
+    case "_==_":
+      return textRule(first, second, (a, b) => a === b);
+    case "_!=_":
+      return textRule(first, second, (a, b) => a !== b);
+    case "@in":
+      return memberRule(first, second);
+    default:
+      return undefined;
+  }
+}
+
+function negated(rule: QuickRule | undefined): QuickRule | undefined {
+  if (rule === undefined) return undefined;
+  return (source) => {
+    const answer = rule(source);
+    return answer === undefined ? undefined : !answer;
+  };
+}
+
+/** `decides`: the answer of one side that makes the other's of no matter. */
+function both(a: QuickRule | undefined, b: QuickRule | undefined, decides: boolean): QuickRule | undefined {
+  if (a === undefined || b === undefined) return undefined;
+  return (source) => {
+    const answer = a(source);
+    // An uncertain side is left to the library, which knows what the other one makes of an error.
+    return answer === undefined || answer === decides ? answer : b(source);
+  };
+}
+
+function textRule(a: Node, b: Node, test: TextTest | undefined): QuickRule | undefined {
+  const text = readerOf(a);
+  const other = readerOf(b);
+  if (text === undefined || other === undefined || test === undefined) return undefined;
+  return (source) => {
+    const one = text(source);
+    const two = other(source);
+    return isText(one) && isText(two) ? test(one, two) : undefined;
+  };
+}
+
+function memberRule(item: Node, group: Node): QuickRule | undefined {
+  const text = readerOf(item);
+  const constants = constantsOf(group);
+  const members = constants === undefined ? readerOf(group) : undefined;
+  if (text === undefined || (constants === undefined && members === undefined)) return undefined;
+  return (source) => {
+    const one = text(source);
+    if (!isText(one)) return undefined;
+    return constants === undefined ? isMember(one, members?.(source)) : constants.has(one);
+  };
+}
+
+function isMember(text: string, group: unknown): boolean | undefined {
+  if (isList(group)) {
+    if (group.size > LIST_ITEMS) return undefined;
+    for (let i = 0; i < group.size; i++) {
+      const item = group.get(i);
+      if (!isText(item)) return undefined;
+      if (item === text) return true;
+    }
+    return false;
+  }
+  const found = isMap(group) ? group.has(text) : undefined;
+  return typeof found === "boolean" ? found : undefined;
+}
+
+/** `["a", "b"]` */
+function constantsOf(node: Node): ReadonlySet<string> | undefined {
+  if (node.exprKind.case !== "listExpr") return undefined;
+  const texts = node.exprKind.value.elements.map(stringConstant);
+  return texts.every((text) => text !== undefined) ? new Set(texts) : undefined;
+}
+
+/** Of a constant, or of an attribute and fields below it: `jwt.sub`, `request.headers["x-id"]`. */
+function readerOf(node: Node): Reader | undefined {
+  const constant = stringConstant(node);
+  if (constant !== undefined) return () => constant;
+  const kind = node.exprKind;
+  if (kind.case === "identExpr") {
+    const { name } = kind.value;
+    return (source) => read((source as Record<string, unknown>)[name]);
+  }
+  if (kind.case === "selectExpr") {
+    const { operand, field, testOnly } = kind.value;
+    return operand === undefined || testOnly ? undefined : fieldOf(operand, field);
+  }
+  if (kind.case !== "callExpr" || kind.value.function !== INDEX || kind.value.args.length !== 2) return undefined;
+  const [operand, index] = kind.value.args;
+  const field = stringConstant(index);
+  return operand === undefined || field === undefined ? undefined : fieldOf(operand, field);
+}
+
+function fieldOf(operand: Node, field: string): Reader | undefined {
+  const owner = stringConstant(operand) === undefined ? readerOf(operand) : undefined;
+  if (owner === undefined) return undefined;
+  return (source) => {
+    const value = owner(source);
+    return isMap(value) ? value.get(field) : undefined;
+  };
+}
+
+function read(value: unknown): unknown {
+  return value === undefined ? undefined : toCel(value);
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string" && value.length <= TEXT_CHARS;
+}
+
+function isMap(value: unknown): value is CelMap {
+  return typeof value === "object" && value !== null && isCelMap(value);
+}
+
+function isList(value: unknown): value is CelList {
+  return typeof value === "object" && value !== null && isCelList(value);
+}
