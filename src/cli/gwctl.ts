@@ -6,6 +6,7 @@ import { Command, CommanderError } from "commander";
 import { VERSION } from "../lib/text/version.ts";
 import { addExamples } from "./examples.ts";
 import { withTarget } from "./instance/target.ts";
+import { misplacedCommand } from "./misplaced-command.ts";
 import { addProxyCommands } from "./proxy.ts";
 import { CliError } from "./terminal/cli-error.ts";
 import type { Terminal } from "./terminal/terminal.ts";
@@ -19,7 +20,14 @@ export async function runGwctl(argv: readonly string[], terminal: Terminal): Pro
   try {
     const isTrace = own[0] === "proxy" && own[1] === "trace";
     if (request !== undefined && !isTrace) throw new CliError("only `gwctl proxy trace` accepts arguments after --", 2);
-    await createProgram(terminal, request).parseAsync(own, { from: "user" });
+    const program = createProgram(terminal, request);
+    const meant = misplacedCommand(program, own);
+    if (meant.length > 0)
+      throw new CliError(
+        `there is no command \`gwctl ${own.find((word) => !word.startsWith("-"))}\`; use ${listed(meant)}`,
+        2,
+      );
+    await program.parseAsync(own, { from: "user" });
     return 0;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
@@ -28,6 +36,10 @@ export async function runGwctl(argv: readonly string[], terminal: Terminal): Pro
     if (error.exitCode === 2) terminal.err("(see gwctl --help)\n");
     return error.exitCode;
   }
+}
+
+function listed(commands: readonly string[]): string {
+  return commands.map((command) => `\`${command}\``).join(" or ");
 }
 
 function createProgram(terminal: Terminal, request: readonly string[] | undefined): Command {

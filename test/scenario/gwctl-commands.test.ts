@@ -33,6 +33,19 @@ test("version, help and completion need no gateway [S9-3]", async () => {
   }
 });
 
+const misplaced: [args: string[], meant: string][] = [
+  [["trace"], "`gwctl proxy trace`"],
+  [["--local", "limits"], "`gwctl proxy limits`"],
+  [["list"], "`gwctl keys list` or `gwctl gateway list`"],
+];
+for (const [args, meant] of misplaced) {
+  test(`gwctl ${args.join(" ")} names the whole command`, async () => {
+    const { code, stderr } = await gwctl(args);
+    assert.equal(code, 2);
+    assert.ok(stderr.includes(`use ${meant}`), stderr);
+  });
+}
+
 const misuse = [
   ["nonsense"],
   ["proxy", "trace", "--port", "3000"],

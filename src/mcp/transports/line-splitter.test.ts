@@ -5,9 +5,13 @@ import { LineSplitter, LineTooLong } from "./line-splitter.ts";
 
 function split(chunks: readonly Buffer[], maxBytes = 1000): string[] {
   const lines: string[] = [];
-  const splitter = new LineSplitter((line) => lines.push(line), maxBytes);
   // In one buffer, as they are read: what is kept of a chunk must not be the chunk.
   const buffer = Buffer.alloc(Math.max(...chunks.map(({ length }) => length)));
+  const splitter = new LineSplitter((line) => {
+    lines.push(line);
+    // Whoever takes a line may let another socket read.
+    buffer.fill(0);
+  }, maxBytes);
   for (const chunk of chunks) {
     chunk.copy(buffer);
     splitter.push(buffer.subarray(0, chunk.length));

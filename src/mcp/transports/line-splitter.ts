@@ -27,31 +27,41 @@ export class LineSplitter {
     this.#maxBytes = maxBytes;
   }
 
-  /** Throws LineTooLong. Lines arrive without their end; empty ones are left out. */
+  /** Throws LineTooLong, after the lines before it. Lines arrive without their end; empty ones are left out. */
   push(chunk: Buffer): void {
+    const lines: string[] = [];
+    try {
+      this.#split(chunk, lines);
+    } finally {
+      // Only now: whoever takes a line may let others read into the same buffer.
+      for (const line of lines) this.#onLine(line);
+    }
+  }
+
+  #split(chunk: Buffer, lines: string[]): void {
     let start = 0;
     for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, start)) {
-      if (this.#held === undefined) this.#line(chunk, start, at);
-      else this.#endHeld(this.#held, chunk.subarray(start, at));
+      const line =
+        this.#held === undefined ? this.#line(chunk, start, at) : this.#endHeld(this.#held, chunk.subarray(start, at));
+      if (line !== "") lines.push(line);
       start = at + 1;
     }
     if (start < chunk.length) this.#hold(start === 0 ? chunk : chunk.subarray(start));
   }
 
-  #line(bytes: Buffer, start: number, lineEnd: number): void {
+  #line(bytes: Buffer, start: number, lineEnd: number): string {
     const end = lineEnd > start && bytes[lineEnd - 1] === CR ? lineEnd - 1 : lineEnd;
     if (end - start > this.#maxBytes) throw new LineTooLong(this.#maxBytes);
-    if (end > start) this.#onLine(bytes.toString("utf8", start, end));
+    return bytes.toString("utf8", start, end);
   }
 
-  #endHeld(held: TextPieces, rest: Buffer): void {
+  #endHeld(held: TextPieces, rest: Buffer): string {
     this.#held = undefined;
     held.add(rest);
     const text = held.end();
     const isReturn = text.endsWith("\r");
     if (held.bytes - (isReturn ? 1 : 0) > this.#maxBytes) throw new LineTooLong(this.#maxBytes);
-    const line = isReturn ? text.slice(0, -1) : text;
-    if (line !== "") this.#onLine(line);
+    return isReturn ? text.slice(0, -1) : text;
   }
 
   #hold(bytes: Buffer): void {
