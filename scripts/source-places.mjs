@@ -14,7 +14,8 @@ const maps = new Map();
 /** Rewrites the stack of an error and of its causes. */
 export function mapError(error, depth = 0) {
   if (typeof error !== "object" || error === null || depth > MAX_CAUSES) return;
-  if (typeof error.stack === "string") error.stack = mapText(error.stack);
+  // From Node 26 on it may not be written.
+  if (typeof error.stack === "string") Reflect.defineProperty(error, "stack", { value: mapText(error.stack) });
   mapError(error.cause, depth + 1);
 }
 

@@ -26,7 +26,12 @@ export async function tell(events, output) {
       else counts.set(count[1], Number(count[2]));
     }
   }
-  for await (const text of Readable.from(details()).pipe(new SpecReporter())) output.write(text);
+  const reporter = new SpecReporter();
+  // A pipe does not pass errors on: without this a defect here would end the run without a word.
+  Readable.from(details())
+    .on("error", (error) => reporter.destroy(error))
+    .pipe(reporter);
+  for await (const text of reporter) output.write(text);
   return { counts, failures, files: [...files] };
 }
 

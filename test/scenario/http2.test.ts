@@ -202,6 +202,25 @@ test("a server that does not speak HTTP/2 is 502 with protocol h2 and h2c", asyn
   }
 });
 
+test("more bodies than a session of Node holds by itself wait for the server, and all arrive", async (t) => {
+  const backend = await http2Backend(t, (stream) => {
+    let bytes = 0;
+    stream.on("data", (chunk: Buffer) => {
+      bytes += chunk.length;
+    });
+    stream.on("end", () => {
+      stream.respond({ ":status": 200 });
+      stream.end(String(bytes));
+    });
+  });
+  const gateway = await gatewayFor(t, yamlOf("", `host: "127.0.0.1:${backend.port}", protocol: h2c`));
+  const body = Buffer.alloc(60_000, "x");
+  const answers = await Promise.all(
+    Array.from({ length: 300 }, async () => (await fetch(gateway.url(), { method: "POST", body })).text()),
+  );
+  assert.deepEqual([...new Set(answers)], ["60000"]);
+});
+
 test("a connection that the server closes is opened again", async (t) => {
   const backend = await http2Backend(t, (stream) => {
     stream.respond({ ":status": 200 });

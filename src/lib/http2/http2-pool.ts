@@ -27,6 +27,11 @@ const LOOK_EVERY_MS = 5_000;
 const FIRST_STREAMS = 100;
 /** Lines of an answer's head or trailers. */
 const MAX_ANSWER_FIELDS = 256;
+/**
+ * From Node 24 on bodies that wait for the server's window count, and above it streams are given up. We hold these bodies anyway; what the
+ * server sends is bounded by windows and by the lines of heads.
+ */
+const SESSION_MB = 4096;
 
 interface Link {
   readonly session: ClientHttp2Session;
@@ -57,6 +62,7 @@ export function openHttp2Pool(
     const session = connect(`${target.protocol}://${target.socketPath === undefined ? "backend" : "localhost"}`, {
       createConnection: () => socket,
       maxHeaderListPairs: MAX_ANSWER_FIELDS,
+      maxSessionMemory: SESSION_MB,
       settings: { enablePush: false },
     });
     endSessionLater(session);

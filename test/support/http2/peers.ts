@@ -27,7 +27,11 @@ export interface Answer {
 }
 
 export function session(t: TestContext, port: number, scheme: "http" | "https" = "http"): ClientHttp2Session {
-  const client = connect(`${scheme}://localhost:${port}`, { ca: certificates.root });
+  const client = connect(`${scheme}://localhost:${port}`, {
+    ca: certificates.root,
+    // From Node 24 on what waits to be sent counts.
+    maxSessionMemory: 100,
+  });
   client.on("error", () => undefined);
   t.after(() => client.destroy());
   return client;
