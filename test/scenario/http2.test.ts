@@ -3,7 +3,7 @@
  */
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { constants, type OutgoingHttpHeaders } from "node:http2";
+import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from "node:http2";
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
@@ -199,6 +199,25 @@ test("a server that does not speak HTTP/2 is 502 with protocol h2 and h2c", asyn
   ] as const) {
     const gateway = await gatewayFor(t, yamlOf("", backend, policies), { files });
     assert.equal((await fetch(gateway.url())).status, 502);
+  }
+});
+
+test("a session takes new requests while large answers wait for its client", async (t) => {
+  const body = "x".repeat(900_000);
+  const policies = `directResponse: { status: 200, body: "${body}" }`;
+  const gateway = await gatewayFor(t, yamlOf("", `host: "127.0.0.1:1"`, policies));
+  const client = session(t, gateway.port());
+  // Nothing is read of an answer before all have begun: the rest of each waits in the gateway.
+  const streams: ClientHttp2Stream[] = [];
+  for (let i = 0; i < 30; i++) {
+    const stream = client.request({ ":path": "/" });
+    streams.push(stream);
+    await once(stream, "response");
+  }
+  for (const stream of streams) {
+    let bytes = 0;
+    for await (const chunk of stream) bytes += (chunk as Buffer).length;
+    assert.equal(bytes, body.length);
   }
 });
 

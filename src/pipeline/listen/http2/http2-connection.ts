@@ -20,8 +20,11 @@ const MAX_RESETS = 100;
 const MAX_CONTROL_FRAMES = 100;
 /** Lines of a head that nghttp2 keeps; the edge answers 431 long before. */
 const MAX_FIELDS = 256;
-/** What one session may hold: heads, and what clients do not read; in MiB. */
-const MAX_SESSION_MIB = 10;
+/**
+ * What one session may hold: heads, and what clients did not read yet; in MiB. Above it the next stream ends the session, so
+ * that it must be more than some large answers at once: a tool's result may have 32 MiB.
+ */
+const MAX_SESSION_MIB = 100;
 /** After GOAWAY the client has this long to close. */
 const GOODBYE_MS = 5_000;
 
