@@ -52,7 +52,7 @@ export function nodeReader(): NodeReader {
         target: req.url ?? "",
         version: req.httpVersion,
         pairs: req.rawHeaders.map((text, i) => (i % 2 === 0 ? text.toLowerCase() : text)),
-        body: ((req.read() as Buffer | null) ?? Buffer.alloc(0)).toString("latin1"),
+        body: bodyOf(req),
         complete: req.complete,
       }));
       socket.destroy();
@@ -60,4 +60,12 @@ export function nodeReader(): NodeReader {
     },
     close: () => void server.close(),
   };
+}
+
+/** Since Node 26 a read brings one piece. */
+function bodyOf(req: IncomingMessage): string {
+  let body = "";
+  for (let piece = req.read() as Buffer | null; piece !== null; piece = req.read() as Buffer | null)
+    body += piece.toString("latin1");
+  return body;
 }
