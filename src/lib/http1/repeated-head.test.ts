@@ -104,6 +104,7 @@ test("a client whose heads all differ is not followed for ever", () => {
   }
   const head = bytes("host-129");
   assert.equal(last.lengthAt(head, 0), 0, "the last one is not kept");
+  assert.equal(last.request, undefined);
 });
 
 test("long heads are read each time", () => {

@@ -33,8 +33,11 @@ export class RepeatedHead {
   /** `from` to `to`: where the head was read that said this. */
   remember(request: ParsedRequest, chunk: Buffer, from: number, to: number): void {
     const length = to - from;
-    if (this.#misses > GIVES_UP_AFTER) this.#bytes = undefined;
-    else if (length === this.#lastLength && length <= KEPT_BYTES) {
+    if (this.#misses > GIVES_UP_AFTER) {
+      // Nothing of a head, which may hold a credential, stays without use.
+      this.#bytes = undefined;
+      this.#request = undefined;
+    } else if (length === this.#lastLength && length <= KEPT_BYTES) {
       this.#bytes = Buffer.from(chunk.subarray(from, to));
       this.#request = copyOf(request);
       flatten(this.#request.pairs);

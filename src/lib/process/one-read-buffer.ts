@@ -1,5 +1,5 @@
 /**
- * Plain sockets of a thread read into one buffer. Node allocates 64 KiB for each read and gives back what was not used, and
+ * The sockets of a thread read into one buffer: those to backends, and plain ones of clients and children. Node allocates 64 KiB for each read and gives back what was not used, and
  * passes what came through a stream: for the small reads of requests, answers and lines a copy out of a buffer that stays
  * costs a fraction. A chunk is never a part of that buffer, except for who borrows it: whoever gets one may keep it.
  */
