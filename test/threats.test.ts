@@ -26,10 +26,8 @@ test("no test claims a row that is not listed", () => {
   );
 });
 
-test("the list has 89 threats, 48 faults and 27 incidents, each once", () => {
+test("every row has its own id", () => {
   const ids = ROW_GROUPS.flatMap(({ rows }) => Object.keys(rows));
-  const count = (pattern: RegExp): number => ids.filter((id) => pattern.test(id)).length;
-  assert.deepEqual([count(/^[^RV]/), count(/^R/), count(/^V/)], [89, 48, 27]);
   assert.equal(new Set(ids).size, ids.length);
 });
 
