@@ -36,7 +36,7 @@ routes:
   const exited = new Promise((resolve) =>
     child.once("close", (code, signal) => resolve(code === null ? `signal ${signal}` : `exit code ${code}`)),
   );
-  exited.then((how) => (crash ??= how));
+  void exited.then((how) => (crash ??= how));
   const port = Number(await inLog(/listening gateway=default url=\S+:(\d+)/));
   const adminUrl = await inLog(/admin interface ui=(\S+)\/ui/);
   return { port, pid: child.pid, hasEnded: () => crash !== undefined, whatIsLeft, stop };

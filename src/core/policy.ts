@@ -44,7 +44,11 @@ export interface RecordedIdentity {
   readonly principals: readonly string[];
 }
 
-/** The moments of a request. All are optional; all but `settle` may answer synchronously or wait. */
+/**
+ * The steps of a request at which a policy runs, in order. All are optional. Only `request`, `recall` and `response` may
+ * return a promise. The others return `undefined` or a value: their types reject an async function, and the pipeline
+ * treats a promise that arrives anyway as an error (`rejectPromise`), so a rule cannot fail open by not being awaited.
+ */
 export interface Hooks {
   /** The request head is known. */
   request?(exchange: Exchange): HookResult;
@@ -57,15 +61,15 @@ export interface Hooks {
    * The backend has read the body, where it reads bodies: `facts.llm` and `facts.mcp` are what it will act on, or absent.
    * For rules that read them; throws a refusal. Runs before anything else answers in the backend's place, too.
    */
-  parsed?(exchange: Exchange): void;
+  parsed?(exchange: Exchange): undefined;
   /** As `admit`, for limits whose key reads what the body says. After all `parsed` hooks. */
   admitParsed?(exchange: Exchange): Charge | undefined;
   /** The body was parsed as an LLM request; the same two steps as `admit`, for token limits. */
   llmRequest?(exchange: Exchange): Charge | undefined;
   /** The response head is ready; headers may be changed. A GatewayError thrown here replaces the response. */
-  response?(exchange: Exchange): void | Promise<void>;
+  response?(exchange: Exchange): undefined | Promise<void>;
   /** The response ended, failed, or the client left. Runs exactly once for each scope that was entered. */
-  settle?(exchange: Exchange, outcome: Outcome): void;
+  settle?(exchange: Exchange, outcome: Outcome): undefined;
   /** Of a policy that verifies tokens, for a dry run: what `request` does once the token's signature holds. */
   assume?(exchange: Exchange, given: GivenToken): undefined;
   /** Of a policy that authenticates, for a rehearsal: what `request` does with a client that was identified before. */
@@ -86,6 +90,17 @@ export interface Hooks {
   readonly settings?: Settings;
 }
 
+/**
+ * Throws if a hook that must answer at once returned a promise: its rejection would be ignored and the request would
+ * pass. Types rule this out for code that is checked; this covers casts and plain JavaScript.
+ */
+export function rejectPromise<Result>(hook: keyof Hooks | keyof Charge, result: Result): Result {
+  if (typeof result !== "object" || result === null || !("then" in result)) return result;
+  // The promise's own rejection must not end the process in addition.
+  void Promise.resolve(result).catch(() => undefined);
+  throw new Error(`the ${hook} hook returned a promise; only request, recall and response hooks may wait`);
+}
+
 export interface LlmSight {
   /** It counts tokens: of every request with a body on its own route, of LLM requests elsewhere. */
   readonly tokens?: boolean;
@@ -98,9 +113,9 @@ export interface LlmSight {
 /** What an admission hook does once all agreed. It may still refuse, if others took the last in the meantime. */
 export interface Charge {
   /** Takes what is counted here. */
-  take(): void;
+  take(): undefined;
   /** Gives it back: the request was refused after all. */
-  giveBack(): void;
+  giveBack(): undefined;
   /** Asks a service that counts with its answer: after everything that is counted here was taken. */
   confirm?(): Promise<void>;
 }

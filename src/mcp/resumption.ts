@@ -39,7 +39,7 @@ export class Resumption {
   resume(id: string, owner: string | undefined, headers: HeaderList): Promise<ResumeOutcome> {
     const key = JSON.stringify([owner ?? null, id]);
     const known = this.#underWay.get(key);
-    if (known) return known;
+    if (known !== undefined) return known;
     const resuming = this.#resume(id, owner, headers).finally(() => this.#underWay.delete(key));
     this.#underWay.set(key, resuming);
     return resuming;

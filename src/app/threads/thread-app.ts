@@ -212,7 +212,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       return;
     }
     const { id, order } = message;
-    carryOut(order)
+    void carryOut(order)
       .catch((error): Report => ({ problems: [(error as Error).message] }))
       .then((report) => send({ kind: "report", id, report }));
   });

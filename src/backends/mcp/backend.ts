@@ -196,7 +196,7 @@ function createBackend(
 
     prepare(exchange) {
       const login = relay?.answer(exchange);
-      if (login) return login;
+      if (login !== undefined) return login;
       guardOrigin(exchange, trusted);
       try {
         const prepared = identity ? identity.tell(exchange).then(() => prepare(exchange)) : prepare(exchange);

@@ -51,7 +51,7 @@ class RemoteKeySet implements KeySet {
     this.description = options.description;
     // Not at once: a configuration that is only validated opens and closes key sets without probing anything.
     this.#nextMs = options.clock.monotonicMs();
-    this.#timer = options.clock.after(0, () => this.#load());
+    this.#timer = options.clock.after(0, () => void this.#load());
   }
 
   current(): KeyTable | undefined {
@@ -60,7 +60,7 @@ class RemoteKeySet implements KeySet {
   }
 
   refresh(): Promise<void> | undefined {
-    if (this.#inFlight) return this.#inFlight;
+    if (this.#inFlight !== undefined) return this.#inFlight;
     if (this.#attempts === 0) return this.#load();
     const nowMs = this.#options.clock.monotonicMs();
     if (nowMs - this.#unknownKeyMs < UNKNOWN_KEY_COOLDOWN_MS) return undefined;
@@ -91,12 +91,12 @@ class RemoteKeySet implements KeySet {
   /** Single flight. Whoever waits is let go after the time of one fetch, even if finding the place took longer. */
   #load(): Promise<void> {
     if (this.#closed) return Promise.resolve();
-    if (this.#inFlight) return this.#inFlight;
+    if (this.#inFlight !== undefined) return this.#inFlight;
     this.#timer.cancel();
     this.#attempts += 1;
     this.#inFlight = new Promise((resolve) => {
       const limit = this.#options.clock.after(KEY_FETCH_TIMEOUT_MS, resolve);
-      this.#fetch().finally(() => {
+      void this.#fetch().finally(() => {
         limit.cancel();
         this.#inFlight = undefined;
         resolve();
@@ -146,6 +146,6 @@ class RemoteKeySet implements KeySet {
   #schedule(delayMs: number): void {
     const { clock } = this.#options;
     this.#nextMs = clock.monotonicMs() + delayMs;
-    this.#timer = clock.after(delayMs, () => this.#load());
+    this.#timer = clock.after(delayMs, () => void this.#load());
   }
 }

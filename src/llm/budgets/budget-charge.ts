@@ -48,7 +48,7 @@ export class BudgetCharge implements Charge {
   }
 
   /** Nothing is counted in this process alone. */
-  take(): void {}
+  take(): undefined {}
 
   async confirm(): Promise<void> {
     const refusals = await Promise.all(this.#claims.map((claim, i) => this.#reserve(claim, i)));
@@ -58,7 +58,7 @@ export class BudgetCharge implements Charge {
     if (refusal !== undefined) throw refusal;
   }
 
-  giveBack(): void {
+  giveBack(): undefined {
     this.#isOver = true;
     this.#release();
   }

@@ -199,7 +199,7 @@ export class ServerLogin {
   /** One at a time for each principal: many servers take a refresh token only once. */
   #renewed(principal: string, connection: Connection, refused: string | undefined): Promise<Connection | undefined> {
     const running = this.#renewals.get(principal);
-    if (running) return running;
+    if (running !== undefined) return running;
     const renewal = this.#renew(principal, connection, refused).finally(() => this.#renewals.delete(principal));
     this.#renewals.set(principal, renewal);
     return renewal;

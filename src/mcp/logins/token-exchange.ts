@@ -36,7 +36,7 @@ export class TokenExchange {
     const kept = this.#kept.get(key);
     if (kept && kept.untilMs > this.#clock.now()) return Promise.resolve(kept.token);
     const running = this.#running.get(key);
-    if (running) return running;
+    if (running !== undefined) return running;
     const exchanging = this.#exchanged(key, subject, untilMs).finally(() => this.#running.delete(key));
     this.#running.set(key, exchanging);
     return exchanging;

@@ -126,7 +126,7 @@ export class ToolUpstream implements Upstream, UpstreamUser {
 
   park(): Promise<void> | undefined {
     const parked = this.inner.park?.();
-    if (parked) this.#forget();
+    if (parked !== undefined) this.#forget();
     return parked;
   }
 

@@ -3,7 +3,7 @@
  * hook would be paid by every request. Each hook's verdict and time go into the exchange's step list.
  */
 import type { Exchange, Step } from "../../core/exchange.ts";
-import type { Charge, CompiledPolicy, CompiledScope } from "../../core/policy.ts";
+import { type Charge, type CompiledPolicy, type CompiledScope, rejectPromise } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Phase, PolicyMoment } from "../../trace/events.ts";
@@ -104,7 +104,7 @@ export function runAdmission(
   for (const { phase, policy } of policies) {
     const startedMs = run.clock.monotonicMs();
     try {
-      const charge = policy.hooks[hook]?.(run.exchange);
+      const charge = rejectPromise(hook, policy.hooks[hook]?.(run.exchange));
       if (charge) admitted.push({ phase, policy, charge });
     } catch (error) {
       refuse(run, phase, policy, hook, startedMs, error);
@@ -115,7 +115,7 @@ export function runAdmission(
   const { exchange } = run;
   for (const { phase, policy, charge } of admitted) {
     try {
-      charge.take();
+      rejectPromise("take", charge.take());
     } catch (error) {
       // Another thread took the last of it in the meantime.
       refuse(run, phase, policy, hook, run.clock.monotonicMs(), error);
@@ -156,7 +156,7 @@ export function runParsedHooks(run: HookRun, policies: readonly ScopedPolicy[]):
   for (const { phase, policy } of policies) {
     const startedMs = run.clock.monotonicMs();
     try {
-      policy.hooks.parsed?.(run.exchange);
+      rejectPromise("parsed", policy.hooks.parsed?.(run.exchange));
     } catch (error) {
       refuse(run, phase, policy, "parsed", startedMs, error);
       return false;
@@ -177,7 +177,7 @@ export function runResponseHooks(
   for (let i = from; i < policies.length; i++) {
     const policy = policies[i] as CompiledPolicy;
     const startedMs = run.exchange.trace === undefined ? 0 : run.clock.monotonicMs();
-    let result: void | Promise<void>;
+    let result: ReturnType<NonNullable<CompiledPolicy["hooks"]["response"]>>;
     try {
       result = policy.hooks.response?.(run.exchange);
     } catch (error) {

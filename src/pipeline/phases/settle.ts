@@ -3,7 +3,7 @@
  * log, metrics and recent requests. What throws here is logged, and the rest still runs.
  */
 import type { Exchange } from "../../core/exchange.ts";
-import type { CompiledScope, Outcome } from "../../core/policy.ts";
+import { type CompiledScope, type Outcome, rejectPromise } from "../../core/policy.ts";
 import type { BodyCapture } from "../records/body-capture.ts";
 import type { PipelineEnv } from "./pipeline-env.ts";
 
@@ -21,7 +21,7 @@ export function settle(
     for (const observer of response.observers) guarded(env, exchange, () => observer.end(outcome.end === "complete"));
   for (let i = entered.length - 1; i >= 0; i--) {
     for (const policy of (entered[i] as CompiledScope).settle) {
-      guarded(env, exchange, () => policy.hooks.settle?.(exchange, outcome));
+      guarded(env, exchange, () => rejectPromise("settle", policy.hooks.settle?.(exchange, outcome)));
     }
   }
   capture?.emit(trace, "response", response?.headers.get("content-type"));

@@ -25,7 +25,7 @@ export function bothAccesses(one: ModelAccess | undefined, other: ModelAccess | 
 }
 
 /** Throws the refusal of a request that its key may not send. */
-export function checkModel({ modelAccess: access, request, facts }: Exchange): void {
+export function checkModel({ modelAccess: access, request, facts }: Exchange): undefined {
   if (access === undefined) return;
   const model = facts.llm?.requestModel;
   if (model !== undefined) {

@@ -48,12 +48,12 @@ export const budgets = definePolicy({
       return charge;
     }
 
-    function settle(exchange: Exchange, outcome: Outcome): void {
+    function settle(exchange: Exchange, outcome: Outcome): undefined {
       const charge = charges.get(exchange);
       if (charge !== undefined) settleCharge(charge, exchange, outcome);
     }
 
-    function response(exchange: Exchange): void {
+    function response(exchange: Exchange): undefined {
       const charge = charges.get(exchange);
       if (charge !== undefined) watchStream(books.progress, charge, exchange);
       writeBudgetHeaders(exchange);

@@ -118,7 +118,7 @@ const responses: [
 for (const [name, origin, before, after] of responses) {
   test(`on responses: ${name} [L8]`, () => {
     const exchange = anAnsweredExchange({ headers: origin === undefined ? {} : { origin }, responseHeaders: before });
-    compile({ allowOrigins: [ORIGIN], exposeHeaders: ["Mcp-Session-Id"] }).response?.(exchange);
+    void compile({ allowOrigins: [ORIGIN], exposeHeaders: ["Mcp-Session-Id"] }).response?.(exchange);
     assert.deepEqual({ ...exchange.response?.headers.toObject() }, after);
   });
 }

@@ -11,7 +11,7 @@ function access(
   rules: unknown[],
   exchange: Exchange = anExchange({ jwt: { roles: ["user"] } }),
 ): (...item: Item) => boolean {
-  mcpAuthorization.compile(mcpAuthorization.schema.parse({ rules }), testEnv).request?.(exchange);
+  void mcpAuthorization.compile(mcpAuthorization.schema.parse({ rules }), testEnv).request?.(exchange);
   return (...item) => exchange.mcpAccess?.allows(...item) ?? true;
 }
 

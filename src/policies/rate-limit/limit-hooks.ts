@@ -57,7 +57,7 @@ export function limitHooks(
     return tokenCharges?.findLast(isOwn) as LocalCharge | undefined;
   }
 
-  function settleTokens(exchange: Exchange, outcome: Outcome): void {
+  function settleTokens(exchange: Exchange, outcome: Outcome): undefined {
     if (isShadow && exchange.isFreeInShadow) return;
     const charge = tokenCharge(exchange);
     const { llm } = exchange.facts;
@@ -67,7 +67,7 @@ export function limitHooks(
     global?.settleTokens(exchange, used);
   }
 
-  function response(exchange: Exchange): void {
+  function response(exchange: Exchange): undefined {
     global?.respond(exchange);
     writeLimitHeaders(exchange);
   }

@@ -110,7 +110,7 @@ export class LocalCharge implements Charge {
    * refusal of a limit of which another thread took the last since it was asked; then nothing is taken. In shadow mode
    * nothing is thrown or noted for the client.
    */
-  take(): void {
+  take(): undefined {
     const isShadow = this.#limits[0]?.isShadow === true;
     // Another scope refuses it in shadow mode: a refused request costs nothing.
     if (isShadow && this.#exchange.isFreeInShadow) return;
@@ -146,7 +146,7 @@ export class LocalCharge implements Charge {
     if (tightest !== undefined) addReading(this.#exchange, tightest);
   }
 
-  giveBack(): void {
+  giveBack(): undefined {
     this.settle(0);
     this.#debits = [];
     if (this.#reading === undefined) return;

@@ -58,7 +58,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfin
 
   return {
     async call(request, timeoutMs) {
-      if (starting) await starting;
+      if (starting !== undefined) await starting;
       const open = await channel;
       if (isClosed) throw new Error("the connection is closed");
       return new Promise<RlsResponse>((resolve, reject) => {
@@ -91,7 +91,7 @@ export function openRlsClient(host: string, clock: Clock, tasks: Tasks, isConfin
 function firstConnection(channel: Promise<Channel>, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.after(FIRST_CONNECTION_MS, resolve);
-    channel
+    void channel
       .then((open) => open.tried)
       .catch(() => undefined)
       .then(() => {

@@ -93,7 +93,7 @@ export function expectCopy(exchange: Exchange, mirror: string): MirroredCopy {
 }
 
 /** The backend answers: what it says is kept while it goes out. */
-export function watchBackend(exchange: Exchange): void {
+export function watchBackend(exchange: Exchange): undefined {
   const state = stateOf(exchange);
   const { response, upstreamStartedMs, upstreamHeadMs } = exchange;
   if (state === undefined || state.backend !== undefined || response?.source !== "upstream") return;
@@ -111,7 +111,7 @@ export function watchBackend(exchange: Exchange): void {
 }
 
 /** The request has ended: copies that have an answer are compared now, the others when they have one. */
-export function compareCopies(exchange: Exchange, { end }: Outcome): void {
+export function compareCopies(exchange: Exchange, { end }: Outcome): undefined {
   const state = stateOf(exchange);
   if (state === undefined || state.isSettled) return;
   state.isSettled = true;

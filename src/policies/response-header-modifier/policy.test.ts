@@ -8,7 +8,7 @@ test("removes, sets and adds headers of the response, and of nothing else", () =
     headers: { server: "client's" },
     responseHeaders: { server: "x", "x-a": "0" },
   });
-  responseHeaderModifier
+  void responseHeaderModifier
     .compile({ remove: ["server"], set: { "x-a": "1" }, add: { "x-b": "2" } }, testEnv)
     .response?.(exchange);
   assert.deepEqual({ ...exchange.response?.headers.toObject() }, { "x-a": "1", "x-b": "2" });
@@ -17,6 +17,6 @@ test("removes, sets and adds headers of the response, and of nothing else", () =
 
 test("without a response there is nothing to do", () => {
   const exchange = anExchange();
-  responseHeaderModifier.compile({ set: { "x-a": "1" } }, testEnv).response?.(exchange);
+  void responseHeaderModifier.compile({ set: { "x-a": "1" } }, testEnv).response?.(exchange);
   assert.equal(exchange.response, undefined);
 });

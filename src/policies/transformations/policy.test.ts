@@ -22,30 +22,30 @@ const headers: [name: string, source: string, value: string | undefined][] = [
 for (const [name, source, value] of headers) {
   test(`sets a header from ${name}`, () => {
     const exchange = anExchange({ headers: { "x-out": "before", "x-in": "in" }, jwt: { sub: "alice" } });
-    compile({ request: { set: { "x-out": source } } }).request?.(exchange);
+    void compile({ request: { set: { "x-out": source } } }).request?.(exchange);
     assert.equal(exchange.request.headers.get("x-out"), value);
   });
 }
 
 test("removes, then sets, then adds", () => {
   const exchange = anExchange({ headers: { "x-a": "0", "x-b": "0" } });
-  compile({ request: { remove: ["x-a"], set: { "x-b": '"1"' }, add: { "x-b": '"2"' } } }).request?.(exchange);
+  void compile({ request: { remove: ["x-a"], set: { "x-b": '"1"' }, add: { "x-b": '"2"' } } }).request?.(exchange);
   assert.deepEqual({ ...exchange.request.headers.toObject() }, { "x-b": ["1", "2"] });
 });
 
 test("setting Host changes the authority that is sent on, if it is one", () => {
   const exchange = anExchange({ headers: { "x-tenant": "blue", host: "gateway.test" } });
-  compile({ request: { set: { host: 'request.headers["x-tenant"] + ".inner.test"' } } }).request?.(exchange);
+  void compile({ request: { set: { host: 'request.headers["x-tenant"] + ".inner.test"' } } }).request?.(exchange);
   assert.equal(exchange.request.host, "blue.inner.test");
   const hostile = anExchange({ headers: { "x-tenant": "evil.test/", host: "gateway.test" } });
-  compile({ request: { set: { host: 'request.headers["x-tenant"] + ".inner.test"' } } }).request?.(hostile);
+  void compile({ request: { set: { host: 'request.headers["x-tenant"] + ".inner.test"' } } }).request?.(hostile);
   assert.equal(hostile.request.host, "gateway.test");
 });
 
 test("bodies come from texts or as JSON, and say that they must be read if they read one", () => {
   const exchange = anExchange({ method: "POST", body: '{"a":1}', headers: { "content-encoding": "x" } });
   const hooks = compile({ request: { body: '{"b": json(request.body).a + 1}' } });
-  hooks.request?.(exchange);
+  void hooks.request?.(exchange);
   assert.deepEqual(exchange.request.body, { kind: "bytes", bytes: Buffer.from('{"b":2}') });
   assert.equal(exchange.request.headers.get("content-encoding"), undefined);
   assert.deepEqual(hooks.reads, { requestBody: true, responseBody: false });
@@ -57,13 +57,13 @@ test("bodies come from texts or as JSON, and say that they must be read if they 
 
 test("a body that cannot be evaluated stays as it was", () => {
   const exchange = anExchange({ method: "POST", body: "no json" });
-  compile({ request: { body: "json(request.body).a" } }).request?.(exchange);
+  void compile({ request: { body: "json(request.body).a" } }).request?.(exchange);
   assert.deepEqual(exchange.request.body, { kind: "bytes", bytes: Buffer.from("no json") });
 });
 
 test("responses are changed from what the response says", () => {
   const exchange = anAnsweredExchange({ status: 404, responseHeaders: { server: "x" } });
-  compile({ response: { set: { "x-code": "response.code" }, remove: ["server"], body: '"gone"' } }).response?.(
+  void compile({ response: { set: { "x-code": "response.code" }, remove: ["server"], body: '"gone"' } }).response?.(
     exchange,
   );
   assert.deepEqual({ ...exchange.response?.headers.toObject() }, { "x-code": "404" });

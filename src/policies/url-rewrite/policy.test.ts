@@ -32,7 +32,7 @@ for (const [change, prefixes, path, sent] of paths) {
 
 test("the authority is replaced, the original one is remembered", () => {
   const exchange = anExchange({ path: "/x" });
-  urlRewrite.compile({ authority: "inner.test:81" }, testEnv).request?.(exchange);
+  void urlRewrite.compile({ authority: "inner.test:81" }, testEnv).request?.(exchange);
   assert.equal(exchange.request.host, "inner.test:81");
   assert.equal(exchange.request.path, "/x");
   assert.equal(exchange.originalHost, "gateway.test");

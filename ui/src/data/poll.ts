@@ -47,7 +47,7 @@ export function createPoll<Value>(read: () => Promise<Value>, interval: number |
     };
     // A tab in the background costs the gateway nothing.
     if (document.visibilityState === "hidden") again();
-    else refresh().finally(again);
+    else void refresh().finally(again);
   }
 
   return {

@@ -6,7 +6,7 @@
 import type { BackendEnv, InnerPolicies } from "../../../core/backend.ts";
 import { GatewayError } from "../../../core/errors.ts";
 import type { Exchange } from "../../../core/exchange.ts";
-import type { CompiledScope } from "../../../core/policy.ts";
+import { type CompiledScope, rejectPromise } from "../../../core/policy.ts";
 import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
 import { LlmRequestFacts } from "../../../llm/dialects/llm-facts.ts";
 import type { AskedCall, Candidate, ModelTable, TargetGroup } from "./model-table.ts";
@@ -122,8 +122,8 @@ function admits({ access, effectivePolicy }: CompiledScope, exchange: Exchange):
   try {
     for (const { kind, hooks } of access) {
       if (kind !== "authorization") continue;
-      void hooks.request?.(exchange);
-      hooks.parsed?.(exchange);
+      rejectPromise("request", hooks.request?.(exchange));
+      rejectPromise("parsed", hooks.parsed?.(exchange));
     }
     return true;
   } catch (error) {

@@ -114,7 +114,7 @@ function AddPanel(props: {
           class="stack"
           onSubmit={(event) => {
             event.preventDefault();
-            show();
+            void show();
           }}
         >
           {props.children}

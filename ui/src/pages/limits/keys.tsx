@@ -111,7 +111,7 @@ function MakeKey() {
         class="stack inset"
         onSubmit={(event) => {
           event.preventDefault();
-          make();
+          void make();
         }}
       >
         <div class="row">

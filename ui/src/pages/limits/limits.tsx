@@ -49,8 +49,8 @@ export function Limits() {
           value={param("key")}
           onInput={(event) => {
             setParams({ key: event.currentTarget.value }, { replace: true });
-            limits.refresh();
-            budgets.refresh();
+            void limits.refresh();
+            void budgets.refresh();
           }}
         />
       </PageHead>

@@ -64,7 +64,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
       );
       update({ text: turn.text, turn });
       const cost = await costOf(turn.requestId);
-      requestList.refresh();
+      void requestList.refresh();
       if (cost !== undefined) update({ turn: { ...turn, cost } });
     } catch (error) {
       update({ problem: (error as Error).name === "AbortError" ? "stopped" : (error as Error).message });
@@ -172,7 +172,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
           class="row"
           onSubmit={(event) => {
             event.preventDefault();
-            send();
+            void send();
           }}
         >
           <textarea
@@ -185,7 +185,7 @@ export function Chat({ endpoints, models }: { endpoints: readonly Endpoint[]; mo
             onKeyDown={(event) => {
               if (event.key !== "Enter" || event.shiftKey) return;
               event.preventDefault();
-              send();
+              void send();
             }}
           />
           {isRunning ? (

@@ -70,7 +70,7 @@ export function Compare({ endpoints, models }: { endpoints: readonly Endpoint[];
         class="stack"
         onSubmit={(event) => {
           event.preventDefault();
-          askAll();
+          void askAll();
         }}
       >
         <label class="field">

@@ -90,7 +90,7 @@ function TokenChart() {
     const show = (): void => draw.current?.(times, series);
     if (draw.current) show();
     else
-      import("./chart.ts").then(({ createChart }) => {
+      void import("./chart.ts").then(({ createChart }) => {
         if (!place.current || draw.current) return;
         draw.current = createChart(place.current);
         show();

@@ -71,7 +71,7 @@ export function CallPanel({ callable, client }: { callable: Callable; client: Mc
         class="stack"
         onSubmit={(event) => {
           event.preventDefault();
-          start();
+          void start();
         }}
       >
         {callable.doc === "" ? null : <p class="wrap">{visible(callable.doc)}</p>}

@@ -107,7 +107,7 @@ export class McpClient {
       let reply: Message | undefined;
       let requestId: string | undefined;
       const receive = (message: Message): void => {
-        if (message.method !== undefined && message.id !== undefined) this.#answer(message);
+        if (message.method !== undefined && message.id !== undefined) void this.#answer(message);
         else if (message.method !== undefined)
           options.onNotification?.({ method: message.method, ...(message.params ? { params: message.params } : {}) });
         else if (message.id === id) {

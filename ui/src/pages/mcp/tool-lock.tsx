@@ -84,7 +84,7 @@ function ToolLock({ name, file }: { name: string; file: string }) {
               disabled={review === "asking"}
               onClick={() => {
                 setSaid(undefined);
-                compare();
+                void compare();
               }}
             >
               {review === undefined ? "Compare with the servers" : "Compare again"}

@@ -55,7 +55,7 @@ export function TraceNextForm() {
       class="row"
       onSubmit={(event) => {
         event.preventDefault();
-        captureNext(expression.trim());
+        void captureNext(expression.trim());
       }}
     >
       <input

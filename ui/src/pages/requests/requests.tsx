@@ -32,11 +32,11 @@ export function Requests() {
   const id = param("id");
   const filtered = useMemo(() => filterRows(rows ?? []), [rows, url.value]);
   useEffect(() => {
-    requestList.refresh();
+    void requestList.refresh();
   }, []);
   useEffect(() => {
     // Attributes are known of the newest only.
-    judge(cel, rows?.flatMap((row) => (row.isShort ? [] : [row.id])) ?? []);
+    void judge(cel, rows?.flatMap((row) => (row.isShort ? [] : [row.id])) ?? []);
   }, [cel, rows]);
   const shown = cel === "" ? filtered : filtered.filter((row) => verdicts.value.get(row.id) === true);
   const isOpen = id !== "" || capture.value !== undefined;

@@ -51,7 +51,7 @@ export function Resend({ detail }: { detail: RequestDetail }) {
         text: answer.text,
         tookMs: performance.now() - startedMs,
       });
-      requestList.refresh();
+      void requestList.refresh();
     } catch (error) {
       setSent({ problem: (error as Error).message });
     }
@@ -62,7 +62,7 @@ export function Resend({ detail }: { detail: RequestDetail }) {
       class="stack"
       onSubmit={(event) => {
         event.preventDefault();
-        send();
+        void send();
       }}
     >
       <div class="row">

@@ -32,7 +32,7 @@ export function LogLevel() {
         class="stack"
         onSubmit={(event) => {
           event.preventDefault();
-          set(filter);
+          void set(filter);
         }}
       >
         <div class="row">
