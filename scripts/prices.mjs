@@ -62,9 +62,10 @@ async function main([file, source, date]) {
   const bundle = join(root, `build-prices-${process.pid}.mjs`);
   try {
     await build({
-      entryPoints: [join(root, "src/cli/llm/litellm-prices.ts")],
+      entryPoints: [join(root, "src/cli/commands/prices-command.ts")],
       outfile: bundle,
       bundle: true,
+      platform: "node",
       format: "esm",
     });
     const { fromLitellm } = await import(pathToFileURL(bundle).href);

@@ -144,7 +144,7 @@ export const REQUEST_LIMITS = {
       "requests of a recording that are rehearsed",
       "the last ones count",
     ],
-    ["MAX_RECORDING_BYTES", "cli/replay/record-command.ts", "a recording of `gwctl record`", "recording ends"],
+    ["MAX_RECORDING_BYTES", "cli/commands/record-command.ts", "a recording of `gwctl record`", "recording ends"],
     ["MAX_CACHE_TTL_MS", "policies/ext-authz/policy.ts", "`cache.ttl` of `extAuthz`", "the configuration is rejected"],
     ["MAX_CACHED_VERDICTS", "policies/ext-authz/policy.ts", "verdicts that `extAuthz` remembers", "the oldest go"],
     ["MAX_CANARY_WINDOW_MS", "config/schema/canary-schema.ts", "`canary.window`", "the configuration is rejected"],

@@ -35,7 +35,12 @@ export const RUNNING_LIMITS = {
     ],
     ["MAX_ANSWER_BYTES", "kubernetes/client/api-client.ts", "an answer of the API server", "the list is tried again"],
     ["MAX_LINE_BYTES", "kubernetes/client/api-client.ts", "one event of a watch", "the watch begins again"],
-    ["MAX_PAUSE_MS", "kubernetes/cache/kind-watch.ts", "the pause before a watch is tried again", "it no longer grows"],
+    [
+      "MAX_PAUSE_MS",
+      "kubernetes/cache/cluster-cache.ts",
+      "the pause before a watch is tried again",
+      "it no longer grows",
+    ],
     [
       "MAX_PAUSE_MS",
       "kubernetes/follow/follow-controller.ts",

@@ -12,7 +12,7 @@ import { openApiClient } from "../kubernetes/client/api-client.ts";
 import { openClusterAccess } from "../kubernetes/client/cluster-access.ts";
 import { type Controller, startController } from "../kubernetes/controller.ts";
 import { listenAddress } from "../kubernetes/serve/snapshot-server.ts";
-import { KubeconfigError } from "../lib/kubeconfig/kubeconfig-error.ts";
+import { KubeconfigError } from "../lib/kubeconfig/kubeconfig.ts";
 import { parseLogFilter } from "../lib/log/log-filter.ts";
 import { openLogOutput } from "../lib/log/log-output.ts";
 import { createLogging } from "../lib/log/logger.ts";

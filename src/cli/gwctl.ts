@@ -6,10 +6,7 @@ import { Command, CommanderError } from "commander";
 import { VERSION } from "../lib/text/version.ts";
 import { addExamples } from "./examples.ts";
 import { withTarget } from "./instance/target.ts";
-import { misplacedCommand } from "./misplaced-command.ts";
-import { addProxyCommands } from "./proxy.ts";
-import { CliError } from "./terminal/cli-error.ts";
-import type { Terminal } from "./terminal/terminal.ts";
+import { CliError, type Terminal } from "./terminal/terminal.ts";
 
 /** Resolves with the exit code: 0 done, 1 failed, 2 wrong usage. */
 export async function runGwctl(argv: readonly string[], terminal: Terminal): Promise<number> {
@@ -76,7 +73,7 @@ Common commands:
     .option("--interval <seconds>", "time between two looks (default 2)")
     .option("--once", "print it once")
     .option("-o, --output <format>", "text or json (one object per look)", "text")
-    .action(async (name, flags) => (await import("./live/top-command.ts")).top(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/top-command.ts")).top(name, flags, terminal));
   withTarget(program.command("explain <request-id> [instance]"))
     .description("explain what happened to a request, by the x-request-id of its response")
     .option("-o, --output <format>", "text or json", "text")
@@ -122,14 +119,16 @@ Common commands:
     .option("--tokens <n>", "a budget in tokens, with --per")
     .option("--per <period>", "day, week or month")
     .option("--metadata <name=value...>", "readable as apiKey.<name> in expressions")
-    .action(async (name, flags) => (await import("./llm/keys-command.ts")).makeKey(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/keys-command.ts")).makeKey(name, flags, terminal));
   withTarget(keys.command("list [instance]"))
     .description("list the API keys, without the keys themselves")
     .option("-o, --output <format>", "text or json", "text")
-    .action(async (name, flags) => (await import("./llm/keys-command.ts")).listKeys(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/keys-command.ts")).listKeys(name, flags, terminal));
   withTarget(keys.command("revoke <id> [instance]"))
     .description("revoke an API key by its id")
-    .action(async (id, name, flags) => (await import("./llm/keys-command.ts")).revokeKey(id, name, flags, terminal));
+    .action(async (id, name, flags) =>
+      (await import("./commands/keys-command.ts")).revokeKey(id, name, flags, terminal),
+    );
 
   program
     .command("prices")
@@ -138,7 +137,7 @@ Common commands:
     .description("make a modelCatalog from LiteLLM's model_prices_and_context_window.json")
     .option("--provider <name...>", "only these providers, for example openai gcp.gemini")
     .option("-o, --output <file>", "write it to a file (default: standard output)")
-    .action(async (file, flags) => (await import("./llm/prices-command.ts")).importPrices(file, flags, terminal));
+    .action(async (file, flags) => (await import("./commands/prices-command.ts")).importPrices(file, flags, terminal));
 
   const gateway = program.command("gateway").description("Gateways of a Kubernetes cluster");
   gateway
@@ -175,7 +174,7 @@ Common commands:
     .option("--count <n>", "stop after this many", "10000")
     .option("--seconds <n>", "stop after this time")
     .option("--sample <share>", "the share of requests to record, from 0 to 1", "1")
-    .action(async (name, flags) => (await import("./replay/record-command.ts")).record(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/record-command.ts")).record(name, flags, terminal));
 
   withTarget(program.command("replay <file>"))
     .description("send recorded requests to a gateway and compare its answers with the recording")
@@ -186,7 +185,7 @@ Common commands:
     .option("-H, --header <name: value...>", "headers to add, for example a credential")
     .option("--policies", "also compare routes and verdicts, as the gateway's admin interface tells them")
     .option("-o, --output <format>", "text or json", "text")
-    .action(async (file, flags) => (await import("./replay/replay-command.ts")).replay(file, flags, terminal));
+    .action(async (file, flags) => (await import("./commands/replay-command.ts")).replay(file, flags, terminal));
 
   withTarget(program.command("what-if <method> <url>"))
     .description("show what the gateway would do with a request, without sending it")
@@ -215,14 +214,14 @@ Common commands:
     .option("--only <target/tool...>", "accept only these tools")
     .option("--accept-suspicious", "also accept tools whose texts look like instructions to a model")
     .option("--backend <name>", "the MCP backend, if there are several")
-    .action(async (name, flags) => (await import("./mcp/mcp-lock-command.ts")).mcpLock(name, flags, terminal));
+    .action(async (name, flags) => (await import("./commands/mcp-lock-command.ts")).mcpLock(name, flags, terminal));
   withTarget(mcp.command("connections [instance]"))
     .description("list accounts that users connected at MCP servers; test or revoke one")
     .option("--test <id>", "ask the server whether it accepts the account's token")
     .option("--revoke <id>", "forget the account's tokens, here and at the server")
     .option("-o, --output <format>", "text or json", "text")
     .action(async (name, flags) =>
-      (await import("./mcp/mcp-connections-command.ts")).mcpConnections(name, flags, terminal),
+      (await import("./commands/mcp-connections-command.ts")).mcpConnections(name, flags, terminal),
     );
 
   program
@@ -264,4 +263,112 @@ function inheritFlags(command: Command): void {
   for (let above = command.parent; above; above = above.parent)
     for (const [name, value] of Object.entries(above.opts()))
       if (command.getOptionValue(name) === undefined) command.setOptionValueWithSource(name, value, "cli");
+}
+
+/**
+ * `gwctl proxy …`: the commands about one running gateway, as a tree with its help. What a command does is loaded
+ * when it is called.
+ */
+
+const INSTANCE = "gateway/<name> or pod/<name> in a cluster; default: the gateway on this machine";
+
+function addProxyCommands(program: Command, terminal: Terminal, request: readonly string[] | undefined): void {
+  const proxy = withTarget(program.command("proxy"))
+    .enablePositionalOptions()
+    .description("inspect one gateway: trace, configuration, profiles, log");
+
+  withTarget(proxy.command("trace").argument("[instance]", INSTANCE))
+    .description("trace the next request, or send one and trace it (experimental)")
+    .usage("[instance] [options] [-- <url> [curl arguments]]")
+    .option("--raw", "print JSON lines instead of opening the terminal UI")
+    .option("--port <port>", "send the request after -- to this listener port")
+    .option("--expression <cel>", "wait for a request that matches, for example 'request.path == \"/mcp\"'")
+    .option("--count <n>", "trace that many requests instead of one")
+    .option("-f, --file <file>", "show a saved trace (JSON lines; - for standard input)")
+    .action(async (name, flags) => (await import("./commands/trace-command.ts")).trace(name, flags, request, terminal));
+
+  addConfig(proxy, terminal);
+  addProfile(proxy, terminal);
+
+  withTarget(proxy.command("log").argument("[instance]", INSTANCE))
+    .description("show the log level, or set it until the gateway restarts")
+    .option("--level <filter>", "replace the filter: error, warn, info, debug, trace, or info,mcp=trace")
+    .option("--set <module=level...>", "change single modules and keep the rest")
+    .action(async (name, flags) => (await import("./commands/log-command.ts")).log(name, flags, terminal));
+
+  withTarget(proxy.command("targets").argument("[instance]", INSTANCE))
+    .description("list the MCP servers: which failed, and why")
+    .option("-o, --output <format>", "text or json", "text")
+    .action(async (name, flags) => (await import("./commands/targets-command.ts")).targets(name, flags, terminal));
+
+  for (const [what, text] of [
+    ["memory", "show memory of the process and its components"],
+    ["tasks", "show listeners, open requests, sessions and child processes"],
+    ["limits", "show rate limit rules and their buckets"],
+  ] as const) {
+    const command = withTarget(proxy.command(what).argument("[instance]", INSTANCE))
+      .description(text)
+      .option("-o, --output <format>", "text or json", "text")
+      .action(async (name, flags) =>
+        (await import("./commands/inspect-command.ts")).inspect(what, name, flags, terminal),
+      );
+    if (what === "limits") command.option("--key <text>", "only buckets with this text in their key");
+  }
+}
+
+function addConfig(proxy: Command, terminal: Terminal): void {
+  const config = withTarget(proxy.command("config"))
+    .enablePositionalOptions()
+    .description("show the loaded configuration of a gateway or a saved dump");
+  withTarget(config.command("all").argument("[instance]", INSTANCE))
+    .description("show everything")
+    .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway; - for standard input")
+    .option("-o, --output <format>", "yaml or json", "yaml")
+    .action(async (name, flags) => (await import("./commands/config-command.ts")).configAll(name, flags, terminal));
+  for (const part of ["listeners", "routes", "backends"] as const)
+    withTarget(config.command(part).argument("[instance]", INSTANCE))
+      .description(`show the ${part} as a table`)
+      .option("-f, --file <dump.json>", "read a saved /config_dump instead of a gateway; - for standard input")
+      .option("-o, --output <format>", "short, yaml or json", "short")
+      .action(async (name, flags) =>
+        (await import("./commands/config-command.ts")).configTable(part, name, flags, terminal),
+      );
+}
+
+function addProfile(proxy: Command, terminal: Terminal): void {
+  const profile = withTarget(proxy.command("profile"))
+    .enablePositionalOptions()
+    .description("write a profile for `go tool pprof`");
+  withTarget(profile.command("cpu").argument("[instance]", INSTANCE))
+    .description("CPU profile (Linux only)")
+    .option("--seconds <n>", "duration in seconds, 1 to 300 (default 30)")
+    .option("-o, --output <file>", "default: gwctl-cpu-<timestamp>.pb.gz in the working directory")
+    .action(async (name, flags) =>
+      (await import("./commands/profile-command.ts")).profile("cpu", name, flags, terminal),
+    );
+  withTarget(profile.command("heap").argument("[instance]", INSTANCE))
+    .description("heap profile: allocated memory that is still in use (samples on Linux only)")
+    .option("-o, --output <file>", "default: gwctl-heap-<timestamp>.pb.gz in the working directory")
+    .action(async (name, flags) =>
+      (await import("./commands/profile-command.ts")).profile("heap", name, flags, terminal),
+    );
+}
+
+/**
+ * A command that is asked for without the words before it: `gwctl trace` for `gwctl proxy trace`.
+ */
+
+/** The whole commands that end with the first word, if no command begins with any of them. */
+function misplacedCommand(program: Command, argv: readonly string[]): readonly string[] {
+  const tops = new Set(["help", ...program.commands.flatMap((one) => [one.name(), ...one.aliases()])]);
+  const word = argv.find((argument) => !argument.startsWith("-"));
+  if (word === undefined || argv.some((argument) => tops.has(argument))) return [];
+  return pathsTo(program, word, program.name());
+}
+
+function pathsTo(parent: Command, name: string, path: string): string[] {
+  return parent.commands.flatMap((one) => {
+    const own = `${path} ${one.name()}`;
+    return [...(one.name() === name ? [own] : []), ...pathsTo(one, name, own)];
+  });
 }

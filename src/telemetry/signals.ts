@@ -7,6 +7,9 @@ import type {
   ProtobufMetricsSerializer,
   ProtobufTraceSerializer,
 } from "@opentelemetry/otlp-transformer";
+import type { LogFields } from "../lib/log/logger.ts";
+import type { MetricFamily, MetricPoint } from "../lib/log/metrics.ts";
+import type { RequestSpans } from "../trace/request-spans.ts";
 
 type Serialised<Serializer extends { serializeRequest(request: never): unknown }> = Parameters<
   Serializer["serializeRequest"]
@@ -17,8 +20,8 @@ export type ReadableLogRecord = Serialised<typeof ProtobufLogsSerializer>[number
 export type ResourceMetrics = Serialised<typeof ProtobufMetricsSerializer>;
 export type Resource = ReadableSpan["resource"];
 export type Attributes = ReadableSpan["attributes"];
-export type HrTime = ReadableSpan["startTime"];
-export type SpanContext = ReturnType<ReadableSpan["spanContext"]>;
+type HrTime = ReadableSpan["startTime"];
+type SpanContext = ReturnType<ReadableSpan["spanContext"]>;
 
 export const SCOPE = { name: "gateway" } as const;
 
@@ -54,4 +57,89 @@ function readOnlyState(text: string): NonNullable<SpanContext["traceState"]> {
 export function hrTime(epochMs: number): HrTime {
   const seconds = Math.floor(epochMs / 1000);
   return [seconds, Math.round((epochMs - seconds * 1000) * 1e6)];
+}
+
+/**
+ * A record of the log as OTLP takes it, with the span that it belongs to.
+ */
+
+const SEVERITY = { info: 9, warn: 13, error: 17 } as const;
+
+export interface LogEntry {
+  readonly level: keyof typeof SEVERITY;
+  /** `request` of the access log, `audit` of the audit stream. */
+  readonly name: string;
+  readonly epochMs: number;
+  readonly fields: LogFields;
+  readonly spans: RequestSpans | undefined;
+}
+
+export function logExport({ level, name, epochMs, fields, spans }: LogEntry, resource: Resource): ReadableLogRecord {
+  const attributes: Record<string, string | number | boolean | string[]> = {};
+  for (const [key, value] of Object.entries(fields)) {
+    if (value === undefined || value === null) continue;
+    attributes[key] = Array.isArray(value) ? [...value] : (value as string | number | boolean);
+  }
+  return {
+    hrTime: hrTime(epochMs),
+    hrTimeObserved: hrTime(epochMs),
+    severityNumber: SEVERITY[level],
+    severityText: level.toUpperCase(),
+    body: name,
+    attributes,
+    resource,
+    instrumentationScope: SCOPE,
+    droppedAttributesCount: 0,
+    ...(spans === undefined ? {} : { spanContext: spanContext(spans.traceId, spans.spanId) }),
+  };
+}
+
+/**
+ * The gateway's metrics as OTLP data: the same names and labels as `/metrics` shows, cumulative since the start.
+ */
+
+type MetricData = ResourceMetrics["scopeMetrics"][number]["metrics"][number];
+
+/** Of the enumerations in `sdk-metrics`, which is not loaded for two numbers. */
+const CUMULATIVE = 1;
+const DOUBLE = 1;
+const TYPE = { histogram: 0, gauge: 2, sum: 3 } as const;
+
+export function metricExport(
+  families: readonly MetricFamily[],
+  resource: Resource,
+  startTime: HrTime,
+  endTime: HrTime,
+): ResourceMetrics {
+  const times = { startTime, endTime };
+  const metrics = families.filter(({ points }) => points.length > 0).map((family) => metricData(family, times));
+  return { resource, scopeMetrics: [{ scope: SCOPE, metrics }] };
+}
+
+function metricData({ name, help, type, points }: MetricFamily, times: Times): MetricData {
+  const descriptor = { name, description: help, unit: unitOf(name), valueType: DOUBLE };
+  const common = { descriptor, aggregationTemporality: CUMULATIVE };
+  if (type === "histogram")
+    return { ...common, dataPointType: TYPE.histogram, dataPoints: points.map((point) => histogram(point, times)) };
+  const dataPoints = points.map(({ labels, value }) => ({ ...times, attributes: { ...labels }, value }));
+  return type === "counter"
+    ? { ...common, dataPointType: TYPE.sum, isMonotonic: true, dataPoints }
+    : { ...common, dataPointType: TYPE.gauge, dataPoints };
+}
+
+interface Times {
+  readonly startTime: HrTime;
+  readonly endTime: HrTime;
+}
+
+function histogram({ labels, value: sum, buckets }: MetricPoint, times: Times) {
+  const counts = [...(buckets?.counts ?? [])];
+  const count = counts.reduce((total, one) => total + one, 0);
+  const value = { buckets: { boundaries: [...(buckets?.bounds ?? [])], counts }, sum, count };
+  return { ...times, attributes: { ...labels }, value };
+}
+
+function unitOf(name: string): string {
+  if (/_seconds(?:_total)?$/.test(name)) return "s";
+  return /_bytes(?:_total)?$/.test(name) ? "By" : "";
 }

@@ -53,7 +53,7 @@ export const ROOMS: Readonly<Record<string, readonly string[]>> = {
   config: ["text", "schema", "load", "checks", "cluster", "resources", "crds", "compile"],
   admin: ["server", "endpoints", "change", "merge", "ui"],
   kubernetes: ["client", "cache", "status", "serve", "control", "follow"],
-  cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands", "mcp", "llm", "replay", "live"],
+  cli: ["terminal", "instance", "cluster", "trace", "import", "views", "commands"],
 };
 
 /** gwctl shares words with the gateway, not code; the login check, imports and the lock file load more, and only when they run. */

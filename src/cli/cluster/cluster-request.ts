@@ -3,8 +3,7 @@
  */
 import { openFetcher } from "../../lib/client/fetcher.ts";
 import type { Cluster } from "../../lib/kubeconfig/kubeconfig.ts";
-import { CliError } from "../terminal/cli-error.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
 const LIST_TIMEOUT_MS = 10_000;
 const MAX_LIST_BYTES = 16 * 1024 * 1024;

@@ -3,10 +3,8 @@
  */
 import { loadCluster } from "../../lib/kubeconfig/kubeconfig.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import { paintOf } from "../terminal/paint.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { askCluster, reasonOf } from "./cluster-request.ts";
 
 export interface GatewayListFlags extends TargetFlags {

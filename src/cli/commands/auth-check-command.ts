@@ -6,8 +6,7 @@ import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { LoginLeg, LoginPolicy } from "../../identity/login/login-leg.ts";
 import { openFetcher } from "../../lib/client/fetcher.ts";
-import { CliError } from "../terminal/cli-error.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
 export interface AuthCheckFlags {
   readonly file: readonly string[];

@@ -3,7 +3,7 @@
  * keys of limits come from the gateway that runs on this machine.
  */
 import type { Command } from "commander";
-import { usageError } from "../terminal/cli-error.ts";
+import { usageError } from "../terminal/terminal.ts";
 
 /** What may follow a command, or a flag of it, beyond its own words: fixed words, or names that are asked for. */
 const VALUES: readonly (readonly [path: string, flag: string, values: readonly string[] | string])[] = [

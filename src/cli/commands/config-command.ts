@@ -4,10 +4,8 @@
 import { readFileSync, statSync } from "node:fs";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import { paintOf } from "../terminal/paint.ts";
 import { MESSAGE_CHARS, SUMMARY_CHARS, table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
@@ -94,7 +92,7 @@ function readDump(path: string, terminal: Terminal): ConfigDump {
 
 async function rendered(value: unknown, format: "yaml" | "json"): Promise<string> {
   if (format === "json") return printable(`${JSON.stringify(value, null, 2)}\n`);
-  const { yamlText } = await import("../terminal/yaml-text.ts");
+  const { yamlText } = await import("../terminal/terminal.ts");
   return printable(yamlText(value));
 }
 

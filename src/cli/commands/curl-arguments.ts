@@ -3,7 +3,7 @@
  * whatever the URL says; so only arguments that shape the request are taken, and those that would send it elsewhere,
  * write files, read a configuration or start a second request are refused.
  */
-import { usageError } from "../terminal/cli-error.ts";
+import { usageError } from "../terminal/terminal.ts";
 
 /** Options of curl that shape a request, and whether they take a value. */
 const LONG: Readonly<Record<string, boolean>> = {

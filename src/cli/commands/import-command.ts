@@ -9,8 +9,7 @@ import { type Check, dropInvalid } from "../import/drop-invalid.ts";
 import { importLitellm } from "../import/litellm.ts";
 import { importMcpServers } from "../import/mcp-servers.ts";
 import { importSupergateway } from "../import/supergateway.ts";
-import { CliError } from "../terminal/cli-error.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
 
 const KINDS: Readonly<Record<string, (text: string, parse: (text: string) => unknown) => Conversion>> = {
   mcpServers: (text, parse) => importMcpServers(parse(withoutComments(text))),
@@ -24,7 +23,7 @@ export async function importConfig(kind: string, file: string, terminal: Termina
   if (!convert) throw new CliError(`there is no import of ${kind}; there is ${Object.keys(KINDS).join(", ")}`, 2);
   const [{ loadConfig }, { parseYaml, yamlText }] = await Promise.all([
     import("../../config/load/load.ts"),
-    import("../terminal/yaml-text.ts"),
+    import("../terminal/terminal.ts"),
   ]);
   const check: Check = (config, environment) => {
     const loaded = loadConfig([{ file: "imported", text: yamlText(config) }], {

@@ -3,14 +3,18 @@
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import { paintOf } from "../terminal/paint.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { budgetsText } from "../views/budgets-view.ts";
-import { listOf } from "../views/fields.ts";
+import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
+import {
+  CliError,
+  type Paint,
+  paintOf,
+  printable,
+  type Terminal,
+  type Tone,
+  usageError,
+} from "../terminal/terminal.ts";
 import { limitsText } from "../views/limits-view.ts";
-import { memoryText } from "../views/memory-view.ts";
-import { tasksText } from "../views/tasks-view.ts";
+import { ageText, bytesText, counted, type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 /** A field that each answer has. */
@@ -86,4 +90,149 @@ function judgement(text: string, display: string): Judgement {
     // Said below.
   }
   throw new CliError(`${display} did not evaluate the expression: is that a gateway's admin interface?`);
+}
+
+/**
+ * Budgets and what was spent of them as a table: the fullest first, what is used up in red.
+ */
+
+const NEARLY_FULL = 0.8;
+
+export function budgetsText(budgets: readonly Fields[], paint: Paint): string {
+  const rows = budgets.flatMap((budget): Cell[][] => {
+    const limit = numberOf(budget.limit);
+    const name = String(budget.name);
+    const rule = `${amount(budget.unit, limit)} per ${String(budget.per)}${budget.hard === false ? " (alerts only)" : ""}`;
+    const resets = ageText(numberOf(budget.resetSeconds) * 1000);
+    const keys = listOf(budget.keys);
+    if (keys.length === 0) return [[name, String(budget.owner), rule, "(nothing spent)", "", "", resets]];
+    const shown = keys.map((key, i): Cell[] => {
+      const spent = numberOf(key.spent);
+      const tone = toneOf(spent / limit);
+      return [
+        i === 0 ? name : "",
+        i === 0 ? String(budget.owner) : "",
+        i === 0 ? rule : "",
+        String(key.key),
+        { text: amount(budget.unit, spent), tone },
+        { text: `${Math.floor((spent / limit) * 100)}%`, tone },
+        i === 0 ? resets : "",
+      ];
+    });
+    const hidden = numberOf(budget.keysInUse) - keys.length;
+    return hidden > 0 ? [...shown, ["", "", "", `… ${counted(hidden, "more key")}`, "", "", ""]] : shown;
+  });
+  return table([["BUDGET", "APPLIES TO", "LIMIT", "KEY", "SPENT", "", "RESETS IN"], ...rows], { paint });
+}
+
+function amount(unit: unknown, value: number): string {
+  return unit === "usd" ? `$${value.toFixed(value < 1 ? 4 : 2)}` : `${value} tokens`;
+}
+
+function toneOf(share: number): Tone | undefined {
+  if (share >= 1) return "bad";
+  return share >= NEARLY_FULL ? "warn" : undefined;
+}
+
+/**
+ * `/memory` as a table: what the process takes, V8's heap by space, and what the parts of the gateway hold.
+ */
+
+/** Above this share of its limit the heap is close to ending the process. */
+const HEAP_WARN_SHARE = 0.8;
+
+export function memoryText(memory: Fields, paint: Paint): string {
+  const [process, heap, external] = [fieldsOf(memory.process), fieldsOf(memory.heap), fieldsOf(memory.external)];
+  const used = numberOf(heap.usedBytes);
+  const limit = numberOf(heap.limitBytes);
+  const share = limit === 0 ? 0 : used / limit;
+  const rows: Cell[][] = [
+    ["MEMORY", "USED", "OF"],
+    ["process (resident)", size(process.rssBytes), `peak ${size(process.peakRssBytes)}`],
+    [
+      "heap",
+      { text: size(used), tone: share > HEAP_WARN_SHARE ? "bad" : undefined },
+      `limit ${size(limit)} (${Math.round(share * 100)} %)`,
+    ],
+    ...listOf(heap.spaces)
+      .filter((space) => numberOf(space.usedBytes) > 0)
+      .map((space) => [`  ${String(space.name)}`, size(space.usedBytes), size(space.sizeBytes)]),
+    ["outside the heap", size(external.bytes), `buffers ${size(external.arrayBufferBytes)}`],
+  ];
+  const parts = Object.entries(fieldsOf(memory.parts)).map(([name, value]) => [name, partText(value)]);
+  return `${table(rows, { paint })}\n${table([["COMPONENT", "HOLDS"], ...parts], { paint, maxLastChars: MESSAGE_CHARS })}`;
+}
+
+function size(bytes: unknown): string {
+  return bytesText(numberOf(bytes));
+}
+
+/** `inFlight 0, kept 9`; of lists the entries one after another. */
+function partText(value: unknown): string {
+  if (value === null || value === undefined) return "-";
+  if (Array.isArray(value)) return value.length === 0 ? "nothing" : value.map(partText).join("; ");
+  if (typeof value !== "object") return String(value);
+  const entries = Object.entries(value).filter(([, one]) => one !== null && one !== undefined);
+  return entries
+    .map(([name, one]) => {
+      if (name.endsWith("Bytes") && typeof one === "number") return `${name.slice(0, -5)} ${bytesText(one)}`;
+      return typeof one === "object" ? `${name} (${partText(one)})` : `${name} ${String(one)}`;
+    })
+    .join(", ");
+}
+
+/**
+ * `/debug/tasks` as a tree: listeners with their requests, MCP sessions, child processes, each with its age.
+ */
+
+export function tasksText(report: Fields, paint: Paint): string {
+  const process = fieldsOf(report.process);
+  const head = [
+    `process ${numberOf(process.pid)}`,
+    `up ${ageText(numberOf(process.ageMs))}`,
+    bytesText(numberOf(process.rssBytes)),
+    `${counted(numberOf(report.requestsInFlight), "request")} in flight`,
+  ].join(", ");
+  const rows = listOf(report.tasks).flatMap((task) => rowsOf(task, 0));
+  return `${head}\n\n${table([["TASK", "NAME", "AGE", "DETAILS"], ...rows], { paint, maxLastChars: MESSAGE_CHARS })}`;
+}
+
+function rowsOf(task: Fields, depth: number): Cell[][] {
+  const own: Cell[] = [
+    `${"  ".repeat(depth)}${String(task.kind)}`,
+    String(task.name),
+    typeof task.ageMs === "number" ? ageText(task.ageMs) : "-",
+    detailText(fieldsOf(task.detail)),
+  ];
+  // What a session knows of its servers is one row each.
+  const targets = listOf(fieldsOf(task.detail).targets).map((one): Cell[] => {
+    const { target, state, ...rest } = one;
+    const tone = state === "down" ? "bad" : state === "up" ? "good" : undefined;
+    const name = { text: `${String(target)}${state === undefined ? "" : ` ${String(state)}`}`, tone } as const;
+    return [`${"  ".repeat(depth + 1)}server`, name, "", detailText(rest)];
+  });
+  return [own, ...targets, ...listOf(task.children).flatMap((child) => rowsOf(child, depth + 1))];
+}
+
+function detailText(detail: Fields): string {
+  return Object.entries(detail)
+    .filter(([name, value]) => name !== "targets" && isSaid(value))
+    .map(([name, value]) => {
+      if (typeof value === "number" && name.endsWith("Bytes")) return `${name.slice(0, -5)} ${bytesText(value)}`;
+      if (typeof value === "number" && name.endsWith("Ms")) return `${name.slice(0, -2)} ${ageText(value)}`;
+      if (name === "failures") return listOf(value).map(failureText).join("; ");
+      if (Array.isArray(value)) return `${name}: ${value.map(String).join(" | ")}`;
+      return `${name} ${typeof value === "object" ? JSON.stringify(value) : String(value)}`;
+    })
+    .filter((text) => text !== "")
+    .join(", ");
+}
+
+function isSaid(value: unknown): boolean {
+  return value !== null && value !== undefined && value !== "" && !(Array.isArray(value) && value.length === 0);
+}
+
+function failureText({ target, reason, agoMs, isOver }: Fields): string {
+  const when = typeof agoMs === "number" ? ` ${ageText(agoMs)} ago` : "";
+  return `${String(target)} failed${when}${isOver === true ? ", works again" : ""}: ${String(reason)}`;
 }

@@ -6,9 +6,8 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestRecord } from "../../trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError } from "../terminal/cli-error.ts";
-import type { Terminal } from "../terminal/terminal.ts";
-import { type Fields, listOf } from "../views/fields.ts";
+import { CliError, type Terminal } from "../terminal/terminal.ts";
+import { type Fields, listOf } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 const MAX_NAMES = 100;

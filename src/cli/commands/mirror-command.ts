@@ -2,9 +2,8 @@
  * `gwctl mirror report`: how answers of mirrors differ from the backends' own.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import type { Paint } from "../terminal/paint.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import type { Paint, Terminal } from "../terminal/terminal.ts";
 import { type ReportFlags, showReport } from "./open-target.ts";
 
 interface Report {

@@ -4,9 +4,7 @@
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
 import { createAdminClient } from "../instance/admin-client.ts";
 import { chosenTarget, portOf, type Target, type TargetFlags } from "../instance/target.ts";
-import { usageError } from "../terminal/cli-error.ts";
-import { type Paint, paintOf } from "../terminal/paint.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 
 export async function openTarget(
   instance: string | undefined,

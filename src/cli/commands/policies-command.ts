@@ -1,10 +1,9 @@
 /**
  * `gwctl policies`: every policy that a running gateway applies, where it stands, and what it says.
  */
-import { usageError } from "../terminal/cli-error.ts";
-import { paintOf } from "../terminal/paint.ts";
+
 import { SUMMARY_CHARS, table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { type ConfigFlags, loadDump, type PolicyEntry } from "./config-command.ts";
 
 export async function policies(name: string | undefined, flags: ConfigFlags, terminal: Terminal): Promise<void> {
@@ -14,7 +13,7 @@ export async function policies(name: string | undefined, flags: ConfigFlags, ter
   const entries = (await loadDump(name, flags, terminal)).policies ?? [];
   if (format === "json") terminal.out(printable(`${JSON.stringify(entries, null, 2)}\n`));
   else if (format === "yaml") {
-    const { yamlText } = await import("../terminal/yaml-text.ts");
+    const { yamlText } = await import("../terminal/terminal.ts");
     terminal.out(printable(yamlText(entries)));
   } else if (entries.length === 0) terminal.err("no policies\n");
   else {

@@ -6,8 +6,7 @@ import { dirname, resolve } from "node:path";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { createFile, replaceFile } from "../../lib/text/replace-file.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
 export const DEFAULT_SECONDS = 30;

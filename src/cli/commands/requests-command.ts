@@ -1,18 +1,25 @@
 /**
  * `gwctl requests` and `gwctl explain <id>`: the last requests, and the story of one as a person would tell it.
  */
+
+import { StringDecoder } from "node:string_decoder";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
+import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { usageError } from "../terminal/cli-error.ts";
-import { type Paint, paintOf, type Tone } from "../terminal/paint.ts";
-import { table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { wrapWords } from "../terminal/text-width.ts";
+import { table, wrapWords } from "../terminal/table.ts";
+import {
+  CliError,
+  type Paint,
+  paintOf,
+  printable,
+  type Terminal,
+  type Tone,
+  usageError,
+} from "../terminal/terminal.ts";
 import { plainLine } from "../trace/trace-text.ts";
-import { requestsText } from "../views/requests-view.ts";
+import { followHead, followRow, requestsText } from "../views/requests-view.ts";
 import { isFailed } from "../views/traffic.ts";
-import { follow } from "./follow-requests.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface RequestsFlags extends TargetFlags {
@@ -104,4 +111,67 @@ function told(request: RequestDetail, older: number, paint: Paint): string {
   if (request.trace) lines.push("\n", ...request.trace.map((event) => printable(plainLine(event))));
   if (older > 0) lines.push(`\n${older} older requests have the same id; use -o json to see them.\n`);
   return lines.join("");
+}
+
+/**
+ * `gwctl requests --follow`: the last requests, then each one as it ends, until Ctrl-C or the gateway ends.
+ */
+
+const DATA = "data:";
+
+export interface FollowOptions {
+  readonly limit: number;
+  readonly isJson: boolean;
+  isShown(record: RequestRecord): boolean;
+}
+
+export async function follow(admin: AdminClient, options: FollowOptions, terminal: Terminal): Promise<void> {
+  const paint = paintOf(terminal);
+  let lastSeq = -1;
+  const show = (record: RequestRecord): void => {
+    if (record.seq <= lastSeq) return;
+    lastSeq = record.seq;
+    if (!options.isShown(record)) return;
+    terminal.out(options.isJson ? printable(`${JSON.stringify(record)}\n`) : followRow(record, paint));
+  };
+  // Followed before the past is read, so that nothing falls in between; what comes meanwhile waits.
+  let early: RequestRecord[] | undefined = [];
+  const lines = lineReader((line) => {
+    if (!line.startsWith(DATA)) return;
+    const record = recordOf(line.slice(DATA.length));
+    if (early) early.push(record);
+    else show(record);
+  });
+  const stream = await admin.stream(`${ADMIN_PATHS.requests}?follow=true`, lines);
+  const past = await admin.json<{ requests: RequestRecord[] }>(
+    `${ADMIN_PATHS.requests}?limit=${options.limit}`,
+    "requests",
+  );
+  if (!options.isJson) terminal.out(followHead(paint));
+  for (const record of [...past.requests].reverse()) show(record);
+  for (const record of early) show(record);
+  early = undefined;
+  terminal.err("following; Ctrl-C to stop\n");
+  await stream.ended;
+  throw new CliError("the gateway closed the connection: is it still running?");
+}
+
+function lineReader(onLine: (line: string) => void): (chunk: Buffer) => void {
+  const decoder = new StringDecoder("utf8");
+  let rest = "";
+  return (chunk) => {
+    const lines = (rest + decoder.write(chunk)).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) onLine(line);
+  };
+}
+
+function recordOf(text: string): RequestRecord {
+  try {
+    return JSON.parse(text) as RequestRecord;
+  } catch {
+    throw new CliError(
+      "the gateway sent something that is not a request: do gwctl and the gateway have the same version?",
+    );
+  }
 }

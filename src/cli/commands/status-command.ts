@@ -5,14 +5,30 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { RequestRecord } from "../../trace/request-record.ts";
 import type { AdminClient } from "../instance/admin-client.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import { paintOf } from "../terminal/paint.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { type Fields, fieldsOf, listOf, numberOf } from "../views/fields.ts";
+import { type Cell, MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
+import {
+  CliError,
+  type Paint,
+  paintOf,
+  printable,
+  type Terminal,
+  type Tone,
+  usageError,
+} from "../terminal/terminal.ts";
 import { nearlyEmpty } from "../views/limits-view.ts";
-import { mcpServersOf } from "../views/mcp-servers.ts";
-import { problemsOf, providersOf, type StatusFacts, statusText } from "../views/status-view.ts";
-import { trafficOf } from "../views/traffic.ts";
+import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
+import { type Traffic, trafficOf } from "../views/traffic.ts";
+import {
+  ageText,
+  bytesText,
+  counted,
+  type Fields,
+  fieldsOf,
+  listOf,
+  msText,
+  numberOf,
+  stringsOf,
+} from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface StatusFlags extends TargetFlags {
@@ -82,4 +98,217 @@ function jsonOf(facts: StatusFacts): Fields {
     limitsNearEmpty: nearlyEmpty(rules),
     problems: problemsOf(facts),
   };
+}
+
+/**
+ * One gateway on one screen: whether it serves, what it serves, and what is wrong with it in sentences.
+ */
+
+/** One screen: the rest has its own command. */
+const MAX_ROWS = 8;
+
+export interface StatusFacts {
+  readonly display: string;
+  /** `ready`, or what is missing. */
+  readonly readiness: string;
+  readonly dump: Fields;
+  readonly report: Fields;
+  readonly rules: readonly Fields[];
+  readonly traffic: Traffic;
+}
+
+export interface Problem {
+  readonly level: "bad" | "warn";
+  readonly text: string;
+}
+
+export interface Provider {
+  readonly name: string;
+  readonly provider: string;
+  readonly isHealthy: boolean;
+  /** In a row. */
+  readonly failures: number;
+}
+
+export function providersOf(dump: Fields): Provider[] {
+  return listOf(dump.backends)
+    .filter(({ type }) => type === "ai")
+    .flatMap((backend) => listOf(backend.targets))
+    .map(({ name, provider, target, resting, failures }) => ({
+      name: String(name),
+      provider: String(provider ?? target ?? ""),
+      isHealthy: resting !== true,
+      failures: numberOf(failures),
+    }));
+}
+
+/** The most urgent first. */
+export function problemsOf({ readiness, dump, report, rules, traffic }: StatusFacts): Problem[] {
+  const reload = fieldsOf(dump.reload);
+  const servers = mcpServersOf(dump, listOf(report.tasks)).filter(({ state }) => state === "failing");
+  const bad = (text: string): Problem => ({ level: "bad", text });
+  const warn = (text: string): Problem => ({ level: "warn", text });
+  return [
+    ...(readiness === "ready" ? [] : [bad(`The gateway is ${readiness}.`)]),
+    ...stringsOf(fieldsOf(reload.refused).problems).map((text) =>
+      bad(`The last reload was rejected, and the configuration before it is active: ${text}`),
+    ),
+    ...servers.map(({ target, lastError }) =>
+      bad(`MCP server ${target} failed${lastError === undefined ? "" : `: ${lastError}`}`),
+    ),
+    ...providersOf(dump)
+      .filter(({ isHealthy }) => !isHealthy)
+      .map(({ name, failures }) =>
+        bad(`LLM provider ${name} is paused after ${counted(failures, "failure")} in a row`),
+      ),
+    ...listOf(dump.backends)
+      .filter(({ health }) => fieldsOf(health).resting === true)
+      .map(({ name }) => bad(`Backend ${name} cannot be reached; the others of its route are asked`)),
+    ...listOf(dump.backends)
+      .filter(({ canary }) => fieldsOf(canary).state === "withdrawn")
+      .map(({ name, canary }) => warn(`Canary ${name} was withdrawn: ${fieldsOf(canary).reason}`)),
+    ...(traffic.failed > 0
+      ? [
+          bad(
+            `${counted(traffic.failed, "request")} failed in the last ${ageText(traffic.windowMs)}: gwctl requests --failed`,
+          ),
+        ]
+      : []),
+    ...nearlyEmpty(rules)
+      .filter(({ remaining }) => remaining <= 0)
+      .slice(0, MAX_ROWS)
+      .map(({ owner, key, resetSeconds }) =>
+        warn(`Limit of ${owner} is used up for ${key}; it resets in ${ageText(resetSeconds * 1000)}`),
+      ),
+    ...stringsOf(reload.needsRestart).map((field) => warn(`${field} changed: restart the gateway to apply it`)),
+    ...stringsOf(reload.warnings).map(warn),
+  ];
+}
+
+export function statusText(facts: StatusFacts, nowMs: number, paint: Paint): string {
+  const problems = problemsOf(facts);
+  const parts = [headText(facts, nowMs, paint), problemsText(problems, paint)];
+  const servers = mcpServersOf(facts.dump, listOf(facts.report.tasks));
+  if (servers.length > 0) parts.push(serversText(servers, paint));
+  const providers = providersOf(facts.dump);
+  if (providers.length > 0) parts.push(providersText(providers, paint));
+  const low = nearlyEmpty(facts.rules);
+  if (low.length > 0)
+    parts.push(
+      section(
+        "Limits near empty",
+        low,
+        "gwctl proxy limits",
+        paint,
+        ({ owner, key, remaining, limit, resetSeconds }) => [
+          owner,
+          key,
+          { text: `${remaining} of ${limit} left`, tone: remaining <= 0 ? "bad" : "warn" },
+          `resets in ${ageText(resetSeconds * 1000)}`,
+        ],
+      ),
+    );
+  return parts.join("\n");
+}
+
+function headText({ display, readiness, dump, report, traffic }: StatusFacts, nowMs: number, paint: Paint): string {
+  const process = fieldsOf(report.process);
+  const rows: Cell[][] = [
+    [label("Gateway"), { text: `${display}, version ${String(dump.version)}`, tone: "bold" }],
+    [
+      label("State"),
+      { text: readiness === "ready" ? "serving" : readiness, tone: readiness === "ready" ? "good" : "bad" },
+    ],
+    [
+      label("Uptime"),
+      `${ageText(numberOf(process.ageMs))}, ${bytesText(numberOf(process.rssBytes))}, process ${numberOf(process.pid)}`,
+    ],
+    [label("Configuration"), configurationCell(fieldsOf(dump.reload), nowMs)],
+    [label("Listeners"), listenersText(dump)],
+    [label("Traffic"), trafficText(traffic, numberOf(report.requestsInFlight))],
+    [label("Errors"), errorsCell(traffic)],
+  ];
+  if (traffic.tokens > 0) {
+    const cost = traffic.cost > 0 ? `, cost ${traffic.cost.toFixed(4)}` : "";
+    rows.push([label("Tokens"), `${traffic.tokens}${cost} in the last ${ageText(traffic.windowMs)}`]);
+  }
+  return table(rows, { paint, maxLastChars: MESSAGE_CHARS });
+}
+
+function label(text: string): Cell {
+  return { text, tone: "dim" };
+}
+
+function configurationCell(reload: Fields, nowMs: number): Cell {
+  const loaded = Date.parse(String(reload.loadedAt));
+  const age = Number.isNaN(loaded) ? "" : `, loaded ${ageText(nowMs - loaded)} ago`;
+  const text = `generation ${numberOf(reload.generation)}${age} from ${stringsOf(reload.sources).join(", ")}`;
+  const isRejected = fieldsOf(reload.refused).problems !== undefined;
+  return isRejected ? { text: `${text}; last reload rejected`, tone: "bad" } : text;
+}
+
+function listenersText(dump: Fields): string {
+  const listeners = listOf(dump.listeners);
+  const shown = listeners.slice(0, MAX_ROWS).map(({ name, port, protocol, routes }) => {
+    const count = Array.isArray(routes) ? routes.length : 0;
+    return `${String(name)} ${String(protocol)} :${String(port)} (${counted(count, "route")})`;
+  });
+  const hidden = listeners.length - shown.length;
+  return `${shown.join(", ") || "none"}${hidden > 0 ? `, and ${hidden} more` : ""}`;
+}
+
+function trafficText(traffic: Traffic, inFlight: number): string {
+  const rate = `${traffic.perSecond.toFixed(traffic.perSecond < 10 ? 1 : 0)} requests/s`;
+  const times = traffic.requests === 0 ? "" : `, p50 ${msText(traffic.p50Ms)}, p95 ${msText(traffic.p95Ms)}`;
+  return `${rate} (last ${ageText(traffic.windowMs)})${times}, ${inFlight} in flight`;
+}
+
+function errorsCell({ failed, rejected, requests }: Traffic): Cell {
+  if (failed + rejected === 0) return "none";
+  const share = ((100 * failed) / requests).toFixed(1);
+  const tone: Tone = failed > 0 ? "bad" : "warn";
+  return { text: `${failed} failed (${share} %), ${rejected} rejected of ${counted(requests, "request")}`, tone };
+}
+
+function problemsText(problems: readonly Problem[], paint: Paint): string {
+  if (problems.length === 0) return `${paint("No problems.", "good")}\n`;
+  const lines = problems.map(({ level, text }) => {
+    const mark = level === "bad" ? "✗" : "!";
+    const width = paint.columns === undefined ? Number.POSITIVE_INFINITY : paint.columns - 4;
+    const pieces = printable(text)
+      .split("\n")
+      .flatMap((line) => wrapWords(line, width));
+    return `  ${paint(mark, level)} ${pieces.join("\n    ")}\n`;
+  });
+  return `${paint(counted(problems.length, "problem"), problems[0]?.level)}\n${lines.join("")}`;
+}
+
+const TONES = { up: "good", failing: "bad", idle: "dim" } as const;
+
+function serversText(servers: readonly McpServer[], paint: Paint): string {
+  return section("MCP servers", servers, "gwctl proxy targets", paint, (server) => [
+    server.target,
+    { text: stateText(server), tone: TONES[server.state] },
+    server.backend,
+  ]);
+}
+
+function providersText(providers: readonly Provider[], paint: Paint): string {
+  return section("LLM providers", providers, "gwctl proxy config backends", paint, ({ name, provider, isHealthy }) => [
+    name,
+    provider,
+    isHealthy ? { text: "available", tone: "good" } : { text: "paused after failures", tone: "bad" },
+  ]);
+}
+
+function section<Item>(
+  title: string,
+  items: readonly Item[],
+  command: string,
+  paint: Paint,
+  row: (item: Item) => Cell[],
+): string {
+  const hidden = items.length - MAX_ROWS;
+  const rows = items.slice(0, MAX_ROWS).map((item) => ["", ...row(item)]);
+  return `${paint(title, "bold")}\n${table(rows, { paint })}${hidden > 0 ? `  … ${hidden} more: ${command}\n` : ""}`;
 }

@@ -3,13 +3,10 @@
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { usageError } from "../terminal/cli-error.ts";
-import { type Paint, paintOf } from "../terminal/paint.ts";
 import { type Cell, MESSAGE_CHARS, table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import type { Fields } from "../views/fields.ts";
+import { type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { type McpServer, mcpServersOf, stateText } from "../views/mcp-servers.ts";
-import { ageText } from "../views/units.ts";
+import { ageText, type Fields } from "../views/units.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface TargetsFlags extends TargetFlags {

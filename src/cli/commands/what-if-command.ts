@@ -3,11 +3,8 @@
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import { type Paint, paintOf } from "../terminal/paint.ts";
-import { MESSAGE_CHARS, table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { wrapWords } from "../terminal/text-width.ts";
+import { MESSAGE_CHARS, table, wrapWords } from "../terminal/table.ts";
+import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
 import { openTarget } from "./open-target.ts";
 
 export interface WhatIfFlags extends TargetFlags {

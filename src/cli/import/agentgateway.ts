@@ -2,8 +2,6 @@
  * A configuration of agentgateway: both of its layouts. Names and shapes that differ are rewritten here; what has no counterpart
  * is found by the gateway's own loader afterwards (drop-invalid.ts).
  */
-import { convertPolicies, modelPolicies } from "./agentgateway-policies.ts";
-import { portTls, tlsOf } from "./agentgateway-tls.ts";
 import {
   asList,
   asObject,
@@ -11,6 +9,7 @@ import {
   close,
   defined,
   isObject,
+  leaveOutOthers,
   newConversion,
   protectingPolicy,
   type Values,
@@ -245,4 +244,197 @@ function note(conversion: Conversion, text: string): void {
     [/llm\.cost/, "llm.cost is a number here, an object there"],
   ];
   for (const [pattern, line] of notes) if (pattern.test(text)) conversion.differs.push(line);
+}
+
+/**
+ * Policies of agentgateway in our spelling, with their meaning kept where the same words mean something else.
+ */
+
+const WINDOWS: Readonly<Record<string, string>> = {
+  "1s": "Seconds",
+  "1m": "Minutes",
+  "60s": "Minutes",
+  "1h": "Hours",
+  "60m": "Hours",
+  "3600s": "Hours",
+};
+
+type Convert = (value: unknown, at: string, conversion: Conversion) => unknown;
+
+/** Policies of the same name; all others are taken as they are, and the loader judges them. */
+const SAME_NAME: Readonly<Record<string, Convert>> = {
+  authorization: (value) => withRules(value),
+  mcpAuthorization: (value) => withRules(value),
+  mcpAuthentication: (value) => withProvider(value),
+  retry: (value, at, conversion) => withAttempts(value, at, conversion),
+  urlRewrite: (value) => withAuthority(value),
+  requestRedirect: (value) => withAuthority(value),
+  backendAuth: (value) => withLocation(value),
+  requestMirror: (value) => withShare(value),
+};
+
+export function convertPolicies(policies: Values, at: string, conversion: Conversion): Values {
+  const { localRateLimit, remoteRateLimit, transformation, ...others } = policies;
+  const converted: Values = {};
+  for (const [name, value] of Object.entries(others))
+    converted[name] = SAME_NAME[name]?.(value, `${at}.${name}`, conversion) ?? value;
+  if (transformation !== undefined) converted.transformations = transformation;
+  const local = localRateLimit === undefined ? undefined : localLimits(localRateLimit, at, conversion);
+  const global = isObject(remoteRateLimit) ? globalLimit(remoteRateLimit, at, conversion) : undefined;
+  if (local || global) converted.rateLimit = { ...(local ? { local } : {}), ...(global ? { global } : {}) };
+  return converted;
+}
+
+/** A plain rule admits there, and must hold here. */
+function withRules(value: unknown): unknown {
+  const rules = asList(asObject(value).rules).map((rule) => (typeof rule === "string" ? { allow: rule } : rule));
+  return { ...asObject(value), rules };
+}
+
+function withProvider(value: unknown): unknown {
+  const { provider, ...others } = asObject(value);
+  const [name] = Object.keys(asObject(provider));
+  if (provider === undefined) return others;
+  const ours = name === "keycloak" ? "idp_realm" : name === "entra" ? "idp_tenant" : name;
+  return { ...others, provider: ours === undefined ? provider : { [ours]: asObject(provider)[name ?? ""] ?? {} } };
+}
+
+/** There the first attempt counts; one attempt is no retry. */
+function withAttempts(value: unknown, at: string, conversion: Conversion): unknown {
+  const { attempts, ...others } = asObject(value);
+  if (attempts === undefined) return value;
+  conversion.differs.push(
+    `${at}.attempts: counts attempts after the first here; ${String(attempts)} became ${Number(attempts) - 1}`,
+  );
+  return { ...others, attempts: Number(attempts) - 1 };
+}
+
+function withAuthority(value: unknown): unknown {
+  const { authority, ...others } = asObject(value);
+  const full = asObject(authority).full ?? asObject(authority).host;
+  return authority === undefined
+    ? value
+    : { ...others, authority: isObject(authority) ? (full ?? authority) : authority };
+}
+
+/** One mirror with a share from 0 to 1 there, a list with percents here. */
+function withShare(value: unknown): unknown {
+  const { backend, percentage } = asObject(value);
+  const share = percentage === undefined ? {} : { percent: Number(percentage) * 100 };
+  return isObject(backend) ? [{ ...backend, ...share }] : value;
+}
+
+function withLocation(value: unknown): unknown {
+  const { key, ...others } = asObject(value);
+  if (!isObject(key) || key.value === undefined) return value;
+  const header = asObject(key.location).header;
+  return { ...others, key: key.value, ...(header === undefined ? {} : { header }) };
+}
+
+function localLimits(value: unknown, at: string, conversion: Conversion): Values[] {
+  return asList(value).flatMap((one, index): Values[] => {
+    const { maxTokens, tokensPerFill, fillInterval, type, ...others } = asObject(one);
+    const unit = WINDOWS[String(fillInterval)];
+    const place = `${at}.localRateLimit[${index}]`;
+    if (unit === undefined) {
+      conversion.leftOut.push(
+        `${place}: its window is ${String(fillInterval ?? "conditional")}; here it is a second, a minute or an hour`,
+      );
+      return [];
+    }
+    for (const name of Object.keys(others)) conversion.leftOut.push(`${place}.${name}: there is no counterpart`);
+    const base = Number(tokensPerFill ?? maxTokens);
+    const burst = Number(maxTokens ?? base) - base;
+    if (type === "tokens") return [{ tokens: base, unit }];
+    return [{ requests: base, unit, ...(burst > 0 ? { burst } : {}) }];
+  });
+}
+
+function globalLimit(value: Values, at: string, conversion: Conversion): Values {
+  const { failureMode, descriptors, ...others } = value;
+  const mode = /open$/i.test(String(failureMode ?? "")) ? "open" : "closed";
+  const list = asList(descriptors).map((one, index) => {
+    const { entries, type, ...more } = asObject(one);
+    for (const name of Object.keys(more))
+      conversion.leftOut.push(`${at}.remoteRateLimit.descriptors[${index}].${name}: there is no counterpart`);
+    return { entries, ...(type === undefined ? {} : { type }) };
+  });
+  return { ...others, failureMode: mode, descriptors: list };
+}
+
+/** What stands beside a model there is a policy of the model here. */
+export function modelPolicies(model: Values, conversion: Conversion): Values {
+  const { authorization, defaults, overrides, guardrails, promptCaching, requestHeaders, responseHeaders, ...rest } =
+    model;
+  const ai = present({ defaults, overrides, promptGuard: guardrails, promptCaching: cachingOf(promptCaching) });
+  const policies = present({
+    authorization,
+    ai: Object.keys(ai).length === 0 ? undefined : ai,
+    requestHeaderModifier: requestHeaders,
+    responseHeaderModifier: responseHeaders,
+  });
+  if (Object.keys(policies).length === 0) return rest;
+  return { ...rest, policies: convertPolicies(policies, `llm.models (${String(model.name)})`, conversion) };
+}
+
+function cachingOf(value: unknown): Values | undefined {
+  if (!isObject(value)) return undefined;
+  const { cacheSystem, cacheMessages, cacheTools, minTokens, ...others } = value;
+  // Without a word, tools are not cached there.
+  return present({ system: cacheSystem, messages: cacheMessages, tools: cacheTools ?? false, minTokens, ...others });
+}
+
+function present(values: Values): Values {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+}
+
+/**
+ * `tls` of agentgateway's listeners. Those that share a port become certificates chosen by server name; certificates
+ * that clients must show are a matter of the port here, so listeners that disagree about them are closed.
+ */
+
+const TAKEN = ["cert", "key", "root", "minTLSVersion"];
+/** What listeners ask of clients' certificates. */
+const CLIENTS = "client certificates (`root`) differ between the listeners of a port";
+
+export interface PortTls {
+  readonly tls: Values | undefined;
+  /** Why the routes of listeners with `root` cannot be served. */
+  readonly conflict: string | undefined;
+}
+
+export function tlsOf(tls: Values, at: string, conversion: Conversion): Values {
+  const { cert, key, root, minTLSVersion } = tls;
+  leaveOutOthers(conversion, `${at}.tls.`, tls, TAKEN, "there is no counterpart");
+  return defined({
+    cert,
+    key,
+    minVersion: /1[._]?3/.test(String(minTLSVersion)) ? "TLSv1.3" : undefined,
+    clientAuth: root === undefined ? undefined : { ca: root },
+  });
+}
+
+export function portTls(listeners: readonly Values[], at: string, conversion: Conversion): PortTls {
+  const entries = listeners.flatMap(({ tls, hostname }, index) =>
+    isObject(tls) ? [{ hostname, ...tlsOf(tls, `${at}.listeners[${index}]`, conversion) } as Values] : [],
+  );
+  const [first] = entries;
+  if (first === undefined) return { tls: undefined, conflict: undefined };
+  if (entries.length < listeners.length)
+    conversion.differs.push(
+      `${at}: a port serves TLS for all of its listeners or for none; this one serves it for all`,
+    );
+  const { hostname: _hostname, ...only } = first;
+  if (entries.length === 1) return { tls: only, conflict: undefined };
+  const isSame = (field: string): boolean =>
+    entries.every((entry) => JSON.stringify(entry[field]) === JSON.stringify(first[field]));
+  const minVersion = entries.some((entry) => entry.minVersion !== undefined) ? "TLSv1.3" : undefined;
+  const clientAuth = isSame("clientAuth") ? first.clientAuth : undefined;
+  const certificates = entries.map(({ cert, key, hostname }) =>
+    defined({ cert, key, hosts: hostname === undefined ? undefined : [hostname] }),
+  );
+  return {
+    tls: defined({ certificates, minVersion, clientAuth }),
+    conflict: isSame("clientAuth") ? undefined : CLIENTS,
+  };
 }

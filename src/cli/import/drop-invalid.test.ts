@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { loadConfig } from "../../config/load/load.ts";
-import { yamlText } from "../terminal/yaml-text.ts";
+import { yamlText } from "../terminal/terminal.ts";
 import { newConversion, type Values } from "./conversion.ts";
 import { type Check, dropInvalid, pathParts } from "./drop-invalid.ts";
 

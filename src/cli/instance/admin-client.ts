@@ -4,8 +4,7 @@
  */
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import type { Duplex } from "node:stream";
-import { CliError } from "../terminal/cli-error.ts";
-import { printable } from "../terminal/terminal.ts";
+import { CliError, printable } from "../terminal/terminal.ts";
 
 /** A dump of 5,000 routes is a few megabytes. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;

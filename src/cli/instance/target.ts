@@ -4,7 +4,7 @@
  */
 import type { Command } from "commander";
 import { DEFAULT_ADMIN_PORT } from "../../admin/server/paths.ts";
-import { usageError } from "../terminal/cli-error.ts";
+import { usageError } from "../terminal/terminal.ts";
 import type { AdminClient } from "./admin-client.ts";
 
 export interface TargetFlags {

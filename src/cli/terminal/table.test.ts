@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Paint } from "./paint.ts";
 import { table } from "./table.ts";
+import type { Paint } from "./terminal.ts";
 
 const paintFor = (columns: number): Paint => Object.assign((text: string) => text, { columns });
 const HEAD = ["TIME", "ID", "REQUEST", "RESULT"];

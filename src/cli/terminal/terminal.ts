@@ -3,6 +3,7 @@
  * run inside a test.
  */
 import { readFileSync } from "node:fs";
+import { parse, stringify } from "yaml";
 import { escapeControls } from "../../lib/log/logger.ts";
 import { type Clock, systemClock } from "../../lib/process/clock.ts";
 
@@ -41,4 +42,66 @@ export function processTerminal(environment: Terminal["environment"]): Terminal 
 /** Text from traffic, safe to print: no character of it moves the cursor. Line breaks and tabs stay. */
 export function printable(text: string): string {
   return text.split("\n").map(escapeControls).join("\n");
+}
+
+/**
+ * How a command ends when it cannot do what was asked: one line that says what to do, and an exit code.
+ * 1: it failed. 2: it was called wrongly.
+ */
+
+export class CliError extends Error {
+  readonly exitCode: 1 | 2;
+
+  constructor(message: string, exitCode: 1 | 2 = 1) {
+    super(message);
+    this.name = "CliError";
+    this.exitCode = exitCode;
+  }
+}
+
+export function usageError(message: string): CliError {
+  return new CliError(message, 2);
+}
+
+/**
+ * Colors with a meaning, on terminals that show them; without them the words say the same. Applied to text that is
+ * already printable: what traffic wrote never brings codes of its own.
+ */
+
+export type Tone = "good" | "warn" | "bad" | "dim" | "bold";
+
+export interface Paint {
+  (text: string, tone: Tone | undefined): string;
+  /** How wide the terminal is; undefined where nobody looks, for example in a pipe. */
+  readonly columns?: number | undefined;
+}
+
+const CODES: Readonly<Record<Tone, number>> = { good: 32, warn: 33, bad: 31, dim: 2, bold: 1 };
+
+export function paintOf({ hasColor, columns }: Pick<Terminal, "hasColor" | "columns">): Paint {
+  const paint: Paint = hasColor
+    ? (text, tone) => (tone === undefined || text === "" ? text : `\u001b[${CODES[tone]}m${text}\u001b[0m`)
+    : (text) => text;
+  return Object.assign(paint, { columns });
+}
+
+/** The tone of an HTTP status; none for what went well, so that the rest stands out. */
+export function statusTone(status: number | null): Tone | undefined {
+  if (status === null || status >= 500) return "bad";
+  return status >= 400 ? "warn" : undefined;
+}
+
+/**
+ * Values as YAML text. A file of its own, loaded when it is needed: the library is large, and bundled it can be
+ * named only by an import that is not lazy.
+ */
+
+/** Plain strings that YAML 1.1 readers take for booleans are quoted; no anchors for values that repeat. */
+export function yamlText(value: unknown): string {
+  return stringify(value, { version: "1.2", compat: "yaml-1.1", aliasDuplicateObjects: false, lineWidth: 0 });
+}
+
+/** Throws with the place and the reason; JSON is YAML too. */
+export function parseYaml(text: string): unknown {
+  return parse(text, { maxAliasCount: 100 });
 }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MESSAGE_CHARS, SUMMARY_CHARS, table } from "./table.ts";
-import { breakLines, textWidth, wrapWords } from "./text-width.ts";
+import { breakLines, MESSAGE_CHARS, SUMMARY_CHARS, table, textWidth, wrapWords } from "./table.ts";
 
 for (const [text, width] of [
   ["", 0],

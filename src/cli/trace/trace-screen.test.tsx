@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { render } from "ink-testing-library";
 import type { TraceEvent, TraceMessage } from "../../trace/events.ts";
-import { TraceScreen } from "./trace-screen.tsx";
-import { createTraceStore } from "./trace-store.ts";
+import { createTraceStore, TraceScreen } from "./trace-screen.tsx";
 
 const at = (eventEnd: number, message: TraceMessage, severity: TraceEvent["severity"] = "info"): TraceEvent => ({
   eventStart: null,

@@ -8,8 +8,7 @@ import { ADMIN_PATHS } from "../../admin/server/paths.ts";
 import { safeJson } from "../../lib/text/safe-json.ts";
 import type { TraceEvent } from "../../trace/events.ts";
 import type { AdminClient, AdminStream } from "../instance/admin-client.ts";
-import { CliError } from "../terminal/cli-error.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import { CliError, type Terminal } from "../terminal/terminal.ts";
 
 const MAX_FILE_BYTES = 64 * 1024 * 1024;
 const DATA = "data:";

@@ -1,10 +1,10 @@
 /**
  * Rate limit rules and their buckets as a table: the emptiest first, what is used up in red, and when it is refilled.
  */
-import type { Paint, Tone } from "../terminal/paint.ts";
+
 import { type Cell, table } from "../terminal/table.ts";
-import { type Fields, fieldsOf, listOf, numberOf } from "./fields.ts";
-import { ageText, counted } from "./units.ts";
+import type { Paint, Tone } from "../terminal/terminal.ts";
+import { ageText, counted, type Fields, fieldsOf, listOf, numberOf } from "./units.ts";
 
 /** A bucket with less than this share left is worth a word. */
 const NEARLY_EMPTY = 0.1;

@@ -2,7 +2,7 @@
  * How the MCP servers behind a gateway fare, from its configuration and what lives in it. A server that no session ever
  * reached is known by its failure alone, or not at all.
  */
-import { type Fields, fieldsOf, listOf, stringsOf } from "./fields.ts";
+import { type Fields, fieldsOf, listOf, stringsOf } from "./units.ts";
 
 export interface McpServer {
   readonly backend: string;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { RequestRecord } from "../../trace/request-record.ts";
-import type { Paint } from "../terminal/paint.ts";
+import type { Paint } from "../terminal/terminal.ts";
 import { followHead, followRow } from "./requests-view.ts";
 
 const paintFor = (columns: number): Paint => Object.assign((text: string) => text, { columns });

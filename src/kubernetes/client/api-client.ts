@@ -2,13 +2,11 @@
  * A thin client of the Kubernetes API: JSON in and out, and watches as lines. The official client would bring 83 MB in
  * 65 packages for these calls.
  */
-
 import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { HttpPool } from "../../lib/http/http-client.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { VERSION } from "../../lib/text/version.ts";
-import { type ApiError, apiError } from "./api-error.ts";
 import type { ClusterAccess, Credentials } from "./cluster-access.ts";
 
 /** A list of a large cluster in pages of 500 stays far below. */
@@ -17,7 +15,7 @@ const MAX_ANSWER_BYTES = 128 * 1024 * 1024;
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
 
-export type PatchType = "application/merge-patch+json" | "application/apply-patch+yaml" | "application/json";
+type PatchType = "application/merge-patch+json" | "application/apply-patch+yaml" | "application/json";
 
 export interface ApiRequest {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -201,4 +199,35 @@ function parsed(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * What an API server answered instead of what was asked for.
+ */
+
+export class ApiError extends Error {
+  readonly status: number;
+  /** One word of the server, for example `Conflict` or `Expired`. */
+  readonly reason: string;
+
+  constructor(status: number, reason: string, message: string) {
+    super(message);
+    this.name = "ApiError";
+    this.status = status;
+    this.reason = reason;
+  }
+}
+
+/** From a `Status` object, as a body or as the object of an ERROR event. */
+export function apiError(status: number, body: unknown): ApiError {
+  const { code, reason, message } = (typeof body === "object" && body !== null ? body : {}) as {
+    code?: unknown;
+    reason?: unknown;
+    message?: unknown;
+  };
+  return new ApiError(
+    typeof code === "number" ? code : status,
+    typeof reason === "string" ? reason : "",
+    typeof message === "string" ? message : `the API server answered ${status}`,
+  );
 }

@@ -5,8 +5,12 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { TlsOptions } from "../../lib/http/http-client.ts";
-import { loadCluster } from "../../lib/kubeconfig/kubeconfig.ts";
-import { KubeconfigError, type KubeconfigFlags, type PluginHost } from "../../lib/kubeconfig/kubeconfig-error.ts";
+import {
+  KubeconfigError,
+  type KubeconfigFlags,
+  loadCluster,
+  type PluginHost,
+} from "../../lib/kubeconfig/kubeconfig.ts";
 
 export interface Credentials {
   readonly server: string;

@@ -4,8 +4,7 @@
 import { createHash } from "node:crypto";
 import { type KubernetesObject, objectKey } from "../../config/cluster/kubernetes-object.ts";
 import type { Logger } from "../../lib/log/logger.ts";
-import type { ApiClient } from "../client/api-client.ts";
-import { ApiError } from "../client/api-error.ts";
+import { type ApiClient, ApiError } from "../client/api-client.ts";
 import { MANAGED_BY } from "./data-plane-manifests.ts";
 
 const PATHS: Readonly<Record<string, string>> = {

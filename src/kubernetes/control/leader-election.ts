@@ -5,8 +5,7 @@
 import { fieldsOf } from "../../config/text/value-shapes.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
-import type { ApiClient } from "../client/api-client.ts";
-import { ApiError } from "../client/api-error.ts";
+import { type ApiClient, ApiError } from "../client/api-client.ts";
 
 const LEASE_SECONDS = 15;
 /** A holder that could not renew for so long stops writing, well before another may begin. */

@@ -5,8 +5,7 @@
 import { objectKey } from "../../config/cluster/kubernetes-object.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import { KINDS, pathOfObject } from "../cache/kinds.ts";
-import type { ApiClient } from "../client/api-client.ts";
-import { ApiError } from "../client/api-error.ts";
+import { type ApiClient, ApiError } from "../client/api-client.ts";
 import type { DesiredStatus } from "./desired-status.ts";
 
 const PARALLEL = 8;

@@ -4,8 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { certificates } from "../../../test/support/tls/certificates.ts";
-import { type Cluster, loadCluster } from "./kubeconfig.ts";
-import type { KubeconfigFlags, PluginHost } from "./kubeconfig-error.ts";
+import { type Cluster, type KubeconfigFlags, loadCluster, type PluginHost } from "./kubeconfig.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "kubeconfig-"));
 after(() => rmSync(folder, { recursive: true, force: true }));

@@ -2,8 +2,12 @@
  * An API server in memory, behind the interface of our client: lists in pages, watches with bookmarks, versions and
  * conflicts as the real one has them, and faults on demand.
  */
-import type { ApiClient, ApiRequest, WatchHandler } from "../../../src/kubernetes/client/api-client.ts";
-import { ApiError } from "../../../src/kubernetes/client/api-error.ts";
+import {
+  type ApiClient,
+  ApiError,
+  type ApiRequest,
+  type WatchHandler,
+} from "../../../src/kubernetes/client/api-client.ts";
 
 interface Stored {
   metadata: { name: string; namespace?: string; resourceVersion?: string; generation?: number };

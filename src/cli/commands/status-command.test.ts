@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chosenTarget } from "../instance/target.ts";
-import { paintOf } from "../terminal/paint.ts";
-import { problemsOf, type StatusFacts, statusText } from "./status-view.ts";
-import { trafficOf } from "./traffic.ts";
+import { paintOf } from "../terminal/terminal.ts";
+import { trafficOf } from "../views/traffic.ts";
+import { problemsOf, type StatusFacts, statusText } from "./status-command.ts";
 
 const FACTS: StatusFacts = {
   display: "127.0.0.1:15000",

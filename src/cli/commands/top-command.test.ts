@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { RequestRecord } from "../../trace/request-record.ts";
-import { topRows, topText } from "./top-view.ts";
+import { topRows, topText } from "./top-command.ts";
 
 function record(fields: Partial<RequestRecord>): RequestRecord {
   return {

@@ -3,13 +3,11 @@
  * alone, so that it can be piped into a file.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { openTarget } from "../commands/open-target.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import { paintOf } from "../terminal/paint.ts";
 import { type Cell, table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { type Fields, fieldsOf, listOf, numberOf } from "../views/fields.ts";
+import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { type Fields, fieldsOf, listOf, numberOf } from "../views/units.ts";
+import { openTarget } from "./open-target.ts";
 
 const DURATION = /^(\d+)([hdw])$/;
 const ISO_DATE = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d))?$/;

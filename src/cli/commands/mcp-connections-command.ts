@@ -3,12 +3,10 @@
  * id of one.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { openTarget } from "../commands/open-target.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import { paintOf } from "../terminal/paint.ts";
 import { table } from "../terminal/table.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
+import { CliError, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { openTarget } from "./open-target.ts";
 
 export interface McpConnectionsFlags extends TargetFlags {
   readonly test?: string;

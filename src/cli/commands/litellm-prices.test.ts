@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parsePriceCatalogue } from "../../llm/usage/prices.ts";
-import { fromLitellm } from "./litellm-prices.ts";
+import { fromLitellm } from "./prices-command.ts";
 
 const DATA = {
   sample_spec: { litellm_provider: "one of these", mode: "chat or others" },

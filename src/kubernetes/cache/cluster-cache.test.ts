@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { type FakeApi, fakeApi } from "../../../test/support/kubernetes/fake-api.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
-import { watchKind } from "./kind-watch.ts";
+import { watchKind } from "./cluster-cache.ts";
 import { KINDS, type WatchedKind } from "./kinds.ts";
 
 const SERVICES = "/api/v1/services";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../test/support/fake-clock.ts";
-import { createExportQueue } from "./export-queue.ts";
+import { createExportQueue } from "./otlp-export.ts";
 
 function setUp(limits = { items: 4, batch: 2, delayMs: 1_000 }) {
   const clock = fakeClock();

@@ -5,10 +5,9 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { StringDecoder } from "node:string_decoder";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { openTarget } from "../commands/open-target.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError, usageError } from "../terminal/cli-error.ts";
-import type { Terminal } from "../terminal/terminal.ts";
+import { CliError, type Terminal, usageError } from "../terminal/terminal.ts";
+import { openTarget } from "./open-target.ts";
 
 export interface RecordFlags extends TargetFlags {
   readonly output: string;
@@ -78,4 +77,47 @@ function lines(onLine: (line: string) => void): (chunk: Buffer) => void {
     rest = parts.pop() ?? "";
     for (const part of parts) onLine(part);
   };
+}
+
+/**
+ * A line of a recording, as `gwctl record` writes it and `gwctl replay` reads it: what was sent without body and
+ * credentials, and how it ended.
+ */
+
+export interface RecordedLine {
+  readonly id: string;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly method: string;
+  readonly host: string;
+  readonly path: string;
+  readonly query: string;
+  readonly route: string | null;
+  readonly status: number | null;
+  readonly code: string | null;
+  readonly policies: readonly string[];
+  /** name, value, name, value, … */
+  readonly headers: readonly string[];
+}
+
+/** Undefined for an empty line. */
+export function readLine(text: string, where: string): RecordedLine | undefined {
+  if (text.trim() === "") return undefined;
+  let value: Partial<RecordedLine> | null;
+  try {
+    value = JSON.parse(text) as Partial<RecordedLine> | null;
+  } catch {
+    throw new CliError(`${where}: not JSON; is this a recording of gwctl record?`);
+  }
+  const isRecord =
+    typeof value?.at === "number" &&
+    typeof value.method === "string" &&
+    typeof value.path === "string" &&
+    value.path.startsWith("/") &&
+    typeof value.query === "string" &&
+    Array.isArray(value.headers) &&
+    value.headers.every((part) => typeof part === "string") &&
+    Array.isArray(value.policies);
+  if (!isRecord) throw new CliError(`${where}: no recorded request; is this a recording of gwctl record?`);
+  return value as RecordedLine;
 }

@@ -3,11 +3,10 @@
  * from its clients what changes later. Shows what is different first; suspicious tools are left out unless accepted.
  */
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
-import { openTarget } from "../commands/open-target.ts";
 import type { TargetFlags } from "../instance/target.ts";
-import { CliError } from "../terminal/cli-error.ts";
-import { printable, type Terminal } from "../terminal/terminal.ts";
-import { wrapWords } from "../terminal/text-width.ts";
+import { wrapWords } from "../terminal/table.ts";
+import { CliError, printable, type Terminal } from "../terminal/terminal.ts";
+import { openTarget } from "./open-target.ts";
 
 export interface McpLockFlags extends TargetFlags {
   readonly lockFile: string;

@@ -1,0 +1,269 @@
+/**
+ * `gwctl replay`: sends the requests of a recording to a gateway, at their pace or another, and compares what it answers with
+ * what was recorded: statuses, and with `--policies` routes and verdicts, which the gateway's own recording tells. Credentials
+ * are not in a recording: `--header` adds one.
+ */
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { Agent, request } from "node:http";
+import { Agent as TlsAgent, request as tlsRequest } from "node:https";
+import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import type { TargetFlags } from "../instance/target.ts";
+import { MESSAGE_CHARS, table } from "../terminal/table.ts";
+import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
+import { openTarget } from "./open-target.ts";
+import { numberOf, type RecordedLine, readLine } from "./record-command.ts";
+
+export interface ReplayFlags extends TargetFlags {
+  readonly to: string;
+  readonly speed: string;
+  readonly concurrency: string;
+  readonly methods: string;
+  readonly header?: readonly string[];
+  readonly policies?: boolean;
+  readonly output?: string;
+}
+
+/** Throws, for exit code 1, if an answer differs. */
+export async function replay(file: string, flags: ReplayFlags, terminal: Terminal): Promise<void> {
+  const speed = flags.speed === "max" ? undefined : numberOf("--speed", flags.speed, 0.01, 1000);
+  const concurrency = numberOf("--concurrency", flags.concurrency, 1, 256);
+  if (flags.output !== undefined && flags.output !== "text" && flags.output !== "json")
+    throw usageError(`output format "${flags.output}" is not text or json`);
+  const target = targetOf(flags.to);
+  const added = (flags.header ?? []).map(headerOf);
+  const methods = new Set(flags.methods.toUpperCase().split(","));
+  const lines = readRecording(file).sort((one, other) => one.at - other.at);
+  const sent = lines.filter(({ method }) => methods.has(method.toUpperCase()));
+  if (sent.length === 0) throw new CliError(`${file}: no requests to replay; methods: ${flags.methods}`);
+
+  const sender = createSender(target, added);
+  const prefix = `replay-${randomBytes(4).toString("hex")}-`;
+  const replayed: Replayed[] = [];
+  const { clock } = terminal;
+  const startedMs = clock.monotonicMs();
+  const firstAt = sent[0]?.at ?? 0;
+  let next = 0;
+  const work = async (): Promise<void> => {
+    for (;;) {
+      const index = next++;
+      const line = sent[index];
+      if (line === undefined) return;
+      if (speed !== undefined) {
+        const waitMs = (line.at - firstAt) / speed - (clock.monotonicMs() - startedMs);
+        if (waitMs > 0) await new Promise<void>((resolve) => clock.after(waitMs, resolve));
+      }
+      const id = `${prefix}${index}`;
+      replayed.push({ line, id, ...(await sender.send(line, id)) });
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: Math.min(concurrency, sent.length) }, work));
+  } finally {
+    sender.close();
+  }
+  const told = flags.policies ? await toldBy(flags, terminal, prefix) : undefined;
+  const report = comparison(replayed, told, lines.length - sent.length);
+  terminal.out(
+    flags.output === "json"
+      ? printable(`${JSON.stringify(report, null, 2)}\n`)
+      : printable(replayText(report, paintOf(terminal))),
+  );
+  if (report.differing > 0)
+    throw new CliError(`${report.differing} of ${report.sent} answers differ from the recording`);
+}
+
+function readRecording(file: string): RecordedLine[] {
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (error) {
+    throw new CliError(`cannot read ${file}: ${(error as Error).message}`);
+  }
+  return text.split("\n").flatMap((line, index) => readLine(line, `${file}:${index + 1}`) ?? []);
+}
+
+/** What the gateway itself recorded of these requests. */
+async function toldBy(flags: ReplayFlags, terminal: Terminal, prefix: string): Promise<Map<string, RecordedLine>> {
+  const { admin } = await openTarget(undefined, flags, terminal);
+  try {
+    const text = (await admin.get(ADMIN_PATHS.recording)).body.toString("utf8");
+    const records = text.split("\n").flatMap((line) => readLine(line, "the gateway's recording") ?? []);
+    return new Map(records.filter(({ id }) => id.startsWith(prefix)).map((record) => [record.id, record]));
+  } finally {
+    admin.close();
+  }
+}
+
+function targetOf(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.pathname !== "/" || url.search !== "")
+    throw usageError(`invalid --to ${text}: expected http://host:port or https://host:port`);
+  return url;
+}
+
+function headerOf(text: string): readonly [string, string] {
+  const colon = text.indexOf(":");
+  if (colon < 1) throw usageError(`invalid --header ${text.slice(0, 20)}…: expected "name: value"`);
+  return [text.slice(0, colon).trim().toLowerCase(), text.slice(colon + 1).trim()];
+}
+
+/**
+ * What a replay found: how many answers are as recorded, and what differs, the same differences together.
+ */
+
+export interface Replayed {
+  readonly line: RecordedLine;
+  /** The request id of the replay. */
+  readonly id: string;
+  readonly status: number | null;
+  readonly error?: string;
+}
+
+export interface Difference {
+  readonly what: "status" | "route" | "policies" | "failed";
+  readonly request: string;
+  readonly recorded: string;
+  readonly replayed: string;
+  requests: number;
+  /** The id of the recording, and that of the replay. */
+  readonly example: readonly [string, string];
+}
+
+export interface ReplayReport {
+  readonly sent: number;
+  readonly same: number;
+  readonly differing: number;
+  /** Left out, because of their method. */
+  readonly leftOut: number;
+  readonly differences: readonly Difference[];
+}
+
+export function comparison(
+  replayed: readonly Replayed[],
+  told: ReadonlyMap<string, RecordedLine> | undefined,
+  leftOut: number,
+): ReplayReport {
+  const differences = new Map<string, Difference>();
+  let same = 0;
+  for (const one of replayed) {
+    const found = differencesOf(one, told?.get(one.id));
+    if (found.length === 0) same += 1;
+    for (const [what, recorded, got] of found) {
+      const request = `${one.line.method} ${one.line.path}`;
+      const key = JSON.stringify([what, request, recorded, got]);
+      const known = differences.get(key);
+      if (known) known.requests += 1;
+      else
+        differences.set(key, { what, request, recorded, replayed: got, requests: 1, example: [one.line.id, one.id] });
+    }
+  }
+  return {
+    sent: replayed.length,
+    same,
+    differing: replayed.length - same,
+    leftOut,
+    differences: [...differences.values()].sort((one, other) => other.requests - one.requests),
+  };
+}
+
+type Found = readonly [what: Difference["what"], recorded: string, replayed: string];
+
+function differencesOf({ line, status, error }: Replayed, told: RecordedLine | undefined): Found[] {
+  if (error !== undefined) return [["failed", String(line.status), error]];
+  const found: Found[] = [];
+  if (line.status !== status) found.push(["status", withCode(line.status, line.code), withCode(status, told?.code)]);
+  if (told === undefined) return found;
+  if (told.route !== line.route) found.push(["route", line.route ?? "(none)", told.route ?? "(none)"]);
+  const [before, after] = [line.policies.join(", "), told.policies.join(", ")];
+  if (before !== after) found.push(["policies", before, after]);
+  return found;
+}
+
+function withCode(status: number | null, code: string | null | undefined): string {
+  return code ? `${status} ${code}` : String(status);
+}
+
+const SHOWN = 50;
+
+export function replayText({ sent, same, leftOut, differences }: ReplayReport, paint: Paint): string {
+  const left = leftOut === 0 ? "" : `; ${leftOut} left out (--methods)`;
+  const summary = `${sent} requests sent, ${same} answered as recorded${left}\n`;
+  if (differences.length === 0) return summary;
+  const rows = differences
+    .slice(0, SHOWN)
+    .map(({ what, request, recorded, replayed, requests, example }) => [
+      String(requests),
+      what,
+      example[1],
+      request,
+      recorded,
+      replayed,
+    ]);
+  const head = ["REQUESTS", "WHAT", "EXAMPLE", "REQUEST", "RECORDED", "REPLAYED"];
+  return `${table([head, ...rows], { paint, maxLastChars: MESSAGE_CHARS })}${summary}`;
+}
+
+/**
+ * Sends one recorded request again, with an id of its own, and tells the status. Bodies of answers are read and thrown away.
+ */
+
+/** Belong to the connection, to the body that there is not, or to the recording's gateway. */
+const NOT_SENT = new Set([
+  "connection",
+  "content-length",
+  "transfer-encoding",
+  "expect",
+  "upgrade",
+  "keep-alive",
+  "te",
+  "x-request-id",
+  "traceparent",
+  "tracestate",
+]);
+const TIMEOUT_MS = 60_000;
+const REDACTED = "<redacted>";
+
+export interface Sender {
+  send(line: RecordedLine, id: string): Promise<{ status: number | null; error?: string }>;
+  close(): void;
+}
+
+export function createSender(target: URL, added: readonly (readonly [string, string])[]): Sender {
+  const isTls = target.protocol === "https:";
+  const agent = isTls ? new TlsAgent({ keepAlive: true }) : new Agent({ keepAlive: true });
+  return {
+    send: (line, id) =>
+      new Promise((resolve) => {
+        const path = `${line.path}${line.query === "" ? "" : `?${line.query}`}`;
+        const options = { agent, method: line.method, path, headers: headersOf(line, id, added), timeout: TIMEOUT_MS };
+        try {
+          const sent = (isTls ? tlsRequest : request)(target, options, (answer) => {
+            answer.resume();
+            answer.on("end", () => resolve({ status: answer.statusCode ?? null }));
+            answer.on("error", (error) => resolve({ status: null, error: error.message }));
+          });
+          sent.on("timeout", () => sent.destroy(new Error(`no answer within ${TIMEOUT_MS / 1000} s`)));
+          sent.on("error", (error) => resolve({ status: null, error: error.message }));
+          sent.end();
+        } catch (error) {
+          // A path or header that cannot be sent.
+          resolve({ status: null, error: (error as Error).message });
+        }
+      }),
+    close: () => agent.destroy(),
+  };
+}
+
+function headersOf(line: RecordedLine, id: string, added: readonly (readonly [string, string])[]): string[] {
+  const headers: string[] = ["host", line.host, "x-request-id", id];
+  const own = new Set(added.map(([name]) => name));
+  for (let i = 0; i + 1 < line.headers.length; i += 2) {
+    const name = line.headers[i] as string;
+    const value = line.headers[i + 1] as string;
+    if (name === "host" || NOT_SENT.has(name) || own.has(name) || value.includes(REDACTED)) continue;
+    headers.push(name, value);
+  }
+  for (const [name, value] of added) headers.push(name, value);
+  return headers;
+}
