@@ -7,7 +7,6 @@ import { resolve } from "node:path";
 import { build } from "esbuild";
 import { inputsHash, stampBuild } from "./build-stamp.mjs";
 import { bundleOptions } from "./bundle.mjs";
-import { writeRehearsalCode } from "./rehearsal-code.mjs";
 import { root } from "./steps.mjs";
 import { bundledPackages, thirdPartyText } from "./third-party.mjs";
 
@@ -36,7 +35,6 @@ const { metafile } = await build({
     js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
   },
 });
-await writeRehearsalCode(out);
 for (const name of ["gateway.js", "gwctl.js"]) chmodSync(resolve(root, out, name), 0o755);
 if (out === "dist") {
   const { metafiles } = await import("./build-ui.mjs");

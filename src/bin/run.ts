@@ -3,7 +3,7 @@
  */
 import { writeSync } from "node:fs";
 import { Worker } from "node:worker_threads";
-import { testConfig } from "../app/change/test-command.ts";
+import { testConfig } from "../app/change/config-tests.ts";
 import { firstSteps } from "../app/first-steps.ts";
 import type { App } from "../app/start/app-options.ts";
 import { StartError } from "../app/start-error.ts";

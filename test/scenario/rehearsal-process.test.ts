@@ -67,7 +67,7 @@ test("one that is ended at work is an error with its reason, and the next rehear
   await eventually("the rehearsal runs", async () => (await rehearse()).status === 409);
   process.kill(pid, "SIGKILL");
   const answer = await waiting;
-  assert.deepEqual([answer.status, await answer.text()], [500, "the process of the rehearsal ended with SIGKILL\n"]);
+  assert.deepEqual([answer.status, await answer.text()], [500, "the rehearsal process ended with SIGKILL\n"]);
   assert.equal((await rehearse()).status, 200);
   assert.deepEqual([rehearsalProcesses(gateway).length, rehearsalProcesses(gateway).includes(pid)], [1, false]);
 });

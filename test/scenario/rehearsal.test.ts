@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { openDryConfig } from "../../src/app/change/dry-config.ts";
 import { parseRecording } from "../../src/app/change/recording-file.ts";
-import { rehearsalCode, rehearsalText } from "../../src/app/change/rehearsal-text.ts";
+import { rehearsalCode, rehearsalText } from "../../src/app/change/rehearsal-report.ts";
 import { rehearse } from "../../src/app/change/rehearse.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
 import { createTasks } from "../../src/lib/process/tasks.ts";

@@ -81,7 +81,7 @@ const DOORS: readonly Door[] = [
     what: "child processes",
     pattern: /from "node:child_process"|import\("node:child_process"\)/,
     keepers:
-      /^src\/(?:app\/(?:upgrade\/successor|change\/start-rehearsal)|mcp\/transports\/child-process|lib\/process\/run-program)\.ts$/,
+      /^src\/(?:app\/(?:upgrade\/successor|change\/rehearsals)|mcp\/transports\/child-process|lib\/process\/run-program)\.ts$/,
   },
   { what: "process.env", pattern: /\bprocess\.env\b/, keepers: /^src\/config\/text\/env\.ts$/ },
   {

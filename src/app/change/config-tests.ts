@@ -2,15 +2,22 @@
  * `gateway --test`: runs the tests of a configuration by dry runs and says what differs from what each expects, at the
  * place where the expectation stands.
  */
-import type { PlacedTest } from "../../config/load/load.ts";
+import type { WhatIf } from "../../admin/change/what-if.ts";
+import type { PlacedTest, SourceText } from "../../config/load/load.ts";
+import { openSources, type SourceList } from "../../config/load/sources.ts";
+import type { Finding } from "../../config/prepare.ts";
 import type { ConfigTest, DescribedRequest } from "../../config/schema/tests-schema.ts";
+import type { Environment } from "../../config/text/env.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { GivenToken } from "../../core/policy.ts";
+import type { Clock } from "../../lib/process/clock.ts";
 import type { DryReport } from "../../pipeline/dry-run/dry-report.ts";
 import type { DryRequest } from "../../pipeline/dry-run/dry-request.ts";
-import type { DryRunner } from "../../pipeline/dry-run/dry-run.ts";
+import { createDryRunner, type DryRunner } from "../../pipeline/dry-run/dry-run.ts";
+import { type ReportFormat, type ValidationReport, validationReport } from "../validation-report.ts";
+import { type DryConfigOptions, openDryConfig } from "./dry-config.ts";
 
-export interface TestResult {
+interface TestResult {
   readonly name: string;
   /** Empty: it passed. */
   readonly differences: readonly ConfigError[];
@@ -23,7 +30,7 @@ interface Difference {
   readonly message: string;
 }
 
-export async function runConfigTests(tests: readonly PlacedTest[], runner: DryRunner): Promise<TestResult[]> {
+async function runConfigTests(tests: readonly PlacedTest[], runner: DryRunner): Promise<TestResult[]> {
   const results: TestResult[] = [];
   for (const { test, document, path } of tests) {
     const at = (field: readonly string[], message: string): ConfigError =>
@@ -104,4 +111,99 @@ function reasonText({ reason }: DryReport): string {
 
 function show(value: unknown): string {
   return JSON.stringify(value);
+}
+
+/**
+ * What `gateway --test` prints: one line per test for people, JSON for programs, annotations for a GitHub workflow. The exit
+ * code is 0 only if the configuration is valid, has tests, and all of them pass.
+ */
+
+interface TestOptions {
+  readonly sources: SourceList;
+  readonly environment: Environment;
+  readonly clock: Clock;
+  readonly allowMissingEnv: boolean;
+  readonly format: ReportFormat;
+  readStdin(): string;
+}
+
+const NO_TESTS = "the configuration has no tests";
+
+export async function testConfig(options: TestOptions): Promise<ValidationReport> {
+  const { format, clock } = options;
+  const invalid = (findings: readonly Finding[]): ValidationReport => validationReport(findings, format, false);
+  try {
+    const { prepared, close } = openDryConfig(openSources(options.sources, options.readStdin).read(), options);
+    try {
+      if (!prepared.ok) return invalid(prepared.findings ?? []);
+      const { tests, topology, redaction } = prepared;
+      if (tests.length === 0) return invalid([errorOf(new ConfigError(undefined, "", NO_TESTS))]);
+      return testReport(await runConfigTests(tests, createDryRunner(topology, redaction, clock)), format);
+    } finally {
+      close();
+    }
+  } catch (error) {
+    // A path that cannot be read.
+    if (!(error instanceof ConfigError)) throw error;
+    return invalid([errorOf(error)]);
+  }
+}
+
+function errorOf(problem: ConfigError): Finding {
+  return { severity: "error", problem };
+}
+
+function testReport(results: readonly TestResult[], format: ReportFormat): ValidationReport {
+  const failed = results.filter(({ differences }) => differences.length > 0);
+  const code = failed.length === 0 ? 0 : 1;
+  const summary = `${results.length - failed.length} of ${results.length} tests passed\n`;
+  if (format === "json")
+    return { stdout: `${JSON.stringify(asJson(results, failed.length), null, 2)}\n`, stderr: "", code };
+  if (format === "github") {
+    const annotations = validationReport(
+      failed.flatMap(({ differences }) => differences.map(errorOf)),
+      "github",
+      false,
+    );
+    return { stdout: failed.length === 0 ? summary : annotations.stdout + summary, stderr: "", code };
+  }
+  const lines = results.map(({ name, differences }) =>
+    differences.length === 0
+      ? `ok    ${name}\n`
+      : `FAIL  ${name}\n${differences.map((one) => `      ${one.toLine()}\n`).join("")}`,
+  );
+  return { stdout: lines.join("") + summary, stderr: "", code };
+}
+
+function asJson(results: readonly TestResult[], failed: number) {
+  return {
+    passed: results.length - failed,
+    failed,
+    tests: results.map(({ name, differences, report }) => ({
+      name,
+      ok: differences.length === 0,
+      differences: differences.map(({ position, message }) => ({ ...position, message })),
+      report: report ?? null,
+    })),
+  };
+}
+
+/**
+ * Reports what the running configuration would do with a request. It is compiled again from its sources, without I/O,
+ * and the request is walked through it.
+ */
+export async function whatIf(
+  question: WhatIf,
+  sources: readonly SourceText[],
+  options: DryConfigOptions,
+): Promise<DryReport> {
+  const { prepared, close } = openDryConfig(sources, options);
+  try {
+    // A file that the configuration refers to may have changed since it was loaded.
+    if (!prepared.ok) throw new Error(`the configuration cannot be loaded again: ${prepared.problems[0] ?? ""}`);
+    const runner = createDryRunner(prepared.topology, prepared.redaction, options.clock);
+    return await runner.run(dryRequestOf(question.request, question.given), { repeat: question.repeat });
+  } finally {
+    close();
+  }
 }

@@ -2,6 +2,7 @@
  * A configuration compiled beside the running one, or without one, with doors that lead nowhere: nothing is fetched,
  * listened on or started, timers never fire, and its limits count for nobody else.
  */
+
 import { createLimitRegistry } from "../../config/compile/limit-registry.ts";
 import { createLivingThings } from "../../config/compile/living.ts";
 import type { SourceText } from "../../config/load/load.ts";

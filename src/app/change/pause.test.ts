@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { createPause } from "./pause.ts";
+import { createPause } from "./rehearse.ts";
 
 test("work rests when its slice is over, and a new slice begins after the rest", async () => {
   const clock = fakeClock();

@@ -1,22 +1,21 @@
 /**
- * The process of rehearsals. Before it loads anything it lets those that serve go first, then it answers each message (two
- * configurations and the records) with what it found. It ends with the gateway that started it.
+ * Entry point of the rehearsal process. It answers each message (two configurations and the recorded requests) with a
+ * report, and exits when the gateway that started it disconnects.
  */
-import { setPriority } from "node:os";
-import { cachedRehearse } from "./cached-code.ts";
-import type { FromRehearsal, RehearsalData } from "./rehearsal-messages.ts";
+import { keepAwake, systemClock } from "../../lib/process/clock.ts";
+import { trafficIn } from "../../pipeline/records/fact-ring.ts";
+import type { FromRehearsal, RehearsalData } from "./rehearsals.ts";
+import { createPause, type Rehearsal, rehearse } from "./rehearse.ts";
 
-/** Those that serve go first. A lower one (up to 19) would leave it nearly nothing on a machine that has no processor free. */
-const PRIORITY = 5;
-setPriority(PRIORITY);
-// Refusals are errors that nobody looks for the place of.
+/** How long to work before the event loop can process a disconnect. */
+const WORK_MS = 50;
+
+// Rejections are expected results here; capturing their stacks would dominate the run time.
 Error.stackTraceLimit = 0;
 
 process.on("disconnect", () => process.exit());
-const rehearseBeside = cachedRehearse(import.meta.url) ?? (await import("./rehearse-beside.ts")).rehearseBeside;
-// What came meanwhile waits for the listener.
 process.on("message", (data: RehearsalData) => {
-  void rehearseBeside(data).then(
+  void run(data).then(
     (found) => send({ found }),
     (error: Error) => send({ error: error.message }),
   );
@@ -25,4 +24,15 @@ send({ isReady: true });
 
 function send(message: FromRehearsal): void {
   process.send?.(message);
+}
+
+async function run({ input, segments }: RehearsalData): Promise<Rehearsal> {
+  const pause = createPause(systemClock, WORK_MS, () => new Promise((resolve) => setImmediate(resolve)));
+  // A pending policy alone would not keep the process running.
+  const awake = keepAwake();
+  try {
+    return await rehearse(input, trafficIn(segments), systemClock, pause);
+  } finally {
+    awake.cancel();
+  }
 }

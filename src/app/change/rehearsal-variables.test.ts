@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { valuesIn, variablesForRehearsal, withoutVariables } from "./rehearsal-variables.ts";
+import { valuesIn, variablesForRehearsal, withoutVariables } from "./rehearse.ts";
 
 const source = (text: string) => [{ file: "a.yaml", text }];
 const ENVIRONMENT = { KEY: 'Sk-12"345678', PORT: "3000", OTHER: "hidden-value", N: "1" };

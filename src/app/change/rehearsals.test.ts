@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { createRehearsals, RehearsalBusy } from "./rehearsals.ts";
+import { createRehearsals, RehearsalBusy, type RehearsalProcess } from "./rehearsals.ts";
 import type { Rehearsal } from "./rehearse.ts";
-import type { RehearsalProcess } from "./start-rehearsal.ts";
 
 const FOUND: Rehearsal = { ok: false, problems: ["of the process"] };
 const SOURCE = { file: "a.yaml", text: "nonsense: true" };
@@ -108,7 +107,7 @@ test("a process that ends at work says how, and so does one that fails; neither 
   const first = rehearsals.run(DATA);
   processAt(0).ready();
   processAt(0).emit("exit", null, "SIGABRT");
-  await assert.rejects(first, /the process of the rehearsal ended with SIGABRT/);
+  await assert.rejects(first, /the rehearsal process ended with SIGABRT/);
   const second = rehearsals.run(DATA);
   processAt(1).emit("message", { error: "no such policy" });
   await assert.rejects(second, /^Error: no such policy$/);
@@ -143,10 +142,10 @@ test("a rehearsal ends with its client, and the next one begins at once", async 
   const client = new AbortController();
   const left = rehearsals.run(DATA, client.signal);
   client.abort();
-  await assert.rejects(left, /the client has left/);
+  await assert.rejects(left, /the client closed the connection/);
   assert.equal(processAt(0).isEnded, true);
   const gone = rehearsals.run(DATA, client.signal);
-  await assert.rejects(gone, /the client has left/);
+  await assert.rejects(gone, /the client closed the connection/);
   assert.deepEqual([processAt(1).isEnded, processAt(1).asked], [true, 0]);
   const next = rehearsals.run(DATA);
   processAt(2).find();
