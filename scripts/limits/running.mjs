@@ -19,7 +19,7 @@ export const RUNNING_LIMITS = {
     ],
     [
       "MAX_TARGETS",
-      "config/resources/policy-targets.ts",
+      "config/resources/policy-document.ts",
       "targets of a GatewayPolicy",
       "rejected; a protection closes its routes",
     ],

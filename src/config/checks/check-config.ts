@@ -2,16 +2,20 @@
  * What a valid configuration says that cannot work or is probably not meant. Warnings do not stop the start; with
  * `--strict` they fail a validation. Notes only tell.
  */
-import type { ConfigError } from "../../core/config-error.ts";
-import type { NormalConfig } from "../load/normal-config.ts";
-import { byPlace } from "../text/yaml-source.ts";
-import { checkCommands } from "./check-commands.ts";
-import { checkExpressions } from "./check-expressions.ts";
-import { checkOpenListeners, noteSectionPorts } from "./check-listeners.ts";
-import { checkPolicy } from "./check-policies.ts";
-import { sitedPolicies } from "./site.ts";
 
-export interface Checked {
+import { existsSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import type { ConfigError } from "../../core/config-error.ts";
+import { boundAddress } from "../../lib/http/bound-address.ts";
+import { policies } from "../../policies/index.ts";
+import type { NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
+import type { Path } from "../text/value-path.ts";
+import { byPlace } from "../text/yaml-source.ts";
+import { checkExpressions } from "./check-expressions.ts";
+import { type Site, type SitedPolicy, sitedPolicies } from "./site.ts";
+import { type Warn, warningAt } from "./warning.ts";
+
+interface Checked {
   readonly warnings: readonly ConfigError[];
   readonly notes: readonly ConfigError[];
 }
@@ -34,4 +38,169 @@ export function checkConfig(config: NormalConfig): Checked {
 function unique(list: readonly ConfigError[]): ConfigError[] {
   const lines = list.map((one) => one.toLine());
   return list.filter((_, i) => lines.indexOf(lines[i] as string) === i);
+}
+
+/**
+ * Warns of a command line where one program is meant: `cmd: "npx -y x"`. No shell splits it, so that the start of the
+ * server would fail, long after the load.
+ */
+
+interface Targets {
+  readonly targets: readonly { readonly stdio?: { readonly cmd: string; readonly cwd?: string } }[];
+}
+
+function checkCommands(config: NormalConfig, warn: Warn): void {
+  for (const { place, config: written } of config.routes
+    .flatMap(({ backends }) => backends)
+    .filter(({ key }) => key === "mcp")) {
+    for (const [i, { stdio }] of (written as Targets).targets.entries()) {
+      if (stdio === undefined || !/\s/.test(stdio.cmd.trim()) || isFile(stdio, place.document.file)) continue;
+      const [program = ""] = stdio.cmd.trim().split(/\s/, 1);
+      // `KEY=secret npx`: nothing of it is repeated.
+      const example = /^[\w./@-]+$/.test(program) ? `\`cmd: ${program}\`` : "the program alone";
+      warn(
+        warningAt(
+          place,
+          ["targets", i, "stdio", "cmd"],
+          `\`cmd\` is one program and no shell splits it: write ${example} and put the arguments in \`args\``,
+        ),
+      );
+    }
+  }
+}
+
+/** A path may have spaces. */
+function isFile({ cmd, cwd }: { readonly cmd: string; readonly cwd?: string }, file: string): boolean {
+  return existsSync(resolve(dirname(file), cwd ?? "", cmd)) || existsSync(resolve(cmd));
+}
+
+/**
+ * What listeners let in: MCP and LLM routes that other machines reach without authentication, and the ports that the
+ * sections `mcp` and `llm` take beside `gateways`.
+ */
+
+/** Backends that act or spend money for whoever asks; a plain proxy is often meant for everybody. */
+const GUARDED_BACKENDS: ReadonlySet<string> = new Set(["mcp", "ai"]);
+const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/;
+
+function checkOpenListeners(config: NormalConfig, warn: Warn): void {
+  for (const gateway of config.gateways) {
+    if (gateway.closed !== undefined || isLoopback(gateway) || gateway.policies.some(asksWho)) continue;
+    const open = config.routes.filter((route) => route.gateways.includes(gateway.name) && isOpen(route));
+    if (open.length === 0) continue;
+    const names = open.map(({ name }) => JSON.stringify(name)).join(", ");
+    const what = `${open.length === 1 ? "route" : "routes"} ${names}`;
+    warn(
+      warningAt(
+        gateway.place,
+        [gateway.address === undefined ? "port" : "address"],
+        `other machines can reach ${boundAddress(gateway.address, gateway.port)}, and ${what} ${open.length === 1 ? "asks" : "ask"} for no authentication: set \`address: 127.0.0.1\` or add an authentication policy`,
+      ),
+    );
+  }
+}
+
+/** Notes: beside `gateways`, a section that does not name a gateway opens a port of its own. */
+function noteSectionPorts(config: NormalConfig, note: Warn): void {
+  const isSection = ({ place }: NormalGateway): boolean => place.path[0] !== "gateways" && place.path.length === 1;
+  if (config.gateways.every(isSection)) return;
+  for (const gateway of config.gateways.filter(isSection)) {
+    const at = boundAddress(gateway.address, gateway.port);
+    note(
+      warningAt(
+        gateway.place,
+        ["port"],
+        `listens on ${at}, a port of its own; \`gateway: <name>\` instead of \`port\` puts it on one of \`gateways\``,
+      ),
+    );
+  }
+}
+
+function isLoopback({ address }: NormalGateway): boolean {
+  return address !== undefined && LOOPBACK.test(address);
+}
+
+function isOpen(route: NormalRoute): boolean {
+  return (
+    route.closed === undefined &&
+    route.backends.some(({ key, policies: own }) => GUARDED_BACKENDS.has(key) && !own.some(asksWho)) &&
+    !route.policies.some(asksWho)
+  );
+}
+
+/** Asks for a credential, or has rules about who may come in. */
+function asksWho({ kind, config }: PlacedPolicy): boolean {
+  if (kind === "authorization") return true;
+  return policies.find((policy) => policy.kind === kind)?.requiresCredential?.(config) === true;
+}
+
+/**
+ * Warns of policies that stand where they can never do anything: a token limit in front of MCP servers alone, rules for
+ * tools where there are none.
+ */
+
+interface Idle {
+  readonly policy: string;
+  /** The kinds of backends that it is for. */
+  readonly backends: readonly string[];
+  /** The places below the policy that it concerns. */
+  places(config: unknown): readonly Path[];
+  readonly message: string;
+}
+
+interface Limits {
+  readonly local?: readonly { readonly tokens?: number }[];
+  readonly global?: { readonly descriptors: readonly { readonly type: string }[] };
+}
+
+const IDLE: readonly Idle[] = [
+  {
+    policy: "rateLimit",
+    backends: ["ai", "host"],
+    places: (config) => {
+      const { local = [], global } = config as Limits;
+      return [
+        ...indexes(local, ({ tokens }) => tokens !== undefined).map((i) => ["local", i]),
+        ...indexes(global?.descriptors ?? [], ({ type }) => type === "tokens").map((i) => ["global", "descriptors", i]),
+      ];
+    },
+    message: "a token limit counts LLM calls, and no backend here takes any: use `requests`",
+  },
+  {
+    policy: "budgets",
+    backends: ["ai", "host"],
+    places: () => [[]],
+    message: "budgets count LLM calls, and no backend here takes any",
+  },
+  {
+    policy: "mcpAuthorization",
+    backends: ["mcp"],
+    places: () => [[]],
+    message: "these rules are for MCP servers, and no MCP backend is reached from here",
+  },
+  {
+    policy: "ai",
+    backends: ["ai"],
+    places: () => [[]],
+    message: "this policy is for LLM calls, and no LLM backend is reached from here",
+  },
+];
+
+function checkPolicy({ policy, site }: SitedPolicy, warn: Warn): void {
+  for (const row of IDLE) {
+    if (row.policy !== policy.kind || canReach(site, row.backends)) continue;
+    for (const path of row.places(policy.config)) warn(warningAt(policy.place, path, messageOf(row, policy)));
+  }
+}
+
+function messageOf({ message }: Idle, { kind }: PlacedPolicy): string {
+  return `${kind} has no effect here: ${message}`;
+}
+
+function canReach({ routes, backends }: Site, kinds: readonly string[]): boolean {
+  return routes.length === 0 || backends.some(({ key }) => kinds.includes(key));
+}
+
+function indexes<Entry>(list: readonly Entry[], holds: (entry: Entry) => boolean): number[] {
+  return list.flatMap((entry, i) => (holds(entry) ? [i] : []));
 }

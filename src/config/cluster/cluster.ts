@@ -2,13 +2,11 @@
  * What a cluster has, as the translation of documents asks for it: Services and their endpoints, Secrets, labels of
  * namespaces, and who may refer to what. Pure: made from a list of objects, it never changes.
  */
-import { fieldsOf, listOf, textOf } from "../text/value-shapes.ts";
+import { fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import { groupOf, type KubernetesObject, keyOf, objectKey, specOf } from "./kubernetes-object.ts";
-import { type Labels, selects } from "./label-selector.ts";
 import { isGranted, type Referent, type Referrer } from "./reference-grants.ts";
-import { endpointsOf, portOf, SERVICE_LABEL, type ServicePort } from "./service-endpoints.ts";
 
-export interface ClusterService {
+interface ClusterService {
   readonly port: ServicePort | undefined;
   readonly type: string;
 }
@@ -109,4 +107,85 @@ function textsOf({ data }: KubernetesObject): ReadonlyMap<string, string> {
       typeof value === "string" ? [[key, Buffer.from(value, "base64").toString()] as const] : [],
     ),
   );
+}
+
+/**
+ * Label selectors as Kubernetes has them. What is not understood selects nothing.
+ */
+
+type Labels = Readonly<Record<string, string>>;
+
+function selects(selector: unknown, labels: Labels): boolean {
+  if (!isObject(selector)) return false;
+  const own = new Map(Object.entries(labels));
+  const { matchLabels, matchExpressions } = selector;
+  return (
+    Object.entries(fieldsOf(matchLabels)).every(([key, value]) => own.get(key) === value) &&
+    listOf(matchExpressions).every((expression) => holds(expression, own))
+  );
+}
+
+function holds(expression: unknown, labels: ReadonlyMap<string, string>): boolean {
+  const { key, operator, values } = fieldsOf(expression);
+  const name = textOf(key);
+  if (name === undefined) return false;
+  const value = labels.get(name);
+  const isListed = value !== undefined && listOf(values).includes(value);
+  switch (operator) {
+    case "In":
+      return isListed;
+    case "NotIn":
+      return !isListed;
+    case "Exists":
+      return value !== undefined;
+    case "DoesNotExist":
+      return value === undefined;
+    default:
+      return false;
+  }
+}
+
+/**
+ * A port of a Service → the addresses of its ready pods, from the EndpointSlices that belong to it.
+ */
+
+/** The label by which a slice names its Service. */
+const SERVICE_LABEL = "kubernetes.io/service-name";
+
+interface ServicePort {
+  /** Empty where the Service has only one. */
+  readonly name: string;
+  readonly port: number;
+  readonly appProtocol: string | undefined;
+}
+
+function portOf(service: KubernetesObject, port: unknown): ServicePort | undefined {
+  for (const one of listOf(specOf(service).ports)) {
+    const fields = fieldsOf(one);
+    const protocol = textOf(fields.protocol) ?? "TCP";
+    if (typeof port === "number" && fields.port === port && protocol === "TCP")
+      return { name: textOf(fields.name) ?? "", port, appProtocol: textOf(fields.appProtocol) };
+  }
+  return undefined;
+}
+
+/** `address:port`, sorted, each once. */
+function endpointsOf(slices: readonly KubernetesObject[], port: ServicePort): readonly string[] {
+  const ready = new Set<string>();
+  // While a deployment goes away, what still serves is better than nothing.
+  const ending = new Set<string>();
+  for (const slice of slices) {
+    if (slice.addressType !== "IPv4" && slice.addressType !== "IPv6") continue;
+    const target = listOf(slice.ports)
+      .map(fieldsOf)
+      .find((one) => (textOf(one.name) ?? "") === port.name)?.port;
+    if (typeof target !== "number") continue;
+    for (const endpoint of listOf(slice.endpoints).map(fieldsOf)) {
+      const conditions = fieldsOf(endpoint.conditions);
+      const into = conditions.ready !== false ? ready : conditions.serving === true ? ending : undefined;
+      for (const address of listOf(endpoint.addresses))
+        if (typeof address === "string") into?.add(`${address.includes(":") ? `[${address}]` : address}:${target}`);
+    }
+  }
+  return [...(ready.size > 0 ? ready : ending)].sort();
 }

@@ -3,9 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { policies } from "../../policies/index.ts";
 import { rateLimit } from "../../policies/rate-limit/policy.ts";
-import { backendCrd } from "./backend-crd.ts";
-import { crdManifests } from "./crd-manifest.ts";
-import { gatewayPolicyCrd } from "./policy-crd.ts";
+import { backendCrd, crdManifests, gatewayPolicyCrd } from "./crd-manifest.ts";
 
 type Schema = {
   [key: string]: unknown;

@@ -6,7 +6,7 @@ import { createCluster } from "../cluster/cluster.ts";
 import { clusterDocument } from "../cluster/cluster-document.ts";
 import { isKubernetesObject } from "../cluster/kubernetes-object.ts";
 import { configSchema } from "../schema/schema.ts";
-import { translateGrpcMatch } from "./route-matches.ts";
+import { translateGrpcMatch } from "./route-document.ts";
 import { translateResources } from "./translate.ts";
 
 const CLUSTER = `

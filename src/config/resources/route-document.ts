@@ -4,6 +4,7 @@
  * was asked for.
  */
 
+import { lookupTable } from "../../lib/text/lookup-table.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, fieldsOf, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import {
@@ -15,18 +16,16 @@ import {
 } from "./documents.ts";
 import { identityOf, type ProblemList } from "./problem-list.ts";
 import type { FindBackend, FoundBackend } from "./route-backends.ts";
-import { filtersOf, translateFilters } from "./route-filters.ts";
-import { translateGrpcMatch, translateMatch } from "./route-matches.ts";
 import { findParents } from "./route-parents.ts";
 import { type GatewayTarget, type RouteTarget, routeReference, type TargetTable } from "./targets.ts";
 
-export interface TranslatedRoute {
+interface TranslatedRoute {
   readonly target: RouteTarget;
   readonly routes: readonly WrittenRoute[];
   readonly outcome: RouteOutcome;
 }
 
-export interface RouteContext {
+interface RouteContext {
   readonly gateways: TargetTable<GatewayTarget>;
   readonly findBackend: FindBackend;
   readonly isCluster: boolean;
@@ -231,4 +230,189 @@ function timeoutsOf(written: unknown): Record<string, unknown> {
     ...(isSet(written.backendRequest) ? { backendRequestTimeout: written.backendRequest } : {}),
   };
   return Object.keys(timeout).length === 0 ? {} : { timeout };
+}
+
+/**
+ * Filters of HTTPRoute rules → policies as the standalone configuration writes them. A filter that we cannot honour
+ * is never skipped: it may be what protects the backend, so the rule is closed instead.
+ */
+
+interface TranslatedFilters {
+  readonly policies: Readonly<Record<string, unknown>>;
+  /** The first filter that cannot be honoured. */
+  readonly unsupported: { readonly index: number; readonly reason: string } | undefined;
+}
+
+/** Gives the policy's kind and configuration, or the reason why there is none. */
+type Filter = (fields: Fields) => readonly [kind: string, config: unknown] | string;
+
+const FILTERS = lookupTable<{ readonly field: string; readonly translate: Filter }>({
+  RequestHeaderModifier: {
+    field: "requestHeaderModifier",
+    translate: (fields) => ["requestHeaderModifier", headerChanges(fields)],
+  },
+  ResponseHeaderModifier: {
+    field: "responseHeaderModifier",
+    translate: (fields) => ["responseHeaderModifier", headerChanges(fields)],
+  },
+  RequestRedirect: { field: "requestRedirect", translate: redirect },
+  URLRewrite: { field: "urlRewrite", translate: rewrite },
+  CORS: { field: "cors", translate: cors },
+});
+
+/** `findMirror` gives what stands behind the reference of a RequestMirror, or nothing: then nothing is mirrored. */
+function translateFilters(
+  filters: readonly unknown[],
+  findMirror: (reference: Fields, index: number) => Fields | undefined,
+): TranslatedFilters {
+  const policies: Record<string, unknown> = {};
+  const mirrors: Record<string, unknown>[] = [];
+  for (const [index, filter] of filters.entries()) {
+    const type = isObject(filter) ? String(filter.type) : "";
+    if (type === "RequestMirror" && isObject(filter) && isObject(filter.requestMirror)) {
+      const { backendRef, percent, fraction } = filter.requestMirror;
+      const found = isObject(backendRef) ? findMirror(backendRef, index) : undefined;
+      if (found) mirrors.push({ ...found, ...sharePercent(percent, fraction) });
+      continue;
+    }
+    const known = FILTERS[type];
+    const fields = known && isObject(filter) ? filter[known.field] : undefined;
+    if (!known)
+      return { policies, unsupported: { index, reason: `the filter ${type || "without a type"} is not supported` } };
+    if (!isObject(fields)) return { policies, unsupported: { index, reason: `\`${known.field}\` is missing` } };
+    const translated = known.translate(fields);
+    if (typeof translated === "string") return { policies, unsupported: { index, reason: translated } };
+    const [kind, config] = translated;
+    if (policies[kind] !== undefined) return { policies, unsupported: { index, reason: `${type} is given twice` } };
+    policies[kind] = config;
+  }
+  if (mirrors.length > 0) policies.requestMirror = mirrors;
+  return { policies, unsupported: undefined };
+}
+
+function sharePercent(percent: unknown, fraction: unknown): { percent?: unknown } {
+  if (percent !== undefined) return { percent };
+  if (!isObject(fraction)) return {};
+  const { numerator, denominator = 100 } = fraction;
+  return { percent: (Number(numerator) / Number(denominator)) * 100 };
+}
+
+function headerChanges({ set, add, remove }: Fields): Record<string, unknown> {
+  return {
+    ...(set === undefined ? {} : { set: namedValues(set) }),
+    ...(add === undefined ? {} : { add: namedValues(add) }),
+    ...(remove === undefined ? {} : { remove }),
+  };
+}
+
+/** `[{ name, value }]` as an object; anything else is left for the policy's schema to refuse. */
+function namedValues(list: unknown): unknown {
+  if (!Array.isArray(list)) return list;
+  return Object.fromEntries(list.filter(isObject).map(({ name, value }) => [String(name), value]));
+}
+
+function redirect({ scheme, hostname, port, path, statusCode }: Fields): readonly [string, unknown] | string {
+  const changed = pathChange(path);
+  if (typeof changed === "string") return changed;
+  return [
+    "requestRedirect",
+    {
+      ...(scheme === undefined ? {} : { scheme }),
+      ...(hostname === undefined ? {} : { authority: hostname }),
+      ...(port === undefined ? {} : { port }),
+      ...changed,
+      ...(statusCode === undefined ? {} : { status: statusCode }),
+    },
+  ];
+}
+
+function rewrite({ hostname, path }: Fields): readonly [string, unknown] | string {
+  const changed = pathChange(path);
+  if (typeof changed === "string") return changed;
+  return ["urlRewrite", { ...(hostname === undefined ? {} : { authority: hostname }), ...changed }];
+}
+
+function pathChange(path: unknown): { path?: unknown } | string {
+  if (path === undefined) return {};
+  if (!isObject(path)) return "expected `path` to be an object";
+  if (path.type === "ReplaceFullPath") return { path: { full: path.replaceFullPath } };
+  if (path.type === "ReplacePrefixMatch") return { path: { prefix: path.replacePrefixMatch } };
+  return `the path modifier ${String(path.type)} is not supported`;
+}
+
+function cors({ maxAge, ...fields }: Fields): readonly [string, unknown] {
+  return [
+    "cors",
+    { ...fields, ...(maxAge === undefined ? {} : { maxAge: typeof maxAge === "number" ? `${maxAge}s` : maxAge }) },
+  ];
+}
+
+function filtersOf(holder: Fields): readonly unknown[] {
+  return listOf(holder.filters);
+}
+
+/**
+ * Matches of HTTPRoute and GRPCRoute rules → `matches[]` of the standalone configuration.
+ */
+
+/** The match as written there, or what is not supported. */
+function translateMatch({ path, headers, queryParams, method }: Fields): Record<string, unknown> | string {
+  const translatedPath = path === undefined ? {} : translatePath(path);
+  if (typeof translatedPath === "string") return translatedPath;
+  const translatedHeaders = translateValues(headers, "header");
+  if (typeof translatedHeaders === "string") return translatedHeaders;
+  const translatedQuery = translateValues(queryParams, "query");
+  if (typeof translatedQuery === "string") return translatedQuery;
+  return {
+    ...translatedPath,
+    ...(method === undefined ? {} : { method }),
+    ...(translatedHeaders.length === 0 ? {} : { headers: translatedHeaders }),
+    ...(translatedQuery.length === 0 ? {} : { query: translatedQuery }),
+  };
+}
+
+/** A call of gRPC is a request whose path is `/service/method`. */
+export function translateGrpcMatch({ method, headers }: Fields): Record<string, unknown> | string {
+  const path = method === undefined ? { pathPrefix: "/" } : grpcPath(method);
+  if (typeof path === "string") return path;
+  const translatedHeaders = translateValues(headers, "header");
+  if (typeof translatedHeaders === "string") return translatedHeaders;
+  return { path, ...(translatedHeaders.length === 0 ? {} : { headers: translatedHeaders }) };
+}
+
+function grpcPath(written: unknown): Record<string, unknown> | string {
+  if (!isObject(written)) return "expected `method` to be an object";
+  const { type = "Exact", service, method } = written;
+  const isText = (value: unknown): boolean => value === undefined || (typeof value === "string" && value !== "");
+  if (!isText(service) || !isText(method) || (service === undefined && method === undefined))
+    return "expected `service` or `method`";
+  if (type === "RegularExpression")
+    return {
+      regex: `/${service === undefined ? "[^/]+" : `(?:${service})`}/${method === undefined ? "[^/]+" : `(?:${method})`}`,
+    };
+  if (type !== "Exact") return `the method match ${String(type)} is not supported`;
+  if (method === undefined) return { pathPrefix: `/${String(service)}` };
+  if (service === undefined) return { regex: `/[^/]+/${String(method).replace(/[^A-Za-z0-9_]/g, "\\$&")}` };
+  return { exact: `/${String(service)}/${String(method)}` };
+}
+
+function translatePath(path: unknown): { path: Record<string, unknown> } | string {
+  if (!isObject(path)) return "expected `path` to be an object";
+  const { type = "PathPrefix", value = "/" } = path;
+  if (type === "Exact") return { path: { exact: value } };
+  if (type === "PathPrefix") return { path: { pathPrefix: value } };
+  if (type === "RegularExpression") return { path: { regex: value } };
+  return `the path match ${String(type)} is not supported`;
+}
+
+function translateValues(written: unknown, what: string): Record<string, unknown>[] | string {
+  const values: Record<string, unknown>[] = [];
+  for (const match of listOf(written)) {
+    if (!isObject(match)) return `expected a ${what} match to be an object`;
+    const { type = "Exact", name, value } = match;
+    if (type === "Exact") values.push({ name, exact: value });
+    else if (type === "RegularExpression") values.push({ name, regex: value });
+    else return `the ${what} match ${String(type)} is not supported`;
+  }
+  return values;
 }

@@ -4,21 +4,20 @@
  * name, and routes of the others do not see it.
  */
 import { suggestion } from "../../cel/values/nearest-name.ts";
-import { commonHostnames, covers } from "../cluster/route-hostnames.ts";
 import type { Path } from "../text/value-path.ts";
 import { type Fields, isObject, listOf, textOf } from "../text/value-shapes.ts";
 import { GATEWAY_API_GROUP, type ObjectReference, type Verdict } from "./documents.ts";
 import { type ProblemList, referenceText } from "./problem-list.ts";
 import { type GatewayListener, type GatewayTarget, gatewayReference, type TargetTable } from "./targets.ts";
 
-export interface Parents {
+interface Parents {
   readonly references: readonly ObjectReference[];
   readonly servedBy: readonly ServedBy[];
   readonly parents: readonly { readonly parentRef: Fields; readonly accepted: Verdict }[];
 }
 
 /** Gateways that serve the route under the same host names; the names are empty where any will do. */
-export interface ServedBy {
+interface ServedBy {
   readonly gateways: readonly string[];
   readonly hostnames: readonly string[];
   /** Names that belong to a more specific listener of the same port. */
@@ -29,7 +28,7 @@ export interface ServedBy {
 
 const ACCEPTED: Verdict = { isTrue: true, reason: "Accepted", message: "Route accepted" };
 
-export interface ParentContext {
+interface ParentContext {
   readonly namespace: string;
   /** HTTPRoute or GRPCRoute. */
   readonly kind: string;
@@ -152,4 +151,23 @@ function findParent(
   if (!found && !isCluster)
     problems.add(path, `${referenceText(wanted)} was not found${suggestion(name, gateways.names(wanted.namespace))}`);
   return found;
+}
+
+/**
+ * The host names under which a listener serves a route: those of the route that the listener's own name covers.
+ */
+
+/** An empty list: any name. undefined: they have none in common, the listener does not serve the route. */
+function commonHostnames(route: readonly string[], listener: string | undefined): string[] | undefined {
+  if (listener === undefined || listener === "*") return [...route];
+  if (route.length === 0) return [listener];
+  const common = route.flatMap((name) => (covers(listener, name) ? [name] : covers(name, listener) ? [listener] : []));
+  return common.length === 0 ? undefined : [...new Set(common)];
+}
+
+/** `*.example.com` covers `a.example.com` and `*.a.example.com`, not `example.com`. */
+function covers(pattern: string, name: string): boolean {
+  const [one, other] = [pattern.toLowerCase(), name.toLowerCase()];
+  if (one === other || one === "*") return true;
+  return one.startsWith("*.") && other.endsWith(one.slice(1)) && other.length > one.length - 1;
 }

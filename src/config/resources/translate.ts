@@ -4,12 +4,15 @@
  * document wins a conflict, then the name that sorts first (as the Gateway API has it).
  */
 
+import type { z } from "zod";
 import { suggestion } from "../../cel/values/nearest-name.ts";
 import { ConfigError } from "../../core/config-error.ts";
 import type { PolicyDefinition } from "../../core/policy.ts";
-import { createRedaction } from "../../trace/redact.ts";
+import { createRedaction, REDACTED, type Redaction } from "../../trace/redact.ts";
 import type { Cluster } from "../cluster/cluster.ts";
 import { FOREIGN_KINDS } from "../schema/foreign-words.ts";
+import { shownConfig } from "../schema/shown-config.ts";
+import type { Path } from "../text/value-path.ts";
 import { isObject, textOf } from "../text/value-shapes.ts";
 import { backendOutcome } from "./backend-document.ts";
 import {
@@ -29,12 +32,11 @@ import {
   type WrittenRoute,
 } from "./documents.ts";
 import { translateGateway } from "./gateway-document.ts";
-import { partsOf, specSchema } from "./parts.ts";
+import { findParts, type Part, partsOf, specSchema } from "./parts.ts";
 import { translatePolicy } from "./policy-document.ts";
 import { createProblemList, fullName, identityOf, type ProblemList } from "./problem-list.ts";
 import { backendsOfCluster, backendsOfFiles, type FindBackend } from "./route-backends.ts";
 import { translateRoute } from "./route-document.ts";
-import { shownSpec } from "./shown-resource.ts";
 import { standaloneGateway, standaloneRoute, TargetTable } from "./targets.ts";
 
 export function translateResources(input: ResourceInput): ResourceResult {
@@ -258,4 +260,33 @@ function takenKindsOf({ standalone }: ResourceInput): (target: TargetName) => Ma
     kinds.set(`${kind} ${name}`, known);
     return known;
   };
+}
+
+/**
+ * A GatewayPolicy's spec as it may be shown (dump, UI, status): secrets replaced. The schema says what is secret, so
+ * what the schema does not know, and a security part that does not fit it, is not shown at all: a misspelt field may
+ * hold a key.
+ */
+
+/** `parts` and `schema` are those of all policies: they are made once, since there may be hundreds of documents. */
+function shownSpec(
+  spec: unknown,
+  { parts, schema }: { readonly parts: readonly Part[]; readonly schema: z.ZodType },
+  redaction: Redaction,
+): unknown {
+  if (!isObject(spec)) return {};
+  const { found, unknown } = findParts(spec, parts);
+  const hidden = [
+    ...unknown.map(({ path }) => path),
+    ...found
+      .filter(({ part, value }) => part.isSecurity && !part.schema.safeParse(value).success)
+      .map(({ path }) => path),
+  ];
+  return hidden.reduce<unknown>((shown, path) => without(shown, path.slice(1)), shownConfig(schema, spec, redaction));
+}
+
+/** A copy in which the value at the path reads redacted. */
+function without(value: unknown, [step, ...rest]: Path): unknown {
+  if (step === undefined) return REDACTED;
+  return isObject(value) ? { ...value, [step]: without(value[step], rest) } : value;
 }
