@@ -5,9 +5,9 @@
 import { celHeaders } from "../cel/values/headers.ts";
 import { celFields, type LazyFields } from "../cel/values/lazy-map.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
+import { pathAndQuery } from "../lib/http/request-path.ts";
 import type { Trace } from "../trace/trace.ts";
 import { type CalledTool, revealArguments } from "./mcp-arguments.ts";
-import { pathAndQuery } from "./request-path.ts";
 
 const ENV = Object.freeze({});
 
@@ -18,6 +18,7 @@ export interface ReadableExchange {
     readonly scheme: string;
     readonly host: string;
     readonly path: string;
+    readonly rawPath: string;
     readonly query: string;
     readonly version: string;
     readonly headers: HeaderList;
@@ -53,6 +54,7 @@ const REQUEST: LazyFields<ReadableExchange> = new Map<string, (exchange: Readabl
   ["scheme", ({ request }) => request.scheme],
   ["host", ({ request }) => request.host],
   ["path", ({ request }) => request.path],
+  ["rawPath", ({ request }) => request.rawPath],
   ["pathAndQuery", ({ request }) => pathAndQuery(request)],
   ["uri", ({ request }) => `${request.scheme}://${request.host}${pathAndQuery(request)}`],
   ["version", ({ request }) => `HTTP/${request.version}`],

@@ -19,8 +19,10 @@ export interface GatewayRequest {
   scheme: "http" | "https";
   /** The authority: the Host header, or what a rewrite made of it. */
   host: string;
-  /** Without query, exactly as sent (or rewritten); never normalised, so that what was matched is what is forwarded. */
+  /** Without query, canonical (`lib/http/request-path.ts`) or rewritten: what is matched and judged is what is forwarded. */
   path: string;
+  /** Without query, as received. */
+  readonly rawPath: string;
   /** Without the question mark; empty if there is none. */
   query: string;
   readonly version: "1.0" | "1.1" | "2";
@@ -140,7 +142,7 @@ export class Exchange implements Linked<Exchange> {
   readonly startedMs: number;
   /** The authority that the client asked for, before any rewrite. */
   readonly originalHost: string;
-  /** The path and query that the client asked for. */
+  /** The canonical path and the query that the client asked for. */
   readonly originalPath: string;
   readonly originalQuery: string;
   /** The request that the first phases see; attempts work on copies of it. */
@@ -291,6 +293,7 @@ export function forkRequest(request: GatewayRequest): GatewayRequest {
     scheme: request.scheme,
     host: request.host,
     path: request.path,
+    rawPath: request.rawPath,
     query: request.query,
     version: request.version,
     headers: request.headers.clone(),

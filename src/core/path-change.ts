@@ -1,11 +1,22 @@
 /**
- * `{ full }` or `{ prefix }` of rewrites and redirects: the whole path, or the prefix that the route matched.
+ * `{ full }` or `{ prefix }` of rewrites and redirects: the whole path, or the prefix that the route matched. The result
+ * is canonical, as the path that it replaces.
  */
 import { z } from "zod";
-import { pathForMatching } from "./request-path.ts";
+import { canonicalPath, pathFault } from "../lib/http/request-path.ts";
+import { GatewayError } from "./errors.ts";
 import { exactlyOneOf } from "./schema.ts";
 
-const absolutePath = z.string().regex(/^\/[^?#\\]*$/, "expected a path that begins with / and has no query");
+const absolutePath = z
+  .string()
+  .regex(/^\/[^?#\\]*$/, "expected a path that begins with / and has no query")
+  .superRefine((path, context) => {
+    const fault = pathFault(path);
+    if (fault !== undefined) context.addIssue({ code: "custom", message: `no server would accept ${fault}` });
+  });
+
+/** Servers that decode it would read a second slash, and behind it a host name. */
+const LEADING_SEPARATOR = /^\/%(?:25)*(?:2f|5c)/i;
 
 export const pathChange = {
   schema: exactlyOneOf(
@@ -16,21 +27,26 @@ export const pathChange = {
     ["full", "prefix"],
   ),
 
+  /** `matchedPrefixes` are canonical. The function throws a GatewayError if the new path would name another host. */
   compile(
     config: { full?: string | undefined; prefix?: string | undefined },
     matchedPrefixes: readonly string[],
   ): (path: string) => string {
-    const { full } = config;
-    if (full !== undefined) return () => full;
-    const replacement = (config.prefix ?? "/").replace(/\/+$/, "");
-    const prefixes = matchedPrefixes.map((prefix) => prefix.replace(/\/+$/, "")).sort((a, b) => b.length - a.length);
-    const prefixOf = (path: string): string | undefined =>
-      prefixes.find((prefix) => path === prefix || path.startsWith(`${prefix}/`));
-    return (sent) => {
-      // `//api/x` was matched as `/api/x`: where the prefix is not found as sent, it is there in that form.
-      const path = prefixOf(sent) === undefined ? pathForMatching(sent) : sent;
-      const rest = path.slice((prefixOf(path) ?? "").length);
-      return `${replacement}${rest}` === "" ? "/" : `${replacement}${rest}`;
+    if (config.full !== undefined) {
+      const full = canonicalPath(config.full);
+      return () => full;
+    }
+    const replacement = canonicalPath(config.prefix ?? "/").replace(/\/$/, "");
+    const prefixes = matchedPrefixes.map((prefix) => prefix.replace(/\/$/, "")).sort((a, b) => b.length - a.length);
+    return (given) => {
+      // `OPTIONS *` has no path.
+      if (!given.startsWith("/")) return given;
+      const path = canonicalPath(given);
+      const prefix = prefixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
+      const changed = canonicalPath(`${replacement}${path.slice(prefix.length)}`);
+      if (LEADING_SEPARATOR.test(changed))
+        throw new GatewayError("bad_request", { message: "bad request: the path begins with an encoded separator" });
+      return changed === "" ? "/" : changed;
     };
   },
 };

@@ -3,6 +3,7 @@
  * parameters redacted. Built only for a traced request, or when somebody looks at a recent one.
  */
 import type { HeaderList } from "../lib/http/headers.ts";
+import { pathAndQuery } from "../lib/http/request-path.ts";
 import { writtenHeaders } from "../lib/http1/request-head.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
@@ -13,7 +14,10 @@ import type { Sent } from "./wire.ts";
 
 /** What a snapshot of the request is made of; an Exchange has it, and so has a recent request. */
 export interface SnapshotSource {
-  readonly request: Pick<GatewayRequest, "method" | "scheme" | "host" | "path" | "query" | "version" | "headers">;
+  readonly request: Pick<
+    GatewayRequest,
+    "method" | "scheme" | "host" | "path" | "rawPath" | "query" | "version" | "headers"
+  >;
   readonly source: Source;
   readonly facts: Facts;
   readonly startedAt: number;
@@ -22,16 +26,21 @@ export interface SnapshotSource {
   readonly secrets: readonly string[] | undefined;
 }
 
-export function requestState(exchange: SnapshotSource, redaction: Redaction): JsonObject {
+/** `path`: the one to show, which differs between the request as received and the one that is forwarded. */
+export function requestState(
+  exchange: SnapshotSource,
+  redaction: Redaction,
+  path: string = exchange.request.path,
+): JsonObject {
   const { request, facts, source } = exchange;
   const query = redaction.query(request.query, exchange.credentialQuery);
-  const pathAndQuery = query === "" ? request.path : `${request.path}?${query}`;
+  const shown = pathAndQuery({ path, query });
   return {
     request: {
       method: request.method,
-      uri: `${request.scheme}://${request.host}${pathAndQuery}`,
-      path: request.path,
-      pathAndQuery,
+      uri: `${request.scheme}://${request.host}${shown}`,
+      path,
+      pathAndQuery: shown,
       host: request.host,
       scheme: request.scheme,
       version: `HTTP/${request.version}`,
@@ -71,16 +80,17 @@ function sentRequest(
   const at = request.path.indexOf("?");
   const path = at < 0 ? request.path : request.path.slice(0, at);
   const hidden = [...hiddenQuery, ...(exchange.credentialQuery ?? [])];
-  const pathAndQuery = at < 0 ? path : `${path}?${redaction.query(request.path.slice(at + 1), hidden)}`;
+  const query = at < 0 ? "" : redaction.query(request.path.slice(at + 1), hidden);
+  const shown = pathAndQuery({ path, query });
   const host = request.headers.get("host") ?? "";
   const pairs = writtenHeaders(request).map((text, i, all) =>
     i % 2 === 1 && hiddenHeaders.includes(all[i - 1] as string) ? REDACTED : text,
   );
   return {
     method: request.method,
-    uri: `${scheme}://${host}${pathAndQuery}`,
+    uri: `${scheme}://${host}${shown}`,
     path,
-    pathAndQuery,
+    pathAndQuery: shown,
     host,
     scheme,
     version: "HTTP/1.1",

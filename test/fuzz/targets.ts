@@ -17,6 +17,7 @@ import { oauthForms } from "./targets/oauth-forms.ts";
 import { rateLimitAnswers } from "./targets/rate-limit-answers.ts";
 import { redactionTarget } from "./targets/redaction.ts";
 import { regularExpressions } from "./targets/regular-expressions.ts";
+import { requestPaths } from "./targets/request-paths.ts";
 import { routes } from "./targets/routes.ts";
 import { serverSentEvents } from "./targets/server-sent-events.ts";
 import { tokenBuckets } from "./targets/token-buckets.ts";
@@ -37,6 +38,7 @@ export const targets: readonly Target[] = [
   redactionTarget,
   tokenBuckets,
   rateLimitAnswers,
+  requestPaths,
   routes,
   cel,
   tokens,

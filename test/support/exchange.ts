@@ -46,6 +46,7 @@ export function anExchange(parts: ExchangeParts = {}): Exchange {
       scheme: "http",
       host,
       path,
+      rawPath: path,
       query,
       version: "1.1",
       headers: HeaderList.of(headers),

@@ -29,6 +29,8 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       L13: "Nothing from a request can add a header or a line to an answer or to a backend's request.",
       L14: "Addresses in metadata and challenges come from the configuration, not from Host or forwarding headers.",
       L15: "Connections beyond the limit are closed, and the others go on.",
+      L16: "Routes, rules, limits, caches, canaries and backends read one canonical path, whatever spelling a client sends.",
+      L17: "No value and no rewrite changes the number or the meaning of the segments of an outgoing path.",
     },
   },
   {

@@ -3,14 +3,15 @@
  * this process know: what came from the client's connection goes along in one header, behind a secret. The other thread
  * serves and records it as if the client had come to it; this one only passes bytes.
  */
+
 import { timingSafeEqual } from "node:crypto";
 import type { Backend, BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { Exchange } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import { pathAndQuery } from "../../core/request-path.ts";
 import type { Route } from "../../core/topology.ts";
 import type { HttpPool } from "../../lib/http/http-client.ts";
+import { pathAndQuery } from "../../lib/http/request-path.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 import { createRouteTable } from "../../pipeline/route/match-route.ts";
 
@@ -87,7 +88,8 @@ function send(pool: HttpPool, secret: string, exchange: Exchange, call: BackendC
   return pool.send(
     {
       method: request.method,
-      path: pathAndQuery(request),
+      // The other thread reads the request as the client sent it.
+      path: pathAndQuery({ path: request.rawPath, query: request.query }),
       headers,
       body: body.kind === "bytes" ? body.bytes : body.kind === "stream" ? body.stream : undefined,
       upgrade: undefined,

@@ -4,7 +4,6 @@
  * Where the gateway's own policies may change what a request is for, the whole listener belongs to one thread.
  */
 import type { Exchange } from "../../core/exchange.ts";
-import { pathForMatching } from "../../core/request-path.ts";
 import type { Listener, Route } from "../../core/topology.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
 
@@ -34,7 +33,7 @@ function ownersOf(listener: Listener, threads: number): OwnerOf {
   }
   const owners = new Map([...owned].map((route) => [route, threadOf(route.name, threads)]));
   return ({ table }, { request }) => {
-    const route = table.match(request, pathForMatching(request.path));
+    const route = table.match(request);
     return (route && owners.get(route)) ?? ANY_THREAD;
   };
 }

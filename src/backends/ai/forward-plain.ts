@@ -6,8 +6,9 @@ import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { HttpCall } from "../../lib/http/http-client.ts";
+import { slashedName } from "../../lib/http/request-path.ts";
 import { modelsPathOf } from "../../llm/dialects/dialect.ts";
-import { withQuery } from "../../llm/dialects/provider.ts";
+import { ModelNameError, withQuery } from "../../llm/dialects/provider.ts";
 import { NativeAnswer } from "./answers/native-answer.ts";
 import type { CallSettlement, Settlement } from "./answers/settlement.ts";
 import { CredentialError } from "./credentials/renewed.ts";
@@ -43,7 +44,7 @@ export function forwardPlain(
   const upgrade = isWebsocket(request) ? "websocket" : undefined;
   const models = modelsPathOf(request.path);
   const suffix = models
-    ? `/models${models.name === undefined ? "" : `/${encodeURIComponent(models.name)}`}`
+    ? `/models${models.name === undefined ? "" : `/${modelName(models.name)}`}`
     : request.path.replace(VERSION, "");
   const query = withoutKey(request.query);
   // Google's WebSockets lie beside its API, not below it.
@@ -115,6 +116,13 @@ export function forwardPlain(
     },
     resume: () => run.resume(),
   };
+}
+
+/** Slashes belong to the names of models at some providers. */
+function modelName(name: string): string {
+  const segment = slashedName(name, "%2F");
+  if (segment === undefined) throw new GatewayError("bad_request", { message: new ModelNameError().message });
+  return segment;
 }
 
 /** The same run, once there is a credential. */

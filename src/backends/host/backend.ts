@@ -2,6 +2,7 @@
  * A plain HTTP backend (spec 2.1 `host`). The request goes on as it came: Host kept, hop-by-hop headers removed,
  * `x-forwarded-*` set by us; the body streams; a WebSocket upgrade is passed on.
  */
+
 import type { Duplex } from "node:stream";
 import { z } from "zod";
 import {
@@ -13,13 +14,13 @@ import {
   passText,
 } from "../../core/backend.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import { pathAndQuery } from "../../core/request-path.ts";
 import { markLocal } from "../../core/schema-marks.ts";
 import { type HealthEvents, HostHealth } from "../../lib/client/host-health.ts";
 import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
 import { addForwarded, type HeaderList } from "../../lib/http/headers.ts";
 import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
+import { pathAndQuery } from "../../lib/http/request-path.ts";
 import { withHttpChoice } from "./http-choice.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;

@@ -125,8 +125,9 @@ function createCompiler(context: CompileContext) {
       backends: list,
       totalWeight: list.reduce((sum, { weight }) => sum + weight, 0),
       isProtected:
-        [...placed, ...gatewayPolicies].some(({ kind }) => definitionOf(kind).role === "security") ||
-        route.closed !== undefined,
+        [...placed, ...gatewayPolicies, ...route.backends.flatMap(policiesOf)].some(
+          ({ kind }) => definitionOf(kind).role === "security",
+        ) || route.closed !== undefined,
     };
   }
 
@@ -277,4 +278,8 @@ function createCompiler(context: CompileContext) {
   }
 
   return { listener, problems, failures, warnings };
+}
+
+function policiesOf({ policies, inner = [] }: NormalBackend): readonly PlacedPolicy[] {
+  return [...policies, ...inner.flatMap((scope) => scope.policies)];
 }

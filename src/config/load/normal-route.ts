@@ -5,6 +5,7 @@
 import { backends } from "../../backends/index.ts";
 import type { PathMatch } from "../../core/policy.ts";
 import type { RouteMatch } from "../../core/topology.ts";
+import { canonicalPath } from "../../lib/http/request-path.ts";
 import { policies } from "../../policies/index.ts";
 import type { WrittenBackend, WrittenRoute } from "../schema/schema.ts";
 import type { InnerScope, NormalBackend, NormalRoute, Place, PlacedPolicy } from "./normal-config.ts";
@@ -70,10 +71,10 @@ function normalMatch(match: WrittenMatch): RouteMatch {
   return {
     path:
       path?.exact !== undefined
-        ? { exact: path.exact }
+        ? { exact: canonicalPath(path.exact) }
         : path?.regex !== undefined
           ? { regex: path.regex }
-          : { pathPrefix: path?.pathPrefix ?? "/" },
+          : { pathPrefix: canonicalPath(path?.pathPrefix ?? "/") },
     ...(match.method === undefined ? {} : { method: match.method }),
     ...(match.headers === undefined ? {} : { headers: match.headers.map(valueMatch) }),
     ...(match.query === undefined ? {} : { query: match.query.map(valueMatch) }),
@@ -89,7 +90,8 @@ function valueMatch(match: { name: string; exact?: string | undefined; regex?: s
 }
 
 export function pathMatch(match: PathMatch): RouteMatch {
-  return { path: match.exact === undefined ? { pathPrefix: match.pathPrefix ?? "/" } : { exact: match.exact } };
+  const { exact, pathPrefix = "/" } = match;
+  return { path: exact === undefined ? { pathPrefix: canonicalPath(pathPrefix) } : { exact: canonicalPath(exact) } };
 }
 
 export function placePolicies(

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { exactlyOneOf } from "../../core/schema.ts";
+import { pathFault } from "../../lib/http/request-path.ts";
 import { linearRegex } from "../../lib/text/regex.ts";
 
 const regex = z.string().superRefine((source, context) => {
@@ -26,7 +27,13 @@ const valueMatch = exactlyOneOf(
   ["exact", "regex"],
 );
 
-const absolutePath = z.string().startsWith("/", "a path begins with /");
+const absolutePath = z
+  .string()
+  .startsWith("/", "a path begins with /")
+  .superRefine((path, context) => {
+    const fault = /[?#]/.test(path) ? "a query or fragment in the path" : pathFault(path);
+    if (fault !== undefined) context.addIssue({ code: "custom", message: `no request can match ${fault}` });
+  });
 
 export const routeMatch = z.strictObject({
   path: exactlyOneOf(

@@ -3,6 +3,7 @@
  * discovery): with the resource's path as a suffix, so that several protected routes of a listener do not collide, and
  * without it, because some clients drop the path.
  */
+import { canonicalPath } from "../../lib/http/request-path.ts";
 
 export interface LoginEndpoint {
   readonly kind: "protected-resource" | "authorization-server" | "registration" | "authorize" | "token" | "callback";
@@ -49,7 +50,8 @@ export function loginEndpoints(
   const own = resourceSuffix(resource);
   // Without suffix last and only where it is free: a resource at `/token` keeps its own document.
   for (const suffix of own === "" ? [""] : [own, ""]) {
-    const add = (path: string, kind: LoginEndpoint["kind"]): void => {
+    const add = (written: string, kind: LoginEndpoint["kind"]): void => {
+      const path = canonicalPath(written);
       if (!endpoints.has(path)) endpoints.set(path, { kind, suffix, isShared: suffix !== own });
     };
     add(`${PROTECTED_RESOURCE}${suffix}`, "protected-resource");

@@ -3,8 +3,8 @@
  * absent cannot be asked for; everything that differs between providers stands in their files, not in shared code.
  */
 
+import { pathSegment } from "../../lib/http/request-path.ts";
 import { ExpectedError } from "../../lib/text/expected-error.ts";
-import { pathSegment } from "../../lib/text/path-segment.ts";
 import type { Members } from "../wire/json.ts";
 import type { Format } from "./dialect.ts";
 

@@ -2,8 +2,9 @@
  * Amazon Bedrock: converse and invoke are native, other dialects become converse; so do Anthropic's messages, unless the
  * model is a Claude, which reads them through invoke. So do models for embeddings. The model is in the path.
  */
+import { pathSegment, slashedName } from "../../lib/http/request-path.ts";
 import { type Format, isConversation } from "../dialects/dialect.ts";
-import { CHAT_HABITS, modelSegment, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
+import { CHAT_HABITS, ModelNameError, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
 
 export function bedrock(region: string): Provider {
   return {
@@ -17,12 +18,19 @@ export function bedrock(region: string): Provider {
     chat: CHAT_HABITS,
     upstreamFormat: bedrockFormat,
     path(call, basePath) {
-      const model = `${basePath}/model/${modelSegment(call.model)}`;
+      const model = `${basePath}/model/${modelId(call.model)}`;
       const isNative = call.suffix.startsWith("/model/");
       const verb = isNative ? call.suffix.slice(call.suffix.lastIndexOf("/") + 1) : verbOf(call);
       return withQuery(`${model}/${verb}`, call.query);
     },
   };
+}
+
+/** ARNs hold slashes, which Bedrock wants encoded; the signature covers them, so nothing on the way may decode them. */
+function modelId(model: string): string {
+  const id = model.startsWith("arn:") ? slashedName(model, "%2F") : pathSegment(model);
+  if (id === undefined) throw new ModelNameError();
+  return id;
 }
 
 function verbOf({ format, stream }: UpstreamCall): string {

@@ -1,15 +1,9 @@
 /**
  * Gemini: its own API is native, other dialects and embeddings are translated into it.
  */
+import { slashedName } from "../../lib/http/request-path.ts";
 import { type Format, isConversation } from "../dialects/dialect.ts";
-import {
-  CHAT_HABITS,
-  ModelNameError,
-  modelSegment,
-  type Provider,
-  type UpstreamCall,
-  withQuery,
-} from "../dialects/provider.ts";
+import { CHAT_HABITS, ModelNameError, type Provider, type UpstreamCall, withQuery } from "../dialects/provider.ts";
 
 export function gemini(): Provider {
   return {
@@ -48,7 +42,7 @@ export function geminiPath(call: UpstreamCall, modelPath: string): string {
 
 /** Slashes belong to the names of tuned models. */
 function encodeModel(model: string): string {
-  const segments = model.split("/");
-  if (segments.length > 1 && segments.includes("")) throw new ModelNameError();
-  return segments.map(modelSegment).join("/");
+  const name = slashedName(model, "/");
+  if (name === undefined) throw new ModelNameError();
+  return name;
 }

@@ -16,6 +16,7 @@ function exchange(parts: { host: string; origin?: string; peer?: string; originA
       scheme: "http",
       host: parts.host,
       path: "/mcp",
+      rawPath: "/mcp",
       query: "",
       version: "1.1",
       headers: HeaderList.of(parts.origin === undefined ? {} : { origin: parts.origin }),

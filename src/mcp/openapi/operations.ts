@@ -3,6 +3,7 @@
  * request. Made in slices, so that a large description does not hold up requests of others; an operation that cannot be
  * made a tool is left out with its reason.
  */
+import { pathFault } from "../../lib/http/request-path.ts";
 import { isObject, type Json, type OpenApiDocument, resolved } from "./document.ts";
 import { SchemaTooLarge, ToolSchemas } from "./schema-text.ts";
 
@@ -108,6 +109,9 @@ function toolOf(
     if (parameter.isRequired) required.push(parameter.argument);
     parameters.push(parameter);
   }
+  // A value must not complete a percent encoding that the template begins.
+  const fault = pathFault(path.replace(/\{[^{}/]+\}/g, "-"));
+  if (fault !== undefined) throw new Error(`no server would accept ${fault}`);
   for (const [placeholder, found] of placeholders(path))
     if (!parameters.some((one) => one.in === "path" && one.name === found))
       throw new Error(`${placeholder} is not among its parameters`);

@@ -4,8 +4,8 @@
  * should.
  */
 import { HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
+import { canonicalPath, pathFault, pathSegment } from "../../lib/http/request-path.ts";
 import { ExpectedError } from "../../lib/text/expected-error.ts";
-import { pathSegment } from "../../lib/text/path-segment.ts";
 import { isObject, type Json } from "./document.ts";
 import { type Operation, type Parameter, placeholders } from "./operations.ts";
 
@@ -56,16 +56,19 @@ function pathOf(template: string, values: ReadonlyMap<string, string>): string {
   let path = template;
   for (const [placeholder, name] of placeholders(template))
     path = path.replace(placeholder, () => values.get(name) ?? "");
-  // A value may complete what the template begins (`/v.{x}`): dots that lead elsewhere are looked for in the whole.
-  for (const segment of path.split("/"))
-    if (/^(?:\.|%2e){1,2}$/i.test(segment)) throw new ArgumentProblem("a path parameter leads to another path");
-  return path.replace(/[^\x21-\x7e]/g, encoded);
+  // A value may complete what the template begins (`/.{x}`): the whole path is checked again.
+  const fault = pathFault(path);
+  if (fault !== undefined) throw new ArgumentProblem(`the arguments would make ${fault}`);
+  return canonicalPath(path);
 }
 
 function segmentOf(parameter: Parameter, value: unknown): string {
   const text = plain(parameter, value);
-  const segment = text === "" ? undefined : pathSegment(text);
-  if (segment === undefined) throw new ArgumentProblem(`the argument "${parameter.argument}" cannot stand in a path`);
+  const segment = pathSegment(text);
+  if (segment === undefined)
+    throw new ArgumentProblem(
+      `the argument "${parameter.argument}" cannot stand in a path: it must be one segment without / and \\`,
+    );
   return segment;
 }
 

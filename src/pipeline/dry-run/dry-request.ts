@@ -99,6 +99,7 @@ function exchangeOf(request: ReadRequest, listener: Listener, clock: Clock): Exc
       scheme: listener.tls ? "https" : "http",
       host: head.host,
       path: head.path,
+      rawPath: head.rawPath,
       query: head.query,
       version: "1.1",
       headers: head.headers,

@@ -42,11 +42,14 @@ export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): Gat
   // A fragment or a user name may hold a credential, and neither has a place in a request target.
   const target = shownUrl(head.target.split("#", 1)[0] ?? "");
   const question = target.indexOf("?");
+  const path = (question < 0 ? target : target.slice(0, question)).slice(0, MAX_SHOWN_CHARS);
   return {
     method: head.method,
     scheme,
     host: (headers.get("host") ?? "").slice(0, MAX_SHOWN_CHARS),
-    path: (question < 0 ? target : target.slice(0, question)).slice(0, MAX_SHOWN_CHARS),
+    // A path that was refused may have no canonical form.
+    path,
+    rawPath: path,
     query: question < 0 ? "" : target.slice(question + 1, question + 1 + MAX_SHOWN_CHARS),
     version: head.version === "1.0" || head.version === "2" ? head.version : "1.1",
     headers,

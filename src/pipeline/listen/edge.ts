@@ -6,6 +6,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
+import { canonicalPath, pathFault } from "../../lib/http/request-path.ts";
 
 /** More lines than this are refused; fewer are never silently dropped (16 KiB bound their size). */
 const MAX_HEADER_LINES = 100;
@@ -76,7 +77,10 @@ export interface ReadHead {
 
 export interface Head {
   readonly host: string;
+  /** Canonical. */
   readonly path: string;
+  /** As received. */
+  readonly rawPath: string;
   readonly query: string;
   readonly headers: HeaderList;
 }
@@ -120,7 +124,8 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
   const target = readTarget(read.target, method, host);
   return {
     host: target.host,
-    path: target.path,
+    path: canonicalPath(target.rawPath),
+    rawPath: target.rawPath,
     query: target.query,
     headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed), read.areLinesSafe === true),
   };
@@ -167,13 +172,13 @@ function readTarget(
   url: string,
   method: string,
   hostHeader: string | undefined,
-): { host: string; path: string; query: string } {
+): { host: string; rawPath: string; query: string } {
   if (url.length > MAX_TARGET_CHARS) throw refuse("the request target is longer than 8 KiB");
   let host = hostHeader ?? "";
   let target = url;
   if (hostHeader !== undefined && !HOST.test(host)) throw refuse("the Host header is not a host name");
   if (target.charCodeAt(0) !== 47 /* / */) {
-    if (target === "*" && method === "OPTIONS") return { host, path: "*", query: "" };
+    if (target === "*" && method === "OPTIONS") return { host, rawPath: "*", query: "" };
     const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target);
     if (!absolute) throw refuse("the request target is neither a path nor an http URL");
     // RFC 9112 section 3.2.2 lets the target win; we refuse a disagreement instead of choosing.
@@ -184,26 +189,12 @@ function readTarget(
     target = (absolute[2] as string).startsWith("/") ? (absolute[2] as string) : `/${absolute[2]}`;
   }
   const question = target.indexOf("?");
-  const path = question < 0 ? target : target.slice(0, question);
+  const rawPath = question < 0 ? target : target.slice(0, question);
   const query = question < 0 ? "" : target.slice(question + 1);
-  if (path.includes("#") || query.includes("#")) throw refuse("a fragment in the request target");
-  checkPath(path);
-  return { host, path, query };
-}
-
-const SUSPICIOUS = /%|\.\.|\\|\/\.(?:\/|;|$)/;
-/**
- * One dot or two, also between encoded separators and before a path parameter, where some servers see a segment. One
- * dot is no less than two: `/.%2fadmin` is `/admin` to a server that decodes, and to no route of ours.
- */
-const DOT_SEGMENT = /(?:\/|%2f|%5c)(?:\.|%2e){1,2}(?=\/|%2f|%5c|;|$)/i;
-
-function checkPath(path: string): void {
-  if (!SUSPICIOUS.test(path)) return;
-  if (path.includes("\\")) throw refuse("a backslash in the path");
-  if (path.includes("%00")) throw refuse("a NUL character in the path");
-  if (DOT_SEGMENT.test(path)) throw refuse("a dot segment in the path");
-  if (/%(?![0-9A-Fa-f]{2})/.test(path)) throw refuse("an incomplete percent encoding in the path");
+  if (rawPath.includes("#") || query.includes("#")) throw refuse("a fragment in the request target");
+  const fault = pathFault(rawPath);
+  if (fault !== undefined) throw refuse(fault);
+  return { host, rawPath, query };
 }
 
 function refuse(reason: string): GatewayError {

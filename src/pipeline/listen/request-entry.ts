@@ -102,6 +102,7 @@ export function createRequestEntry(
         scheme,
         host: head.host,
         path: head.path,
+        rawPath: head.rawPath,
         query: head.query,
         version: read.version,
         headers: head.headers,

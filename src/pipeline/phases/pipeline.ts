@@ -7,7 +7,6 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import { pathForMatching } from "../../core/request-path.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import { requestState } from "../../core/snapshot.ts";
 import type { Route, WeightedBackend } from "../../core/topology.ts";
@@ -16,7 +15,7 @@ import type { RequestStage } from "../../trace/events.ts";
 import { chooseBackend } from "../route/choose-backend.ts";
 import { refuseMisdirected } from "../route/misdirected.ts";
 import { prefaceOf } from "../route/preface.ts";
-import { refuseHiddenPath, routeNotFound } from "../route/refused-path.ts";
+import { refuseAmbiguousPath, routeNotFound } from "../route/refused-path.ts";
 import { Attempt, type AttemptOwner } from "./attempt.ts";
 import { type BeforeCallRun, beforeCall } from "./before-call.ts";
 import { BodyRules, scoped } from "./body-rules.ts";
@@ -96,7 +95,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     this.#snapshot("gateway policies");
     // The whole scope of the route replaces its preface.
     if (this.#delivery.entered.length > 1) this.#delivery.entered.length = 1;
-    const route = table.match(request, pathForMatching(request.path));
+    const route = table.match(request);
     trace?.point(
       { type: "routeSelection", selectedRoute: route?.name ?? null, evaluatedRoutes: table.evaluated(request) },
       route ? "info" : "error",
@@ -108,7 +107,7 @@ class Flow implements AttemptOwner, BeforeCallRun {
     }
     this.#route = route;
     this.exchange.route = route.name;
-    refuseHiddenPath(request, route, table);
+    refuseAmbiguousPath(request, route, table);
     this.#routePhase(route);
   }
 
@@ -245,6 +244,9 @@ class Flow implements AttemptOwner, BeforeCallRun {
   #snapshot(stage: RequestStage): void {
     const { trace, spans } = this.exchange;
     spans?.leave(this.clock.monotonicMs());
-    trace?.point({ type: "requestSnapshot", stage, requestState: requestState(this.exchange, this.redaction) });
+    if (trace === undefined) return;
+    const { request } = this.exchange;
+    const path = stage === "initial request" ? request.rawPath : request.path;
+    trace.point({ type: "requestSnapshot", stage, requestState: requestState(this.exchange, this.redaction, path) });
   }
 }

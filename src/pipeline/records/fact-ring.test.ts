@@ -18,6 +18,7 @@ function exchangeOf(id: string, headers: string[], query = ""): Exchange {
       scheme: "http",
       host: "a.test",
       path: "/x",
+      rawPath: "/x",
       query,
       version: "1.1",
       headers: new HeaderList(headers),

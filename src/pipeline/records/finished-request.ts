@@ -63,6 +63,7 @@ export function finishedRequest(
       scheme: arrived.scheme,
       host: originalHost,
       path: originalPath,
+      rawPath: arrived.rawPath,
       query: originalQuery,
       version: arrived.version,
       headers: arrived.headers,

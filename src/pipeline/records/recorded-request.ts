@@ -19,6 +19,7 @@ export interface RecordedRequest {
   readonly method: string;
   readonly scheme: "http" | "https";
   readonly host: string;
+  /** As received: a rehearsal reads it like the listener. */
   readonly path: string;
   readonly query: string;
   readonly source: string;
@@ -55,7 +56,7 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   const query = exchange.originalQuery === "" ? "" : redaction.query(exchange.originalQuery, credentialQuery);
   const identity = source.identity === undefined ? "" : oneLine(source.identity);
   const principals = facts.apiKey === undefined && facts.basicAuth === undefined ? "" : shownPrincipals(principal);
-  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${exchange.originalPath}\n${query}\n${source.address}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(facts)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(facts.jwt)}\n${jsonOnce(facts.apiKey)}\n${mcpText(facts.mcp)}\n${llmText(facts.llm)}`;
+  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${arrived.rawPath}\n${query}\n${source.address}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(facts)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(facts.jwt)}\n${jsonOnce(facts.apiKey)}\n${mcpText(facts.mcp)}\n${llmText(facts.llm)}`;
   let secrets = exchange.secrets;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;

@@ -8,8 +8,8 @@ import type { Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
 import { linearRegex } from "../../lib/text/regex.ts";
 
 export interface RouteTable {
-  /** The route, and the names of those whose host and path fitted (for the trace). */
-  match(request: GatewayRequest, path: string): Route | undefined;
+  /** `path`: the canonical path, if it is not the request's own. */
+  match(request: GatewayRequest, path?: string): Route | undefined;
   /** The same with the names of all routes that were looked at; only for a traced request. */
   evaluated(request: GatewayRequest): string[];
 }
@@ -51,7 +51,7 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
     candidates.length === 1 && isCatchAll(candidates[0] as Candidate) ? (candidates[0] as Candidate).route : undefined;
 
   return {
-    match(request, path) {
+    match(request, path = request.path) {
       if (only) return only;
       const host = hostnameOf(request.host);
       for (const one of candidates)

@@ -4,12 +4,11 @@
  */
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import { pathForMatching } from "../../core/request-path.ts";
 import type { Listener } from "../../core/topology.ts";
 import type { RouteTable } from "./match-route.ts";
 
 export function prefaceOf(listener: Listener, table: RouteTable, request: GatewayRequest): CompiledScope | undefined {
   if (listener.policies.access.length === 0) return undefined;
-  const route = table.match(request, pathForMatching(request.path));
+  const route = table.match(request);
   return (route?.policies ?? listener.unmatched).preface;
 }

@@ -1,23 +1,28 @@
 /**
- * Requests that no route may serve: nothing matches them, or their path hides a separator (`%2f`) where a protected
- * route could be meant. The backend of an open route may read `/admin%2fusers` as `/admin/users`.
+ * Requests that no route may serve: nothing matches them, or a protected route could be bypassed because the backend
+ * reads their path differently. The backend of an open route may read `/admin%2fusers` or `/admin;x` as `/admin`.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
-import { hasEncodedSeparator, pathForMatching, withSeparatorsDecoded } from "../../core/request-path.ts";
 import type { Route } from "../../core/topology.ts";
+import { ambiguityIn, otherReadings } from "../../lib/http/request-path.ts";
 import type { RouteTable } from "./match-route.ts";
 
 /** Names in a message; a gateway may have thousands of routes. */
 const SHOWN_ROUTES = 10;
 
-export function refuseHiddenPath(request: GatewayRequest, route: Route, table: RouteTable): void {
-  if (!hasEncodedSeparator(request.path)) return;
-  const meant = pathForMatching(withSeparatorsDecoded(request.path));
-  if (!route.isProtected && table.match(request, meant)?.isProtected !== true) return;
+export function refuseAmbiguousPath(request: GatewayRequest, route: Route, table: RouteTable): void {
+  const { path } = request;
+  const ambiguity = ambiguityIn(path);
+  if (!(route.isProtected && ambiguity !== undefined) && !otherReadings(path).some(isProtectedElsewhere)) return;
   throw new GatewayError("bad_request", {
-    message: "bad request: an encoded separator in the path of a protected route",
+    message: `bad request: ${ambiguity ?? "an ambiguous spelling"} in the path of a protected route`,
   });
+
+  function isProtectedElsewhere(reading: string): boolean {
+    const other = table.match(request, reading);
+    return other !== route && other?.isProtected === true;
+  }
 }
 
 export function routeNotFound(request: GatewayRequest, table: RouteTable): GatewayError {

@@ -2,10 +2,11 @@
  * Asks a service that speaks Envoy's check API over gRPC. The connection is kept open and re-established by itself; a call
  * ends within its time, whatever the service does. The library is loaded only when the policy is configured.
  */
+
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
 import type { Exchange } from "../../core/exchange.ts";
-import { pathAndQuery } from "../../core/request-path.ts";
 import { plainChannel } from "../../lib/client/grpc-credentials.ts";
+import { pathAndQuery } from "../../lib/http/request-path.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { exportsOf } from "../../lib/text/exports-of.ts";
 import { type CheckRequest, type CheckResponse, type HeaderOption, PROTOCOL, SERVICE_NAME } from "./check-protocol.ts";

@@ -2,9 +2,10 @@
  * Asks a service over plain HTTP, as `auth_request` and `forwardAuth` of other proxies do: the request's method and address
  * in `x-forwarded-*` headers; 2xx admits, 5xx is a failure of the service, everything else is the answer to the client.
  */
+
 import type { Exchange } from "../../core/exchange.ts";
-import { pathAndQuery } from "../../core/request-path.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
+import { pathAndQuery } from "../../lib/http/request-path.ts";
 import { changedHeader, refusalStatus, type Verdict } from "./verdict.ts";
 
 const ANSWER_BYTES = 64 * 1024;

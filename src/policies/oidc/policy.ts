@@ -16,6 +16,7 @@ import { cookieLine, readCookie, removeCookies } from "../../identity/login/brow
 import { createBrowserLogin, LOGIN_COOKIE } from "../../identity/login/browser-login.ts";
 import { type BrowserSession, createBrowserSessions } from "../../identity/login/browser-sessions.ts";
 import { plain } from "../../identity/providers/plain.ts";
+import { canonicalPath } from "../../lib/http/request-path.ts";
 import { StoreUnavailable } from "../../lib/store/store.ts";
 
 const DEFAULT_SESSION_MS = 8 * 3_600_000;
@@ -66,11 +67,12 @@ export const oidc = definePolicy({
   role: "security",
   schema,
   trustedHosts: ({ redirectUri }) => [new URL(redirectUri).hostname],
-  extraMatches: (config) => [{ exact: new URL(config.redirectUri).pathname }, { exact: logoutPathOf(config) }],
+  extraMatches: (config) => [{ exact: callbackPathOf(config) }, { exact: logoutPathOf(config) }],
 
   compile(config, env) {
     const { issuer, clientId, redirectUri } = config;
-    const { origin, pathname: callbackPath, protocol } = new URL(redirectUri);
+    const { origin, protocol } = new URL(redirectUri);
+    const callbackPath = callbackPathOf(config);
     const isSecure = protocol === "https:";
     const logoutPath = logoutPathOf(config);
     const lifetimeMs = config.sessionTimeout ?? DEFAULT_SESSION_MS;
@@ -184,8 +186,12 @@ export const oidc = definePolicy({
   },
 });
 
+function callbackPathOf({ redirectUri }: OidcConfig): string {
+  return canonicalPath(new URL(redirectUri).pathname);
+}
+
 function logoutPathOf({ logoutPath, redirectUri }: OidcConfig): string {
-  return logoutPath ?? new URL("logout", redirectUri).pathname;
+  return canonicalPath(logoutPath ?? new URL("logout", redirectUri).pathname);
 }
 
 /** Somebody opens a page; the requests of a page itself cannot follow a redirect to another site. */

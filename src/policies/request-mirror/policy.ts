@@ -3,15 +3,16 @@
  * compared with the backend's. The client never waits for it. A body is copied when its length is known and small enough; other requests with a body are
  * not mirrored, because a copy would hold them up or fill the memory.
  */
+
 import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
-import { pathAndQuery } from "../../core/request-path.ts";
 import { exactlyOneOf } from "../../core/schema.ts";
 import { markLocal } from "../../core/schema-marks.ts";
 import { openEndpointPools } from "../../lib/client/endpoint-pools.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
 import { addForwarded } from "../../lib/http/headers.ts";
+import { pathAndQuery } from "../../lib/http/request-path.ts";
 import { ComparedAnswer, compareCopies, expectCopy, watchBackend } from "./compare-answers.ts";
 
 /** Copies of larger bodies would be felt. */

@@ -25,7 +25,7 @@ const cases: [
   [{ path: { prefix: "/new" } }, { path: "/api/x" }, 302, "http://gateway.test/new/x"],
   [{ path: { prefix: "/" } }, { path: "/api//evil.test/x" }, 302, "http://gateway.test/evil.test/x"],
   [{ scheme: "https" }, { path: "//evil.test" }, 302, "https://gateway.test/evil.test"],
-  [{ scheme: "https" }, { path: "/%0d%0aset-cookie:a=b" }, 302, "https://gateway.test/%0d%0aset-cookie:a=b"],
+  [{ scheme: "https" }, { path: "/%0d%0aset-cookie:a=b" }, 302, "https://gateway.test/%0D%0Aset-cookie:a=b"],
   [{ scheme: "https" }, { host: "", path: "/x" }, 302, "/x"],
   [{ scheme: "https" }, { host: "", path: "//evil.test" }, 302, "/evil.test"],
 ];

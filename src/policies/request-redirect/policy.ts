@@ -7,6 +7,7 @@ import { pathChange } from "../../core/path-change.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { emptyReply } from "../../core/reply.ts";
 import { authority } from "../../core/schema.ts";
+import { canonicalPath } from "../../lib/http/request-path.ts";
 
 const DEFAULT_STATUS = 302;
 
@@ -33,16 +34,14 @@ export const requestRedirect = definePolicy({
     const changePath = config.path ? pathChange.compile(config.path, env.matchedPrefixes) : undefined;
     return {
       request({ request }) {
-        const path = changePath ? changePath(request.path) : request.path;
+        const path = changePath ? changePath(request.path) : canonicalPath(request.path);
         const query = request.query === "" ? "" : `?${request.query}`;
-        // Two leading slashes would make a browser read the rest as a host name.
-        const safePath = path.replace(/^\/{2,}/, "/");
         const scheme = config.scheme ?? request.scheme;
         const authority = config.authority ?? (scheme === request.scheme ? request.host : withoutPort(request.host));
         const target = config.port === undefined ? authority : withPort(authority, config.port, scheme);
         // An HTTP/1.0 client need not name a host: then the target is relative to whatever it asked.
         const origin = target === "" ? "" : `${scheme}://${target}`;
-        return emptyReply(config.status, { location: `${origin}${safePath}${query}` });
+        return emptyReply(config.status, { location: `${origin}${path}${query}` });
       },
     };
   },

@@ -61,6 +61,7 @@ export function createExchange(words: RequestWords = {}): Exchange {
     scheme: "http",
     host: "localhost:3000",
     path: words.path ?? "/mcp",
+    rawPath: words.path ?? "/mcp",
     query: words.query ?? "",
     version: "1.1",
     headers: HeaderList.fromRaw(lines.flat()),

@@ -147,6 +147,7 @@ function exchangeOf(req: IncomingMessage, clock: Clock): Exchange {
       scheme: "http",
       host: req.headers.host ?? "",
       path,
+      rawPath: path,
       query,
       version: "1.1",
       headers: HeaderList.fromRaw(req.rawHeaders),

@@ -121,6 +121,7 @@ export function limitExchange(facts: Facts = {}, headers: Readonly<Record<string
       scheme: "http",
       host: "localhost",
       path: "/",
+      rawPath: "/",
       query: "",
       version: "1.1",
       headers: HeaderList.of(headers),

@@ -6,6 +6,7 @@ import { z } from "zod";
 import { duration, exactlyOneOf, httpUrl, secret } from "../../../core/schema.ts";
 import { filePath, markLocal } from "../../../core/schema-marks.ts";
 import { parseAddress } from "../../../lib/http/backend-address.ts";
+import { pathFault } from "../../../lib/http/request-path.ts";
 import { apiKeySchema, authSchema } from "../credentials/auth-schema.ts";
 import { cooldown, failoverOn } from "./failover-schema.ts";
 import { PRESETS } from "./presets.ts";
@@ -92,12 +93,25 @@ const address = markLocal(
   { what: "a unix socket", isLocal: (text) => /^unix:/i.test(String(text)) },
 ).optional();
 
+const UNSAFE_PATH = "no server would accept this path: it has a dot segment, a backslash or a bad percent encoding";
+
+/** The query, which `pathOverride` may have, can hold anything. */
+function isSafePath(path: string): boolean {
+  return pathFault(path.split("?", 1)[0] ?? "") === undefined;
+}
+
 const overrides = {
   hostOverride: address.describe("Sends the call to this `host:port` instead; plain HTTP unless `backendTLS` is set."),
-  pathOverride: z.string().startsWith("/").optional().describe("Sends every call to this path."),
+  pathOverride: z
+    .string()
+    .startsWith("/")
+    .refine(isSafePath, UNSAFE_PATH)
+    .optional()
+    .describe("Sends every call to this path."),
   pathPrefix: z
     .string()
     .regex(/^\/.*[^/]$|^$/, "expected a path without a slash at its end")
+    .refine(isSafePath, UNSAFE_PATH)
     .optional()
     .describe("Replaces the beginning of the provider's path, for example `/v1`."),
   perMinute,
