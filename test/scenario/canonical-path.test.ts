@@ -184,3 +184,35 @@ test("a protected route refuses spellings that its rules and its backend could r
   for (const target of ["/pr/x:generateContent", "/pr/a%20b", "/zones/example.com.", "/pr/100%25"])
     assert.equal(await statusOf(gateway.port(), target), 200, target);
 });
+
+test("a cached answer is found under every spelling of the path [L16]", async (t) => {
+  let calls = 0;
+  const provider = await backendFor(t, (req, res) => {
+    calls += 1;
+    req.resume().on("end", () => {
+      const message = { role: "assistant", content: "hi" };
+      const choices = [{ index: 0, message, finish_reason: "stop" }];
+      res.writeHead(200, { "content-type": "application/json" });
+      res.end(JSON.stringify({ id: "1", object: "chat.completion", model: "m", choices }));
+    });
+  });
+  const gateway = await gatewayFor(
+    t,
+    `
+gateways: { default: { port: 0 } }
+routes:
+  - backends:
+      - ai:
+          auth: { key: k }
+          cache: { ttl: 1h, scope: shared }
+          provider: { openAICompatible: { baseUrl: "http://${provider.host}/v1" } }
+`,
+  );
+  const body = '{"model":"m","messages":[{"role":"user","content":"hi"}]}';
+  for (const target of spellingsOf("/v1/chat/completions").slice(0, 10)) {
+    const lines = ["Content-Type: application/json", `Content-Length: ${body.length}`];
+    const answer = await rawRequest(gateway.port(), requestText(`POST ${target} HTTP/1.1`, lines, body));
+    assert.equal(answer.status, 200, answer.text);
+  }
+  assert.equal(calls, 1);
+});

@@ -23,12 +23,16 @@ const OVERLONG = /%[Cc][01]%[89ABab]|%[Ee]0%[89]|%[Ff]0%8/;
 /** `.` and `..` as segments, also where a server trims spaces or cuts parameters off. */
 const DOT_SEGMENT = /[/\\]\.{1,2} *(?=[/\\;?#]|$)/;
 
-/** Whether a path could have another reading than its plain one. */
 const MAYBE_AMBIGUOUS = /[%;]|\.(?:\/|$)/;
 const ENCODED_SEPARATOR = /%(?:25)*(?:2f|5c)/i;
 const PARAMETER = /;|%(?:25)*3b/i;
 const ENCODED_TWICE = /%25(?=[0-9a-f]{2})/i;
 const SPACE_AT_END = /%20(?=\/|$)/;
+
+/** Canonical and without fault, as nearly all paths are. One test instead of two where both are asked. */
+export function isPlainPath(path: string): boolean {
+  return !NOT_PLAIN.test(path);
+}
 
 /**
  * The one spelling of a path: repeated slashes merged, unreserved characters decoded, other octets encoded with
@@ -36,7 +40,7 @@ const SPACE_AT_END = /%20(?=\/|$)/;
  * in more than repeated slashes stay different.
  */
 export function canonicalPath(path: string): string {
-  if (!NOT_PLAIN.test(path)) return path;
+  if (isPlainPath(path)) return path;
   return path.replace(TO_NORMALIZE, normalized).replace(SLASHES, "/");
 }
 
@@ -66,7 +70,7 @@ function percentEncoded(text: string): string {
 
 /** Why no route may serve a path as it was received, for example `a dot segment in the path`. */
 export function pathFault(path: string): string | undefined {
-  if (!NOT_PLAIN.test(path)) return undefined;
+  if (isPlainPath(path)) return undefined;
   if (path.includes("\\")) return "a backslash in the path";
   if (INCOMPLETE.test(path)) return "an incomplete percent encoding in the path";
   const decoded = decodedFully(path);
@@ -78,12 +82,16 @@ export function pathFault(path: string): string | undefined {
   return undefined;
 }
 
+/** Whether `ambiguityIn` or `otherReadings` may find something in a canonical path. */
+export function mayBeAmbiguous(path: string): boolean {
+  return MAYBE_AMBIGUOUS.test(path);
+}
+
 /**
  * Why rules about a canonical path may not hold for what a backend reads, for example `an encoded separator`. Routes
  * with authentication or authorization refuse such paths.
  */
 export function ambiguityIn(path: string): string | undefined {
-  if (!MAYBE_AMBIGUOUS.test(path)) return undefined;
   if (ENCODED_SEPARATOR.test(path)) return "an encoded separator";
   if (PARAMETER.test(path)) return "a path parameter";
   if (ENCODED_TWICE.test(path)) return "a character that is encoded twice";
@@ -95,13 +103,10 @@ export function ambiguityIn(path: string): string | undefined {
  * path parameters, what follows an encoded `?` or `#`, and dots and spaces at the end of segments.
  */
 export function otherReadings(path: string): readonly string[] {
-  if (!MAYBE_AMBIGUOUS.test(path)) return NO_READINGS;
   const decoded = (decodedFully(path) ?? path).replaceAll("\\", "/");
   const trimmed = beforeQuery(decoded).split("/").map(trimmedSegment).join("/");
   return [decoded, trimmed].map(canonicalPath).filter((reading) => reading !== path);
 }
-
-const NO_READINGS: readonly string[] = [];
 
 function beforeQuery(path: string): string {
   const end = path.search(/[?#]/);

@@ -89,7 +89,8 @@ export function dialectOf(path: string): Dialect {
         free,
       };
   }
-  const gemini = GEMINI.exec(path);
+  // Google's servers read an encoded colon as one, so a model behind it must be found too.
+  const gemini = GEMINI.exec(path.includes("%3A") ? path.replaceAll("%3A", ":") : path);
   if (gemini) return geminiDialect(gemini[0], gemini[2] as string, gemini[3] as string);
   const bedrock = BEDROCK.exec(path);
   if (bedrock) return bedrockDialect(bedrock[0], bedrock[1] as string, bedrock[2] as string);

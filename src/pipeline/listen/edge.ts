@@ -6,7 +6,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
-import { canonicalPath, pathFault } from "../../lib/http/request-path.ts";
+import { canonicalPath, isPlainPath, pathFault } from "../../lib/http/request-path.ts";
 
 /** More lines than this are refused; fewer are never silently dropped (16 KiB bound their size). */
 const MAX_HEADER_LINES = 100;
@@ -124,7 +124,7 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
   const target = readTarget(read.target, method, host);
   return {
     host: target.host,
-    path: canonicalPath(target.rawPath),
+    path: target.path,
     rawPath: target.rawPath,
     query: target.query,
     headers: new HeaderList(listed === "" ? pairs : withoutListed(pairs, listed), read.areLinesSafe === true),
@@ -168,17 +168,13 @@ function withoutListed(pairs: readonly string[], listed: string): string[] {
   return kept;
 }
 
-function readTarget(
-  url: string,
-  method: string,
-  hostHeader: string | undefined,
-): { host: string; rawPath: string; query: string } {
+function readTarget(url: string, method: string, hostHeader: string | undefined): Omit<Head, "headers"> {
   if (url.length > MAX_TARGET_CHARS) throw refuse("the request target is longer than 8 KiB");
   let host = hostHeader ?? "";
   let target = url;
   if (hostHeader !== undefined && !HOST.test(host)) throw refuse("the Host header is not a host name");
   if (target.charCodeAt(0) !== 47 /* / */) {
-    if (target === "*" && method === "OPTIONS") return { host, rawPath: "*", query: "" };
+    if (target === "*" && method === "OPTIONS") return { host, path: "*", rawPath: "*", query: "" };
     const absolute = /^https?:\/\/([^/?#]*)(.*)$/i.exec(target);
     if (!absolute) throw refuse("the request target is neither a path nor an http URL");
     // RFC 9112 section 3.2.2 lets the target win; we refuse a disagreement instead of choosing.
@@ -192,9 +188,14 @@ function readTarget(
   const rawPath = question < 0 ? target : target.slice(0, question);
   const query = question < 0 ? "" : target.slice(question + 1);
   if (rawPath.includes("#") || query.includes("#")) throw refuse("a fragment in the request target");
+  const path = isPlainPath(rawPath) ? rawPath : safePath(rawPath);
+  return { host, path, rawPath, query };
+}
+
+function safePath(rawPath: string): string {
   const fault = pathFault(rawPath);
   if (fault !== undefined) throw refuse(fault);
-  return { host, rawPath, query };
+  return canonicalPath(rawPath);
 }
 
 function refuse(reason: string): GatewayError {

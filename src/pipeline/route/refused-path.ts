@@ -5,7 +5,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Route } from "../../core/topology.ts";
-import { ambiguityIn, otherReadings } from "../../lib/http/request-path.ts";
+import { ambiguityIn, mayBeAmbiguous, otherReadings } from "../../lib/http/request-path.ts";
 import type { RouteTable } from "./match-route.ts";
 
 /** Names in a message; a gateway may have thousands of routes. */
@@ -13,6 +13,7 @@ const SHOWN_ROUTES = 10;
 
 export function refuseAmbiguousPath(request: GatewayRequest, route: Route, table: RouteTable): void {
   const { path } = request;
+  if (!mayBeAmbiguous(path)) return;
   const ambiguity = ambiguityIn(path);
   if (!(route.isProtected && ambiguity !== undefined) && !otherReadings(path).some(isProtectedElsewhere)) return;
   throw new GatewayError("bad_request", {

@@ -1,0 +1,26 @@
+/**
+ * The program behind `npm run test:differential -- [--count N] [--seed S] [--backends node,python,go]`. Prints what came
+ * of the requests and exits with 1 on a finding.
+ */
+import { parseArgs } from "node:util";
+import type { BackendName } from "./backends.ts";
+import { runDifferential } from "./run.ts";
+
+const CONNECTIONS = 16;
+
+const { values } = parseArgs({
+  options: { count: { type: "string" }, seed: { type: "string" }, backends: { type: "string" } },
+});
+const backends = (values.backends ?? "node,python,go").split(",") as BackendName[];
+const count = Number(values.count ?? 100_000);
+const { findings, skipped, counts, seconds } = await runDifferential({
+  backends,
+  count: Math.ceil(count / backends.length),
+  seed: Number(values.seed ?? 1),
+  connections: CONNECTIONS,
+});
+for (const reason of skipped) console.log(`SKIPPED: ${reason}`);
+for (const [outcome, requests] of [...counts].sort()) console.log(`${String(requests).padStart(8)} ${outcome}`);
+for (const finding of findings) console.error(`FINDING ${finding}`);
+console.log(`${findings.length} findings in ${seconds.toFixed(0)} s`);
+process.exitCode = findings.length === 0 ? 0 : 1;
