@@ -2,7 +2,9 @@
  * Requests that the short memory has forgotten, read from the facts that are kept for rehearsals: who asked for what, where
  * it went and how it ended, up to ten thousand requests back. What a rule saw, headers and times of single policies are gone.
  */
+
 import { Buffer } from "node:buffer";
+import { canonicalPath, pathAndQuery } from "../../lib/http/request-path.ts";
 import { explainRequest } from "../../trace/explain.ts";
 import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
 import { type FactRing, readSegments } from "./fact-ring.ts";
@@ -69,7 +71,7 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
     backend: null,
     method,
     host,
-    path,
+    path: canonicalPath(path),
     source: { address: source, port: 0 },
     status,
     answeredBy: null,
@@ -129,9 +131,10 @@ function stateOf({
     const name = headers[i] as string;
     pairs[name] = [...(pairs[name] ?? []), headers[i + 1] as string];
   }
-  const pathAndQuery = query === "" ? path : `${path}?${query}`;
+  const shown = canonicalPath(path);
+  const request = { method, scheme, host, path: shown, pathAndQuery: pathAndQuery({ path: shown, query }) };
   return {
-    request: { method, scheme, host, path, pathAndQuery, headers: pairs },
+    request: { ...request, headers: pairs },
     ...(claims ? { jwt: { ...claims } } : {}),
   };
 }

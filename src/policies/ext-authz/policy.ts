@@ -68,7 +68,7 @@ const schema = exactlyOneOf(
     cache: z
       .strictObject({
         key: celSource().describe(
-          "Requests with the same value share a verdict, for example `jwt.sub + request.path`.",
+          'Requests with the same value share a verdict, for example `jwt.sub + " " + request.path`.',
         ),
         ttl: duration()
           .refine((ms) => ms <= MAX_CACHE_TTL_MS, "at most 5m")
