@@ -79,6 +79,8 @@ const wrong: [name: string, path: string, text: string][] = [
   ["the client library elsewhere", "src/core/a.ts", 'import { fetch } from "undici";\n'],
   ["the time of day elsewhere", "src/core/a.ts", "const now = Date.now();\n"],
   ["a timer elsewhere", "src/core/a.ts", "setTimeout(() => undefined, 1);\n"],
+  ["a list of hop-by-hop headers elsewhere", "src/core/a.ts", 'const A = ["te", "host", "upgrade", "trailer"];\n'],
+  ["a name of the hop-by-hop table elsewhere", "src/core/a.ts", 'if (name === "proxy-connection") drop();\n'],
   ["a file named after nothing", "src/core/utils.ts", ""],
   ["a file in camelCase", "src/core/myFile.ts", ""],
   ["a room that imports one above it", "src/mcp/wire/a.ts", 'import { b } from "../clients/b.ts";\n'],
@@ -140,6 +142,7 @@ const right: [name: string, path: string, text: string][] = [
   ],
   ["gwctl's login check", "src/cli/a.ts", 'const b = await import("../config/b.ts");\n'],
   ["a door in a comment", "src/core/a.ts", "// never process.env, never Date.now()\n"],
+  ["two hop-by-hop headers", "src/core/a.ts", 'const A = new Set(["connection", "upgrade", "x"]);\n'],
   ["a date that is given", "src/core/a.ts", "const d = new Date(0);\n"],
 ];
 for (const [name, path, text] of right) {

@@ -2,16 +2,22 @@
  * `{ add, set, remove }` of header modifiers: one schema and one way to apply it, for requests and responses.
  */
 import { z } from "zod";
+import type { Expression } from "../cel/expression.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
+import type { Exchange } from "./exchange.ts";
 import { changeableHeaderName, headerValue } from "./schema.ts";
 
 const values = z.record(changeableHeaderName(), headerValue());
 
 export const headerChanges = {
   schema: z.strictObject({
-    add: values.optional().describe("Headers to add; existing headers of the same name stay."),
-    set: values.optional().describe("Headers to set; existing headers of the same name are replaced."),
-    remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove."),
+    add: values
+      .optional()
+      .describe("Headers to add; existing headers of exactly this name stay, other spellings of it are removed."),
+    set: values
+      .optional()
+      .describe("Headers to set; existing headers of the same name are replaced in every spelling."),
+    remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove, in every spelling."),
   }),
 
   compile(config: HeaderChanges): (headers: HeaderList) => void {
@@ -21,7 +27,7 @@ export const headerChanges = {
     return (headers) => {
       for (const name of remove) headers.delete(name);
       for (const [name, value] of set) headers.set(name, value);
-      for (const [name, value] of add) headers.add(name, value);
+      for (const [name, value] of add) headers.append(name, value);
     };
   },
 };
@@ -30,4 +36,11 @@ export interface HeaderChanges {
   readonly add?: Readonly<Record<string, string>> | undefined;
   readonly set?: Readonly<Record<string, string>> | undefined;
   readonly remove?: readonly string[] | undefined;
+}
+
+/** The value of an expression as text; undefined if it fails or is null. Lists and maps are written as JSON. */
+export function evaluatedText(expression: Expression, { attributes }: Exchange): string | undefined {
+  const result = expression.evaluate(attributes);
+  if (!result.ok || result.value === null) return undefined;
+  return typeof result.value === "object" ? JSON.stringify(result.value) : String(result.value);
 }

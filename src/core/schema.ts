@@ -2,8 +2,10 @@
  * The building blocks of configuration schemas: each validates at load with a message that says the mend, and
  * carries what the JSON schema, the documentation and the redaction of dumps need to know.
  */
+
 import { z } from "zod";
 import { compileExpression, ExpressionError } from "../cel/expression.ts";
+import { includesHeader, MESSAGE_HEADERS } from "../lib/http/header-rules.ts";
 import { isHeaderValue } from "../lib/http/headers.ts";
 import { isHeaderName } from "../lib/text/header-names.ts";
 import { markExactlyOne } from "./schema-marks.ts";
@@ -56,21 +58,12 @@ export function headerValue() {
   return z.string().refine(isHeaderValue, "not a valid HTTP header value (no line breaks or control characters)");
 }
 
-/** Names that we set or that frame the message: a configuration may not change them. */
-const FRAMING = new Set([
-  "connection",
-  "content-length",
-  "keep-alive",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
-
 /** A header that a policy may change: not one that frames the message. */
 export function changeableHeaderName() {
-  return headerName().refine((name) => !FRAMING.has(name), "this header frames the message and cannot be changed");
+  return headerName().refine(
+    (name) => !includesHeader(MESSAGE_HEADERS, name),
+    "this header frames the message and cannot be changed",
+  );
 }
 
 const AUTHORITY = /^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$/;

@@ -66,7 +66,15 @@ interface Door {
   readonly keepers: RegExp;
 }
 
+const HOP_BY_HOP = '"(?:connection|http2-settings|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade)"';
+const LIST_ITEMS = ',\\s*(?:"[\\w-]+",\\s*)*';
+
 const DOORS: readonly Door[] = [
+  {
+    what: "the table of hop-by-hop headers",
+    pattern: new RegExp(`${HOP_BY_HOP}${LIST_ITEMS}${HOP_BY_HOP}${LIST_ITEMS}${HOP_BY_HOP}|"proxy-connection"`),
+    keepers: /^src\/lib\/http\/header-rules\.ts$/,
+  },
   {
     what: "an HTTP server",
     pattern: /import \{[^}]*\bcreateServer\b[^}]*\} from "node:https?"/,

@@ -31,6 +31,9 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       L15: "Connections beyond the limit are closed, and the others go on.",
       L16: "Routes, rules, limits, caches, canaries and backends read one canonical path, whatever spelling a client sends.",
       L17: "No value and no rewrite changes the number or the meaning of the segments of an outgoing path.",
+      L18: "A header that the gateway asserts has its value or is absent, whatever a client sent under any spelling of its name.",
+      L19: "A header or query parameter that routes are chosen by is refused if a backend could read it in another way.",
+      L20: "The client's address comes from the socket, or from trusted proxies alone; a malformed chain counts as none.",
     },
   },
   {

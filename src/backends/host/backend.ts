@@ -18,25 +18,13 @@ import { markLocal } from "../../core/schema-marks.ts";
 import { type HealthEvents, HostHealth } from "../../lib/client/host-health.ts";
 import { openHttpPool } from "../../lib/client/http-pool.ts";
 import { parseAddress } from "../../lib/http/backend-address.ts";
+import { END_TO_END_HEADERS } from "../../lib/http/header-rules.ts";
 import { addForwarded, type HeaderList } from "../../lib/http/headers.ts";
 import type { HttpClientError, HttpPool, OutgoingRequest, ResponseHandler } from "../../lib/http/http-client.ts";
 import { pathAndQuery } from "../../lib/http/request-path.ts";
 import { withHttpChoice } from "./http-choice.ts";
 
 const RESPONSE_HEAD_TIMEOUT_MS = 60_000;
-/** The client may not use `connection` to strip what we vouch for (CVE-2025-48865). */
-const KEPT = new Set([
-  "x-forwarded-for",
-  "x-forwarded-proto",
-  "x-forwarded-host",
-  "host",
-  "authorization",
-  "cookie",
-  "content-length",
-  "content-type",
-  "traceparent",
-  "tracestate",
-]);
 
 export const host = defineBackend({
   key: "host",
@@ -111,7 +99,7 @@ export function sendTo(
   const { headers } = request;
   const upgrade = websocketUpgrade(request);
   const wantsTrailers = headers.get("te")?.toLowerCase() === "trailers";
-  headers.removeHopByHop(KEPT);
+  headers.removeHopByHop(END_TO_END_HEADERS);
   addForwarded(headers, exchange.source.address, request.scheme, exchange.originalHost);
   // One id in the client's answer, our log and the backend's.
   headers.set("x-request-id", exchange.id);

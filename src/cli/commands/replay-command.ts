@@ -3,11 +3,13 @@
  * what was recorded: statuses, and with `--policies` routes and verdicts, which the gateway's own recording tells. Credentials
  * are not in a recording: `--header` adds one.
  */
+
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { Agent as TlsAgent, request as tlsRequest } from "node:https";
 import { ADMIN_PATHS } from "../../admin/server/paths.ts";
+import { isSameHeader, MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
 import type { TargetFlags } from "../instance/target.ts";
 import { MESSAGE_CHARS, table } from "../terminal/table.ts";
 import { CliError, type Paint, paintOf, printable, type Terminal, usageError } from "../terminal/terminal.ts";
@@ -209,14 +211,10 @@ export function replayText({ sent, same, leftOut, differences }: ReplayReport, p
  */
 
 /** Belong to the connection, to the body that there is not, or to the recording's gateway. */
-const NOT_SENT = new Set([
-  "connection",
-  "content-length",
-  "transfer-encoding",
+const NOT_SENT: ReadonlySet<string> = new Set([
+  ...MESSAGE_HEADERS,
   "expect",
-  "upgrade",
-  "keep-alive",
-  "te",
+  "host",
   "x-request-id",
   "traceparent",
   "tracestate",
@@ -257,11 +255,11 @@ export function createSender(target: URL, added: readonly (readonly [string, str
 
 function headersOf(line: RecordedLine, id: string, added: readonly (readonly [string, string])[]): string[] {
   const headers: string[] = ["host", line.host, "x-request-id", id];
-  const own = new Set(added.map(([name]) => name));
   for (let i = 0; i + 1 < line.headers.length; i += 2) {
     const name = line.headers[i] as string;
     const value = line.headers[i + 1] as string;
-    if (name === "host" || NOT_SENT.has(name) || own.has(name) || value.includes(REDACTED)) continue;
+    if (NOT_SENT.has(name) || value.includes(REDACTED)) continue;
+    if (added.some(([own]) => isSameHeader(own, name))) continue;
     headers.push(name, value);
   }
   for (const [name, value] of added) headers.push(name, value);

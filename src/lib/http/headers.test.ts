@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { isHeaderName } from "../text/header-names.ts";
 import { HeaderList, isHeaderValue } from "./headers.ts";
+
+const SEED = Number(process.env.FAST_CHECK_SEED ?? 1);
 
 test("repeats are kept in order and joined when read", () => {
   const list = HeaderList.fromRaw(["X-A", "1", "B", "2", "x-a", "3"]);
@@ -19,6 +22,58 @@ test("set replaces all of a name at the place of the first, delete takes all", (
   list.set("c", "new");
   list.delete("a");
   assert.deepEqual(list.pairs, ["b", "2", "c", "new"]);
+});
+
+/** The same name as a client may write it. */
+function spellingOf(name: string): fc.Arbitrary<string> {
+  const letters = [...name].map((letter) =>
+    letter === "-" ? fc.constantFrom(..."-_.~!#$%&'*+^`|") : fc.constant(letter),
+  );
+  return fc.tuple(...letters).map((parts) => parts.join(""));
+}
+
+const ASSERTED = "x-user-id";
+const line = fc.tuple(
+  fc.oneof(spellingOf(ASSERTED), fc.constantFrom("x-user", "x-user-ids", "y-user-id", "host", "x_other")),
+  fc.constantFrom("a", "b", ""),
+);
+
+/** As CGI, WSGI and PHP read a list: one variable for all spellings. */
+function variableOf(list: HeaderList, name: string): string[] {
+  const folded = (text: string): string => text.toUpperCase().replace(/[^A-Z0-9]/g, "_");
+  return list.pairs.filter((_, i) => i % 2 === 1 && folded(list.pairs[i - 1] as string) === folded(name));
+}
+
+test("a server that folds names reads what was asserted or nothing, whatever the list held [L18]", () => {
+  fc.assert(
+    fc.property(
+      fc.array(line, { maxLength: 12 }),
+      fc.option(fc.constant("ours"), { nil: undefined }),
+      (lines, value) => {
+        const others = lines.filter(([name]) => name.replace(/[^a-z0-9]/g, "-") !== ASSERTED).flat();
+        const list = new HeaderList(lines.flat());
+        list.assert(ASSERTED, value);
+        assert.deepEqual(variableOf(list, ASSERTED), value === undefined ? [] : [value]);
+        assert.equal(list.isAmbiguous(ASSERTED), false);
+        list.delete(ASSERTED);
+        assert.deepEqual(list.pairs, others, "nothing else is lost or moved");
+
+        const appended = new HeaderList(lines.flat());
+        const own = appended.getAll(ASSERTED);
+        appended.append(ASSERTED, value);
+        assert.deepEqual(variableOf(appended, ASSERTED), value === undefined ? own : [...own, value]);
+
+        const read = new HeaderList(lines.flat());
+        const spellings = lines.filter(([name]) => name.replace(/[^a-z0-9]/g, "-") === ASSERTED);
+        assert.equal(read.isAmbiguous(ASSERTED), spellings.length > 1 || spellings.some(([name]) => name !== ASSERTED));
+      },
+    ),
+    { seed: SEED, numRuns: 500 },
+  );
+});
+
+test("of entries that are spellings of one header the last counts", () => {
+  assert.deepEqual(HeaderList.of({ "X-A": "1", x_a: "2", "x-b": "3", "x-A": "4" }).pairs, ["x-a", "4", "x-b", "3"]);
 });
 
 test("a copy has a life of its own", () => {

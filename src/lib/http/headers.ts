@@ -4,17 +4,7 @@
  * linear scan over a few dozen lines is cheaper than any map.
  */
 import { isHeaderName } from "../text/header-names.ts";
-
-/** Names that belong to one connection and never pass a proxy (RFC 9110 section 7.6.1). */
-const HOP_BY_HOP = new Set([
-  "connection",
-  "keep-alive",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
+import { HOP_BY_HOP_HEADERS, isSameHeader } from "./header-rules.ts";
 
 /** Visible characters, spaces, tabs and bytes above 127. A search for what is forbidden would take twice as long. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
@@ -48,9 +38,10 @@ export class HeaderList {
     return new HeaderList(pairs);
   }
 
+  /** Of names that are spellings of one header the last counts. */
   static of(entries: Readonly<Record<string, string>>): HeaderList {
     const list = new HeaderList();
-    for (const name of Object.keys(entries)) list.add(name.toLowerCase(), entries[name] as string);
+    for (const name of Object.keys(entries)) list.set(name.toLowerCase(), entries[name] as string);
     return list;
   }
 
@@ -89,12 +80,16 @@ export class HeaderList {
     this.#pairs.push(name, value);
   }
 
-  /** Replaces every line of that name by one, at the place of the first. */
+  /**
+   * Replaces every line that a server may take for this header (`isSameHeader`) by one, at the place of the first:
+   * so nothing that was sent under another spelling can stand in for the value.
+   */
   set(name: string, value: string): void {
     const pairs = this.#pairs;
     for (let i = 0; i < pairs.length; i += 2) {
-      if (pairs[i] !== name) continue;
-      if (this.#isSafe && !isHeaderValue(value)) this.#isSafe = false;
+      if (!isSameHeader(pairs[i] as string, name)) continue;
+      if (this.#isSafe && !(isHeaderName(name) && isHeaderValue(value))) this.#isSafe = false;
+      pairs[i] = name;
       pairs[i + 1] = value;
       this.#removeFrom(name, i + 2);
       return;
@@ -102,8 +97,33 @@ export class HeaderList {
     this.add(name, value);
   }
 
+  /** Sets the header, or removes it if there is no value. */
+  assert(name: string, value: string | undefined): void {
+    if (value === undefined) this.delete(name);
+    else this.set(name, value);
+  }
+
+  /** Adds a line to those of exactly this name, and removes other spellings of it. Without a value only the latter. */
+  append(name: string, value: string | undefined): void {
+    this.#removeFrom(name, 0, name);
+    if (value !== undefined) this.add(name, value);
+  }
+
+  /** Removes every line that a server may take for this header. */
   delete(name: string): void {
     this.#removeFrom(name, 0);
+  }
+
+  /** Whether a server could read the header in more than one way: it has several lines, or one in another spelling. */
+  isAmbiguous(name: string): boolean {
+    const pairs = this.pairs;
+    let isSeen = false;
+    for (let i = 0; i < pairs.length; i += 2) {
+      if (!isSameHeader(pairs[i] as string, name)) continue;
+      if (isSeen || pairs[i] !== name) return true;
+      isSeen = true;
+    }
+    return false;
   }
 
   clone(): HeaderList {
@@ -121,12 +141,17 @@ export class HeaderList {
     let write = 0;
     for (let read = 0; read < pairs.length; read += 2) {
       const name = pairs[read] as string;
-      if (HOP_BY_HOP.has(name) || (names?.has(name) === true && keep?.has(name) !== true)) continue;
+      if (HOP_BY_HOP_HEADERS.has(name) || (names?.has(name) === true && keep?.has(name) !== true)) continue;
       pairs[write] = name;
       pairs[write + 1] = pairs[read + 1] as string;
       write += 2;
     }
     cutTo(pairs, write);
+  }
+
+  /** Each name once, with the value that `get` returns. */
+  *entries(): Iterable<[name: string, value: string]> {
+    for (const name of this.names()) yield [name, this.get(name) ?? ""];
   }
 
   /** As an object for snapshots and dumps: a repeated name becomes a list. */
@@ -143,12 +168,13 @@ export class HeaderList {
     return object;
   }
 
-  #removeFrom(name: string, start: number): void {
+  /** Removes the lines of every spelling but `kept`. */
+  #removeFrom(name: string, start: number, kept?: string): void {
     const pairs = this.#pairs;
     let write = start;
-    while (write < pairs.length && pairs[write] !== name) write += 2;
+    while (write < pairs.length && (pairs[write] === kept || !isSameHeader(pairs[write] as string, name))) write += 2;
     for (let read = write; read < pairs.length; read += 2) {
-      if (pairs[read] === name) continue;
+      if (pairs[read] !== kept && isSameHeader(pairs[read] as string, name)) continue;
       pairs[write] = pairs[read] as string;
       pairs[write + 1] = pairs[read + 1] as string;
       write += 2;

@@ -3,19 +3,9 @@
  * connection has no place here (RFC 9113 section 8.2.2).
  */
 import type { OutgoingHttpHeaders } from "node:http2";
+import { HOP_BY_HOP_HEADERS } from "../http/header-rules.ts";
 import { HeaderList } from "../http/headers.ts";
 import type { OutgoingRequest } from "../http/http-client.ts";
-
-const NOT_SENT = new Set([
-  "connection",
-  "host",
-  "http2-settings",
-  "keep-alive",
-  "proxy-connection",
-  "te",
-  "transfer-encoding",
-  "upgrade",
-]);
 
 export function requestFields(request: OutgoingRequest, scheme: "http" | "https"): OutgoingHttpHeaders {
   const { method, path, headers, wantsTrailers, body } = request;
@@ -26,7 +16,7 @@ export function requestFields(request: OutgoingRequest, scheme: "http" | "https"
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
     const value = pairs[i + 1] as string;
-    if (NOT_SENT.has(name) || name.startsWith(":") || name === "__proto__") continue;
+    if (HOP_BY_HOP_HEADERS.has(name) || name === "host" || name.startsWith(":") || name === "__proto__") continue;
     // The frames say where a body ends; a length without one would be a lie.
     if (name === "content-length" && body === undefined && value !== "0") continue;
     const before = Object.hasOwn(fields, name) ? fields[name] : undefined;

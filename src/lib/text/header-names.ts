@@ -5,6 +5,8 @@
 
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 
+const PLAIN = /^[a-z0-9-]+$/;
+
 const COMMON =
   "accept accept-charset accept-encoding accept-language accept-ranges access-control-allow-credentials access-control-allow-headers " +
   "access-control-allow-methods access-control-allow-origin access-control-expose-headers access-control-max-age " +
@@ -33,4 +35,9 @@ export function lowerHeaderName(text: string): string | undefined {
 
 export function isHeaderName(name: string): boolean {
   return known.has(name) || TOKEN.test(name);
+}
+
+/** Whether a name that is in lower case has only letters, digits and `-`: nearly all names do. */
+export function hasPlainSpelling(lowerName: string): boolean {
+  return known.get(lowerName) === lowerName || PLAIN.test(lowerName);
 }

@@ -3,6 +3,8 @@
  * request. Made in slices, so that a large description does not hold up requests of others; an operation that cannot be
  * made a tool is left out with its reason.
  */
+
+import { includesHeader, isSameHeader, MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
 import { pathFault } from "../../lib/http/request-path.ts";
 import { isObject, type Json, type OpenApiDocument, resolved } from "./document.ts";
 import { SchemaTooLarge, ToolSchemas } from "./schema-text.ts";
@@ -169,8 +171,8 @@ function parametersOf(document: OpenApiDocument, ofPath: unknown, own: unknown):
 
 /** These belong to the message or the connection; a description cannot ask for them (OpenAPI 3, parameter object). */
 const IGNORED_HEADERS: ReadonlySet<string> = new Set([
-  ...["accept", "content-type", "authorization", "host", "connection", "content-length", "transfer-encoding"],
-  ...["te", "trailer", "upgrade", "keep-alive", "expect", "cookie", "proxy-authorization", "proxy-connection"],
+  ...MESSAGE_HEADERS,
+  ...["accept", "content-type", "authorization", "host", "expect", "cookie", "proxy-authorization"],
 ]);
 
 function parameterOf(one: Json, taken: ReadonlyMap<string, unknown>, hasBody: boolean): Parameter | undefined {
@@ -178,7 +180,7 @@ function parameterOf(one: Json, taken: ReadonlyMap<string, unknown>, hasBody: bo
   if (typeof one.name !== "string" || one.name === "") throw new Error("a parameter has no name");
   if (place !== "path" && place !== "query" && place !== "header" && place !== "cookie")
     throw new Error(`the parameter ${one.name} is in ${String(place)}`);
-  if (place === "header" && (IGNORED_HEADERS.has(one.name.toLowerCase()) || !/^[\w!#$%&'*+.^`|~-]+$/.test(one.name)))
+  if (place === "header" && (includesHeader(IGNORED_HEADERS, one.name) || !/^[\w!#$%&'*+.^`|~-]+$/.test(one.name)))
     return undefined;
   const isTaken = (name: string): boolean => taken.has(name) || (hasBody && name === "body");
   const style = typeof one.style === "string" ? one.style : place === "query" || place === "cookie" ? "form" : "simple";
@@ -194,7 +196,11 @@ function parameterOf(one: Json, taken: ReadonlyMap<string, unknown>, hasBody: bo
 }
 
 function isReserved({ in: place, name }: Parameter, reserved: Selection["reserved"]): boolean {
-  return reserved.some((one) => one.in === place && one.name.toLowerCase() === name.toLowerCase());
+  return reserved.some(
+    (one) =>
+      one.in === place &&
+      (place === "header" ? isSameHeader(one.name, name) : one.name.toLowerCase() === name.toLowerCase()),
+  );
 }
 
 function bodyOf(document: OpenApiDocument, value: unknown) {

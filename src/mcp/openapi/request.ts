@@ -90,7 +90,7 @@ function queryOf(parameter: Parameter, value: unknown): string[] {
 function setHeader(headers: HeaderList, parameter: Parameter, value: unknown): void {
   const text = plain(parameter, value);
   if (!isHeaderValue(text)) throw new ArgumentProblem(`the argument "${parameter.argument}" cannot stand in a header`);
-  headers.set(parameter.name, text);
+  headers.set(parameter.name.toLowerCase(), text);
 }
 
 /** Style `simple`: lists and objects joined by commas. */

@@ -4,6 +4,7 @@
 import { z } from "zod";
 import { duration, exactlyOneOf, headerName, headerValue, httpUrl, secret } from "../../core/schema.ts";
 import { filePath, markLocal } from "../../core/schema-marks.ts";
+import { isSameHeader } from "../../lib/http/header-rules.ts";
 import { type OpenApiConfig, openApiSchema } from "../openapi/openapi-config.ts";
 import { forwardedHeaderName } from "../transports/forwarded-header.ts";
 import { identitySchema } from "./identity-config.ts";
@@ -150,7 +151,8 @@ function identityProblem(shared: boolean, mcp: TargetConfig["mcp"]): string | un
   if (mcp.oauth !== undefined && (token ?? exchange) !== undefined)
     return "`oauth` is another way to the server's token";
   const own = [...Object.keys(headers), ...((token ?? exchange) === undefined ? [] : ["authorization"])];
-  const twice = own.find((name) => mcp.forwardHeaders.includes(name) || Object.hasOwn(mcp.headers, name));
+  const others = [...mcp.forwardHeaders, ...Object.keys(mcp.headers)];
+  const twice = own.find((name) => others.some((other) => isSameHeader(other, name)));
   return twice === undefined ? undefined : `the header "${twice}" is set in \`headers\` or \`forwardHeaders\` too`;
 }
 

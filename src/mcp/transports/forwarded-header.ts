@@ -3,16 +3,19 @@
  * connection, because the gateway writes them itself.
  */
 import { headerName } from "../../core/schema.ts";
+import { foldHeaderName, HOP_BY_HOP_HEADERS } from "../../lib/http/header-rules.ts";
 
 /** What the gateway says to a server in its own name: a client's value would contradict the message or the connection. */
 const PROTOCOL_HEADERS: ReadonlySet<string> = new Set([
-  ...["host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "date"],
-  ...["accept", "accept-encoding", "last-event-id", "proxy-connection", "proxy-authenticate", "proxy-authorization"],
+  ...HOP_BY_HOP_HEADERS,
+  ...["host", "expect", "date", "accept", "accept-encoding", "last-event-id"],
+  ...["proxy-authenticate", "proxy-authorization"],
 ]);
 const PROTOCOL_PREFIXES = ["mcp-", "content-", "sec-"];
 
 function isProtocolHeader(name: string): boolean {
-  return PROTOCOL_HEADERS.has(name) || PROTOCOL_PREFIXES.some((prefix) => name.startsWith(prefix));
+  const folded = foldHeaderName(name);
+  return PROTOCOL_HEADERS.has(folded) || PROTOCOL_PREFIXES.some((prefix) => folded.startsWith(prefix));
 }
 
 export function forwardedHeaderName() {

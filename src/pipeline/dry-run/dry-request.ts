@@ -7,6 +7,7 @@ import { Exchange, NO_BODY, type RequestBody } from "../../core/exchange.ts";
 import type { LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { GivenToken, RecordedIdentity } from "../../core/policy.ts";
 import type { Listener } from "../../core/topology.ts";
+import { MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { readHead } from "../listen/edge.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";
@@ -37,7 +38,7 @@ export interface DryRequest {
 
 const DEFAULT_SOURCE = "127.0.0.1";
 /** Headers that frame a body, which a recorded request has not; its host is a field of its own. */
-const FRAMING = new Set(["content-length", "transfer-encoding", "host", "expect"]);
+const FRAMING: ReadonlySet<string> = new Set([...MESSAGE_HEADERS, "host", "expect"]);
 
 /** The listener that a request to this URL reaches; throws an Error that says which there are. */
 export function listenerOf(listeners: readonly Listener[], request: DryRequest): Listener {

@@ -5,6 +5,7 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
+import { END_TO_END_HEADERS, foldHeaderName, imitatesReservedHeader } from "../../lib/http/header-rules.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { canonicalPath, isPlainPath, pathFault } from "../../lib/http/request-path.ts";
 
@@ -34,27 +35,9 @@ const SINGLETONS = new Map(
   ].map((name, i) => [name, 1 << i] as const),
 );
 
-/** Names that we or a backend decide by; with underscores some servers read them as the same header (CVE-2025-64484). */
-const OURS =
-  /^(?:x-forwarded-|x-real-ip$|x-request-id$|x-ratelimit-|x-gateway-|x-api-key$|mcp-|forwarded$|host$|authorization$|proxy-|content-|transfer-encoding$|origin$|cookie$|connection$)/;
-
 const HOST = /^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$/;
 
 const PLAIN_CONNECTION = /^(?:keep-alive|close|upgrade)$/i;
-
-/** A client may not use `connection` to take these out: they say who asks for what, or frame the message. */
-const NEVER_HOP_BY_HOP = new Set([
-  "authorization",
-  "content-length",
-  "content-type",
-  "cookie",
-  "host",
-  "transfer-encoding",
-  "upgrade",
-  "x-forwarded-for",
-  "x-forwarded-host",
-  "x-forwarded-proto",
-]);
 
 const E = 0x65;
 const F = 0x66;
@@ -108,8 +91,8 @@ export function readHead(read: ReadHead, peerIsTrusted: boolean, isUpgrade: bool
       if ((seen & bit) !== 0) throw refuse(`more than one ${name} header`);
       seen |= bit;
       if (name === "host") host = value;
-    } else if (name.includes("_") && OURS.test(name.replaceAll("_", "-"))) {
-      throw refuse(`the header ${name} could be mistaken for ${name.replaceAll("_", "-")}`);
+    } else if (imitatesReservedHeader(name)) {
+      throw refuse(`the header ${name} could be mistaken for ${foldHeaderName(name)}`);
     }
     if (staysBehind(name, peerIsTrusted, isUpgrade)) {
       kept ??= raw.slice(0, i);
@@ -162,7 +145,7 @@ function withoutListed(pairs: readonly string[], listed: string): string[] {
   const kept: string[] = [];
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
-    if (name === "connection" || (names.has(name) && !NEVER_HOP_BY_HOP.has(name))) continue;
+    if (name === "connection" || (names.has(name) && !END_TO_END_HEADERS.has(name))) continue;
     kept.push(name, pairs[i + 1] as string);
   }
   return kept;

@@ -8,6 +8,7 @@ import type { Exchange } from "../../core/exchange.ts";
 import { definePolicy } from "../../core/policy.ts";
 import { changeableHeaderName, exactlyOneOf, secret } from "../../core/schema.ts";
 import { filePath } from "../../core/schema-marks.ts";
+import { isSameHeader } from "../../lib/http/header-rules.ts";
 import { isHeaderValue } from "../../lib/http/headers.ts";
 
 const keyFile = z.strictObject({ file: filePath().describe("A file that contains only the key.") });
@@ -63,6 +64,6 @@ function send(exchange: Exchange, name: string, value: string): void {
   // On a route it holds for every backend. On a backend credentials are withheld already, and the list must stay as it
   // is: the next attempt may go to a backend that is not to get them.
   if (exchange.facts.backend === undefined && exchange.credentialHeaders) {
-    exchange.credentialHeaders = exchange.credentialHeaders.filter((withheld) => withheld !== name);
+    exchange.credentialHeaders = exchange.credentialHeaders.filter((withheld) => !isSameHeader(withheld, name));
   }
 }

@@ -6,6 +6,7 @@
 import type { Client, MethodDefinition, ServiceDefinition, ServiceError } from "@grpc/grpc-js";
 import type { Exchange } from "../../core/exchange.ts";
 import { plainChannel } from "../../lib/client/grpc-credentials.ts";
+import type { HeaderList } from "../../lib/http/headers.ts";
 import { pathAndQuery } from "../../lib/http/request-path.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { exportsOf } from "../../lib/text/exports-of.ts";
@@ -80,8 +81,8 @@ async function openClient(
 
 export function checkRequest(
   { id, request, source, startedAt }: Exchange,
-  headers: Readonly<Record<string, string>>,
-  contextExtensions: Readonly<Record<string, string>>,
+  headers: HeaderList,
+  context: readonly (readonly [name: string, value: string | undefined])[],
 ): CheckRequest {
   const seconds = Math.floor(startedAt / 1000);
   const { address, port, identity = "" } = source;
@@ -93,14 +94,16 @@ export function checkRequest(
         http: {
           id,
           method: request.method,
-          headers,
+          headers: Object.fromEntries(headers.entries()),
           path: pathAndQuery(request),
           host: request.host,
           scheme: request.scheme,
           protocol: request.version === "2" ? "HTTP/2" : `HTTP/${request.version}`,
         },
       },
-      contextExtensions,
+      contextExtensions: Object.fromEntries(
+        context.flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+      ),
     },
   };
 }

@@ -5,6 +5,7 @@
 
 import type { Exchange } from "../../core/exchange.ts";
 import type { Fetch } from "../../lib/http/fetch.ts";
+import { addForwarded, type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
 import { pathAndQuery } from "../../lib/http/request-path.ts";
 import { changedHeader, refusalStatus, type Verdict } from "./verdict.ts";
 
@@ -23,23 +24,25 @@ export interface HttpCheck {
 export async function checkOverHttp(
   fetch: Fetch,
   { url, timeoutMs, accepted }: HttpCheck,
-  { request, source, id }: Exchange,
-  headers: Readonly<Record<string, string>>,
-  context: Readonly<Record<string, string>>,
+  exchange: Exchange,
+  headers: HeaderList,
+  context: readonly (readonly [name: string, value: string | undefined])[],
 ): Promise<Verdict> {
+  const { request, source, id, originalHost } = exchange;
+  // A value that could not be computed must not be replaced by what the client sent under its name.
+  for (const [name, value] of context)
+    headers.assert(name, value !== undefined && isHeaderValue(value) ? value : undefined);
+  // With a `headers` list the chain of trusted proxies is not among the headers yet.
+  for (const name of ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"])
+    headers.assert(name, request.headers.get(name));
+  addForwarded(headers, source.address, request.scheme, originalHost);
+  headers.set("x-forwarded-method", request.method);
+  headers.set("x-forwarded-uri", pathAndQuery(request));
+  headers.set("x-request-id", id);
   const answer = await fetch({
     url,
     method: "GET",
-    headers: {
-      ...headers,
-      ...context,
-      "x-forwarded-method": request.method,
-      "x-forwarded-proto": request.scheme,
-      "x-forwarded-host": request.host,
-      "x-forwarded-uri": pathAndQuery(request),
-      "x-forwarded-for": source.address,
-      "x-request-id": id,
-    },
+    headers: Object.fromEntries(headers.entries()),
     timeoutMs,
     maxBytes: ANSWER_BYTES,
   });

@@ -5,11 +5,14 @@
  */
 import { LRUCache } from "lru-cache";
 import { z } from "zod";
+import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { evaluatedText } from "../../core/header-changes.ts";
 import { definePolicy, type Hooks } from "../../core/policy.ts";
 import type { Reply } from "../../core/reply.ts";
-import { celSource, duration, exactlyOneOf, headerName, httpUrl } from "../../core/schema.ts";
+import { celSource, changeableHeaderName, duration, exactlyOneOf, headerName, httpUrl } from "../../core/schema.ts";
+import { MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { type CheckClient, checkRequest, openCheckClient, verdictOf } from "./grpc-check.ts";
 import { checkOverHttp } from "./http-check.ts";
@@ -21,16 +24,6 @@ const MAX_CACHE_TTL_MS = 300_000;
 const MAX_CACHED_VERDICTS = 10_000;
 const LOG_INTERVAL_MS = 10_000;
 const HOST_AND_PORT = /^(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}$/;
-/** Belong to the connection between the client and us. */
-const HOP_BY_HOP = new Set([
-  "connection",
-  "keep-alive",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
 
 const schema = exactlyOneOf(
   z.strictObject({
@@ -51,7 +44,9 @@ const schema = exactlyOneOf(
     context: z
       .record(z.string().min(1).max(128), celSource())
       .optional()
-      .describe("CEL values that the service gets besides: `context_extensions` over gRPC, headers over HTTP."),
+      .describe(
+        "CEL values that the service gets besides: `context_extensions` over gRPC, headers over HTTP. A client's header of such a name is not sent; a value whose expression fails is left out.",
+      ),
     accept: z
       .array(headerName())
       .optional()
@@ -96,7 +91,9 @@ export const extAuthz = definePolicy({
     const { host, url, timeout, failureMode, cache } = config;
     const sent = config.headers && new Set(config.headers.map((name) => name.toLowerCase()));
     const accepted = config.accept && new Set(config.accept.map((name) => name.toLowerCase()));
-    const context = Object.entries(config.context ?? {}).map(([name, source]) => [name, env.cel(source)] as const);
+    const context = Object.entries(config.context ?? {}).map(
+      ([name, source]) => [url === undefined ? name : contextHeader(name), env.cel(source)] as const,
+    );
     const key = cache && env.cel(cache.key);
     const verdicts =
       cache &&
@@ -125,11 +122,7 @@ export const extAuthz = definePolicy({
 
     async function ask(exchange: Exchange): Promise<Verdict> {
       const headers = headersOf(exchange, sent);
-      const values: Record<string, string> = {};
-      for (const [name, expression] of context) {
-        const result = expression.evaluate(exchange.attributes);
-        if (result.ok) values[name] = typeof result.value === "string" ? result.value : String(result.value);
-      }
+      const values = context.map(([name, expression]) => [name, evaluatedText(expression, exchange)] as const);
       if (client) return verdictOf(await client.check(checkRequest(exchange, headers, values), timeout));
       const over = { url: url ?? "", timeoutMs: timeout, accepted: accepted ?? new Set<string>() };
       return checkOverHttp(env.fetch, over, exchange, headers, values);
@@ -156,7 +149,7 @@ export const extAuthz = definePolicy({
       });
     }
 
-    /** What the service vouches for comes from nobody else. */
+    /** Headers that only the service may set are removed in every spelling, also when it sets none. */
     function withoutForged({ request }: Exchange): void {
       if (accepted) for (const name of accepted) request.headers.delete(name);
     }
@@ -220,11 +213,20 @@ function refusal(exchange: Exchange, verdict: Extract<Verdict, { allowed: false 
   };
 }
 
-function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined): Record<string, string> {
-  const headers: Record<string, string> = {};
+/** Over HTTP a value goes in a header of its name. Throws a ConfigError if it cannot. */
+function contextHeader(name: string): string {
+  const checked = changeableHeaderName().safeParse(name);
+  if (checked.success) return checked.data;
+  const reason = checked.error.issues[0]?.message ?? "not a valid HTTP header name";
+  throw new ConfigError(undefined, `context.${name}`, `${reason}. With \`url\` each name of \`context\` is a header.`);
+}
+
+/** Repeated lines are joined, because the protocols of the services have one value for each name. */
+function headersOf({ request }: Exchange, sent: ReadonlySet<string> | undefined): HeaderList {
+  const headers = new HeaderList();
   for (const name of request.headers.names()) {
-    if (HOP_BY_HOP.has(name) || name === "content-length" || name === "host" || sent?.has(name) === false) continue;
-    headers[name] = request.headers.get(name) ?? "";
+    if (MESSAGE_HEADERS.has(name) || name === "host" || sent?.has(name) === false) continue;
+    headers.add(name, request.headers.get(name) ?? "");
   }
   return headers;
 }

@@ -3,6 +3,7 @@
  * HTTP does not allow, and headers that belong to the connection, are left out.
  */
 
+import { mayServiceChange } from "../../lib/http/header-rules.ts";
 import { isHeaderValue } from "../../lib/http/headers.ts";
 import { isHeaderName } from "../../lib/text/header-names.ts";
 
@@ -26,32 +27,14 @@ export interface Denied {
 
 export type Verdict = Allowed | Denied;
 
-/** Frame the message, belong to the connection, or are vouched for by the gateway itself. */
-const NOT_CHANGED = new Set([
-  "connection",
-  "content-length",
-  "content-encoding",
-  "host",
-  "keep-alive",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-  "x-request-id",
-  "x-forwarded-for",
-  "x-forwarded-host",
-  "x-forwarded-proto",
-]);
-
 /** Undefined if nobody but the gateway may set it so. */
 export function changedHeader(name: string, value: string): readonly [string, string] | undefined {
   const lower = name.toLowerCase();
-  return isHeaderName(lower) && isHeaderValue(value) && !NOT_CHANGED.has(lower) ? [lower, value] : undefined;
+  return isHeaderName(lower) && isHeaderValue(value) && mayServiceChange(lower) ? [lower, value] : undefined;
 }
 
 export function mayRemove(name: string): boolean {
-  return isHeaderName(name) && !NOT_CHANGED.has(name);
+  return isHeaderName(name) && mayServiceChange(name);
 }
 
 /** A refusal is never taken for an answer that went well. */

@@ -3,22 +3,11 @@
  * responses. The answer comes from outside: names and values that HTTP does not allow are left out.
  */
 import type { LimitReading } from "../../core/exchange.ts";
+import { mayServiceChange } from "../../lib/http/header-rules.ts";
 import { isHeaderValue } from "../../lib/http/headers.ts";
 import { isHeaderName } from "../../lib/text/header-names.ts";
 import { LIMIT_HEADER, REMAINING_HEADER, RESET_HEADER, VENDOR_HEADER } from "./readings.ts";
 import { type RlsHeader, type RlsResponse, type RlsStatus, UNIT_SECONDS } from "./rls-protocol.ts";
-
-/** Names that frame the message or belong to the connection: nobody but the listener sets them. */
-const FRAMING = new Set([
-  "connection",
-  "content-length",
-  "keep-alive",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-  "host",
-]);
 
 export interface ServiceAnswer {
   /** undefined if no limit of the service matched. */
@@ -93,7 +82,7 @@ function headersOf(headers: readonly RlsHeader[]): Record<string, string> {
   for (const { key, value, rawValue } of headers) {
     const name = key.toLowerCase();
     const text = value === "" && rawValue.length > 0 ? Buffer.from(rawValue).toString("latin1") : value;
-    if (isHeaderName(name) && isHeaderValue(text) && !FRAMING.has(name)) result[name] = text;
+    if (isHeaderName(name) && isHeaderValue(text) && mayServiceChange(name)) result[name] = text;
   }
   return result;
 }

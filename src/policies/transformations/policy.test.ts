@@ -14,10 +14,10 @@ const headers: [name: string, source: string, value: string | undefined][] = [
   ["a list as JSON", "[1, 'a']", '[1,"a"]'],
   ["a claim", "jwt.sub", "alice"],
   ["a header of the request", 'request.headers["x-in"]', "in"],
-  ["what is absent leaves the header as it was", "jwt.none", "before"],
-  ["null leaves the header as it was", "null", "before"],
-  ["a value with a line break leaves the header as it was", '"a\\r\\nx-evil: 1"', "before"],
-  ["a value that is no latin1 leaves the header as it was", '"\\u20ac"', "before"],
+  ["what is absent: none is left", "jwt.none", undefined],
+  ["null: none is left", "null", undefined],
+  ["a value with a line break: none is left", '"a\\r\\nx-evil: 1"', undefined],
+  ["a value that is no latin1: none is left", '"\\u20ac"', undefined],
 ];
 for (const [name, source, value] of headers) {
   test(`sets a header from ${name}`, () => {
@@ -39,7 +39,23 @@ test("setting Host changes the authority that is sent on, if it is one", () => {
   assert.equal(exchange.request.host, "blue.inner.test");
   const hostile = anExchange({ headers: { "x-tenant": "evil.test/", host: "gateway.test" } });
   void compile({ request: { set: { host: 'request.headers["x-tenant"] + ".inner.test"' } } }).request?.(hostile);
-  assert.equal(hostile.request.host, "gateway.test");
+  assert.equal(hostile.request.host, "", "the backend gets its own address, not the Host that the client chose");
+  const anonymous = anExchange({ headers: { host: "gateway.test" } });
+  void compile({ request: { set: { host: "jwt.tenant" } } }).request?.(anonymous);
+  assert.equal(anonymous.request.host, "");
+});
+
+test("a failed expression of a response removes what the backend sent under that name", () => {
+  const exchange = anAnsweredExchange({ responseHeaders: { "x-user": "a", X_User: "b", "x-other": "c" } });
+  compile({ response: { set: { "x-user": "jwt.sub" } } }).response?.(exchange);
+  assert.deepEqual({ ...exchange.response?.headers.toObject() }, { "x-other": "c" });
+});
+
+test("an expression reads what the client sent under the name that it replaces", () => {
+  const exchange = anExchange({ headers: { "x-user": "client" } });
+  exchange.request.headers.add("x_user", "other");
+  void compile({ request: { set: { "x-user": '"seen " + request.headers["x-user"]' } } }).request?.(exchange);
+  assert.deepEqual({ ...exchange.request.headers.toObject() }, { "x-user": "seen client" });
 });
 
 test("bodies come from texts or as JSON, and say that they must be read if they read one", () => {

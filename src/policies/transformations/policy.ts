@@ -1,18 +1,30 @@
 /**
- * `transformations`: sets headers and bodies of requests and responses from CEL values. A value that cannot be
- * evaluated leaves its header as it was and says so in the trace; it never fails the request.
+ * `transformations`: sets headers and bodies of requests and responses from CEL values. A header of `set` has the value
+ * of its expression or is absent: if the expression fails, what was received under that name is removed, because the
+ * receiver would take it for the gateway's. A failed expression is visible in the trace and never fails the request.
  */
 import { z } from "zod";
 import type { Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
+import { evaluatedText } from "../../core/header-changes.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { celSource, changeableHeaderName, isAuthority } from "../../core/schema.ts";
 import { type HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
 
 const changes = z.strictObject({
-  set: z.record(changeableHeaderName(), celSource()).optional().describe("Headers to set from CEL values."),
-  add: z.record(changeableHeaderName(), celSource()).optional().describe("Headers to add from CEL values."),
-  remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove."),
+  set: z
+    .record(changeableHeaderName(), celSource())
+    .optional()
+    .describe(
+      "Headers to set from CEL values, in place of every spelling of the name. If an expression fails, its header is removed.",
+    ),
+  add: z
+    .record(changeableHeaderName(), celSource())
+    .optional()
+    .describe(
+      "Headers to add from CEL values to those of exactly this name; other spellings are removed. If an expression fails, nothing is added.",
+    ),
+  remove: z.array(changeableHeaderName()).optional().describe("Names of headers to remove, in every spelling."),
   body: celSource().optional().describe("The body, from a CEL value; other values are written as JSON."),
 });
 
@@ -40,9 +52,7 @@ export const transformations = definePolicy({
         ? {
             request(exchange: Exchange) {
               request.applyTo(exchange.request.headers, exchange);
-              // Host is also the authority that is sent on.
-              const host = setsHost ? exchange.request.headers.get("host") : undefined;
-              if (host !== undefined && isAuthority(host)) exchange.request.host = host;
+              if (setsHost) setAuthority(exchange);
               const body = request.body(exchange);
               if (body !== undefined) {
                 exchange.request.body = { kind: "bytes", bytes: body };
@@ -76,14 +86,8 @@ function compileChanges(config: z.output<typeof changes>, env: CompileEnv) {
     expressions: [...set, ...add].map(({ value }) => value).concat(body ? [body] : []),
     applyTo(headers: HeaderList, exchange: Exchange): void {
       for (const name of remove) headers.delete(name);
-      for (const { name, value } of set) {
-        const text = headerText(value, exchange);
-        if (text !== undefined) headers.set(name, text);
-      }
-      for (const { name, value } of add) {
-        const text = headerText(value, exchange);
-        if (text !== undefined) headers.add(name, text);
-      }
+      for (const { name, value } of set) headers.assert(name, headerText(value, exchange));
+      for (const { name, value } of add) headers.append(name, headerText(value, exchange));
     },
     body(exchange: Exchange): Buffer | undefined {
       const result = body?.evaluate(exchange.attributes);
@@ -102,8 +106,13 @@ function compileValues(
 
 /** Values come from requests: what is not a valid header value is left out, so that nothing can add a line. */
 function headerText(expression: Expression, exchange: Exchange): string | undefined {
-  const result = expression.evaluate(exchange.attributes);
-  if (!result.ok || result.value === null) return undefined;
-  const text = typeof result.value === "object" ? JSON.stringify(result.value) : String(result.value);
-  return isHeaderValue(text) ? text : undefined;
+  const text = evaluatedText(expression, exchange);
+  return text !== undefined && isHeaderValue(text) ? text : undefined;
+}
+
+/** Host is also the authority that is sent on. Without a valid one the backend gets its own address, never the client's Host. */
+function setAuthority({ request }: Exchange): void {
+  const host = request.headers.get("host");
+  request.host = host !== undefined && isAuthority(host) ? host : "";
+  if (request.host === "") request.headers.delete("host");
 }

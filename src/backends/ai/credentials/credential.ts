@@ -25,17 +25,6 @@ export type Credential =
   /** `explicit`: also a credential that authentication has read and withheld. */
   | { readonly kind: "client"; readonly explicit: boolean };
 
-/** Every header in which some client sends its key, and what AWS clients sign with. */
-export const CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
-  "authorization",
-  "x-api-key",
-  "api-key",
-  "x-goog-api-key",
-  "x-amz-date",
-  "x-amz-security-token",
-  "x-amz-content-sha256",
-]);
-
 const FILE_CHECK_MS = 5_000;
 
 export type CredentialEnv = Pick<BackendEnv, "clock" | "fetch" | "logger" | "resolvePath" | "environment" | "keep">;

@@ -2,8 +2,15 @@
  * What one target is sent: the client's request as it came, with only what must change changed (the model's name,
  * the wish for usage in a stream), or its translation into the provider's dialect.
  */
+
 import { Readable } from "node:stream";
 import type { Exchange, GatewayRequest } from "../../../core/exchange.ts";
+import {
+  FORWARDING_HEADERS,
+  includesHeader,
+  MESSAGE_HEADERS,
+  PROVIDER_CREDENTIAL_HEADERS,
+} from "../../../lib/http/header-rules.ts";
 import { HeaderList } from "../../../lib/http/headers.ts";
 import type { OutgoingRequest } from "../../../lib/http/http-client.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
@@ -17,7 +24,7 @@ import { hasCacheMarks } from "../../../llm/upstreams/cache-marks.ts";
 import { betasOf } from "../../../llm/upstreams/claude-betas.ts";
 import { applyEdits, type Edit } from "../../../llm/wire/edit-bytes.ts";
 import { isMembers, parseMembers } from "../../../llm/wire/json.ts";
-import { addKey, CREDENTIAL_HEADERS, clientKey } from "../credentials/credential.ts";
+import { addKey, clientKey } from "../credentials/credential.ts";
 import type { Candidate } from "../models/model-table.ts";
 import { markedBody } from "./marked-body.ts";
 import { PlanError } from "./plan-error.ts";
@@ -159,25 +166,17 @@ function nativeBody(
   return applyEdits(llm.bytes, edits);
 }
 
-/** Headers that are between the client and us, or say something about the client that is not the provider's business. */
-const WITHHELD = new Set([
-  "connection",
-  "keep-alive",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
+/** Headers between the client and the gateway, and those that tell a provider about the client. */
+const WITHHELD: ReadonlySet<string> = new Set([
+  ...MESSAGE_HEADERS,
+  ...FORWARDING_HEADERS,
   "expect",
   "host",
-  "content-length",
   "accept-encoding",
   "cookie",
-  "forwarded",
   "origin",
   "referer",
   "proxy-authorization",
-  "x-real-ip",
 ]);
 
 /** Above this a copy of the pieces costs more than a stream of them. */
@@ -198,7 +197,8 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   headers.add("host", target.authority);
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
-    if (WITHHELD.has(name) || name.startsWith("x-forwarded-") || (replaces && CREDENTIAL_HEADERS.has(name))) continue;
+    if (WITHHELD.has(name) || name.startsWith("x-forwarded-")) continue;
+    if (replaces && includesHeader(PROVIDER_CREDENTIAL_HEADERS, name)) continue;
     if (listed?.includes(name) && listed.split(",").some((one) => one.trim() === name)) continue;
     headers.add(name, pairs[i + 1] as string);
   }

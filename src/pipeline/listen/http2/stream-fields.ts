@@ -3,17 +3,8 @@
  * (RFC 9113 section 8.2.2), and repeated names become lists.
  */
 import type { OutgoingHttpHeaders } from "node:http2";
+import { HOP_BY_HOP_HEADERS } from "../../../lib/http/header-rules.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
-
-const CONNECTION_SPECIFIC = new Set([
-  "connection",
-  "http2-settings",
-  "keep-alive",
-  "proxy-connection",
-  "te",
-  "transfer-encoding",
-  "upgrade",
-]);
 
 export function responseFields(status: number, headers: HeaderList): OutgoingHttpHeaders {
   return fieldsOf(headers.pairs, { ":status": status });
@@ -27,7 +18,7 @@ function fieldsOf(pairs: readonly string[], fields: OutgoingHttpHeaders): Outgoi
   for (let i = 0; i + 1 < pairs.length; i += 2) {
     const name = pairs[i] as string;
     const value = pairs[i + 1] as string;
-    if (CONNECTION_SPECIFIC.has(name) || name.startsWith(":") || name === "__proto__") continue;
+    if (HOP_BY_HOP_HEADERS.has(name) || name.startsWith(":") || name === "__proto__") continue;
     const before = Object.hasOwn(fields, name) ? fields[name] : undefined;
     if (before === undefined) fields[name] = value;
     else if (Array.isArray(before)) before.push(value);
