@@ -84,6 +84,12 @@ export const REQUEST_LIMITS = {
       "header lines of a backend's answer over HTTP/2",
       "502 `backend_response_invalid`",
     ],
+    [
+      "MAX_PROXIES",
+      "pipeline/listen/trusted-peers.ts",
+      "entries of `x-forwarded-for` that are read for the client's address",
+      "the connection's peer counts as the client",
+    ],
     ["MAX_HEADER_LINES", "pipeline/listen/edge.ts", "header lines of a request", "431 `too_many_headers`"],
     ["MAX_SHADOW_RULES", "pipeline/records/shadow-report.ts", "rules in the shadow report", "denials are only counted"],
     [

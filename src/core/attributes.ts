@@ -8,6 +8,7 @@ import type { HeaderList } from "../lib/http/headers.ts";
 import { pathAndQuery } from "../lib/http/request-path.ts";
 import type { Trace } from "../trace/trace.ts";
 import { type CalledTool, revealArguments } from "./mcp-arguments.ts";
+import { clientAddress, type Source } from "./source.ts";
 
 const ENV = Object.freeze({});
 
@@ -26,7 +27,7 @@ export interface ReadableExchange {
   };
   readonly response: ReadableResponse | undefined;
   readonly startedAt: number;
-  readonly source: { readonly address: string; readonly port: number; readonly identity?: string | undefined };
+  readonly source: Source;
   readonly facts: {
     readonly jwt?: object;
     readonly apiKey?: object;
@@ -98,6 +99,10 @@ export class Attributes {
   get source(): Record<string, unknown> {
     const { address, port, identity } = this.#exchange.source;
     return identity === undefined ? { address, port } : { address, port, identity };
+  }
+
+  get client(): Record<string, unknown> {
+    return { address: clientAddress(this.#exchange.source) };
   }
 
   get jwt(): object | undefined {

@@ -13,6 +13,7 @@ import { Attributes } from "./attributes.ts";
 import type { ErrorSource, FailureCode } from "./errors.ts";
 import type { Facts, McpAccess, McpFacts, ModelAccess } from "./facts.ts";
 import type { CalledTool } from "./mcp-arguments.ts";
+import { clientAddress, type Source } from "./source.ts";
 
 export interface GatewayRequest {
   method: string;
@@ -61,16 +62,6 @@ export interface BodyObserver {
   data(chunk: Buffer): void;
   /** The body ended; `complete` is false when it broke off or the client left. Called once, before the settle hooks. */
   end(complete: boolean): void;
-}
-
-export interface Source {
-  /** The peer of the socket (or what a trusted proxy said). */
-  readonly address: string;
-  readonly port: number;
-  /** The subject of the certificate that the client showed. */
-  readonly identity?: string | undefined;
-  /** The name that the client asked for when it opened the TLS connection. */
-  readonly serverName?: string | undefined;
 }
 
 /** One limit as it stood after this request was counted. */
@@ -233,6 +224,11 @@ export class Exchange implements Linked<Exchange> {
     this.originalQuery = start.request.query;
     this.startedAt = start.startedAt;
     this.startedMs = start.startedMs;
+  }
+
+  /** The address of the client: the socket's peer, or the address that trusted proxies report. */
+  get clientAddress(): string {
+    return clientAddress(this.source);
   }
 
   /** Somebody wants to know what goes over the wire for it. */

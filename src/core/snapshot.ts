@@ -8,8 +8,9 @@ import { writtenHeaders } from "../lib/http1/request-head.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
 import { REDACTED, type Redaction } from "../trace/redact.ts";
-import type { Exchange, GatewayRequest, Source } from "./exchange.ts";
+import type { Exchange, GatewayRequest } from "./exchange.ts";
 import type { Facts } from "./facts.ts";
+import { clientAddress, type Source } from "./source.ts";
 import type { Sent } from "./wire.ts";
 
 /** What a snapshot of the request is made of; an Exchange has it, and so has a recent request. */
@@ -49,6 +50,7 @@ export function requestState(
     },
     env: {},
     source: sourceState(source),
+    client: { address: clientAddress(source) },
     ...factsState(facts),
   };
 }
@@ -67,6 +69,7 @@ export function sentState(exchange: SnapshotSource, target: string, sent: Sent, 
         : { ...sentRequest(exchange, sent, redaction), startTime },
     env: {},
     source: sourceState(exchange.source),
+    client: { address: clientAddress(exchange.source) },
     ...factsState(exchange.facts),
   };
 }

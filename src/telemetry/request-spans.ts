@@ -8,6 +8,7 @@ import {
   ATTR_ERROR_TYPE,
   ATTR_HTTP_REQUEST_METHOD,
   ATTR_HTTP_RESPONSE_STATUS_CODE,
+  ATTR_NETWORK_PEER_ADDRESS,
   ATTR_NETWORK_PROTOCOL_VERSION,
   ATTR_SERVER_ADDRESS,
   ATTR_SERVER_PORT,
@@ -236,10 +237,11 @@ function httpAttributes(exchange: Exchange, outcome: Outcome, redaction: Redacti
     [ATTR_URL_SCHEME]: arrived.scheme,
     [ATTR_URL_PATH]: exchange.originalPath,
     [ATTR_NETWORK_PROTOCOL_VERSION]: arrived.version,
-    [ATTR_CLIENT_ADDRESS]: exchange.source.address,
+    [ATTR_CLIENT_ADDRESS]: exchange.clientAddress,
     "gateway.listener": exchange.listener,
     "gateway.request.id": exchange.id,
   };
+  if (exchange.source.client !== undefined) attributes[ATTR_NETWORK_PEER_ADDRESS] = exchange.source.address;
   const [host, port] = hostAndPort(exchange.originalHost);
   if (host !== "") attributes[ATTR_SERVER_ADDRESS] = host;
   if (port !== undefined) attributes[ATTR_SERVER_PORT] = port;

@@ -26,7 +26,7 @@ export function explainRequest(record: RequestRecord): string[] {
 function arrival({ method, host, path, listener, source, subject, time, mcp }: RequestRecord): string {
   const who = subject === null ? "" : ` as \`${subject}\``;
   const call = mcp?.method === undefined ? "" : ` (MCP \`${mcp.method}\`${mcp.name ? ` of \`${mcp.name}\`` : ""})`;
-  return `${method} ${host}${path}${call} from ${source.address}${who} at ${time}, on listener \`${listener}\`.`;
+  return `${method} ${host}${path}${call} from ${source.client ?? source.address}${who} at ${time}, on listener \`${listener}\`.`;
 }
 
 function routeTaken({ route, failure }: RequestRecord): string[] {

@@ -19,7 +19,8 @@ export interface RequestRecord {
   readonly host: string;
   /** As the client sent it, without the query. */
   readonly path: string;
-  readonly source: { readonly address: string; readonly port: number };
+  /** The peer of the connection. `client`: the client's address, where trusted proxies report one. */
+  readonly source: { readonly address: string; readonly port: number; readonly client?: string | undefined };
   readonly status: number | null;
   /** Who answered; null when the connection ended before anybody could. */
   readonly answeredBy: "upstream" | "gateway" | null;

@@ -16,7 +16,7 @@ const WANTED = 0;
 const UNFINISHED = 1;
 const COUNT = { name: "count", min: 1, max: 1000, default: 1 };
 /** What is known when a request arrives, before any policy has looked at it. */
-const KNOWN_AT_ARRIVAL = new Set(["request", "source", "env", "proxy"]);
+const KNOWN_AT_ARRIVAL = new Set(["request", "source", "client", "env", "proxy"]);
 
 export function traceEndpoint(hub: TraceHub<Exchange>, clock: Clock): AdminEndpoint {
   const open = (request: AdminRequest): AdminAnswer => watch(request, hub, clock);
@@ -73,7 +73,7 @@ function matcherOf(source: string | null): ((exchange: Exchange) => boolean) | s
   }
   const unknown = [...expression.attributes].find((name) => !KNOWN_AT_ARRIVAL.has(name));
   if (unknown !== undefined)
-    return `\`${unknown}\` is not known yet when a request arrives; use \`request\` and \`source\``;
+    return `\`${unknown}\` is not known yet when a request arrives; use \`request\`, \`source\` and \`client\``;
   if (expression.paths.has("request.body")) return "`request.body` is not known yet when a request arrives";
   return (exchange) => {
     const result = expression.evaluate(exchange.attributes);

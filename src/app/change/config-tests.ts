@@ -136,9 +136,10 @@ export async function testConfig(options: TestOptions): Promise<ValidationReport
     const { prepared, close } = openDryConfig(openSources(options.sources, options.readStdin).read(), options);
     try {
       if (!prepared.ok) return invalid(prepared.findings ?? []);
-      const { tests, topology, redaction } = prepared;
+      const { tests, topology, redaction, process } = prepared;
       if (tests.length === 0) return invalid([errorOf(new ConfigError(undefined, "", NO_TESTS))]);
-      return testReport(await runConfigTests(tests, createDryRunner(topology, redaction, clock)), format);
+      const runner = createDryRunner(topology, redaction, clock, process.trustedProxies);
+      return testReport(await runConfigTests(tests, runner), format);
     } finally {
       close();
     }
@@ -201,7 +202,7 @@ export async function whatIf(
   try {
     // A file that the configuration refers to may have changed since it was loaded.
     if (!prepared.ok) throw new Error(`the configuration cannot be loaded again: ${prepared.problems[0] ?? ""}`);
-    const runner = createDryRunner(prepared.topology, prepared.redaction, options.clock);
+    const runner = createDryRunner(prepared.topology, prepared.redaction, options.clock, prepared.process.trustedProxies);
     return await runner.run(dryRequestOf(question.request, question.given), { repeat: question.repeat });
   } finally {
     close();

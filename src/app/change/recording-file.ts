@@ -25,6 +25,7 @@ const line = z.object({
   path: text.startsWith("/"),
   query: text,
   source: text,
+  client: text.optional(),
   identity: text.optional(),
   route: text.nullable(),
   status: z.number().nullable(),

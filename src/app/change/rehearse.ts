@@ -41,7 +41,8 @@ export async function rehearse(
     const dry = openDryConfig(sources, { environment, clock: moving.clock, allowMissingEnv });
     open.push(dry);
     const { prepared } = dry;
-    return prepared.ok ? createDryRunner(prepared.topology, prepared.redaction, moving.clock) : prepared.problems;
+    if (!prepared.ok) return prepared.problems;
+    return createDryRunner(prepared.topology, prepared.redaction, moving.clock, prepared.process.trustedProxies);
   };
   try {
     const after = runnerOf(input.after);

@@ -24,6 +24,8 @@ export interface Arrival {
   readonly listener: string;
   readonly address: string;
   readonly port: number;
+  /** The client's address, where trusted proxies report one. */
+  readonly client: string | undefined;
   /** The subject of the client's certificate. */
   readonly identity: string | undefined;
   readonly scheme: "http" | "https";
@@ -71,6 +73,7 @@ function send(pool: HttpPool, secret: string, exchange: Exchange, call: BackendC
     listener: exchange.listener,
     address: source.address,
     port: source.port,
+    client: source.client,
     identity: source.identity,
     scheme: request.scheme,
     isNamedHere: headers.get("x-request-id") !== exchange.id,
@@ -122,7 +125,7 @@ export function arrivedExchange(exchange: Exchange, secret: string): Exchange | 
   return new Exchange({
     id: exchange.id,
     listener: arrival.listener,
-    source: { address: arrival.address, port: arrival.port, identity: arrival.identity },
+    source: { address: arrival.address, port: arrival.port, client: arrival.client, identity: arrival.identity },
     request: { ...request, scheme: arrival.scheme },
     startedAt: exchange.startedAt,
     startedMs: exchange.startedMs,

@@ -80,13 +80,30 @@ export const ATTRIBUTES: readonly Attribute[] = [
     name: "source",
     doc: "The peer of the connection.",
     fields: [
-      field("source.address", "string", "The IP address of the socket's peer.", ALWAYS),
+      field(
+        "source.address",
+        "string",
+        "The IP address of the socket's peer: behind a proxy, that of the proxy.",
+        ALWAYS,
+      ),
       field("source.port", "int", "Its port.", ALWAYS),
       field(
         "source.identity",
         "string",
         "The subject of the verified client certificate, for example `CN=alice,O=Example`.",
         "the client showed a certificate",
+      ),
+    ],
+  },
+  {
+    name: "client",
+    doc: "The client, also behind proxies.",
+    fields: [
+      field(
+        "client.address",
+        "string",
+        "The client's IP address: that of the socket's peer, or, if the peer is in `config.trustedProxies`, the last address in `x-forwarded-for` that is not a trusted proxy.",
+        ALWAYS,
       ),
     ],
   },

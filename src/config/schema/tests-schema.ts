@@ -32,7 +32,13 @@ export const describedRequest = z.strictObject({
     .describe("A URL, or a path. With several listeners, its port chooses one."),
   listener: z.string().min(1).optional().describe("The name of the listener, if the URL does not choose it."),
   headers: z.record(headerName(), z.string()).optional().describe("Request headers."),
-  source: z.string().min(1).optional().describe("The client's address. Default: 127.0.0.1."),
+  source: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      "The address of the connection's peer. If it is in `config.trustedProxies`, the header `x-forwarded-for` counts. Default: 127.0.0.1.",
+    ),
   body: z.string().optional().describe("The request body."),
   mcp: message.optional().describe("An MCP message instead of `body`."),
   model: z.string().min(1).optional().describe("The model of an LLM call, instead of `body`."),

@@ -17,11 +17,11 @@ export function ownerOf(exchange: Exchange): string | undefined {
  */
 export function laneOwnerOf(exchange: Exchange, headers: readonly string[]): string {
   if (exchange.principal !== undefined) return exchange.principal;
-  const { source, request } = exchange;
+  const { clientAddress, request } = exchange;
   const names = [...new Set(["authorization", ...headers])].sort();
   const shown = names.map((name) => request.headers.get(name) ?? null);
   const credential = shown.every((value) => value === null) ? "" : ` ${digest(JSON.stringify(shown))}`;
-  return `address:${source.address}${credential}`;
+  return `address:${clientAddress}${credential}`;
 }
 
 export function digest(text: string): string {

@@ -10,6 +10,7 @@ import type { Listener } from "../../core/topology.ts";
 import { MESSAGE_HEADERS } from "../../lib/http/header-rules.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { readHead } from "../listen/edge.ts";
+import { forwardedClient, type IsTrustedPeer } from "../listen/trusted-peers.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";
 import { type DryMessage, llmBody, mcpMessage } from "./dry-message.ts";
 
@@ -20,7 +21,7 @@ export interface DryRequest {
   /** The name of the listener, where the URL does not choose one. */
   readonly listener?: string | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** The client's address. Default: 127.0.0.1. */
+  /** The address of the connection's peer. Default: 127.0.0.1. */
   readonly source?: string | undefined;
   /** The subject of the certificate that the client showed. */
   readonly identity?: string | undefined;
@@ -60,41 +61,60 @@ export function listenerOf(listeners: readonly Listener[], request: DryRequest):
 }
 
 /** Throws the GatewayError with which the edge rejects it. */
-export function dryExchange(request: DryRequest, listener: Listener, clock: Clock): Exchange {
+export function dryExchange(
+  request: DryRequest,
+  listener: Listener,
+  clock: Clock,
+  isTrustedPeer: IsTrustedPeer,
+): Exchange {
   const message = request.mcp && mcpMessage(request.mcp);
   const body = request.body ?? message?.body ?? (request.model === undefined ? undefined : llmBody(request.model));
   const { host, target } = splitUrl(request.url);
   const headers: Record<string, string> = { host, ...message?.headers };
   if (body !== undefined) headers["content-type"] = "application/json";
   for (const [name, value] of Object.entries(request.headers ?? {})) headers[name.toLowerCase()] = value;
-  return exchangeOf({ ...request, target, pairs: pairsOf(headers), body: bodyOf(body) }, listener, clock);
+  const isTrusted = isTrustedPeer(request.source ?? DEFAULT_SOURCE);
+  const client = isTrusted ? forwardedClient(headers["x-forwarded-for"], isTrustedPeer) : undefined;
+  const pairs = pairsOf(headers);
+  return exchangeOf({ ...request, client, isTrusted, target, pairs, body: bodyOf(body) }, listener, clock);
 }
 
 /** The same of a recorded request, whose body is not known. */
 export function recordedExchange(recorded: RecordedRequest, listener: Listener, clock: Clock): Exchange {
-  const { method, host, path, query, headers, source, identity, llm } = recorded;
+  const { method, host, path, query, headers, source, client, identity, llm } = recorded;
   const pairs = ["host", host];
   for (let i = 0; i + 1 < headers.length; i += 2) {
     const name = headers[i] as string;
     if (!FRAMING.has(name)) pairs.push(name, headers[i + 1] as string);
   }
   const target = query === "" ? path : `${path}?${query}`;
-  return exchangeOf({ method, target, pairs, source, identity, body: NO_BODY, facts: { llm } }, listener, clock);
+  // The headers were recorded behind the edge: what an untrusted peer said is not among them.
+  const read = { method, target, pairs, source, client, isTrusted: true, identity, body: NO_BODY, facts: { llm } };
+  return exchangeOf(read, listener, clock);
 }
 
 interface ReadRequest extends Pick<DryRequest, "method" | "source" | "identity" | "facts"> {
+  /** The client's address that trusted proxies report. */
+  readonly client: string | undefined;
+  /** The peer may say where the request comes from. */
+  readonly isTrusted: boolean;
   readonly target: string;
   readonly pairs: string[];
   readonly body: RequestBody;
 }
 
 function exchangeOf(request: ReadRequest, listener: Listener, clock: Clock): Exchange {
-  const { method, target, pairs, identity, body } = request;
-  const head = readHead({ method, target, version: "1.1", pairs, fault: undefined }, true, false);
+  const { method, target, pairs, client, isTrusted, identity, body } = request;
+  const head = readHead({ method, target, version: "1.1", pairs, fault: undefined }, isTrusted, false);
   const exchange = new Exchange({
     id: "dry-run",
     listener: listener.name,
-    source: { address: request.source ?? DEFAULT_SOURCE, port: 0, ...(identity === undefined ? {} : { identity }) },
+    source: {
+      address: request.source ?? DEFAULT_SOURCE,
+      port: 0,
+      ...(client === undefined ? {} : { client }),
+      ...(identity === undefined ? {} : { identity }),
+    },
     request: {
       method,
       scheme: listener.tls ? "https" : "http",

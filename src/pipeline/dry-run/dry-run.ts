@@ -7,6 +7,7 @@ import type { ClientSink } from "../../core/sink.ts";
 import type { Listener, Topology } from "../../core/topology.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { Redaction } from "../../trace/redact.ts";
+import { trustedPeers } from "../listen/trusted-peers.ts";
 import { handle } from "../phases/pipeline.ts";
 import type { PipelineEnv, Served } from "../phases/pipeline-env.ts";
 import type { RecordedRequest } from "../records/recorded-request.ts";
@@ -40,8 +41,17 @@ export interface DryRunner {
   readonly redaction: Redaction;
 }
 
-/** `topology` must be compiled with doors of its own, see `dry-topology.ts`. `clock` only bounds the wait. */
-export function createDryRunner(topology: Topology, redaction: Redaction, clock: Clock): DryRunner {
+/**
+ * `topology` must be compiled with doors of its own, see `dry-topology.ts`. `clock` only bounds the wait.
+ * `trustedProxies` of the configuration decide what a described request's `x-forwarded-*` headers mean.
+ */
+export function createDryRunner(
+  topology: Topology,
+  redaction: Redaction,
+  clock: Clock,
+  trustedProxies: readonly string[] = [],
+): DryRunner {
+  const isTrustedPeer = trustedPeers(trustedProxies);
   const walks: Walks = new Map();
   const { listeners } = dryTopology(topology, walks);
   const served = new Map<Listener, Served>();
@@ -87,7 +97,7 @@ export function createDryRunner(topology: Topology, redaction: Redaction, clock:
   async function walkOnce(request: DryRequest, listener: Listener, walk: Walk): Promise<DryReport> {
     let exchange: Exchange;
     try {
-      exchange = dryExchange(request, listener, clock);
+      exchange = dryExchange(request, listener, clock, isTrustedPeer);
     } catch (thrown) {
       return refusedAtEdge(listener, thrown);
     }

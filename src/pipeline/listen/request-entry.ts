@@ -15,6 +15,7 @@ import type { Served } from "../phases/pipeline-env.ts";
 import { type Head, type ReadHead, readHead } from "./edge.ts";
 import { beginRefusal, brokenHead, type Refusal, refusedRequest } from "./edge-refusal.ts";
 import type { ListenerEnv } from "./listener-env.ts";
+import { forwardedClient } from "./trusted-peers.ts";
 
 /** The collector needs a moment; clients should not all come back at once. */
 const RETRY_SECONDS = "2";
@@ -69,12 +70,14 @@ export function createRequestEntry(
 
   function newExchange(served: Served, id: string, request: GatewayRequest, socket: Socket): Exchange {
     const peer = peerOf(socket);
+    const forwardedFor = isTrusted(peer) ? request.headers.get("x-forwarded-for") : undefined;
     return new Exchange({
       id,
       listener: served.listener.name,
       source: {
         address: peer.unmapped,
         port: peer.port,
+        client: forwardedClient(forwardedFor, env.isTrustedPeer),
         identity: identityOf?.(socket),
         ...(served.listener.tls?.parts === undefined ? {} : { serverName: serverNameOf(socket) }),
       },
@@ -82,6 +85,11 @@ export function createRequestEntry(
       startedAt: env.clock.now(),
       startedMs: env.clock.monotonicMs(),
     });
+  }
+
+  function isTrusted(peer: Peer): boolean {
+    peer.isTrusted ??= env.isTrustedPeer(peer.address);
+    return peer.isTrusted;
   }
 
   return {
@@ -92,7 +100,7 @@ export function createRequestEntry(
         if (read.isTooLarge === true) throw new GatewayError("too_many_headers");
         if (env.heap.level === "full")
           throw new GatewayError("overloaded", { headers: { "retry-after": RETRY_SECONDS } });
-        head = readHead(read, env.isTrustedPeer(peerOf(socket).address), sink.isUpgrade);
+        head = readHead(read, isTrusted(peerOf(socket)), sink.isUpgrade);
       } catch (error) {
         refuseAtEdge(served, read, sink, socket, asGatewayError(error));
         return;
@@ -132,6 +140,8 @@ interface Peer {
   readonly address: string;
   readonly unmapped: string;
   readonly port: number;
+  /** In `config.trustedProxies`; undefined until somebody asked. */
+  isTrusted: boolean | undefined;
 }
 
 /** Asked once for each connection: Node's getters are slow. */
@@ -139,7 +149,7 @@ function peerOf(socket: Socket & { [PEER]?: Peer }): Peer {
   const known = socket[PEER];
   if (known !== undefined) return known;
   const { remoteAddress: address = "", remotePort: port = 0 } = socket;
-  const peer = { address, unmapped: unmapped(address), port };
+  const peer: Peer = { address, unmapped: unmapped(address), port, isTrusted: undefined };
   // A connection that is closed already has no peer any more.
   if (address !== "") socket[PEER] = peer;
   return peer;

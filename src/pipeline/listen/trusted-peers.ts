@@ -1,9 +1,17 @@
 /**
- * `config.trustedProxies`: peers whose `x-forwarded-*` headers are believed.
+ * `config.trustedProxies`: peers whose `x-forwarded-*` headers are believed, and the client's address that follows from
+ * what they say.
  */
-import { BlockList, isIP, isIPv6 } from "node:net";
+import { BlockList, isIP, isIPv6, SocketAddress } from "node:net";
 
-export function trustedPeers(ranges: readonly string[]): (address: string) => boolean {
+export type IsTrustedPeer = (address: string) => boolean;
+
+/** Longer chains are not believed, so that reading one is cheap. */
+const MAX_PROXIES = 32;
+/** Some proxies add the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`. */
+const WITH_PORT = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+):\d{1,5})$/;
+
+export function trustedPeers(ranges: readonly string[]): IsTrustedPeer {
   if (ranges.length === 0) return () => false;
   const list = new BlockList();
   for (const range of ranges) {
@@ -16,6 +24,44 @@ export function trustedPeers(ranges: readonly string[]): (address: string) => bo
     const address = peer.startsWith("::ffff:") ? peer.slice(7) : peer;
     return isIP(address) !== 0 && list.check(address, isIPv6(address) ? "ipv6" : "ipv4");
   };
+}
+
+/**
+ * The client's address behind a trusted peer: the last address in `x-forwarded-for` that is not itself a trusted proxy,
+ * or the first one if all are. Undefined where the peer counts as the client: the header is absent, or an entry that has
+ * to be read is not an IP address, in which case nothing in the header is believed.
+ */
+export function forwardedClient(forwardedFor: string | undefined, isTrustedPeer: IsTrustedPeer): string | undefined {
+  if (forwardedFor === undefined) return undefined;
+  let end = forwardedFor.length;
+  for (let i = 0; i < MAX_PROXIES; i++) {
+    const comma = forwardedFor.lastIndexOf(",", end - 1);
+    const address = addressIn(forwardedFor.slice(comma + 1, end).trim());
+    if (address === undefined) return undefined;
+    // The first entry may follow a comma at the very beginning, which is malformed.
+    if (comma < 0 || !isTrustedPeer(address)) return address;
+    if (comma === 0) return undefined;
+    end = comma;
+  }
+  return undefined;
+}
+
+/** In canonical form, so that one client has one address. */
+function addressIn(entry: string): string | undefined {
+  const found = isIP(entry) === 0 ? WITH_PORT.exec(entry) : null;
+  const address = found ? (found[1] ?? found[2] ?? "") : entry;
+  switch (isIP(address)) {
+    case 4:
+      return address;
+    case 6: {
+      // A zone has a meaning only on the machine that wrote it.
+      if (address.includes("%")) return undefined;
+      const canonical = new SocketAddress({ address, family: "ipv6" }).address;
+      return canonical.startsWith("::ffff:") && isIP(canonical.slice(7)) === 4 ? canonical.slice(7) : canonical;
+    }
+    default:
+      return undefined;
+  }
 }
 
 export function isAddressRange(text: string): boolean {

@@ -48,6 +48,7 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
     bytes: outcome.responseBytes,
   };
   if (exchange.arrived.rawPath !== exchange.originalPath) fields.rawPath = exchange.arrived.rawPath;
+  if (exchange.source.client !== undefined) fields.client = exchange.source.client;
   if (outcome.end !== "complete") fields.end = outcome.end;
   if (facts.jwt !== undefined) fields["jwt.sub"] = textOf(facts.jwt.sub);
   if (facts.apiKey !== undefined) fields["apiKey.user_id"] = textOf(facts.apiKey.user_id);

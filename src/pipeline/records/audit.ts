@@ -157,6 +157,7 @@ class Trail implements AuditTrail {
         trace_id: spans?.traceId,
         ...whoOf(this.#exchange),
         src: source.address,
+        client: source.client,
         gateway: listener,
         route,
         backend: facts.backend?.name,

@@ -58,7 +58,7 @@ function firstTimeOf(segment: Uint8Array): number {
 }
 
 function recordFrom(recorded: RecordedRequest): RequestRecord {
-  const { at, source, status, code, mcp, llm, policies } = recorded;
+  const { at, source, client, status, code, mcp, llm, policies } = recorded;
   const { id, durationMs, listener, route, method, host, path, subject } = recorded;
   return {
     // Older than everything that has a number.
@@ -72,7 +72,7 @@ function recordFrom(recorded: RecordedRequest): RequestRecord {
     method,
     host,
     path: canonicalPath(path),
-    source: { address: source, port: 0 },
+    source: { address: source, port: 0, ...(client === undefined ? {} : { client }) },
     status,
     answeredBy: null,
     end: status === null ? "aborted" : "complete",

@@ -3,10 +3,12 @@
  * LLM message was about, and how it ended. Never a body, a token or a key. Kept as lines of text, because ten thousand
  * objects would burden the collector and ten thousand texts in buffers do not.
  */
+
 import type { Exchange } from "../../core/exchange.ts";
 import type { Claims, LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { shownPrincipal } from "../../core/principal.ts";
+import type { Source } from "../../core/source.ts";
 import { REDACTED, type Redaction } from "../../trace/redact.ts";
 import { subjectOf } from "./finished-request.ts";
 
@@ -23,6 +25,8 @@ export interface RecordedRequest {
   readonly path: string;
   readonly query: string;
   readonly source: string;
+  /** The client's address, where trusted proxies reported one. */
+  readonly client?: string;
   readonly identity?: string;
   readonly route: string | null;
   readonly status: number | null;
@@ -56,7 +60,7 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   const query = exchange.originalQuery === "" ? "" : redaction.query(exchange.originalQuery, credentialQuery);
   const identity = source.identity === undefined ? "" : oneLine(source.identity);
   const principals = facts.apiKey === undefined && facts.basicAuth === undefined ? "" : shownPrincipals(principal);
-  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${arrived.rawPath}\n${query}\n${source.address}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(facts)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(facts.jwt)}\n${jsonOnce(facts.apiKey)}\n${mcpText(facts.mcp)}\n${llmText(facts.llm)}`;
+  let text = `${exchange.startedAt}\n${exchange.id}\n${Math.round(durationMs * 1000)}\n${exchange.listener}\n${arrived.method}\n${arrived.scheme}\n${exchange.originalHost}\n${arrived.rawPath}\n${query}\n${sourceText(source)}\n${identity}\n${exchange.route ?? ""}\n${outcome.status ?? ""}\n${failure?.code ?? ""}\n${subjectText(facts)}\n${policiesText(exchange)}\n${principals}\n${jsonOnce(facts.jwt)}\n${jsonOnce(facts.apiKey)}\n${mcpText(facts.mcp)}\n${llmText(facts.llm)}`;
   let secrets = exchange.secrets;
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
@@ -65,6 +69,11 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
     else text += `\n${name}\n${value}`;
   }
   return secrets === undefined ? text : withoutSecrets(text, secrets);
+}
+
+/** The peer's address, and the client's behind a space where they differ. */
+function sourceText({ address, client }: Source): string {
+  return client === undefined ? address : `${address} ${client}`;
 }
 
 /** When the request of this record came; NaN if it is none. */
@@ -92,7 +101,7 @@ export function readRecord(text: string, parse: ParseJson = JSON.parse): Recorde
     host: field(6),
     path: field(7),
     query: field(8),
-    source: field(9),
+    source: field(9).split(" ", 1)[0] as string,
     route: field(11) || null,
     status: status === "" ? null : Number(status),
     code: field(13) || null,
@@ -101,6 +110,8 @@ export function readRecord(text: string, parse: ParseJson = JSON.parse): Recorde
     principals: field(16) === "" ? [] : field(16).split("\t"),
     headers: fields.slice(FIXED_FIELDS),
   };
+  const client = field(9).split(" ")[1];
+  if (client !== undefined) record.client = client;
   if (field(10) !== "") record.identity = field(10);
   const claims = objectIn(field(17), parse);
   if (claims !== undefined) record.claims = claims as Claims;

@@ -80,15 +80,17 @@ async function openClient(
 }
 
 export function checkRequest(
-  { id, request, source, startedAt }: Exchange,
+  { id, request, source, clientAddress, startedAt }: Exchange,
   headers: HeaderList,
   context: readonly (readonly [name: string, value: string | undefined])[],
 ): CheckRequest {
   const seconds = Math.floor(startedAt / 1000);
-  const { address, port, identity = "" } = source;
+  const { client, identity = "" } = source;
+  // A proxy does not report the client's port.
+  const port = client === undefined ? source.port : 0;
   return {
     attributes: {
-      source: { address: { socketAddress: { address, portValue: port } }, principal: identity },
+      source: { address: { socketAddress: { address: clientAddress, portValue: port } }, principal: identity },
       request: {
         time: { seconds, nanos: Math.round(startedAt - seconds * 1000) * 1_000_000 },
         http: {
