@@ -267,3 +267,32 @@ test("a WSGI application reads the asserted values", { skip: hasPython ? false :
       assert.deepEqual([environ.HTTP_X_USER, environ.HTTP_X_ENV], [caller.value, "prod"], `${caller.name} ${spelling}`);
     }
 });
+
+test("a header that chooses the route is refused if it is repeated or has another spelling [L19]", async (t) => {
+  const agent = new Agent({ keepAlive: true });
+  t.after(() => agent.destroy());
+  const backend = await backendFor(t);
+  const gateway = await gatewayFor(
+    t,
+    JSON.stringify({
+      gateways: { default: { port: 0, address: "127.0.0.1" } },
+      routes: [
+        {
+          name: "protected",
+          matches: [{ path: { pathPrefix: "/" }, headers: [{ name: "x-tenant", exact: "blue" }] }],
+          backends: [{ host: backend.host }],
+          policies: { authorization: { rules: ["false"] } },
+        },
+        { name: "open", backends: [{ host: backend.host }] },
+      ],
+    }),
+  );
+  const statusOf = async (...lines: [string, string][]): Promise<number> =>
+    (await send(gateway, agent, "/", lines)).status;
+  assert.equal(await statusOf(["x-tenant", "blue"]), 403);
+  assert.equal(await statusOf(["x-tenant", "blue"], ["x-tenant", "x"]), 400);
+  assert.equal(await statusOf(["x-tenant", "x"], ["X-Tenant", "blue"]), 400);
+  assert.equal(await statusOf(["x_tenant", "blue"]), 400);
+  assert.equal(await statusOf(["x-tenant", "x"]), 200);
+  assert.equal(backend.received.length, 1);
+});

@@ -3,6 +3,7 @@
  * backends belongs to one of them, by its name; every other route is served by whichever thread accepted the connection.
  * Where the gateway's own policies may change what a request is for, the whole listener belongs to one thread.
  */
+import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { Listener, Route } from "../../core/topology.ts";
 import type { Served } from "../../pipeline/phases/pipeline-env.ts";
@@ -33,9 +34,19 @@ function ownersOf(listener: Listener, threads: number): OwnerOf {
   }
   const owners = new Map([...owned].map((route) => [route, threadOf(route.name, threads)]));
   return ({ table }, { request }) => {
-    const route = table.match(request);
+    const route = matched(table, request);
     return (route && owners.get(route)) ?? ANY_THREAD;
   };
+}
+
+/** A request that no route can be chosen for is rejected by the thread that accepted it. */
+function matched(table: Served["table"], request: Exchange["request"]): Route | undefined {
+  try {
+    return table.match(request);
+  } catch (error) {
+    if (error instanceof GatewayError) return undefined;
+    throw error;
+  }
 }
 
 function isOwned({ backends }: Route): boolean {

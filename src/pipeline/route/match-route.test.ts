@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { cpuMs } from "../../../test/support/cpu-time.ts";
 import { anExchange } from "../../../test/support/exchange.ts";
 import type { Route, RouteMatch } from "../../core/topology.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
 import { createRouteTable } from "./match-route.ts";
 
 function route(name: string, matches: RouteMatch[], hostnames: string[] = []): Route {
@@ -155,4 +157,68 @@ test("a hostile path costs no more time than its length [V10]", () => {
   const began = cpuMs();
   assert.equal(table.match(request, request.path), undefined);
   assert.ok(cpuMs() - began < 500);
+});
+
+const BY_TENANT = [
+  route("protected", [prefix("/", { headers: [{ name: "X-Tenant", exact: "blue" }] })]),
+  route("longer", [prefix("/open/longer")]),
+  route("by-query", [prefix("/", { query: [{ name: "tenant", exact: "blue" }] })]),
+  route("open", [prefix("/")]),
+];
+
+function chosenFor(lines: readonly string[], query = "", path = "/"): string | undefined {
+  const { request } = anExchange({ query, path });
+  request.headers = new HeaderList([...lines]);
+  try {
+    return createRouteTable(BY_TENANT).match(request, path)?.name;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+const REPEATED = "bad request: the header x-tenant, which chooses the route, is repeated or has another spelling";
+const REPEATED_QUERY = "bad request: the query parameter tenant, which chooses the route, is repeated";
+for (const [name, lines, query, path, expected] of [
+  ["one line", ["x-tenant", "blue"], "", "/", "protected"],
+  ["another value", ["x-tenant", "x"], "", "/", "open"],
+  ["two lines, the first fits", ["x-tenant", "blue", "x-tenant", "x"], "", "/", REPEATED],
+  ["two lines, the last fits", ["x-tenant", "x", "x-tenant", "blue"], "", "/", REPEATED],
+  ["two equal lines", ["x-tenant", "blue", "x-tenant", "blue"], "", "/", REPEATED],
+  ["an underscore alone", ["x_tenant", "blue"], "", "/", REPEATED],
+  ["an underscore beside it", ["x-tenant", "x", "x_tenant", "blue"], "", "/", REPEATED],
+  ["a repeated header that decides nothing", ["x-other", "1", "x-other", "2"], "", "/", "open"],
+  ["a route that does not depend on it", ["x_tenant", "blue"], "", "/open/longer", "longer"],
+  ["one parameter", [], "tenant=blue", "/", "by-query"],
+  ["two parameters", [], "tenant=x&a=1&tenant=blue", "/", REPEATED_QUERY],
+  ["an encoded second parameter", [], "tenant=x&%74enant=blue", "/", REPEATED_QUERY],
+] as const) {
+  test(`routes by header or query: ${name} [L19]`, () => {
+    assert.equal(chosenFor(lines, query, path), expected);
+  });
+}
+
+test("a request that takes the open route carries the header that protects for no backend [L19]", () => {
+  const spelling = fc.constantFrom("x-tenant", "x-tenant", "x_tenant", "x.tenant", "x-tenants", "y-tenant");
+  const lines = fc.array(fc.tuple(spelling, fc.constantFrom("blue", "blue", "red", "", "blue, red")), {
+    maxLength: 4,
+    size: "max",
+  });
+  const outcomes = new Map<string | undefined, number>();
+  fc.assert(
+    fc.property(lines, (all) => {
+      const found = chosenFor(all.flat());
+      outcomes.set(found, (outcomes.get(found) ?? 0) + 1);
+      const same = all.filter(([name]) => /^x[^a-z0-9]tenant$/.test(name));
+      // Backends read the first line, the last one, or all joined, under any spelling.
+      const readings = [same[0]?.[1], same.at(-1)?.[1], same.map(([, value]) => value).join(",")];
+      if (found === "open") assert.ok(!readings.includes("blue"), JSON.stringify(all));
+      if (found === "protected")
+        assert.ok(
+          readings.every((value) => value === "blue"),
+          JSON.stringify(all),
+        );
+    }),
+    { seed: Number(process.env.FAST_CHECK_SEED ?? 1), numRuns: 500 },
+  );
+  for (const one of ["open", "protected", REPEATED]) assert.ok((outcomes.get(one) ?? 0) > 10, `${one} happens`);
 });

@@ -1,14 +1,19 @@
 /**
  * Chooses the route of a request. Pure: the routes of a listener are sorted once, at configuration load, by the
  * precedence of decisions.md (hostname, exact path, longest prefix, regex, method, headers, query, order), and a
- * request takes the first that matches. Exact paths are looked up, not scanned.
+ * request takes the first that matches. A request is refused if the choice depends on a header or query parameter that a
+ * backend could read in another way: by one of several lines, or by another spelling of the name.
  */
+import { GatewayError } from "../../core/errors.ts";
 import type { GatewayRequest } from "../../core/exchange.ts";
 import type { Route, RouteMatch, ValueMatch } from "../../core/topology.ts";
 import { linearRegex } from "../../lib/text/regex.ts";
 
 export interface RouteTable {
-  /** `path`: the canonical path, if it is not the request's own. */
+  /**
+   * `path`: the canonical path, if it is not the request's own. Undefined if no route matches. Throws a GatewayError if
+   * a backend could read the values that choose the route in another way.
+   */
   match(request: GatewayRequest, path?: string): Route | undefined;
   /** The same with the names of all routes that were looked at; only for a traced request. */
   evaluated(request: GatewayRequest): string[];
@@ -72,7 +77,7 @@ function candidate(route: Route, host: string, match: RouteMatch, order: number)
     except: (route.except ?? []).map((name) => name.toLowerCase()),
     path: pathTest(match),
     method: match.method,
-    headers: (match.headers ?? []).map(valueTest),
+    headers: (match.headers ?? []).map((header) => valueTest({ ...header, name: header.name.toLowerCase() })),
     query: (match.query ?? []).map(valueTest),
     order,
   };
@@ -151,8 +156,7 @@ function withoutPort(authority: string): string {
 function restMatches(one: Candidate, request: GatewayRequest): boolean {
   return (
     (one.method === undefined || one.method === methodForMatching(request)) &&
-    (one.headers.length === 0 ||
-      one.headers.every((test) => valueMatches(test, request.headers.get(test.name.toLowerCase())))) &&
+    (one.headers.length === 0 || one.headers.every((test) => headerMatches(test, request))) &&
     (one.query.length === 0 || queryMatches(one.query, request.query))
   );
 }
@@ -163,13 +167,26 @@ function methodForMatching(request: GatewayRequest): string {
   return request.headers.get("access-control-request-method") ?? request.method;
 }
 
+function headerMatches(test: ValueTest, { headers }: GatewayRequest): boolean {
+  if (headers.isAmbiguous(test.name)) throw ambiguous(`the header ${test.name}`, "is repeated or has another spelling");
+  return valueMatches(test, headers.get(test.name));
+}
+
+function ambiguous(what: string, problem: string): GatewayError {
+  return new GatewayError("bad_request", { message: `bad request: ${what}, which chooses the route, ${problem}` });
+}
+
 function valueMatches(test: ValueTest, value: string | undefined): boolean {
   return value !== undefined && test.test(value);
 }
 
 function queryMatches(tests: readonly ValueTest[], query: string): boolean {
   const parameters = new URLSearchParams(query);
-  return tests.every((test) => valueMatches(test, parameters.get(test.name) ?? undefined));
+  return tests.every((test) => {
+    const values = parameters.getAll(test.name);
+    if (values.length > 1) throw ambiguous(`the query parameter ${test.name}`, "is repeated");
+    return valueMatches(test, values[0]);
+  });
 }
 
 function isCatchAll(one: Candidate): boolean {
