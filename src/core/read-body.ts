@@ -2,9 +2,10 @@
  * Reads the body of a request whole, up to a limit. Rejects with 413 what is larger, before reading it where its length
  * is known, and with 400 what ends early.
  */
-import { BodyTooLarge, readAll } from "../lib/http/body.ts";
+import { readAll } from "../lib/http/body.ts";
 import { GatewayError } from "./errors.ts";
 import type { RequestBody } from "./exchange.ts";
+import { asGatewayError } from "./reply.ts";
 
 export type StreamedBody = Extract<RequestBody, { kind: "stream" }>;
 
@@ -12,7 +13,6 @@ export function readBody(body: StreamedBody, maxBytes: number): Promise<Buffer> 
   if (body.length !== undefined && body.length > maxBytes) return Promise.reject(new GatewayError("body_too_large"));
   body.taken = true;
   return readAll(body.stream, maxBytes, body.length).catch((error: unknown) => {
-    if (error instanceof BodyTooLarge) throw new GatewayError("body_too_large");
-    throw new GatewayError("bad_request", { message: "bad request: the body ended early", cause: error });
+    throw asGatewayError(error);
   });
 }

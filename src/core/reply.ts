@@ -2,6 +2,7 @@
  * An answer that the gateway makes itself: returned by a hook (preflight, metadata, direct response) or rendered
  * from an error. This is the only place where an error becomes a response.
  */
+import { BodyIncomplete, BodyTooLarge } from "../lib/http/body.ts";
 import { HeaderList } from "../lib/http/headers.ts";
 import { ERRORS, type ErrorCode, GatewayError } from "./errors.ts";
 
@@ -36,8 +37,13 @@ export function errorReply(error: GatewayError): Reply {
 }
 
 /** Whatever was thrown, as a GatewayError: all that is not one is a defect of ours, and its text stays inside. */
+/** A body that its sender did not finish, or that is too large, is the client's doing, wherever it was read. */
 export function asGatewayError(thrown: unknown): GatewayError {
-  return thrown instanceof GatewayError ? thrown : new GatewayError("internal", { cause: thrown });
+  if (thrown instanceof GatewayError) return thrown;
+  if (thrown instanceof BodyIncomplete)
+    return new GatewayError("bad_request", { message: "bad request: the body ended early", cause: thrown });
+  if (thrown instanceof BodyTooLarge) return new GatewayError("body_too_large", { cause: thrown });
+  return new GatewayError("internal", { cause: thrown });
 }
 
 function withType(headers: Readonly<Record<string, string>>, type: string): HeaderList {

@@ -13,9 +13,10 @@ export class BodyTooLarge extends ExpectedError {
   }
 }
 
+/** The sender left, or its connection failed. */
 export class BodyIncomplete extends ExpectedError {
-  constructor() {
-    super("the connection closed before the body was complete");
+  constructor(cause?: unknown) {
+    super("the connection closed before the body was complete", { cause });
     this.name = "BodyIncomplete";
   }
 }
@@ -26,7 +27,7 @@ export interface BodyEvents {
   failed(error: Error): void;
 }
 
-/** Reports a stream's chunks, then its end or failure, once. The returned function stops that. */
+/** Reports a stream's chunks, then its end or a BodyIncomplete, once. The returned function stops that. */
 export function followBody(stream: BodyStream, events: BodyEvents): () => void {
   const stop = (): void => {
     stream.off("data", onData);
@@ -41,9 +42,12 @@ export function followBody(stream: BodyStream, events: BodyEvents): () => void {
   };
   const onError = (error: Error): void => {
     stop();
-    events.failed(error);
+    events.failed(new BodyIncomplete(error));
   };
-  const onClose = (): void => onError(new BodyIncomplete());
+  const onClose = (): void => {
+    stop();
+    events.failed(new BodyIncomplete());
+  };
   stream.on("data", onData);
   stream.on("end", onEnd);
   stream.on("error", onError);
@@ -88,7 +92,7 @@ export function readExactly(
   const stop = (error: Error | undefined): void => {
     stream.off("data", onData);
     stream.off("close", onClose);
-    stream.off("error", stop);
+    stream.off("error", onError);
     done(error, chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
   };
   const onData = (chunk: Buffer): void => {
@@ -98,9 +102,10 @@ export function readExactly(
     if (bytes >= length) stop(undefined);
   };
   const onClose = (): void => stop(new BodyIncomplete());
+  const onError = (error: Error): void => stop(new BodyIncomplete(error));
   stream.on("data", onData);
   stream.on("close", onClose);
-  stream.on("error", stop);
+  stream.on("error", onError);
 }
 
 /**
