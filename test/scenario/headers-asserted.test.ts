@@ -60,17 +60,21 @@ async function send(
   path: string,
   lines: readonly [string, string][],
   key?: string,
+  body?: string,
 ) {
   const { host, port } = new URL(gateway.url());
   const headers = ["host", host, ...lines.flat(), ...(key === undefined ? [] : ["authorization", `Bearer ${key}`])];
-  return new Promise<{ status: number; body: string; rawHeaders: string[] }>((resolve, reject) => {
-    const sent = request({ agent, host: "127.0.0.1", port, path, headers }, (answer) => {
-      let body = "";
-      answer.on("data", (chunk) => (body += chunk));
-      answer.on("end", () => resolve({ status: answer.statusCode ?? 0, body, rawHeaders: answer.rawHeaders }));
+  const method = body === undefined ? "GET" : "POST";
+  return new Promise<{ status: number; body: string }>((resolve, reject) => {
+    const sent = request({ agent, host: "127.0.0.1", port, path, headers, method }, (answer) => {
+      let text = "";
+      answer.on("data", (chunk) => {
+        text += chunk;
+      });
+      answer.on("end", () => resolve({ status: answer.statusCode ?? 0, body: text }));
     });
     sent.on("error", reject);
-    sent.end();
+    sent.end(body);
   });
 }
 
@@ -177,6 +181,35 @@ test("an authorization service over HTTP reads each context value or nothing und
       const seen = folded(service.received.at(-1)?.rawHeaders ?? [], "x-tenant");
       assert.equal(seen, caller.value, `${caller.name}: ${JSON.stringify(lines)}`);
     }
+});
+
+test("an LLM provider reads the gateway's key alone [L18]", async (t) => {
+  const agent = new Agent({ keepAlive: true });
+  t.after(() => agent.destroy());
+  const provider = await backendFor(t);
+  const azure = {
+    name: "azure",
+    provider: { azure: { resourceName: "r" } },
+    hostOverride: provider.host,
+    auth: { key: "PROVIDERKEY" },
+  };
+  const gateway = await gatewayFor(
+    t,
+    JSON.stringify({
+      gateways: { default: { port: 0, address: "127.0.0.1" } },
+      routes: [{ backends: [{ ai: azure }] }],
+    }),
+  );
+  const body = JSON.stringify({ model: "m", messages: [{ role: "user", content: "hello" }] });
+  const framing: [string, string][] = [
+    ["content-type", "application/json"],
+    ["content-length", String(body.length)],
+  ];
+  for (const lines of fc.sample(forgedLines("api-key"), { seed: SEED, numRuns: LISTS_PER_CASE })) {
+    await send(gateway, agent, "/v1/chat/completions", [...lines, ...framing], undefined, body);
+    assert.equal(folded(provider.received.at(-1)?.rawHeaders ?? [], "api-key"), "PROVIDERKEY", JSON.stringify(lines));
+  }
+  assert.equal(provider.received.length, LISTS_PER_CASE);
 });
 
 test("`add` appends to what the client sent under that name and drops other spellings [L18]", async (t) => {

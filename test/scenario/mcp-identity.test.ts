@@ -199,6 +199,12 @@ for (const [what, change, problem] of [
     (text: string) => text.replace('"identity"', '"forwardHeaders":["authorization"],"identity"'),
     /forwardHeaders/,
   ],
+  [
+    "a header that clients set in another spelling",
+    (text: string) =>
+      text.replace('"identity":{', '"forwardHeaders":["x_user"],"identity":{"headers":{"x-user":"jwt.sub"},'),
+    /forwardHeaders/,
+  ],
   ["an exchange for everything", (text: string) => text.replace('"audience":"srv",', ""), /audience/],
 ] as const)
   test(`${what} stops the load`, async () => {
