@@ -40,6 +40,14 @@ export const LLM_LIMITS = {
     ["MAX_NAME_CHARS", "llm/form/losses.ts", "a name there", "it is cut"],
     ["MAX_PARTS", "llm/dialects/scan-form.ts", "parts of a form with files", "400 `invalid_request_body`"],
     ["MAX_PART_HEAD_BYTES", "llm/dialects/scan-form.ts", "the head of such a part", "400 `invalid_request_body`"],
+    [
+      "MAX_JSON_FIELD_BYTES",
+      "llm/dialects/scan-form.ts",
+      "JSON in a field of such a form",
+      "400 `invalid_request_body`",
+    ],
+    ["MAX_NAMES", "llm/dialects/named-models.ts", "different models that a request names", "400"],
+    ["MAX_KEY_BYTES", "llm/dialects/named-models.ts", "a key that can name a model", "it names none"],
     ["MAX_DOUBLINGS", "backends/ai/models/health.ts", "doublings of a failed provider's pause", "the pause stays"],
     ["MAX_DEPTH", "llm/dialects/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],
     [

@@ -134,6 +134,9 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       M2: "A provider's key goes to the configured provider only, also when it redirects.",
       M3: "Text that looks like an end or like usage inside of content is content.",
       M4: "Events of any form and size are read with bounded memory.",
+      M14: "Keys with a list of models and rules about the model judge every model that a request names, in every place where a server reads one.",
+      M15: "A body that a server could decode otherwise than the gateway did is rejected where something judges it.",
+      M16: "The response cache never answers one credential with the answer of another.",
     },
   },
   {

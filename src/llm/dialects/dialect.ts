@@ -34,6 +34,13 @@ export interface Dialect {
   readonly pathStream: boolean | undefined;
   /** It asks for the size of a prompt or a list of models: nothing is generated, so nothing is charged. */
   readonly free: boolean;
+  /** The path belongs to an API of LLM providers; on any other path a request is read as OpenAI chat. */
+  readonly isKnown: boolean;
+  /**
+   * False where the model of the request is not the one that works: batches, files and fine-tuning use what was stored, and
+   * naming an allowed model beside it proves nothing.
+   */
+  readonly goesByModel: boolean;
 }
 
 /** The list of models; `name` for one of them. */
@@ -72,8 +79,15 @@ const BEDROCK = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-
 /** Everything else below the API's version: files, batches, what is stored. Nothing is generated while it answers. */
 const STORED =
   /\/(?:v1|v1beta)(\/(?:(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/.*)?|responses\/[^/]+\/cancel|messages\/batches(?:\/.*)?))$/;
+/** Sessions of speech: their model is inside of `session`. */
+const REALTIME = /\/realtime(?:\/|$)/;
 /** What only Google's API has. */
 const GOOGLE_ONLY = /\/v1beta\/|\/(?:interactions$|cachedContents|fileSearchStores|operations)/;
+/** What is stored under these paths may use any model, wherever the server mounts them and in whichever case. */
+const STORE_SEGMENT =
+  /\/(?:files|uploads|batches|cachedContents|fileSearchStores|operations|vector_stores|fine_tuning|assistants|threads|conversations|containers|evals|videos|skills)(?:\/|$)|\/responses\/[^/]+\/cancel$/i;
+/** Of these, the paths whose body names the model that will work. */
+const STORE_BY_MODEL = /\/(?:assistants(?:\/[^/]+)?|videos|threads(?:\/[^/]+)?\/runs)\/?$/i;
 const MODELS = /\/(?:v1|v1beta)\/models(?:\/(.+))?$|^\/models(?:\/(.+))?$/;
 
 export function dialectOf(path: string): Dialect {
@@ -87,6 +101,8 @@ export function dialectOf(path: string): Dialect {
         pathModel: undefined,
         pathStream: undefined,
         free,
+        isKnown: true,
+        goesByModel: true,
       };
   }
   // Google's servers read an encoded colon as one, so a model behind it must be found too.
@@ -103,6 +119,8 @@ export function dialectOf(path: string): Dialect {
       pathModel: undefined,
       pathStream: undefined,
       free: true,
+      isKnown: true,
+      goesByModel: goesByModel(path),
     };
   return {
     format: "chat",
@@ -111,7 +129,13 @@ export function dialectOf(path: string): Dialect {
     pathModel: undefined,
     pathStream: undefined,
     free: false,
+    isKnown: REALTIME.test(path) || STORE_SEGMENT.test(path),
+    goesByModel: goesByModel(path),
   };
+}
+
+function goesByModel(path: string): boolean {
+  return !STORE_SEGMENT.test(path) || STORE_BY_MODEL.test(path);
 }
 
 function errorFormatOf(format: Format, path: string): Format {
@@ -141,6 +165,8 @@ function geminiDialect(suffix: string, model: string, verb: string): Dialect {
     pathModel: decode(model),
     pathStream: verb.startsWith("stream"),
     free: verb === "countTokens",
+    isKnown: true,
+    goesByModel: true,
   };
 }
 
@@ -153,6 +179,8 @@ function bedrockDialect(suffix: string, id: string, verb: string): Dialect {
     pathModel: decode(id),
     pathStream: verb.endsWith("stream"),
     free: verb === "count-tokens",
+    isKnown: true,
+    goesByModel: true,
   };
 }
 

@@ -1,8 +1,11 @@
 /**
  * The model in a form with files (image edits, transcriptions), and where it stands, so that it can be replaced without
- * touching the files. Rules and keys trust it, so it reads forms only as all servers do: what one of them might read in
+ * touching the files; and the models that other fields name, also inside of JSON. Rules and keys trust it, so it reads forms only as all servers do: what one of them might read in
  * another way (two models, lines that end otherwise, heads in odd forms) is refused.
  */
+import { finish } from "../../lib/process/turns.ts";
+import { foldCase } from "../wire/json-keys.ts";
+import { isContent, ModelNames, modelsInJson, namesModel } from "./named-models.ts";
 import { modelProblem, type RequestScan, type ScanResult } from "./scan-request.ts";
 
 const BOUNDARY =
@@ -10,6 +13,9 @@ const BOUNDARY =
 const BLANK_LINE = Buffer.from("\r\n\r\n");
 const MAX_PARTS = 256;
 const MAX_PART_HEAD_BYTES = 4096;
+/** JSON in a field describes a session or options: it is short. */
+const MAX_JSON_FIELD_BYTES = 64 * 1024;
+const [OPEN_BRACKET, OPEN_BRACE] = [91, 123];
 const [CR, LF, DASH] = [13, 10, 45];
 
 /** A line of a part's head: no control characters, not continued on the next. */
@@ -37,6 +43,7 @@ export function scanForm(bytes: Buffer, contentType: string): ScanResult {
   if (boundary === undefined || contentType.toLowerCase().split("boundary").length !== 2)
     return refused("the form has no boundary, or not a plain one");
   const delimiter = Buffer.from(`--${boundary}`, "latin1");
+  const others = new ModelNames();
   const fields = new Map<string, { text: string; start: number; end: number }>();
   if (bytes.indexOf(delimiter) !== 0) return refused("the form does not begin with its boundary");
   let at = 0;
@@ -52,12 +59,21 @@ export function scanForm(bytes: Buffer, contentType: string): ScanResult {
     if (blank - start > MAX_PART_HEAD_BYTES) return refused("a part of the form has too long a head");
     const part = readHead(bytes.toString("latin1", start + 2, blank));
     if (part === undefined) return refused("a part of the form has a head that is not plain");
-    const { name, isFile, isPlain } = part;
+    const { isFile, isPlain } = part;
+    const value = { start: blank + BLANK_LINE.length, end };
+    const name = foldCase(part.name);
     if (name === "model" || name === "stream" || name === "_charset_") {
-      const value = { start: blank + BLANK_LINE.length, end };
+      if (name !== part.name) return refused(`the field ${JSON.stringify(part.name)} must be written in lower case`);
       if (isFile || !isPlain || name === "_charset_") return refused(`'${name}' must be a plain text`);
       if (fields.has(name)) return refused(`the form has more than one '${name}'`);
       fields.set(name, { text: bytes.toString("utf8", value.start, value.end), ...value });
+    } else if (namesModel(part.name)) {
+      if (isFile || !isPlain) return refused(`${JSON.stringify(part.name)} must be a plain text`);
+      others.add(bytes.toString("utf8", value.start, value.end).trim());
+    } else if (!isContent(part.name) && isJson(bytes, value.start, end)) {
+      if (end - value.start > MAX_JSON_FIELD_BYTES)
+        return refused(`the field ${JSON.stringify(part.name)} is too large`);
+      finish(modelsInJson(bytes.subarray(value.start, end), true, others));
     }
     at = next;
   }
@@ -75,8 +91,15 @@ export function scanForm(bytes: Buffer, contentType: string): ScanResult {
     bodyStart: 0,
     isEmpty: false,
     isForm: true,
+    formModels: others.names,
   };
   return { ok: true, scan };
+}
+
+function isJson(bytes: Buffer, start: number, end: number): boolean {
+  let at = start;
+  while (at < end && (bytes[at] as number) <= 32) at += 1;
+  return at < end && (bytes[at] === OPEN_BRACE || bytes[at] === OPEN_BRACKET);
 }
 
 function isLast(bytes: Buffer, at: number): boolean {

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { finish } from "../../lib/process/turns.ts";
 import { detectLlmRequest, mayNameModel } from "./detect.ts";
-import type { LlmRequestFacts } from "./llm-facts.ts";
+import { LlmRequestFacts } from "./llm-facts.ts";
 import { scanRequest } from "./scan-request.ts";
 
 function detect(path: string, bytes: Buffer): LlmRequestFacts | undefined {
-  return finish(detectLlmRequest(path, bytes)).facts;
+  return finish(detectLlmRequest({ path, query: "" }, bytes)).facts;
 }
 
 test("reads model and stream and where they stand", () => {
@@ -70,10 +70,15 @@ for (const [path, body] of [
   ["/api", '{"name":"x"}'],
   ["/api", "not json"],
   ["/api", '{"model":5}'],
-  ["/v1/messages/count_tokens", '{"model":"m"}'],
+  ["/api", '{"car":{"model":"m"}}'],
 ] as const) {
   test(`${body} at ${path} is none`, () => assert.equal(detect(path, Buffer.from(body)), undefined));
 }
+
+test("a count of tokens names its model and is free", () => {
+  const facts = detect("/v1/messages/count_tokens", Buffer.from('{"model":"m"}'));
+  assert.deepEqual([facts?.requestModel, LlmRequestFacts.isFree(facts)], ["m", true]);
+});
 
 test("text has no such limit, wherever the pieces of the scan end", () => {
   for (const pad of [0, 1, 2, 3]) {

@@ -21,16 +21,26 @@ export interface RequestScan {
   readonly isEmpty: boolean;
   /** A form with files: nothing but the model is read of it. */
   readonly isForm?: true;
+  /** A member of the outermost object may lead the provider to another model. */
+  readonly hasAlternatives?: boolean;
+  /** The models that further fields of a form name. */
+  readonly formModels?: readonly string[];
 }
 
 export type ScanResult =
   | { readonly ok: true; readonly scan: RequestScan }
   | { readonly ok: false; readonly reason: string };
 
+/** Members by which a provider may go on to another model. */
+const ALTERNATIVES = [
+  ...["models", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks", "default_fallbacks"],
+  ...["fallback_models", "preset"],
+];
 /** What decides about the call, what is guarded, and what is paid for: twice, it could be read in two ways. */
 const KEYS = jsonKeysOfAnyCase(
   ...["model", "stream", "stream_options", "messages", "input", "prompt", "system", "instructions", "contents"],
   ...["tools", "n", "max_tokens", "max_completion_tokens", "max_output_tokens"],
+  ...ALTERNATIVES,
 );
 const MAX_DEPTH = 128;
 const MAX_VALUE_BYTES = 16 * 1024;
@@ -91,6 +101,7 @@ export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<Sca
   }
   if (scanner.invalid !== undefined) return refused(`the JSON body is ${scanner.invalid}`);
   if (!scanner.wellFormed || scanner.bodyStart < 0) return refused("the body must be one JSON object");
+  if (bytes.includes(0)) return refused("the body contains NUL bytes; it must be UTF-8");
   if (!isUtf8(bytes)) return refused("the body is not valid UTF-8");
   if (repeated !== undefined) return refused(`the body has more than one '${repeated}'`);
   if (scanner.otherCase !== undefined && keyCase === "exact")
@@ -111,6 +122,7 @@ export function* scanSteps(bytes: Buffer, keyCase: KeyCase = "exact"): Steps<Sca
       streamOptionsSpan: streamOptions?.span,
       bodyStart: scanner.bodyStart,
       isEmpty: isBraceNext(bytes, scanner.bodyStart),
+      hasAlternatives: others.length > 0 && others.some((key) => ALTERNATIVES.includes(key)),
     },
   };
 }

@@ -10,26 +10,27 @@ import { bytesPerToken } from "../usage/estimate-size.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
 
 const NO_BYTES = Buffer.alloc(0);
+const NO_MODELS: readonly string[] = [];
 
-/** Notes the facts, unless an earlier attempt has. */
-export function noteSizedRequest(exchange: Exchange): LlmFacts {
-  const facts = exchange.facts.llm ?? sizedFacts(exchange.request);
+/** Notes the facts, unless an earlier attempt has. `models`: what the address or a form names, the request's model first. */
+export function noteSizedRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): LlmFacts {
+  const facts = exchange.facts.llm ?? sizedFacts(exchange.request, models);
   exchange.facts.llm = facts;
   return facts;
 }
 
 /** Of what is only stored: it needs a budget that is not used up, and costs nothing. */
-export function noteFreeRequest(exchange: Exchange): void {
+export function noteFreeRequest(exchange: Exchange, models: readonly string[] = NO_MODELS): void {
   if (exchange.facts.llm !== undefined) return;
-  const facts = new LlmRequestFacts(undefined, false, NO_BYTES);
+  const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);
   facts.makeFree();
   exchange.facts.llm = facts;
 }
 
-function sizedFacts(request: GatewayRequest): LlmFacts {
+function sizedFacts(request: GatewayRequest, models: readonly string[]): LlmFacts {
   const { body } = request;
   const perToken = bytesPerToken(request);
-  const facts = new LlmRequestFacts(undefined, false, NO_BYTES);
+  const facts = new LlmRequestFacts(models[0], false, NO_BYTES, undefined, models);
   const announced = body.kind === "bytes" ? body.bytes.length : body.kind === "stream" ? (body.length ?? 0) : 0;
   facts.estimatedTokens = Math.ceil(announced / perToken);
   if (body.kind === "stream") {

@@ -18,6 +18,9 @@ const CLOSE_BRACKET = 93;
 const COLON = 58;
 const COMMA = 44;
 const SPACE = 32;
+const [TAB, LF, CR] = [9, 10, 13];
+/** Allowed at the very start, and skipped by most servers. */
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 /** Most strings are short: a native search pays only for those that are not. */
 const SHORT_STRING_BYTES = 96;
 
@@ -86,6 +89,13 @@ export class JsonScanner {
       }
       const byte = chunk[i] as number;
       if (byte <= SPACE) {
+        // Some servers take other control characters for blanks, and NUL for half of a character of UTF-16.
+        if (byte !== SPACE && byte !== LF && byte !== CR && byte !== TAB) this.invalid = "not plain text";
+        i += 1;
+        continue;
+      }
+      if (this.#rootDepth === 0 && byte !== OPEN_BRACE && byte !== OPEN_BRACKET) {
+        if (byte !== BYTE_ORDER_MARK[this.#offset + i]) this.invalid = "not one JSON object";
         i += 1;
         continue;
       }

@@ -1,9 +1,10 @@
 /**
- * Token limits and rules about models on plain HTTP backends, which read no bodies themselves: where an entered scope
- * has one, a JSON request with a `model` is treated as an LLM call, and the usage is read from the answer as it passes
- * (decisions.md, LLM). A limit of the route itself counts every request with a body, what is no such call by its size;
- * a limit of the gateway counts what looks like a call. Where a rule or a key must know the model, what could be read
- * in two ways is refused. Only what begins like a JSON object is held; uploads stream.
+ * Token limits, rules about models and keys with a list of models on plain HTTP backends, which read no bodies themselves:
+ * where an entered scope has one, a request that names a model is treated as an LLM call, and the usage is read from the
+ * answer as it passes (decisions.md, LLM). A limit of the route itself counts every request with a body, what is no such
+ * call by its size; a limit of the gateway counts what looks like a call. Where a rule or a key must know the model,
+ * bodies that could be read in two ways are rejected, and forms are read, too. Only bodies that may begin like JSON, and
+ * these forms, are held; uploads stream.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange.ts";
@@ -11,9 +12,12 @@ import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import { foreignCharset } from "../../lib/http/charset.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
-import { beginsObject, detectLlmRequest, mayNameModel } from "../../llm/dialects/detect.ts";
+import { beginningOf, detectLlmRequest, mayNameModel, modelsInAddress } from "../../llm/dialects/detect.ts";
 import { dialectOf } from "../../llm/dialects/dialect.ts";
-import { noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
+import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
+import { ModelNames, modelsInQuery } from "../../llm/dialects/named-models.ts";
+import { scanForm } from "../../llm/dialects/scan-form.ts";
+import { noteFreeRequest, noteSizedRequest } from "../../llm/dialects/sized-facts.ts";
 import { createUsageTap, settleUsage } from "../../llm/usage/usage-tap.ts";
 import type { RequestRun } from "./run-hooks.ts";
 
@@ -22,6 +26,8 @@ const MAX_LLM_BODY_BYTES = 32 * 1024 * 1024;
 
 /** What could hold an LLM call that is written in another way. */
 const JSON_TYPE = /^\s*(?:$|application\/(?:[\w.-]+\+)?json\b)/i;
+const FORM_TYPE = /^\s*multipart\/form-data\b/i;
+const FIELDS_TYPE = /^\s*application\/x-www-form-urlencoded\b/i;
 
 export interface SightRun extends RequestRun {
   /** How the body begins, which stays where it is; undefined if it is empty. */
@@ -36,10 +42,14 @@ export function lookAtBody(
 ): void {
   const { exchange } = run;
   const { request, facts } = exchange;
-  const wants = sightOf(scopes);
-  const isPlain = facts.backend?.type === "static" && request.body.kind !== "none";
+  const wants = sightOf(scopes, exchange);
   // A second attempt: the first has looked.
-  if (!isPlain || facts.llm !== undefined || !(wants.counts || wants.model)) {
+  if (facts.backend?.type !== "static" || facts.llm !== undefined || !(wants.counts || wants.model)) {
+    next(scopes);
+    return;
+  }
+  if (request.body.kind === "none") {
+    if (wants.model) noteAddress(exchange);
     next(scopes);
     return;
   }
@@ -49,9 +59,20 @@ export function lookAtBody(
     next(chargeBySize(exchange, scopes, JSON_TYPE.test(request.headers.get("content-type") ?? "")));
     return;
   }
+  const type = request.headers.get("content-type") ?? "";
+  const isForm = wants.model && FORM_TYPE.test(type);
+  // Uploads of files are forms, too, and may be of any size: they name no model, and whatever uses them later does.
+  if (isForm && !dialectOf(request.path).goesByModel) {
+    next(chargeBySize(exchange, scopes, false));
+    return;
+  }
   run.peekBody((first) => {
-    if (first === undefined || !beginsObject(first)) {
-      next(first === undefined ? scopes : chargeBySize(exchange, scopes, false));
+    const beginning = first === undefined ? "other" : beginningOf(first);
+    const isHeld = beginning === "json" || beginning === "open" || isForm || (wants.model && FIELDS_TYPE.test(type));
+    if (beginning === "foreign" && wants.model) throw unreadable("bad_request", "the body is not UTF-8");
+    if (first === undefined || !isHeld) {
+      if (wants.model) noteAddress(exchange);
+      next(first === undefined ? scopes : chargeBySize(exchange, scopes, beginning === "foreign"));
       return;
     }
     if (!wants.enforces && mayBeTooLarge(request.body)) {
@@ -77,20 +98,54 @@ function* readCall(
   scopes: readonly CompiledScope[],
   needsModel: boolean,
 ): Steps<readonly CompiledScope[]> {
-  const { path } = exchange.request;
-  const { facts, isUnclear } = yield* detectLlmRequest(path, bytes);
-  // It asks for the size of a prompt, or stores something: that costs nothing.
-  if (dialectOf(path).free) return scopes;
+  const { request } = exchange;
+  const beginning = beginningOf(bytes);
+  const type = request.headers.get("content-type") ?? "";
+  if (beginning === "foreign" && needsModel) throw unreadable("bad_request", "the body is not UTF-8");
+  if (beginning !== "json" || (needsModel && FORM_TYPE.test(type))) {
+    if (needsModel) noteFields(exchange, bytes, type);
+    return chargeBySize(exchange, scopes, beginning === "foreign");
+  }
+  const { facts, isUnclear } = yield* detectLlmRequest(request, bytes);
   if (facts !== undefined) {
     if (bytes.length > SLICED_BYTES) yield* facts.count();
     exchange.facts.llm = facts;
-    readAnswer(exchange, facts);
+    if (!LlmRequestFacts.isFree(facts)) readAnswer(exchange, facts);
     return scopes;
   }
-  // What we cannot read the server behind us may: unjudged, it would be a way around the rule.
-  if (isUnclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object");
+  // It asks for the size of a prompt, or stores something: that costs nothing.
+  if (dialectOf(request.path).free && !isUnclear) return scopes;
+  // A server may read what the gateway cannot: passed on unjudged, it would be a way around the rule.
+  if (isUnclear && needsModel) throw unreadable("bad_request", "the body is not one plain JSON object in UTF-8");
   return chargeBySize(exchange, scopes, isUnclear && (yield* mayNameModel(bytes)));
 }
+
+/** The model that the address names, where the body names none: of a WebSocket, of sound or of an empty body. */
+function noteAddress(exchange: Exchange): void {
+  const { request } = exchange;
+  // Such a request only reads: the list of models, one of them, a stored answer.
+  if (request.body.kind === "none" && READING.has(request.method) && !request.headers.has("upgrade")) return;
+  const models = modelsInAddress(request);
+  if (models.length === 0) return;
+  if (request.body.kind === "none") noteFreeRequest(exchange, models);
+  else noteSizedRequest(exchange, models);
+}
+
+/** The models that the fields of a form name. */
+function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
+  const { request } = exchange;
+  const found = new ModelNames();
+  if (FORM_TYPE.test(type)) {
+    const scanned = scanForm(bytes, type);
+    if (!scanned.ok) throw unreadable("bad_request", scanned.reason);
+    if (scanned.scan.model !== undefined) found.add(scanned.scan.model);
+    for (const name of scanned.scan.formModels ?? []) found.add(name);
+  } else if (FIELDS_TYPE.test(type)) modelsInQuery(bytes.toString("utf8"), found);
+  for (const name of modelsInAddress(request)) found.add(name);
+  if (found.names.length > 0) noteSizedRequest(exchange, found.names);
+}
+
+const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 /** Charged by the route's own limit, and by that of the gateway only if it may be an LLM call. */
 function chargeBySize(
@@ -99,7 +154,7 @@ function chargeBySize(
   mayBeCall: boolean,
 ): readonly CompiledScope[] {
   const charged = mayBeCall ? scopes : scopes.filter(({ phase }) => phase !== "gateway");
-  if (!sightOf(charged).counts) return [];
+  if (!sightOf(charged, exchange).counts) return [];
   readAnswer(exchange, noteSizedRequest(exchange));
   return charged;
 }
@@ -129,9 +184,9 @@ interface Wanted {
   readonly enforces: boolean;
 }
 
-function sightOf(scopes: readonly CompiledScope[]): Wanted {
+function sightOf(scopes: readonly CompiledScope[], { modelAccess }: Exchange): Wanted {
   const tokens = scopes.some(({ sight }) => sight.tokens);
-  const model = scopes.some(({ sight }) => sight.model);
+  const model = modelAccess !== undefined || scopes.some(({ sight }) => sight.model);
   return { counts: tokens || scopes.some(({ sight }) => sight.watchedTokens), model, enforces: tokens || model };
 }
 

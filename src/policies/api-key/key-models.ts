@@ -1,10 +1,13 @@
 /**
- * The models that a key may use: checked when the body was read, and where models are listed. What names no model could
- * use any, so a key with a list cannot send it.
+ * The models that a key may use: checked when the body was read, and where models are listed. Every model that the request
+ * names anywhere must be in the list. A request that names none, or to which the name does not apply (batches, files), could
+ * use any model, so a key with a list cannot send it.
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { ModelAccess } from "../../core/facts.ts";
+import { dialectOf } from "../../llm/dialects/dialect.ts";
+import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { matchPattern } from "../../llm/dialects/model-pattern.ts";
 
 export function modelAccess(models: readonly string[] | undefined): ModelAccess | undefined {
@@ -24,20 +27,32 @@ export function bothAccesses(one: ModelAccess | undefined, other: ModelAccess | 
   };
 }
 
+/** These have no body, and what they ask for is made already. */
+const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
+/** Some servers go by these instead of the method. */
+const METHOD_OVERRIDES = ["x-http-method-override", "x-http-method", "x-method-override"];
+
 /** Throws the refusal of a request that its key may not send. */
 export function checkModel({ modelAccess: access, request, facts }: Exchange): undefined {
   if (access === undefined) return;
-  const model = facts.llm?.requestModel;
-  if (model !== undefined) {
-    if (access.allows(model)) return;
-    throw new GatewayError("model_not_allowed", {
-      message: `the API key may not use the model ${JSON.stringify(model)}`,
-    });
+  // Plain HTTP backends may be providers, too. MCP servers, agents and the gateway's own pages are not.
+  const { backend, llm, a2a } = facts;
+  if (backend?.type !== "ai" && (backend?.type !== "static" || a2a !== undefined)) return;
+  for (const model of LlmRequestFacts.modelsOf(llm)) {
+    if (!access.allows(model))
+      throw refusal(`the API key may not use the model ${JSON.stringify(model)}, which the request names`);
   }
-  const isLlm = facts.backend?.type === "ai" || facts.llm !== undefined;
-  const isReading = request.method === "GET" || request.method === "HEAD" || request.method === "OPTIONS";
-  if (!isLlm || (isReading && !request.headers.has("upgrade"))) return;
-  throw new GatewayError("model_not_allowed", {
-    message: "the API key may use certain models only, and the request names none",
-  });
+  const { method, headers, body, path } = request;
+  if (headers.has("upgrade"))
+    throw refusal("the API key may use certain models only, and what passes a WebSocket cannot be checked");
+  const isReading = body.kind === "none" && READING.has(method) && !METHOD_OVERRIDES.some((name) => headers.has(name));
+  if (isReading) return;
+  if (llm?.requestModel === undefined)
+    throw refusal("the API key may use certain models only, and the request names none");
+  if (!dialectOf(path).goesByModel)
+    throw refusal("the API key may use certain models only, and what is stored under this path can use any");
+}
+
+function refusal(message: string): GatewayError {
+  return new GatewayError("model_not_allowed", { message });
 }

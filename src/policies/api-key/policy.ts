@@ -187,7 +187,8 @@ export const apiKey = definePolicy({
       },
       ...(hasModels ? { parsed: checkModel } : {}),
       ...(hasBudgets ? keyBudgetHooks(env, (exchange) => known.get(exchange)) : {}),
-      ...(hasModels || hasBudgets ? { sight: { tokens: hasBudgets, model: hasModels } } : {}),
+      // Only a key with a list needs the model: `exchange.modelAccess` says so for each request.
+      ...(hasBudgets ? { sight: { tokens: true } } : {}),
     };
   },
 });

@@ -17,6 +17,7 @@ import {
   denial,
   enforcement,
 } from "../../identity/access/access-rules.ts";
+import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { readsBody, readsTooEarly, splitRules } from "./body-rules.ts";
 
 export const authorization = definePolicy({
@@ -54,11 +55,24 @@ export const authorization = definePolicy({
     if (late === undefined) return { reads, request: (exchange) => check(early, exchange.attributes, exchange) };
 
     const readsMcp = readsBody(late, "mcp");
+    const readsLlm = readsBody(late, "llm");
     const judge = {};
+    /** All models of a request that names more than its `requestModel`. */
+    function otherModels(exchange: Exchange): readonly string[] | undefined {
+      const { llm } = exchange.facts;
+      try {
+        return LlmRequestFacts.hasOtherModels(llm) ? LlmRequestFacts.modelsOf(llm) : undefined;
+      } catch (error) {
+        // Too many to be judged.
+        if (!isShadow || !(error instanceof GatewayError)) throw error;
+        exchange.deniedInShadow("authorization", error.message);
+        return undefined;
+      }
+    }
     return {
       reads,
       // Bodies that could be read in two ways are rejected for a rule, not for one that is only watched.
-      sight: { model: readsBody(late, "llm") && !isShadow },
+      sight: { model: readsLlm && !isShadow },
       request(exchange) {
         check(early, exchange.attributes, exchange);
         exchange.judged = [...(exchange.judged ?? []), { judge, request: forkRequest(exchange.request) }];
@@ -70,7 +84,14 @@ export const authorization = definePolicy({
         const seen = exchange.judged?.findLast((one) => one.judge === judge);
         const request = seen?.request ?? exchange.request;
         const { facts, mcpBatch } = exchange;
-        if (mcpBatch === undefined) check(late, attributesOf(exchange, request, facts), exchange);
+        const models = readsLlm ? otherModels(exchange) : undefined;
+        if (models !== undefined) {
+          // A provider may use any of them: the rule must hold for each.
+          for (const requestModel of models) {
+            const llm = { requestModel, streaming: facts.llm?.streaming === true };
+            check(late, attributesOf(exchange, request, { ...facts, llm }), exchange);
+          }
+        } else if (mcpBatch === undefined) check(late, attributesOf(exchange, request, facts), exchange);
         else for (const mcp of mcpBatch) check(late, attributesOf(exchange, request, { ...facts, mcp }), exchange);
       },
     };

@@ -14,6 +14,7 @@ import { writeBudgetHeaders } from "../../llm/budgets/budget-readings.ts";
 import { budgetView } from "../../llm/budgets/budget-views.ts";
 import { claimsOf, settleCharge, watchStream } from "../../llm/budgets/call-claims.ts";
 import { toCounted } from "../../llm/budgets/money.ts";
+import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { type BudgetConfig, budgetsSchema } from "./schema.ts";
 
 export const budgets = definePolicy({
@@ -28,6 +29,7 @@ export const budgets = definePolicy({
       budget: budgetOf(limit),
       key: limit.key === undefined ? undefined : env.cel(limit.key),
     }));
+    const readsModel = rules.some(({ key }) => key?.attributes.has("llm") === true);
     const charges = new WeakMap<Exchange, BudgetCharge>();
     const { failureMode, webhook } = config;
     const settings = { books, failureMode, webhook, nowMs: () => env.clock.now() };
@@ -41,6 +43,7 @@ export const budgets = definePolicy({
       );
 
     function llmRequest(exchange: Exchange): Charge {
+      if (readsModel) LlmRequestFacts.requireOneModel(exchange.facts.llm);
       const nowMs = env.clock.now();
       const wanted = rules.map(({ budget, key }) => ({ budget, key: key && storedKey(key, exchange) }));
       const charge = new BudgetCharge(settings, claimsOf(wanted, exchange, config.unpriced, nowMs), exchange);
@@ -59,8 +62,7 @@ export const budgets = definePolicy({
       writeBudgetHeaders(exchange);
     }
 
-    const model = rules.some(({ key }) => key?.attributes.has("llm") === true);
-    return { llmRequest, settle, response, sight: { tokens: true, model } };
+    return { llmRequest, settle, response, sight: { tokens: true, model: readsModel } };
   },
 });
 

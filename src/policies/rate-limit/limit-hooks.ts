@@ -6,6 +6,7 @@
 import type { Exchange } from "../../core/exchange.ts";
 import type { Charge, Hooks, Outcome } from "../../core/policy.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { estimatedTokens, outputTokens, usedTokens } from "../../llm/usage/token-count.ts";
 import type { GlobalLimit } from "./global-limit.ts";
 import { ask, keysOf, LocalCharge, ONE } from "./local-admission.ts";
@@ -20,6 +21,7 @@ export function limitHooks(
 ): Hooks {
   const requestLimits = limits.filter((limit) => limit.type === "requests");
   const tokenLimits = limits.filter((limit) => limit.type === "tokens");
+  const readsModel = tokenLimits.some((limit) => limit.readsModel) || global?.readsModel === true;
   const reservesOutput = tokenLimits.some((limit) => limit.reservesOutput);
   const nowMs = (): number => Math.floor(clock.monotonicMs());
 
@@ -40,6 +42,7 @@ export function limitHooks(
 
   function llmRequest(exchange: Exchange): Charge | undefined {
     if (isShadow && exchange.isFreeInShadow) return undefined;
+    if (readsModel && !isShadow) LlmRequestFacts.requireOneModel(exchange.facts.llm);
     const keys = keysOf(tokenLimits, exchange);
     const estimate = estimatedTokens(exchange.facts.llm);
     const amount = { charged: estimate, reserved: reservesOutput ? outputTokens(exchange.facts.llm) : 0 };
@@ -74,10 +77,9 @@ export function limitHooks(
 
   const admit = admitRequests(false);
   const admitParsed = admitRequests(true);
-  const model = tokenLimits.some((limit) => limit.readsModel) || global?.readsModel === true;
   const countsTokens = tokenLimits.length > 0 || global?.counts.tokens === true;
   // Bodies that could be read in two ways are rejected for a limit, not for one that is only watched.
-  const sight = isShadow ? { watchedTokens: true } : { tokens: true, model };
+  const sight = isShadow ? { watchedTokens: true } : { tokens: true, model: readsModel };
   return {
     ...(admit ? { admit } : {}),
     ...(admitParsed ? { admitParsed } : {}),

@@ -17,7 +17,8 @@ const MAX_CATALOGUE_BYTES = 16 * 1024 * 1024;
 /** For comparing prices, where the client does not say how long the answer may be. */
 const ASSUMED_OUTPUT_TOKENS = 500;
 
-export type Quotes = (model: string | undefined) => Quote;
+/** `alternatives`: further models that the provider may use for the request, under the provider's names. */
+export type Quotes = (model: string | undefined, alternatives?: () => readonly string[]) => Quote;
 
 /** The operator's own prices, and the shipped list for what these do not name. */
 export function pricesOf(
@@ -47,13 +48,19 @@ export function askedCall(exchange: Exchange, prices: PriceCatalogue | undefined
 /** undefined without any prices. */
 export function createQuotes(table: ModelTable, prices: PriceCatalogue | undefined): Quotes | undefined {
   if (prices === undefined) return undefined;
-  return (requested) => (inputTokens, outputTokens) => {
+  return (requested, alternatives) => (inputTokens, outputTokens) => {
     let dearest: number | undefined;
     for (const { target, model } of table.possible(requested)) {
       // A catalogue may know the client's own word for it.
       const names = requested === undefined ? [model] : [model, requested];
       const price = priceOf(prices, target.provider.name, names, inputTokens, outputTokens);
       if (price !== undefined && (dearest === undefined || price > dearest)) dearest = price;
+      for (const name of alternatives?.() ?? []) {
+        const other = priceOf(prices, target.provider.name, [name], inputTokens, outputTokens);
+        // An alternative without a price makes the whole call one: the provider may choose it.
+        if (other === undefined) return undefined;
+        if (dearest === undefined || other > dearest) dearest = other;
+      }
     }
     return dearest;
   };

@@ -9,7 +9,9 @@ import type { Reply } from "../../../core/reply.ts";
 import { foreignCharset } from "../../../lib/http/charset.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import { type Dialect, dialectOf, modelsPathOf } from "../../../llm/dialects/dialect.ts";
+import type { LlmError } from "../../../llm/dialects/error-shape.ts";
 import { LlmRequestFacts } from "../../../llm/dialects/llm-facts.ts";
+import { ModelNames, modelsInQuery } from "../../../llm/dialects/named-models.ts";
 import { readingSteps } from "../../../llm/dialects/read-request.ts";
 import { scanForm } from "../../../llm/dialects/scan-form.ts";
 import { noteFreeRequest, noteSizedRequest } from "../../../llm/dialects/sized-facts.ts";
@@ -18,9 +20,12 @@ import type { ModelPolicies } from "../models/model-policies.ts";
 import type { ModelTable } from "../models/model-table.ts";
 import { modelsReply } from "../models/models-list.ts";
 import type { Quotes } from "../models/quotes.ts";
-import { refusal } from "./refusals.ts";
+import { modelNotFound, refusal } from "./refusals.ts";
 
 const NO_BYTES = Buffer.alloc(0);
+const NO_NAMES: readonly string[] = [];
+/** A body means nothing with these; what a provider would make of it is unknown. */
+const BODILESS: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "DELETE"]);
 
 export interface Reading {
   readonly table: ModelTable;
@@ -30,9 +35,18 @@ export interface Reading {
 }
 
 export function prepareCall(exchange: Exchange, reading: Reading, needsModel: boolean): HookResult {
-  const { table, policies, maxBodyBytes, quotes } = reading;
+  const { table, policies, maxBodyBytes } = reading;
   const { request } = exchange;
-  if (request.method !== "POST") {
+  if (request.body.kind !== "none" && BODILESS.has(request.method)) {
+    return refusal(exchange, dialectOf(request.path), {
+      status: 400,
+      message: `a ${request.method} request with a body is not supported; use POST`,
+      code: "unexpected_body",
+    });
+  }
+  // The body of any other method is judged like that of a POST where something must know the model.
+  const isJudged = request.body.kind !== "none" && (needsModel || exchange.modelAccess !== undefined);
+  if (request.method !== "POST" && !isJudged) {
     const models =
       (table.isClosed || exchange.modelAccess !== undefined) && (request.method === "GET" || request.method === "HEAD")
         ? modelsPathOf(request.path)
@@ -73,14 +87,14 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
       ? readBody(body, maxBodyBytes).then(read)
       : read(body.kind === "bytes" ? body.bytes : NO_BYTES);
   }
-  if (form || isUnread(request, dialect)) {
+  if (form || isUnread(request, dialect, isJudged)) {
     noteUnread(exchange, dialect);
     return undefined;
   }
   const understood = (bytes: Buffer): Reply | undefined | Promise<Reply | undefined> =>
     bytes.length <= SLICED_BYTES
-      ? finish(understand(exchange, bytes, quotes))
-      : inTurns(understand(exchange, bytes, quotes), () => exchange.isOver);
+      ? finish(understand(exchange, bytes, reading, isJudged))
+      : inTurns(understand(exchange, bytes, reading, isJudged), () => exchange.isOver);
   if (body.kind === "stream") return readBody(body, maxBodyBytes).then(understood);
   return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
 }
@@ -91,7 +105,7 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
   const [target] = table.targets;
   if (table.targets.length === 1 && target?.provider.upgrades?.(path) === true) {
     // What goes through it is not read: it needs a budget that is not used up.
-    noteFreeRequest(exchange);
+    noteFreeRequest(exchange, modelsInQueryOf(exchange));
     return undefined;
   }
   return refusal(exchange, dialectOf(path), {
@@ -101,13 +115,17 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
   });
 }
 
-/** What is only stored has no call to read. Anything else is JSON, whatever its content type says: many servers do not look at it. */
-function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect): boolean {
+/**
+ * What is only stored has no call to read. Anything else is JSON, whatever its content type says: many servers do not look at
+ * it. Where the model is judged, so is what is stored, unless it is an upload.
+ */
+function isUnread({ headers, body, path }: GatewayRequest, { format, free }: Dialect, isJudged: boolean): boolean {
   if (format !== "opaque") return false;
   // Google's uploads begin with JSON too.
   if (free && UPLOAD.test(path)) return true;
   const type = headers.get("content-type") ?? "";
-  return free ? !/^application\/json\s*(?:;|$)/i.test(type) : body.kind === "none";
+  if (!free) return body.kind === "none";
+  return isJudged ? /^multipart\/form-data\s*;/i.test(type) : !/^application\/json\s*(?:;|$)/i.test(type);
 }
 
 export function isForm({ headers }: GatewayRequest, { suffix }: Dialect): boolean {
@@ -129,7 +147,9 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
   if (!scanned.ok)
     return refusal(exchange, dialect, { status: 400, message: scanned.reason, code: "invalid_request_body" });
   const { scan } = scanned;
-  const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, { dialect, bytes, scan, rules: [] });
+  const call = { dialect, bytes, scan, rules: [] };
+  const others = [...(scan.formModels ?? []), ...modelsInQueryOf(exchange)];
+  const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, call, others);
   facts.estimatedTokens = Math.ceil(bytes.length / bytesPerToken(request));
   exchange.facts.llm = facts;
   return undefined;
@@ -137,7 +157,7 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
 
 /** What takes forms; elsewhere a body that says it is one is JSON to servers that do not look at the type. */
 const FORMS: ReadonlySet<string> = new Set([
-  ...["/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
+  ...["/videos", "/images/edits", "/images/variations", "/audio/transcriptions", "/audio/translations"],
 ]);
 
 /** Token limits count every request with a body: what is not read, by its size. */
@@ -147,18 +167,58 @@ function noteUnread(exchange: Exchange, { free }: Dialect): void {
   else noteSizedRequest(exchange);
 }
 
-function* understand(exchange: Exchange, bytes: Buffer, quotes: Quotes | undefined): Steps<Reply | undefined> {
-  const reading = yield* readingSteps(exchange.request.path, bytes, "exact");
-  const { dialect } = reading;
+function modelsInQueryOf({ request: { query } }: Exchange): readonly string[] {
+  if (query === "") return NO_NAMES;
+  const found = new ModelNames();
+  modelsInQuery(query, found);
+  return found.names;
+}
+
+function* understand(
+  exchange: Exchange,
+  bytes: Buffer,
+  { quotes, table }: Reading,
+  isJudged: boolean,
+): Steps<Reply | undefined> {
+  const read = yield* readingSteps(exchange.request.path, bytes, "exact");
+  const { dialect } = read;
   exchange.request.body = bytes.length === 0 ? NO_BODY : { kind: "bytes", bytes };
-  if (!reading.ok)
-    return refusal(exchange, dialect, { status: 400, message: reading.reason, code: "invalid_request_body" });
-  const { model, streaming, scan } = reading;
-  const quote = quotes?.(model);
-  const facts = new LlmRequestFacts(model, streaming, bytes, { dialect, bytes, scan, rules: [], quote });
+  if (!read.ok) return refusal(exchange, dialect, { status: 400, message: read.reason, code: "invalid_request_body" });
+  const { model, streaming, scan } = read;
+  const quote = quotes?.(model, scan.hasAlternatives ? () => LlmRequestFacts.modelsOf(facts).slice(1) : undefined);
+  // Providers get a path of the gateway's own, but the client's query.
+  const others = modelsInQueryOf(exchange);
+  const facts: LlmRequestFacts = new LlmRequestFacts(
+    model,
+    streaming,
+    bytes,
+    { dialect, bytes, scan, rules: [], quote },
+    others,
+  );
   if (dialect.free) facts.makeFree();
-  if (bytes.length > SLICED_BYTES) yield* facts.count();
+  if (bytes.length > SLICED_BYTES) {
+    yield* facts.count();
+    if (isJudged) yield* facts.findModels();
+  }
   exchange.facts.llm = facts;
+  const problem = scan.hasAlternatives
+    ? alternativeProblem(LlmRequestFacts.modelsOf(facts).slice(1), table)
+    : undefined;
+  return problem && refusal(exchange, dialect, problem);
+}
+
+/** A list of models, and policies of models, hold for every model that a provider may go on to. */
+function alternativeProblem(names: readonly string[], table: ModelTable): LlmError | undefined {
+  for (const name of names) {
+    const possible = table.possible(name);
+    if (table.isClosed && possible.length === 0) return modelNotFound(name);
+    if (table.ownScope(name) !== undefined || possible.some(({ scope }) => scope !== undefined))
+      return {
+        status: 400,
+        message: `the model ${JSON.stringify(name)} has policies of its own: ask for it as 'model', not as an alternative`,
+        code: "invalid_request_body",
+      };
+  }
   return undefined;
 }
 

@@ -177,7 +177,16 @@ const WITHHELD: ReadonlySet<string> = new Set([
   "origin",
   "referer",
   "proxy-authorization",
+  // The method that was judged is the one that counts.
+  "x-http-method",
+  "x-http-method-override",
+  "x-method-override",
 ]);
+
+/** Whether a client's header of this name reaches the provider. `isReplaced`: the gateway sends a credential of its own. */
+export function isForwarded(name: string, isReplaced: boolean): boolean {
+  return !WITHHELD.has(name) && !name.startsWith("x-forwarded-") && !(isReplaced && includesHeader(PROVIDER_CREDENTIAL_HEADERS, name));
+}
 
 /** Above this a copy of the pieces costs more than a stream of them. */
 const COPIED_BYTES = 1024 * 1024;
@@ -197,8 +206,7 @@ export function upstreamRequest(exchange: Exchange, plan: UpstreamPlan, { target
   headers.add("host", target.authority);
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
-    if (WITHHELD.has(name) || name.startsWith("x-forwarded-")) continue;
-    if (replaces && includesHeader(PROVIDER_CREDENTIAL_HEADERS, name)) continue;
+    if (!isForwarded(name, replaces)) continue;
     if (listed?.includes(name) && listed.split(",").some((one) => one.trim() === name)) continue;
     headers.add(name, pairs[i + 1] as string);
   }
