@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type TestContext, test } from "node:test";
+import fc from "fast-check";
 import { eventually } from "../support/eventually.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { shiftedClock } from "../support/rate-limit-service/shifted-clock.ts";
@@ -148,6 +149,70 @@ test("a client that brings the provider's key gets nothing for another key, not 
     assert.equal((await ask(gateway, "sk-two")).cache, "miss");
     assert.notEqual((await ask(gateway, undefined)).cache, "hit");
   }
+});
+
+test("no header that may carry a credential or choose an account is answered with another's answer [M16]", async (t) => {
+  const parts = fc.constantFrom(
+    "litellm",
+    "api",
+    "key",
+    "token",
+    "session",
+    "account",
+    "tenant",
+    "virtual",
+    "openai",
+    "x1",
+  );
+  const invented = fc.array(parts, { minLength: 1, maxLength: 3 }).map((words) => `x-${words.join("-")}`);
+  const known = fc.constantFrom(
+    ...["x-litellm-api-key", "x-portkey-api-key", "helicone-auth", "cf-aig-authorization", "openai-organization"],
+    ...["openai-project", "x-goog-user-project", "x-auth-token", "x-amz-security-token", "ocp-apim-subscription-key"],
+    ...["authorization", "x-api-key", "api-key", "x-goog-api-key", "anthropic-beta", "accept-language"],
+  );
+  for (const scope of ["user", "shared"]) {
+    const behind = await provider(t);
+    const gateway = await gatewayFor(t, yaml(behind.host, `{ ttl: 10m, scope: ${scope} }`, "", "", ""));
+    let round = 0;
+    await fc.assert(
+      fc.asyncProperty(fc.oneof(known, invented), async (name) => {
+        // Without an identity nothing is cached in the scope of a user: a key that is always the same is one.
+        const base: Record<string, string> = name === "x-api-key" ? { "api-key": "mine" } : { "x-api-key": "mine" };
+        const content = `round ${round++}`;
+        const one = await ask(gateway, undefined, { content, headers: { ...base, [name]: "one" } });
+        const other = await ask(gateway, undefined, { content, headers: { ...base, [name]: "two" } });
+        const none = await ask(gateway, undefined, { content, headers: base });
+        const again = await ask(gateway, undefined, { content, headers: { ...base, [name]: "one" } });
+        assert.deepEqual(
+          [one, other, none, again].map(({ cache }) => cache),
+          ["miss", "miss", "miss", "hit"],
+          name,
+        );
+      }),
+      { numRuns: 40, seed: 1 },
+    );
+  }
+});
+
+test("headers that SDKs change from call to call do not lower the hit rate", async (t) => {
+  const behind = await provider(t);
+  const gateway = await gatewayFor(t, yaml(behind.host, "{ ttl: 10m }"));
+  let hits = 0;
+  for (let i = 0; i < 20; i++) {
+    const headers = {
+      "user-agent": `OpenAI/JS 4.${i}`,
+      "x-stainless-retry-count": String(i),
+      "x-stainless-timeout": String(600 + i),
+      "x-stainless-lang": "js",
+      "idempotency-key": `stainless-node-retry-${i}`,
+      traceparent: `00-${String(i).padStart(32, "1")}-${String(i).padStart(16, "1")}-01`,
+      "x-request-id": `id-${i}`,
+      "x-forwarded-for": `10.0.0.${i}`,
+      cookie: `a=${i}`,
+    };
+    if ((await ask(gateway, "key-a", { headers })).cache === "hit") hits += 1;
+  }
+  assert.equal(hits, 19);
 });
 
 test("a stream is replayed as a stream, byte for byte, and costs no tokens and no money", async (t) => {

@@ -7,20 +7,23 @@ import type { Exchange } from "../../../core/exchange.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import type { LlmCall } from "../../../llm/dialects/llm-call.ts";
 import type { Candidate } from "../models/model-table.ts";
+import { isForwarded } from "../requests/upstream-request.ts";
 
 /** Calls of a model whose answer depends on the request alone. */
 const CACHED_FORMATS: ReadonlySet<Format> = new Set([
   ...(["chat", "messages", "responses", "generateContent", "converse", "embeddings"] as const),
 ]);
 
-/** Headers that change what a provider answers. */
-const TELLING_HEADERS = [
-  "accept",
-  "anthropic-beta",
-  "anthropic-version",
-  "openai-beta",
-  "x-amzn-bedrock-guardrailidentifier",
-];
+/**
+ * Headers that reach the provider and change nothing about its answer: they differ between calls of one client. Any other
+ * header may choose an account, carry a credential or change the answer, so it is part of the key, whatever its name is.
+ */
+const IRRELEVANT_HEADERS: ReadonlySet<string> = new Set([
+  ...["cache-control", "content-type", "date", "dnt", "idempotency-key", "pragma", "priority", "user-agent", "via"],
+  ...["b3", "request-id", "sentry-trace", "traceparent", "tracestate", "x-amzn-trace-id", "x-client-request-id"],
+  ...["x-cloud-trace-context", "x-correlation-id", "x-goog-api-client", "x-ms-client-request-id", "x-request-id"],
+]);
+const IRRELEVANT_PREFIX = /^(?:x-stainless-|x-b3-|x-datadog-|sec-fetch-|sec-ch-)/;
 
 /** Where clients bring keys of their own. */
 const KEY_HEADERS = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
@@ -55,7 +58,12 @@ export function cacheKey(question: CacheQuestion, exchange: Exchange): string | 
       .sort()
       .join("\n"),
   );
-  for (const name of TELLING_HEADERS) add(request.headers.get(name) ?? "");
+  const isReplaced = candidates.every(({ target }) => target.credential.kind !== "client");
+  for (const name of [...request.headers.names()].sort()) {
+    if (!isForwarded(name, isReplaced) || IRRELEVANT_HEADERS.has(name) || IRRELEVANT_PREFIX.test(name)) continue;
+    add(name);
+    add(JSON.stringify(request.headers.getAll(name)));
+  }
   add(llm.bytes);
   return hash.digest("base64url");
 }
