@@ -1,13 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
+import { compileExpression } from "../cel/expression.ts";
+import { fromCel, toCel } from "../cel/values/values.ts";
 import { withArguments } from "./mcp-arguments.ts";
 
 const read = (facts: object): unknown => (facts as { arguments?: unknown }).arguments;
+const shown = (facts: object): unknown => fromCel(toCel(read(facts)));
 
 test("arguments are read by name, are empty where there are none, and are not listed", () => {
   const facts = withArguments({ name: "echo", target: "a" }, { message: "m" });
-  assert.deepEqual(read(facts), { message: "m" });
-  assert.deepEqual(read(withArguments({}, undefined)), {});
+  assert.deepEqual(shown(facts), { message: "m" });
+  assert.deepEqual(shown(withArguments({}, undefined)), {});
   assert.equal(Object.hasOwn(facts, "arguments"), true);
   assert.equal(JSON.stringify(facts), '{"name":"echo","target":"a"}');
   assert.deepEqual({ ...facts }, { name: "echo", target: "a" });
@@ -16,6 +20,49 @@ test("arguments are read by name, are empty where there are none, and are not li
 test("arguments that are too large cannot be read, each time", () => {
   const facts = withArguments({}, { text: "x".repeat(64 * 1024 + 1) });
   for (const _ of [1, 2]) assert.throws(() => read(facts), /longer than/);
+});
+
+const SPELLINGS = ["path", "Path", "PATH", "pAth"];
+
+test("whatever spelling a server goes by, no rule takes an argument for absent or for another [A26]", () => {
+  const key = fc.constantFrom(...SPELLINGS, "other");
+  const rules = [
+    'mcp.tool.arguments.path == "good"',
+    '!has(mcp.tool.arguments.path) || mcp.tool.arguments.path == "good"',
+    '!("path" in mcp.tool.arguments) || mcp.tool.arguments["path"] == "good"',
+    'default(mcp.tool.arguments.path, "good") == "good"',
+    'mcp.tool.arguments.all(k, k != "path" || mcp.tool.arguments[k] == "good")',
+    '!has(mcp.tool.arguments.file) || mcp.tool.arguments.file.path == "good"',
+    '!has(mcp.tool.arguments.list) || mcp.tool.arguments.list.all(one, default(one.path, "good") == "good")',
+    "size(mcp.tool.arguments) < 9 && coalesce(mcp.tool.arguments.path, 'good') == 'good'",
+  ].map((source) => compileExpression(source));
+  const names = fc.dictionary(key, fc.constantFrom("good", "evil"), { maxKeys: 3, noNullPrototype: true });
+  const calls = fc.oneof(
+    names.map((file) => ({ args: file, read: file, nested: -1 })),
+    names.map((file) => ({ args: { file }, read: file, nested: 5 })),
+    names.map((file) => ({ args: { list: [{}, file] }, read: file, nested: 6 })),
+  );
+  fc.assert(
+    fc.property(calls, fc.nat(rules.length - 1), ({ args, read: file, nested }, chosen) => {
+      const rule = rules[nested === -1 ? chosen : nested];
+      const isAllowed = rule?.evaluate({ mcp: { tool: withArguments({ name: "t" }, args) } });
+      if (!isAllowed?.ok || isAllowed.value !== true) return;
+      if (nested === -1 && (chosen === 5 || chosen === 6)) return;
+      // A map without the exact key is judged by `all` as one without the argument, so its keys count as they are.
+      const isListed = nested === -1 && chosen === 4;
+      const spelled = Object.entries(file).filter(([name]) => (isListed ? name === "path" : name !== "other"));
+      for (const [name, value] of spelled) assert.deepEqual([name, value], ["path", "good"]);
+    }),
+    { numRuns: 1000, seed: 1 },
+  );
+});
+
+test("arguments that cannot be judged fail a rule that has a default for them", () => {
+  const rule = compileExpression("default(mcp.tool.arguments.force, false) == true || true");
+  const judged = (args: unknown): unknown => rule.evaluate({ mcp: { tool: withArguments({}, args) } });
+  assert.deepEqual(judged({}), { ok: true, value: true });
+  assert.match(JSON.stringify(judged({ Force: true })), /must be written/);
+  assert.match(JSON.stringify(judged({ force: true, text: "x".repeat(70_000) })), /longer than/);
 });
 
 test("all calls share one getter: a getter of its own would outlive its request", () => {

@@ -1,8 +1,11 @@
 /**
  * A tool call's arguments as rules read them (`mcp.tool.arguments`). They are there for every call, empty if the client
- * sent none, and never for an item of a list. What is too large or too deep to be judged cannot be read: reading it is an
- * error, also inside `has()`, so that rules deny. They are not among what is shown of the facts.
+ * sent none, and never for an item of a list. Arguments that are too large or too deep to be judged, and members that a server
+ * could find under another spelling, cannot be read: the whole evaluation fails, also inside `has()` and `default()`, so
+ * that rules deny. They are not among what is shown of the facts.
  */
+import { celMembers } from "../cel/values/members.ts";
+import { UnreadableValue } from "../cel/values/values.ts";
 
 /** What is judged of a call's arguments; more is data that no rule is about. */
 const MAX_ARGUMENT_CHARS = 64 * 1024;
@@ -16,6 +19,7 @@ interface Held {
   readonly args: unknown;
   isChecked: boolean;
   problem: string | undefined;
+  view: unknown;
 }
 
 /**
@@ -28,8 +32,9 @@ const ARGUMENTS: PropertyDescriptor & ThisType<{ readonly [HELD]: Held }> = {
     const held = this[HELD];
     if (!held.isChecked) held.problem = problemOf(held.args);
     held.isChecked = true;
-    if (held.problem !== undefined) throw new Error(held.problem);
-    return held.args ?? {};
+    if (held.problem !== undefined) throw new UnreadableValue(held.problem);
+    held.view ??= celMembers(held.args ?? {});
+    return held.view;
   },
 };
 
@@ -47,7 +52,7 @@ export function revealArguments(called: CalledTool | undefined, facts: object | 
 
 /** The facts with arguments that can be read by name and are not listed. */
 export function withArguments<Facts extends object>(facts: Facts, args: unknown): Facts {
-  const held: Held = { args, isChecked: false, problem: undefined };
+  const held: Held = { args, isChecked: false, problem: undefined, view: undefined };
   Object.defineProperty(facts, HELD, { value: held });
   return Object.defineProperty(facts, "arguments", ARGUMENTS);
 }

@@ -72,6 +72,41 @@ test("mcpAuthorization judges arguments; what it cannot read it denies", async (
   assert.equal(server.calls.length, 2);
 });
 
+test("no spelling of an argument leads around rules that name it [A26]", async (t) => {
+  const rules = [
+    'mcp.tool.name == "read" && (!has(mcp.tool.arguments) || !has(mcp.tool.arguments.path) || mcp.tool.arguments.path.startsWith("/docs/"))',
+    { deny: "has(mcp.tool.arguments) && default(mcp.tool.arguments.force, false) == true" },
+  ];
+  const { server, client } = await setUp(t, { mcpAuthorization: { rules } });
+  const refused = [
+    { path: "/docs/a", Path: "/etc/passwd" },
+    { Path: "/etc/passwd" },
+    { PATH: "/docs/a" },
+    { path: "/docs/a", Force: true },
+    { path: "/docs/a", FORCE: true, force: false },
+    { path: "/docs/a", force: true, more: "x".repeat(70_000) },
+  ];
+  for (const args of refused) {
+    const { error } = await client.call("read", args);
+    assert.deepEqual([error?.code, error?.message], [-32602, "Unknown tool: read"], JSON.stringify(args));
+  }
+  assert.equal(server.calls.length, 0);
+  assert.equal((await client.call("read", { path: "/docs/a", other: 1, Other: 2 })).error, undefined);
+});
+
+test("no spelling of an argument leads around an override [A26]", async (t) => {
+  const override = { read: { arguments: { tenant: { value: "mine" }, a: { hidden: true }, size: { default: 5 } } } };
+  const { server, client } = await setUp(t, {}, { override });
+  for (const args of [{ Tenant: "other" }, { A: "x" }, { a: "x", A: "y" }, { Size: 9 }, { size: 1, SIZE: 2 }]) {
+    const { error } = await client.call("read", args);
+    assert.equal(error?.code, -32602, JSON.stringify(args));
+    assert.match(error?.message, /is not known/);
+  }
+  assert.equal(server.calls.length, 0);
+  assert.equal((await client.call("read", { a: "x", tenant: "other", B: 1 })).error, undefined);
+  assert.deepEqual(server.calls.at(-1)?.arguments, { tenant: "mine", size: 5, B: 1 });
+});
+
 test("authorization rules and limit keys read arguments, too", async (t) => {
   const { server, client } = await setUp(t, {
     authorization: {

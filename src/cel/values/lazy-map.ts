@@ -3,7 +3,7 @@
  * an expression only the one that it reads.
  */
 import { type CelError, type CelValue, celError, isCelError } from "@bufbuild/cel";
-import { MAP_MARK, toCel } from "./values.ts";
+import { MAP_MARK, toCel, UnreadableValue } from "./values.ts";
 
 /** What each field is of the thing that the map is about; undefined if it is not there. */
 export type LazyFields<Subject> = ReadonlyMap<string, (subject: Subject) => unknown>;
@@ -38,6 +38,7 @@ class LazyMap<Subject> {
       const value = read(this.#subject);
       return value === undefined ? undefined : toCel(value);
     } catch (error) {
+      if (error instanceof UnreadableValue) throw error;
       return celError(error instanceof Error ? error.message : `${key} cannot be read`);
     }
   }

@@ -71,6 +71,9 @@ function jsonList(value: readonly unknown[]): CelList {
   return new JsonList(value) as unknown as CelList;
 }
 
+/** Thrown by a value that must not be guessed at: the whole evaluation fails, also where `||` or `default()` would cover an error. */
+export class UnreadableValue extends Error {}
+
 /** A getter that throws is an evaluation error at the place where it is read, so that `default()` can cover it. */
 function readProperty(owner: Record<string, unknown>, key: string): CelValue | CelError | undefined {
   try {
@@ -78,6 +81,7 @@ function readProperty(owner: Record<string, unknown>, key: string): CelValue | C
     const value = owner[key];
     return value === undefined || typeof value === "function" ? undefined : toCel(value);
   } catch (error) {
+    if (error instanceof UnreadableValue) throw error;
     return celError(error instanceof Error ? error.message : "the value cannot be read");
   }
 }

@@ -8,7 +8,8 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import type { Steps } from "../../lib/process/turns.ts";
-import { decodeKey, foldCase } from "../wire/json-keys.ts";
+import { foldCase } from "../../lib/text/fold-case.ts";
+import { decodeKey } from "../wire/json-keys.ts";
 import { endOfString } from "../wire/json-string.ts";
 
 const QUOTE = 34;

@@ -4,7 +4,7 @@
  * another way (two models, lines that end otherwise, heads in odd forms) is refused.
  */
 import { finish } from "../../lib/process/turns.ts";
-import { foldCase } from "../wire/json-keys.ts";
+import { foldCase } from "../../lib/text/fold-case.ts";
 import { isContent, ModelNames, modelsInJson, namesModel } from "./named-models.ts";
 import { modelProblem, type RequestScan, type ScanResult } from "./scan-request.ts";
 

@@ -3,6 +3,8 @@
  * any case, because the server that gets the bytes may read it so.
  */
 
+import { foldCase } from "../../lib/text/fold-case.ts";
+
 const BACKSLASH = 92;
 /** The first byte of U+017F, which is a small s to those who ignore case. */
 const LONG_S_LEAD = 0xc5;
@@ -37,11 +39,6 @@ export function jsonKeysOfAnyCase(...keys: readonly string[]): JsonKeys {
   for (const name of names) mayBegin[name.toUpperCase().charCodeAt(0)] = 1;
   mayBegin[LONG_S_LEAD] = 1;
   return { wanted, parents, mayBegin, withoutCase: new Map(names.map((name) => [foldCase(name), name])) };
-}
-
-/** Both ways, because U+017F and s meet only in upper case. */
-export function foldCase(key: string): string {
-  return key.toUpperCase().toLowerCase();
 }
 
 /** A key may be written with escapes (`"m\u006fdel"`): the parser behind us reads it as the plain word, so we do too. */

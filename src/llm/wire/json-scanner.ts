@@ -5,8 +5,9 @@
  * It checks structure (strings closed, brackets balanced, depth), not grammar: whoever gets the bytes parses them.
  */
 
+import { foldCase } from "../../lib/text/fold-case.ts";
 import { JsonCapture, type JsonSpan } from "./json-capture.ts";
-import { decodeKey, foldCase, type JsonKeys, OTHER_KEY } from "./json-keys.ts";
+import { decodeKey, type JsonKeys, OTHER_KEY } from "./json-keys.ts";
 import { endOfString } from "./json-string.ts";
 
 const QUOTE = 34;

@@ -1,9 +1,11 @@
 /**
  * Arguments that the configuration fills: defaults that clients see and may set, and values that they neither see nor
  * set, from the configuration or from what is known of the caller. A client's own value for a hidden argument is
- * dropped; a value that cannot be found denies the call.
+ * dropped; the same argument in another case is an error, because the server may ignore case; a value that cannot be found
+ * denies the call.
  */
 import type { AttributeSource, Expression } from "../../cel/expression.ts";
+import { foldCase } from "../../lib/text/fold-case.ts";
 import type { ArgumentOverride } from "../servers/tool-settings.ts";
 import { editedRequest } from "../wire/edited-request.ts";
 import { withMembers } from "../wire/json-members.ts";
@@ -37,8 +39,11 @@ export function compileArgument(
 }
 
 export type FilledRequest =
-  | { readonly request: ClientRequest; readonly problem?: undefined }
-  | { readonly problem: string };
+  | { readonly request: ClientRequest; readonly problem?: undefined; readonly misspelled?: undefined }
+  /** A value that the caller's login must provide is missing. */
+  | { readonly problem: string; readonly misspelled?: undefined }
+  /** An argument of the configuration is there under another spelling, which the server may take for it. */
+  | { readonly misspelled: string; readonly problem?: undefined };
 
 /** The request with the arguments that the server shall get. */
 export function filledRequest(
@@ -48,6 +53,8 @@ export function filledRequest(
 ): FilledRequest {
   const sent = request.params.arguments;
   const isObject = typeof sent === "object" && sent !== null && !Array.isArray(sent);
+  const misspelled = isObject ? spellingProblem(Object.keys(sent), args) : undefined;
+  if (misspelled !== undefined) return { misspelled };
   const changes = new Map<string, string | undefined>();
   for (const one of args) {
     const value = filling(one, caller);
@@ -66,6 +73,19 @@ export function filledRequest(
     : insertMembers(request.text, params.start, `"arguments":${text}`);
   const meant = { ...request.params, arguments: JSON.parse(text) as unknown };
   return { request: editedRequest(request, [edit], meant) };
+}
+
+function spellingProblem(keys: readonly string[], args: readonly CompiledArgument[]): string | undefined {
+  if (args.length === 0) return undefined;
+  for (const key of keys) {
+    const folded = foldCase(key);
+    for (const { name, isHidden } of args) {
+      if (key === name || foldCase(name) !== folded) continue;
+      // A hidden argument stays unknown to clients.
+      return `the argument ${JSON.stringify(key)} is not known${isHidden ? "" : `; it is written ${JSON.stringify(name)}`}`;
+    }
+  }
+  return undefined;
 }
 
 /** A tool's input schema as clients shall see it. */

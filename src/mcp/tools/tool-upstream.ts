@@ -271,6 +271,14 @@ export class ToolUpstream implements Upstream, UpstreamUser {
 
   #run(call: Call, tool: OfferedTool, shown: string): Running {
     const filled = filledRequest(call.request, tool.arguments, call.caller);
+    if (filled.misspelled !== undefined) {
+      call.failed({
+        code: INVALID_PARAMS,
+        status: 200,
+        message: `Tool ${shown} cannot be called: ${filled.misspelled}`,
+      });
+      return NOTHING_RUNS;
+    }
     if (filled.problem !== undefined) {
       call.failed({
         code: INVALID_PARAMS,

@@ -3,6 +3,7 @@
  * and the log decide by what is read here; a lenient server could read something else in a name that is a list, in
  * a key of another case (Go's decoder takes `Name` for `name`) or in a call without an id, so these are refused.
  */
+import { foldCase } from "../../lib/text/fold-case.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
 
 type Params = Readonly<Record<string, unknown>>;
@@ -115,19 +116,14 @@ function textProblem(where: string, value: unknown): string | undefined {
 function likeOneOf(known: Keys, keys: Iterable<string>): string | undefined {
   for (const key of keys) {
     if (known.exact.has(key)) continue;
-    const meant = known.withoutCase.get(withoutCase(key));
+    const meant = known.withoutCase.get(foldCase(key));
     if (meant !== undefined) return `the key ${JSON.stringify(key)} must be written "${meant}"`;
   }
   return undefined;
 }
 
 function keysOf(...keys: readonly string[]): Keys {
-  return { exact: new Set(keys), withoutCase: new Map(keys.map((key) => [withoutCase(key), key])) };
-}
-
-/** Both ways, because some letters meet only in one of them (U+017F and s, U+212A and k). */
-function withoutCase(key: string): string {
-  return key.toUpperCase().toLowerCase();
+  return { exact: new Set(keys), withoutCase: new Map(keys.map((key) => [foldCase(key), key])) };
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
