@@ -176,6 +176,48 @@ test("what is no call of an agent is refused", async (t) => {
   assert.equal(agent.calls.length, 0);
 });
 
+test("a rule about a method holds for every name of it, and the extended card is never passed on [A27]", async (t) => {
+  const { agent, post } = await setUp(t, {
+    authorization: { rules: [{ deny: 'a2a.method in ["tasks/cancel", "tasks/pushNotificationConfig/set"]' }] },
+  });
+  const denied = ["tasks/cancel", "CancelTask", "tasks/pushNotificationConfig/set", "SetTaskPushNotificationConfig"];
+  for (const method of [...denied, "CreateTaskPushNotificationConfig", "tasks/pushNotification/set"])
+    for (const id of [1, undefined]) assert.equal((await post(call(method, { id: "t" }, id))).status, 403, method);
+  for (const method of ["canceltask", "TASKS/CANCEL", "Tasks/Cancel", "getextendedagentcard"]) {
+    const { error } = (await (await post(call(method))).json()) as { error: { code: number } };
+    assert.equal(error.code, -32601, method);
+  }
+  for (const method of ["agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"])
+    for (const id of [1, undefined]) {
+      const { error } = (await (await post(call(method, {}, id))).json()) as { error: { code: number } };
+      assert.equal(error.code, -32601, method);
+    }
+  assert.equal(agent.calls.length, 0);
+  assert.equal((await post(call("SendMessage", message()))).status, 200);
+});
+
+test("a rule by a name that `a2a.method` never has is rejected at load [A27]", async (t) => {
+  for (const rule of ['a2a.method != "CancelTask"', 'a2a.method in ["message/send", "GetTask"]'])
+    await assert.rejects(setUp(t, { authorization: { rules: [rule] } }), /for all versions of A2A/);
+});
+
+test("a body that an agent could decode otherwise is rejected [M15]", async (t) => {
+  const { agent, url } = await setUp(t);
+  const text = JSON.stringify(call("message/send", message()));
+  const post = (body: Buffer, headers: Record<string, string>): Promise<Response> =>
+    fetch(url, { method: "POST", headers: { "content-type": "application/json", ...headers }, body: body as never });
+  for (const charset of ["utf-16", "utf-7", "ibm037"]) {
+    const type = { "content-type": `application/json; charset=${charset}` };
+    assert.equal((await post(Buffer.from(text), type)).status, 415, charset);
+  }
+  assert.equal((await post(Buffer.from(text), { "content-encoding": "gzip" })).status, 415);
+  assert.equal((await post(Buffer.from(text, "utf16le"), {})).status, 400);
+  assert.equal((await post(Buffer.from(text.replace('"m"', '"m\u00ff"')), {})).status, 200);
+  assert.equal((await post(Buffer.from(text.replace('"m"', '"\xff"'), "latin1"), {})).status, 400);
+  assert.equal((await post(Buffer.from(text), { "content-type": "application/json; charset=UTF-8" })).status, 200);
+  assert.equal(agent.calls.length, 2);
+});
+
 test("an agent that cannot be reached is told as an error of JSON-RPC", async (t) => {
   const { agent, post } = await setUp(t);
   agent.stop();

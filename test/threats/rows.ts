@@ -55,6 +55,8 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       A14: "JSON-RPC ids are echoed exactly as written or refused.",
       A15: "Nobody can cancel the request of another session.",
       A16: "An authorization rule that fails to evaluate denies.",
+      A26: "Arguments that rules or overrides name are judged in whichever case they are written, and two spellings are an error.",
+      A27: "A rule about a method of A2A holds for every name of the method.",
     },
   },
   {

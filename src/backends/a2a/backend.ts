@@ -2,7 +2,9 @@
  * The `a2a` backend: an agent that speaks A2A over JSON-RPC. Its card names the gateway's address; calls and their event
  * streams are passed on as they are; what is asked of which skill is readable in rules, limits and the trace.
  */
+import { isUtf8 } from "node:buffer";
 import { z } from "zod";
+import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.ts";
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
@@ -12,6 +14,7 @@ import { jsonReply, type Reply } from "../../core/reply.ts";
 import { httpUrl } from "../../core/schema.ts";
 import { HostHealth } from "../../lib/client/host-health.ts";
 import { openHttpPool } from "../../lib/client/http-pool.ts";
+import { hiddenBody } from "../../lib/http/charset.ts";
 import { errorText, JsonRpcProblem, parseClientMessages } from "../../mcp/wire/json-rpc.ts";
 import { healthEvents, sendTo } from "../host/backend.ts";
 import { withHttpChoice } from "../host/http-choice.ts";
@@ -22,10 +25,12 @@ const RESPONSE_HEAD_TIMEOUT_MS = 300_000;
 const MAX_A2A_REQUEST_BYTES = 4 * 1024 * 1024;
 const INVALID_REQUEST = -32600;
 const INTERNAL_ERROR = -32603;
+const PARSE_ERROR = -32700;
 /** What rules know a request for the card by. */
 const CARD = "agent/card";
 /** Its answer holds a card with the agent's own address, past the gateway. */
-const CARD_METHODS = new Set(["agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"]);
+const EXTENDED_CARD = "agent/getAuthenticatedExtendedCard";
+const METHOD_NOT_FOUND = -32601;
 
 export const a2a = defineBackend({
   key: "a2a",
@@ -96,6 +101,10 @@ export const a2a = defineBackend({
     async function understand(exchange: Exchange): Promise<Reply | undefined> {
       const { request } = exchange;
       const { body } = request;
+      // The agent gets these bytes and these headers: it must read in them what the rules did.
+      const hidden = hiddenBody(request.headers);
+      if (hidden !== undefined)
+        throw new GatewayError("unsupported_media_type", { message: `${hidden}; send JSON in UTF-8` });
       const bytes =
         body.kind === "bytes"
           ? body.bytes
@@ -106,14 +115,20 @@ export const a2a = defineBackend({
       request.body = { kind: "bytes", bytes };
       let facts: A2aFacts;
       try {
+        if (!isUtf8(bytes)) throw new JsonRpcProblem(PARSE_ERROR, "Parse error: the body is not UTF-8");
         const message = parseClientMessages(bytes.toString("utf8"));
         if (!("kind" in message) || message.kind === "response")
           throw new JsonRpcProblem(INVALID_REQUEST, "Invalid Request: expected one JSON-RPC request");
-        facts = factsOf(message.method, message.params);
+        const known = canonicalA2aMethod(message.method);
+        facts = factsOf(known ?? message.method, message.params);
         // Rules and records know it also where it is refused.
         exchange.facts.a2a = facts;
-        if (CARD_METHODS.has(message.method) && message.kind === "request")
-          return refusal(-32601, `Method not found: ${message.method} is not passed on`, message.id);
+        const id = message.kind === "request" ? message.id : undefined;
+        const meant = misspelledA2aMethod(message.method);
+        if (meant !== undefined)
+          return refusal(METHOD_NOT_FOUND, `Method not found: ${message.method}. Did you mean ${meant}?`, id);
+        if (known === EXTENDED_CARD)
+          return refusal(METHOD_NOT_FOUND, `Method not found: ${message.method} is not passed on`, id);
       } catch (error) {
         if (!(error instanceof JsonRpcProblem)) throw error;
         return refusal(error.code, error.message, error.id);
@@ -179,7 +194,7 @@ function factsOf(method: string, params: Readonly<Record<string, unknown>>): A2a
 }
 
 function refusal(code: number, message: string, id: string | undefined): Reply {
-  const reply = jsonReply(code === -32601 ? 200 : 400, {});
+  const reply = jsonReply(code === METHOD_NOT_FOUND ? 200 : 400, {});
   return { ...reply, body: Buffer.from(errorText(id, code, message)) };
 }
 

@@ -1,6 +1,6 @@
 /**
- * The charset that a content type names. The gateway reads JSON as UTF-8, as its standard says; a server that obeys
- * another one (UTF-7 hides quotes in plain text) would read another document in the same bytes.
+ * What headers say about the encoding of a body. The gateway reads JSON as UTF-8, as its standard says; a server that obeys
+ * another charset (UTF-7 hides quotes in plain text) or a content coding would read another document in the same bytes.
  */
 import type { HeaderList } from "./headers.ts";
 
@@ -21,4 +21,12 @@ export function foreignCharset(headers: HeaderList): string | undefined {
     }
   }
   return undefined;
+}
+
+/** Why a server could read another document in the body than the gateway, if so. */
+export function hiddenBody(headers: HeaderList): string | undefined {
+  const coding = headers.get("content-encoding")?.trim().toLowerCase() ?? "identity";
+  if (coding !== "identity") return "the body is encoded";
+  const charset = foreignCharset(headers);
+  return charset === undefined ? undefined : `the body's charset is ${charset}`;
 }

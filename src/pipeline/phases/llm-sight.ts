@@ -10,7 +10,7 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayResponse, RequestBody } from "../../core/exchange.ts";
 import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/policy.ts";
-import { foreignCharset } from "../../lib/http/charset.ts";
+import { hiddenBody } from "../../lib/http/charset.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
 import { beginningOf, detectLlmRequest, mayNameModel, modelsInAddress } from "../../llm/dialects/detect.ts";
 import { dialectOf } from "../../llm/dialects/dialect.ts";
@@ -53,7 +53,7 @@ export function lookAtBody(
     next(scopes);
     return;
   }
-  const hidden = hiddenBy(exchange);
+  const hidden = hiddenBody(request.headers);
   if (hidden !== undefined) {
     if (wants.model) throw unreadable("unsupported_media_type", hidden);
     next(chargeBySize(exchange, scopes, JSON_TYPE.test(request.headers.get("content-type") ?? "")));
@@ -192,14 +192,6 @@ function sightOf(scopes: readonly CompiledScope[], { modelAccess }: Exchange): W
 
 function mayBeTooLarge(body: RequestBody): boolean {
   return body.kind === "stream" && (body.length === undefined || body.length > MAX_LLM_BODY_BYTES);
-}
-
-/** Why the body cannot be read as it is, if so. */
-function hiddenBy({ request }: Exchange): string | undefined {
-  const coding = request.headers.get("content-encoding")?.toLowerCase() ?? "identity";
-  if (coding !== "identity") return "the body is encoded";
-  const charset = foreignCharset(request.headers);
-  return charset === undefined ? undefined : `the body's charset is ${charset}`;
 }
 
 function unreadable(code: "bad_request" | "unsupported_media_type", what: string): GatewayError {

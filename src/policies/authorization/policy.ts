@@ -5,7 +5,10 @@
  * what the backend will act on, and deny whatever is no such call unless they say otherwise.
  */
 import { z } from "zod";
+import type { Expression } from "../../cel/expression.ts";
+import { canonicalA2aMethod, misspelledA2aMethod } from "../../core/a2a-methods.ts";
 import { Attributes } from "../../core/attributes.ts";
+import { ConfigError } from "../../core/config-error.ts";
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
 import type { Facts } from "../../core/facts.ts";
@@ -42,6 +45,7 @@ export const authorization = definePolicy({
     for (const rule of expressions)
       for (const path of readsTooEarly(rule))
         env.warn(`authorization: \`${path}\` is known only when the call was made: the rule \`${rule.source}\` denies`);
+    for (const rule of expressions) checkA2aNames(rule);
     const reads = { requestBody: expressions.some((rule) => rule.reads("request.body")) };
     const { early, late } = splitRules(rules);
     const isShadow = config.mode === "shadow";
@@ -97,6 +101,22 @@ export const authorization = definePolicy({
     };
   },
 });
+
+/** A rule by a name of another revision would never match: of a `deny`, that must not be found out in production. */
+function checkA2aNames(rule: Expression): void {
+  for (const { path, values } of rule.readings().comparisons) {
+    if (path !== "a2a.method") continue;
+    for (const value of values) {
+      const canonical = canonicalA2aMethod(value) ?? misspelledA2aMethod(value);
+      if (canonical !== undefined && canonical !== value)
+        throw new ConfigError(
+          undefined,
+          "rules",
+          `\`a2a.method\` is never "${value}": it is "${canonicalA2aMethod(canonical)}" for all versions of A2A; write that in \`${rule.source}\``,
+        );
+    }
+  }
+}
 
 function attributesOf(exchange: Exchange, request: GatewayRequest, facts: Facts): Attributes {
   const { response, startedAt, source, listener, route, trace, secrets, calledTool } = exchange;
