@@ -47,6 +47,13 @@ export const LLM_LIMITS = {
       "400 `invalid_request_body`",
     ],
     ["MAX_NAMES", "llm/dialects/named-models.ts", "different models that a request names", "400"],
+    [
+      "MAX_KNOWN_KEYS",
+      "llm/dialects/named-models.ts",
+      "keys of requests whose meaning is remembered",
+      "compared each time",
+    ],
+    ["MAX_KNOWN_KEY_BYTES", "llm/dialects/named-models.ts", "such a key", "compared each time"],
     ["MAX_KEY_BYTES", "llm/dialects/named-models.ts", "a key that can name a model", "it names none"],
     ["MAX_DOUBLINGS", "backends/ai/models/health.ts", "doublings of a failed provider's pause", "the pause stays"],
     ["MAX_DEPTH", "llm/dialects/scan-request.ts", "nesting of a request", "400 `invalid_request_body`"],

@@ -189,7 +189,7 @@ test("no header that may carry a credential or choose an account is answered wit
           name,
         );
       }),
-      { numRuns: 40, seed: 1 },
+      { numRuns: 25, seed: 1 },
     );
   }
 });

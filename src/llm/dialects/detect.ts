@@ -4,9 +4,10 @@
  * text that two servers could read differently is unclear.
  */
 import { isUtf8 } from "node:buffer";
+import type { Exchange } from "../../core/exchange.ts";
 import type { Steps } from "../../lib/process/turns.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
-import { ModelNames, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";
+import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery } from "./named-models.ts";
 import { readingSteps } from "./read-request.ts";
 
 /** About 0.3 ms. */
@@ -26,26 +27,33 @@ export interface Detected {
 const NOTHING: Detected = { facts: undefined, isUnclear: false };
 const UNCLEAR: Detected = { facts: undefined, isUnclear: true };
 
-/** Where a request is sent. */
-export interface Address {
+/** The head of a request, as far as it can name models. */
+export interface RequestHead {
   readonly path: string;
   readonly query: string;
+  /** The client's headers: names in lower case and values in turn. */
+  readonly pairs: readonly string[];
 }
 
-/** The models that the address itself names. */
-export function modelsInAddress({ path, query }: Address): readonly string[] {
+export function headOf({ request: { path, query }, sentPairs: pairs }: Exchange): RequestHead {
+  return { path, query, pairs };
+}
+
+/** The models that the head itself names. */
+export function modelsInHead({ path, query, pairs }: RequestHead): readonly string[] {
   const found = new ModelNames();
   modelsInPath(path, found);
   modelsInQuery(query, found);
+  modelsInHeaders(pairs, found);
   return found.names;
 }
 
 /** Of a body that begins like JSON. */
-export function* detectLlmRequest(address: Address, bytes: Buffer): Steps<Detected> {
-  const others = modelsInAddress(address);
+export function* detectLlmRequest(head: RequestHead, bytes: Buffer): Steps<Detected> {
+  const others = modelsInHead(head);
   if (firstByte(bytes) === OPEN_BRACKET) return yield* detectInList(bytes, others);
   // Which server stands behind a plain backend is not known: it may be one that ignores the case of keys.
-  const reading = yield* readingSteps(address.path, bytes, "any");
+  const reading = yield* readingSteps(head.path, bytes, "any");
   if (!reading.ok) return UNCLEAR;
   const { dialect, streaming } = reading;
   let isCall = reading.model !== undefined || others.length > 0 || dialect.isKnown;

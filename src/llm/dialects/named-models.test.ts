@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { finish } from "../../lib/process/turns.ts";
 import { beginningOf } from "./detect.ts";
 import { LlmRequestFacts } from "./llm-facts.ts";
-import { ModelNames, modelsInJson, modelsInPath, modelsInQuery, namesModel } from "./named-models.ts";
+import { ModelNames, modelsInHeaders, modelsInJson, modelsInPath, modelsInQuery, namesModel } from "./named-models.ts";
 
 function inJson(value: unknown, isCall = true): string[] {
   const found = new ModelNames();
@@ -93,6 +93,16 @@ test("an address names models in its path and query", () => {
   assert.deepEqual(path("/v1/chat/completions"), []);
   assert.deepEqual(query("x=1&Model=a&deployment=b%20c;models=d"), ["a", "b c", "d"]);
   assert.deepEqual(query("engine_name=a&key=b"), ["a"]);
+});
+
+test("headers name models, by their name or as JSON", () => {
+  const found = new ModelNames();
+  const pairs = [
+    ...["x-amzn-sagemaker-target-model", "a", "azureml-model-deployment", "b", "x-portkey-config", '{"model":"c"}'],
+    ...["helicone-fallbacks", '["d", {"model": "e"}]', "x-models", "f, g", "sec-ch-ua-model", "phone", "x-other", "h"],
+  ];
+  modelsInHeaders(pairs, found);
+  assert.deepEqual(found.names, ["a", "b", "c", "d", "e", "f", "g"]);
 });
 
 test("a model that Google's body repeats with its collection is the same model", () => {

@@ -1,13 +1,13 @@
 /**
  * Which models a request names, in every place where some server reads one: `model` and the members that name alternatives
- * (`models`, `fallbacks`), models of tools, sessions and batched requests, fields of forms, the path and the query. Key
+ * (`models`, `fallbacks`), models of tools, sessions and batched requests, fields of forms, the path, the query and headers. Key
  * lists, rules, limits and prices ask here, so they all judge the same names. Keys are compared without case and
  * separators, because servers differ in how they read them. A name too many costs a rejection, a name too few is a way around
  * a rule; so whatever is below a key that names models counts as a name. Only the conversation itself and JSON schemas, in
  * which users write what they like, are not searched.
  */
 import { GatewayError } from "../../core/errors.ts";
-import type { Steps } from "../../lib/process/turns.ts";
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { foldCase } from "../../lib/text/fold-case.ts";
 import { decodeKey } from "../wire/json-keys.ts";
 import { endOfString } from "../wire/json-string.ts";
@@ -23,12 +23,15 @@ const CLOSE_BRACE = 125;
 const MAX_NAMES = 64;
 /** Longer keys are no key that a server knows, also if each of their letters is written as an escape. */
 const MAX_KEY_BYTES = 400;
+/** Keys whose meaning is remembered; the others are looked at each time. */
+const MAX_KNOWN_KEYS = 1024;
+const MAX_KNOWN_KEY_BYTES = 64;
 /** About 0.3 ms. */
 const STEP_BYTES = 32 * 1024;
 
 /** Ends of keys that name models, without case and separators: `draft_model`, `modelId`, `context_window_fallbacks`. */
 const NAMING =
-  /(?:(?:model|fallback)(?:s|ids?|names?|arns?|ur[il]s?|lists?|groups?|alias(?:es)?|aliasmap|maps?|slugs?|versions?|identifiers?)?|^(?:azure)?(?:deployment|engine)(?:id|name)?|^preset)$/;
+  /(?:(?:model|fallback)(?:s|ids?|names?|arns?|ur[il]s?|lists?|groups?|deployments?|alias(?:es)?|aliasmap|maps?|slugs?|versions?|identifiers?)?|^(?:azure)?(?:deployment|engine)(?:id|name)?|^preset)$/;
 
 /** What users and models say, and schemas: written exactly so. Under another spelling they are searched. */
 const CONTENT: ReadonlySet<string> = new Set([
@@ -128,6 +131,24 @@ export function modelsInQuery(query: string, found: ModelNames): void {
   }
 }
 
+/**
+ * Adds the models that headers name: `x-amzn-sagemaker-target-model`, `azureml-model-deployment`, or JSON with options of a
+ * gateway behind this one (`x-portkey-config`). `pairs`: names in lower case and values in turn.
+ */
+export function modelsInHeaders(pairs: readonly string[], found: ModelNames): void {
+  for (let i = 0; i + 1 < pairs.length; i += 2) {
+    const name = pairs[i] as string;
+    const value = (pairs[i + 1] as string).trim();
+    // Browsers tell the model of a phone.
+    const isNaming =
+      (name.includes("model") || name.includes("fallback")) && !name.startsWith("sec-") && namesModel(name);
+    if (value.startsWith("{") || value.startsWith("[")) {
+      const text = isNaming ? `{"models":${value}}` : value;
+      finish(modelsInJson(Buffer.from(text, "latin1"), true, found));
+    } else if (isNaming) for (const one of value.split(",")) found.add(one.trim());
+  }
+}
+
 /** Adds the model that a path names. For servers that see the client's path: providers get a path of the gateway's. */
 export function modelsInPath(path: string, found: ModelNames): void {
   const name = IN_PATH.exec(path)?.[1];
@@ -138,7 +159,18 @@ type MemberKind = "names" | "content" | "content list" | "other";
 
 function memberKind(bytes: Buffer, start: number, end: number): MemberKind {
   if (end - start > MAX_KEY_BYTES) return "other";
-  const key = decodeKey(bytes.toString("utf8", start, end));
+  const written = bytes.toString("utf8", start, end);
+  const known = KINDS.get(written);
+  if (known !== undefined) return known;
+  const kind = kindOf(decodeKey(written));
+  if (KINDS.size < MAX_KNOWN_KEYS && end - start <= MAX_KNOWN_KEY_BYTES) KINDS.set(written, kind);
+  return kind;
+}
+
+/** Requests have the same keys again and again: comparing each without case would take most of the time. */
+const KINDS = new Map<string, MemberKind>();
+
+function kindOf(key: string): MemberKind {
   if (CONTENT.has(key)) return "content";
   if (CONTENT_LISTS.has(key)) return "content list";
   return namesModel(key) ? "names" : "other";

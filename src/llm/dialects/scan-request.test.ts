@@ -6,7 +6,7 @@ import { LlmRequestFacts } from "./llm-facts.ts";
 import { scanRequest } from "./scan-request.ts";
 
 function detect(path: string, bytes: Buffer): LlmRequestFacts | undefined {
-  return finish(detectLlmRequest({ path, query: "" }, bytes)).facts;
+  return finish(detectLlmRequest({ path, query: "", pairs: [] }, bytes)).facts;
 }
 
 test("reads model and stream and where they stand", () => {

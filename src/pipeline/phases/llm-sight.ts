@@ -12,7 +12,7 @@ import type { LlmFacts } from "../../core/facts.ts";
 import type { CompiledScope } from "../../core/policy.ts";
 import { hiddenBody } from "../../lib/http/charset.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
-import { beginningOf, detectLlmRequest, mayNameModel, modelsInAddress } from "../../llm/dialects/detect.ts";
+import { beginningOf, detectLlmRequest, headOf, mayNameModel, modelsInHead } from "../../llm/dialects/detect.ts";
 import { dialectOf } from "../../llm/dialects/dialect.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { ModelNames, modelsInQuery } from "../../llm/dialects/named-models.ts";
@@ -49,7 +49,7 @@ export function lookAtBody(
     return;
   }
   if (request.body.kind === "none") {
-    if (wants.model) noteAddress(exchange);
+    if (wants.model) noteHead(exchange);
     next(scopes);
     return;
   }
@@ -71,7 +71,7 @@ export function lookAtBody(
     const isHeld = beginning === "json" || beginning === "open" || isForm || (wants.model && FIELDS_TYPE.test(type));
     if (beginning === "foreign" && wants.model) throw unreadable("bad_request", "the body is not UTF-8");
     if (first === undefined || !isHeld) {
-      if (wants.model) noteAddress(exchange);
+      if (wants.model) noteHead(exchange);
       next(first === undefined ? scopes : chargeBySize(exchange, scopes, beginning === "foreign"));
       return;
     }
@@ -106,7 +106,7 @@ function* readCall(
     if (needsModel) noteFields(exchange, bytes, type);
     return chargeBySize(exchange, scopes, beginning === "foreign");
   }
-  const { facts, isUnclear } = yield* detectLlmRequest(request, bytes);
+  const { facts, isUnclear } = yield* detectLlmRequest(headOf(exchange), bytes);
   if (facts !== undefined) {
     if (bytes.length > SLICED_BYTES) yield* facts.count();
     exchange.facts.llm = facts;
@@ -120,12 +120,12 @@ function* readCall(
   return chargeBySize(exchange, scopes, isUnclear && (yield* mayNameModel(bytes)));
 }
 
-/** The model that the address names, where the body names none: of a WebSocket, of sound or of an empty body. */
-function noteAddress(exchange: Exchange): void {
+/** The model that the head names, where the body names none: of a WebSocket, of sound or of an empty body. */
+function noteHead(exchange: Exchange): void {
   const { request } = exchange;
   // Such a request only reads: the list of models, one of them, a stored answer.
   if (request.body.kind === "none" && READING.has(request.method) && !request.headers.has("upgrade")) return;
-  const models = modelsInAddress(request);
+  const models = modelsInHead(headOf(exchange));
   if (models.length === 0) return;
   if (request.body.kind === "none") noteFreeRequest(exchange, models);
   else noteSizedRequest(exchange, models);
@@ -133,7 +133,6 @@ function noteAddress(exchange: Exchange): void {
 
 /** The models that the fields of a form name. */
 function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
-  const { request } = exchange;
   const found = new ModelNames();
   if (FORM_TYPE.test(type)) {
     const scanned = scanForm(bytes, type);
@@ -141,7 +140,7 @@ function noteFields(exchange: Exchange, bytes: Buffer, type: string): void {
     if (scanned.scan.model !== undefined) found.add(scanned.scan.model);
     for (const name of scanned.scan.formModels ?? []) found.add(name);
   } else if (FIELDS_TYPE.test(type)) modelsInQuery(bytes.toString("utf8"), found);
-  for (const name of modelsInAddress(request)) found.add(name);
+  for (const name of modelsInHead(headOf(exchange))) found.add(name);
   if (found.names.length > 0) noteSizedRequest(exchange, found.names);
 }
 

@@ -11,7 +11,7 @@ import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/
 import { type Dialect, dialectOf, modelsPathOf } from "../../../llm/dialects/dialect.ts";
 import type { LlmError } from "../../../llm/dialects/error-shape.ts";
 import { LlmRequestFacts } from "../../../llm/dialects/llm-facts.ts";
-import { ModelNames, modelsInQuery } from "../../../llm/dialects/named-models.ts";
+import { ModelNames, modelsInHeaders, modelsInQuery } from "../../../llm/dialects/named-models.ts";
 import { readingSteps } from "../../../llm/dialects/read-request.ts";
 import { scanForm } from "../../../llm/dialects/scan-form.ts";
 import { noteFreeRequest, noteSizedRequest } from "../../../llm/dialects/sized-facts.ts";
@@ -105,7 +105,7 @@ function prepareUpgrade(exchange: Exchange, table: ModelTable): Reply | undefine
   const [target] = table.targets;
   if (table.targets.length === 1 && target?.provider.upgrades?.(path) === true) {
     // What goes through it is not read: it needs a budget that is not used up.
-    noteFreeRequest(exchange, modelsInQueryOf(exchange));
+    noteFreeRequest(exchange, modelsInHead(exchange));
     return undefined;
   }
   return refusal(exchange, dialectOf(path), {
@@ -148,7 +148,7 @@ function understandForm(exchange: Exchange, dialect: Dialect, bytes: Buffer): Re
     return refusal(exchange, dialect, { status: 400, message: scanned.reason, code: "invalid_request_body" });
   const { scan } = scanned;
   const call = { dialect, bytes, scan, rules: [] };
-  const others = [...(scan.formModels ?? []), ...modelsInQueryOf(exchange)];
+  const others = [...(scan.formModels ?? []), ...modelsInHead(exchange)];
   const facts = new LlmRequestFacts(scan.model, scan.stream ?? false, NO_BYTES, call, others);
   facts.estimatedTokens = Math.ceil(bytes.length / bytesPerToken(request));
   exchange.facts.llm = facts;
@@ -167,10 +167,11 @@ function noteUnread(exchange: Exchange, { free }: Dialect): void {
   else noteSizedRequest(exchange);
 }
 
-function modelsInQueryOf({ request: { query } }: Exchange): readonly string[] {
-  if (query === "") return NO_NAMES;
+/** Providers get a path of the gateway's own, but the client's query and headers. */
+function modelsInHead({ request: { query }, sentPairs }: Exchange): readonly string[] {
   const found = new ModelNames();
   modelsInQuery(query, found);
+  modelsInHeaders(sentPairs, found);
   return found.names;
 }
 
@@ -186,8 +187,7 @@ function* understand(
   if (!read.ok) return refusal(exchange, dialect, { status: 400, message: read.reason, code: "invalid_request_body" });
   const { model, streaming, scan } = read;
   const quote = quotes?.(model, scan.hasAlternatives ? () => LlmRequestFacts.modelsOf(facts).slice(1) : undefined);
-  // Providers get a path of the gateway's own, but the client's query.
-  const others = modelsInQueryOf(exchange);
+  const others = isJudged ? modelsInHead(exchange) : NO_NAMES;
   const facts: LlmRequestFacts = new LlmRequestFacts(
     model,
     streaming,
