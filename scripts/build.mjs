@@ -24,7 +24,7 @@ const { metafile } = await build({
     thread: "src/bin/thread.ts",
     "demo-mcp-server": "src/demo/mcp-server.ts",
     "rehearsal-process": "src/app/change/rehearsal-process.ts",
-    "bcrypt-worker": "src/identity/passwords/bcrypt-worker.ts",
+    "password-worker": "src/identity/passwords/password-worker.ts",
   },
   outdir: out,
   splitting: true,

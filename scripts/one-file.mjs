@@ -31,7 +31,7 @@ export async function writeOneFile(out) {
         output: blob,
         disableExperimentalSEAWarning: true,
         useCodeCache: true,
-        assets: assets(work),
+        assets: await assets(work),
       }),
     );
     step("executable", process.execPath, ["--experimental-sea-config", config]);
@@ -75,10 +75,18 @@ async function bundleAsScript(work, main) {
   });
 }
 
-function assets(work) {
+/** Threads cannot load modules from inside of the executable: they run one script each. */
+async function bundleThread(work, name, entryPoint) {
+  const outfile = join(work, name);
+  await build({ ...bundleOptions, entryPoints: [entryPoint], outfile, format: "cjs" });
+  return { [name]: outfile };
+}
+
+async function assets(work) {
   const ui = join(root, "dist", "ui");
   const files = Object.fromEntries(readdirSync(ui).map((name) => [`ui/${name}`, join(ui, name)]));
   const list = join(work, "files.json");
   writeFileSync(list, JSON.stringify(Object.keys(files)));
-  return { ...files, "files.json": list };
+  const threads = await bundleThread(work, "password-worker.js", "src/identity/passwords/password-worker.ts");
+  return { ...files, ...threads, "files.json": list };
 }

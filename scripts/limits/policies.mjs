@@ -142,14 +142,26 @@ export const POLICY_LIMITS = {
       "redirect URIs of a registration",
       "400 `invalid_redirect_uri`",
     ],
-    ["MAX_WAITING", "identity/passwords/htpasswd.ts", "password checks that wait", "503 `overloaded`"],
     [
       "MAX_REMEMBERED",
       "identity/passwords/htpasswd.ts",
       "passwords that are remembered (as digests)",
       "the least recently used is computed again",
     ],
-    ["MAX_COST", "identity/passwords/bcrypt.ts", "the cost of a password hash", "the configuration is rejected"],
+    ["MAX_COST", "identity/passwords/htpasswd.ts", "the cost of a password hash", "the configuration is rejected"],
+    ["MAX_PASSWORD_BYTES", "identity/passwords/htpasswd.ts", "a password of `basicAuth`", "401: it is wrong"],
+    [
+      "MAX_WAITING_PER_CLIENT",
+      "identity/passwords/password-checks.ts",
+      "password checks of one client address (IPv6: /64) that wait",
+      "503 `overloaded` for that client",
+    ],
+    [
+      "MAX_WAITING_CHECKS",
+      "identity/passwords/password-checks.ts",
+      "password checks that wait in all",
+      "503 `overloaded` for the client with the most",
+    ],
     ["MAX_TEXT", "identity/access/access-rules.ts", "the explanation of a refusal", "cut"],
   ],
   Expressions: [

@@ -71,6 +71,35 @@ test("the executable says that it has no profiler", async (t) => {
   assert.match(gone.stderr, /^no gateway answers at 127\.0\.0\.1:\d+: connect ECONNREFUSED.*\n$/);
 });
 
+test("the executable checks passwords in a thread", async (t) => {
+  const yaml = JSON.stringify({
+    config: { adminAddr: "off" },
+    gateways: { default: { port: 0, address: "127.0.0.1" } },
+    routes: [
+      {
+        policies: {
+          basicAuth: {
+            htpasswd:
+              "apr:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\nbob:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW",
+          },
+          directResponse: { status: 200, body: "in" },
+        },
+      },
+    ],
+  });
+  const gateway = startGatewayProcess(t, ["-f", "-"], { command: [program], stdin: yaml, env: NOWHERE });
+  const url = `http://127.0.0.1:${await gateway.port()}`;
+  const statusOf = async (pair: string): Promise<number> => {
+    const headers = { authorization: `Basic ${Buffer.from(pair).toString("base64")}` };
+    return (await fetch(url, { headers })).status;
+  };
+  assert.equal(await statusOf("apr:secret"), 200);
+  assert.equal(await statusOf("bob:U*U"), 200);
+  assert.equal(await statusOf("bob:other"), 401);
+  gateway.child.kill("SIGTERM");
+  await gateway.exited;
+});
+
 test("the commands of the page work", () => {
   const empty = join(folder, "page");
   mkdirSync(empty);

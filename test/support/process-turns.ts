@@ -1,11 +1,13 @@
 /**
  * The longest turn of a gateway's loop in a process of its own, so that nothing but its own work is in its turns.
  */
+import { createThreadCpu } from "./cpu-time.ts";
 import type { GatewayProcess } from "./gateway-process.ts";
 
 /** On the first signal it looks at every turn of the loop; on the second it tells the longest, in CPU time. */
 const WATCH = `data:text/javascript,${encodeURIComponent(`
-  const cpuMs = () => { const { user, system } = process.cpuUsage(); return (user + system) / 1000; };
+  import { openSync, readSync } from "node:fs";
+  const cpuMs = (${createThreadCpu})(openSync, readSync);
   const now = () => ({ wall: performance.now(), cpu: cpuMs() });
   let running = false, longest = 0, rounds = 0, at = now();
   const turn = () => {

@@ -221,6 +221,8 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       R43: "Large dumps do not hold the loop.",
       R44: "A defect in a request is its own 500; one outside of any request is logged and counted, and the gateway goes on.",
       R48: "The map of buckets stays in its bounds with constant costs.",
+      R70: "Wrong passwords of one client neither block the loop nor keep other clients from logging in.",
+      R71: "The largest accepted value in any parameter holds the loop for less than 50 ms of CPU.",
     },
   },
   {

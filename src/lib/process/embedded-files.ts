@@ -27,3 +27,8 @@ export function embeddedFolder(folder: string): EmbeddedFolder | undefined {
     read: (name) => Buffer.from(getAsset(`${prefix}${name}`)),
   };
 }
+
+/** The text of one embedded file; undefined when it is on disk. */
+export function embeddedText(name: string): string | undefined {
+  return isSea() ? getAsset(name, "utf8") : undefined;
+}

@@ -1,20 +1,9 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { anExchange, testEnv as bareEnv } from "../../../test/support/exchange.ts";
+import { anExchange, testEnv } from "../../../test/support/exchange.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { basicAuth } from "./policy.ts";
-
-/** The real timers would not keep the test alive. */
-const testEnv = {
-  ...bareEnv,
-  clock: {
-    ...bareEnv.clock,
-    after(_delayMs: number, callback: () => void) {
-      const handle = setImmediate(callback);
-      return { cancel: () => clearImmediate(handle) };
-    },
-  },
-};
 
 const LONG = "pässwörd with a long tail ".repeat(4);
 /** Made with libxcrypt and openssl. */
@@ -93,13 +82,39 @@ test("modes: optional lets nobody pass with a wrong password, permissive lets al
   assert.equal(exchange.credential, undefined);
 });
 
-test("beyond a hundred waiting checks the gateway says that it is busy", async () => {
+test("a password longer than 1,024 bytes is wrong, without a check", async () => {
+  const long = "x".repeat(1_025);
+  // SHA-1 of the 1,024 and of the 1,025 bytes.
+  const hash = (text: string) => `{SHA}${createHash("sha1").update(text).digest("base64")}`;
+  const users = `fits:${hash(long.slice(1))}\nlong:${hash(long)}\nwide:${hash("ä".repeat(513))}`;
+  const subject = basicAuth.compile({ htpasswd: users }, testEnv);
+  assert.deepEqual((await run(basic("fits", long.slice(1)), subject)).facts.basicAuth, { username: "fits" });
+  for (const [user, password] of [
+    ["long", long],
+    ["wide", "ä".repeat(513)],
+  ] as const)
+    assert.throws(() => subject.request?.(anExchange({ headers: basic(user, password) })), {
+      code: "authentication_failed",
+      status: 401,
+    });
+});
+
+test("one client's many checks are answered with 503, another client's check is not [R70]", async () => {
   const busy = basicAuth.compile({ htpasswd: HTPASSWD }, testEnv);
-  const runs = Array.from({ length: 110 }, (_, i) =>
-    run(basic("apr", `wrong-${i}`), busy).catch((error) => error.code),
-  );
-  const codes = await Promise.all(runs);
-  assert.equal(codes.filter((code) => code === "overloaded").length, 10);
+  const checked = async (headers: Record<string, string>, source: string): Promise<string> => {
+    try {
+      const exchange = anExchange({ headers, source });
+      await busy.request?.(exchange);
+      return exchange.facts.basicAuth?.username ?? "nobody";
+    } catch (error) {
+      return (error as { code: string }).code;
+    }
+  };
+  const hostile = Array.from({ length: 110 }, (_, i) => checked(basic("apr", `wrong-${i}`), "192.0.2.66"));
+  assert.equal(await checked(basic("bob", "password"), "192.0.2.7"), "bob");
+  const codes = await Promise.all(hostile);
+  assert.equal(codes.filter((code) => code === "overloaded").length, 89);
+  assert.equal(codes.filter((code) => code === "authentication_failed").length, 21);
 });
 
 test("the file is read relative to the configuration, and a mistake in it names the line", () => {

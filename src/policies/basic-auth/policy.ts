@@ -13,6 +13,7 @@ import { filePath } from "../../core/schema-marks.ts";
 import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
 import { type CredentialLocation, readCredential, withhold } from "../../identity/access/credential-location.ts";
 import { createHtpasswd, type Htpasswd } from "../../identity/passwords/htpasswd.ts";
+import { PasswordChecks } from "../../identity/passwords/password-checks.ts";
 
 const LOCATION: CredentialLocation = { header: { name: "authorization", prefix: "Basic " } };
 const utf8 = new TextDecoder("utf-8", { fatal: true });
@@ -41,7 +42,9 @@ export const basicAuth = definePolicy({
     const text = typeof config.htpasswd === "string" ? config.htpasswd : env.readFile(config.htpasswd.file);
     let passwords: Htpasswd;
     try {
-      passwords = createHtpasswd(text, env.clock);
+      // One thread and one set of queues for all policies.
+      const checks = env.keep("password checks", "all", () => new PasswordChecks(env.clock));
+      passwords = createHtpasswd(text, checks);
     } catch (error) {
       throw new ConfigError(undefined, "htpasswd", (error as Error).message);
     }
@@ -79,7 +82,7 @@ export const basicAuth = definePolicy({
             found.kind === "bad" ? found.detail : "the credential is not base64 of user:password",
           );
         }
-        const right = passwords.check(pair.username, pair.password);
+        const right = passwords.check(pair.username, pair.password, exchange.source.address);
         if (typeof right === "boolean") return decide(exchange, pair.username, right);
         return right.then((late) => decide(exchange, pair.username, late));
       },

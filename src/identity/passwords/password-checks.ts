@@ -1,0 +1,200 @@
+/**
+ * Password checks in a thread of their own: hashes are slow by design, and other requests must not wait for them. One check
+ * runs at a time. Clients take turns, so a client with many wrong passwords delays another client's check by one check, and
+ * both each client's queue and all queues together are bounded. The thread starts with the first check and ends when it was
+ * idle for a while. If no thread can be started, checks fail; they never run on the main thread.
+ */
+import { Worker } from "node:worker_threads";
+import { GatewayError } from "../../core/errors.ts";
+import type { Clock, Timer } from "../../lib/process/clock.ts";
+import { embeddedText } from "../../lib/process/embedded-files.ts";
+
+const MAX_WAITING_CHECKS = 1_000;
+const MAX_WAITING_PER_CLIENT = 20;
+const IDLE_MS = 30_000;
+/** A check whose thread failed runs once more in a new thread. */
+const ATTEMPTS = 2;
+/** Beside the program in the bundle and beside this file after a compilation; inside of the single executable. */
+const WORKER_FILE = "password-worker.js";
+
+export type PasswordHash =
+  | { readonly kind: "bcrypt"; readonly hash: string }
+  | { readonly kind: "apr1"; readonly salt: string; readonly hash: string }
+  | { readonly kind: "sha1"; readonly hash: string };
+
+export interface CheckRequest {
+  readonly id: number;
+  readonly password: string;
+  readonly hash: PasswordHash;
+}
+
+export interface CheckResult {
+  readonly id: number;
+  readonly matches: boolean;
+}
+
+/** The members of a Worker that are used here. */
+export interface PasswordThread {
+  postMessage(request: CheckRequest): void;
+  on(event: "message", listener: (result: CheckResult) => void): unknown;
+  on(event: "error", listener: (error: Error) => void): unknown;
+  on(event: "exit", listener: () => void): unknown;
+  ref(): void;
+  unref(): void;
+  terminate(): Promise<unknown>;
+}
+
+interface Check extends CheckRequest {
+  attempts: number;
+  resolve(matches: boolean): void;
+  reject(error: Error): void;
+}
+
+export class PasswordChecks {
+  readonly #clock: Clock;
+  readonly #startThread: () => PasswordThread;
+  /** By client; the order of the map is the order of their turns. No queue is empty. */
+  readonly #queues = new Map<string, Check[]>();
+  #waiting = 0;
+  #running: Check | undefined = undefined;
+  #thread: PasswordThread | undefined = undefined;
+  #idle: Timer | undefined = undefined;
+  #nextId = 1;
+
+  constructor(clock: Clock, startThread: () => PasswordThread = startWorker) {
+    this.#clock = clock;
+    this.#startThread = startThread;
+  }
+
+  /** Throws or rejects with a GatewayError (503) if too many checks wait or if no thread can be started. */
+  matches(address: string, password: string, hash: PasswordHash): Promise<boolean> {
+    const client = clientNetwork(address);
+    const queue = this.#queues.get(client) ?? [];
+    if (queue.length >= MAX_WAITING_PER_CLIENT)
+      throw tooMany(`${MAX_WAITING_PER_CLIENT} password checks of ${client} are waiting`);
+    if (this.#waiting >= MAX_WAITING_CHECKS && !this.#makeRoom(queue.length))
+      throw tooMany(`${MAX_WAITING_CHECKS} password checks are waiting`);
+    return new Promise((resolve, reject) => {
+      this.#queues.set(client, queue);
+      queue.push({ id: this.#nextId++, password, hash, attempts: 0, resolve, reject });
+      this.#waiting += 1;
+      this.#runNext();
+    });
+  }
+
+  /** The client with the most waiting checks loses its last one to a client with fewer. */
+  #makeRoom(length: number): boolean {
+    let longest: Check[] = [];
+    for (const queue of this.#queues.values()) if (queue.length > longest.length) longest = queue;
+    if (longest.length <= length + 1) return false;
+    this.#waiting -= 1;
+    longest.pop()?.reject(tooMany(`${MAX_WAITING_CHECKS} password checks are waiting`));
+    return true;
+  }
+
+  #runNext(): void {
+    while (this.#running === undefined) {
+      const check = this.#takeNext();
+      if (check === undefined) return;
+      this.#running = check;
+      this.#run(check);
+    }
+  }
+
+  #takeNext(): Check | undefined {
+    const [turn] = this.#queues;
+    if (turn === undefined) return undefined;
+    const [client, queue] = turn;
+    const check = queue.shift();
+    this.#waiting -= 1;
+    this.#queues.delete(client);
+    if (queue.length > 0) this.#queues.set(client, queue);
+    return check;
+  }
+
+  #run(check: Check): void {
+    check.attempts += 1;
+    try {
+      const thread = this.#openThread();
+      // Only a running check keeps the process from ending.
+      thread.ref();
+      const { id, password, hash } = check;
+      thread.postMessage({ id, password, hash });
+    } catch (error) {
+      this.#running = undefined;
+      check.reject(unavailable(error));
+    }
+  }
+
+  #openThread(): PasswordThread {
+    this.#idle?.cancel();
+    if (this.#thread !== undefined) return this.#thread;
+    const thread = this.#startThread();
+    this.#thread = thread;
+    thread.on("message", ({ id, matches }) => {
+      if (this.#running?.id !== id) return;
+      this.#running.resolve(matches);
+      this.#running = undefined;
+      this.#runNext();
+      if (this.#running !== undefined) return;
+      thread.unref();
+      this.#idle = this.#clock.after(IDLE_MS, () => this.#closeThread());
+    });
+    thread.on("error", (error) => this.#lost(thread, error));
+    thread.on("exit", () => this.#lost(thread, new Error("the thread exited")));
+    return thread;
+  }
+
+  #lost(thread: PasswordThread, error: Error): void {
+    if (this.#thread !== thread) return;
+    this.#thread = undefined;
+    const check = this.#running;
+    if (check === undefined) return;
+    if (check.attempts < ATTEMPTS) {
+      this.#run(check);
+    } else {
+      this.#running = undefined;
+      check.reject(unavailable(error));
+    }
+    this.#runNext();
+  }
+
+  #closeThread(): void {
+    const closing = this.#thread;
+    this.#thread = undefined;
+    void closing?.terminate();
+  }
+}
+
+/** One client of IPv6 has a whole /64, so its addresses share a queue. */
+export function clientNetwork(address: string): string {
+  const mapped = /^::ffff:(\d+(?:\.\d+){3})$/i.exec(address)?.[1];
+  if (mapped !== undefined || !address.includes(":")) return mapped ?? address;
+  const [plain = ""] = address.split("%", 1);
+  const [head = "", tail] = plain.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  const last = tail === undefined || tail === "" ? [] : tail.split(":");
+  while (tail !== undefined && groups.length + last.length < 8) groups.push("0");
+  const network = [...groups, ...last].slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16));
+  return `${network.join(":")}::/64`;
+}
+
+function startWorker(): Worker {
+  const embedded = embeddedText(WORKER_FILE);
+  return embedded === undefined
+    ? new Worker(new URL(`./${WORKER_FILE}`, import.meta.url))
+    : new Worker(embedded, { eval: true });
+}
+
+function tooMany(detail: string): GatewayError {
+  return new GatewayError("overloaded", { detail, headers: { "retry-after": "1" } });
+}
+
+function unavailable(error: unknown): GatewayError {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new GatewayError("not_ready", {
+    message: "passwords cannot be checked now",
+    detail: `the password thread failed: ${reason}`,
+    headers: { "retry-after": "1" },
+  });
+}
