@@ -149,6 +149,13 @@ export const POLICY_LIMITS = {
       "the least recently used is computed again",
     ],
     ["MAX_COST", "identity/passwords/htpasswd.ts", "the cost of a password hash", "the configuration is rejected"],
+    [
+      "MAX_SAME_NAME",
+      "identity/login/browser-flow.ts",
+      "cookies of one name that a browser flow looks at",
+      "the others are ignored",
+    ],
+    ["MAX_PERSON_CHARS", "core/person.ts", "a name or address in the description of a user", "cut"],
     ["MAX_PASSWORD_BYTES", "identity/passwords/htpasswd.ts", "a password of `basicAuth`", "401: it is wrong"],
     [
       "MAX_WAITING_PER_CLIENT",

@@ -166,8 +166,8 @@ export class Exchange implements Linked<Exchange> {
   secrets: string[] | undefined = undefined;
   /** Whom authentication policies let in; undefined for a client that none has identified. */
   principal: string | undefined = undefined;
-  /** Of a user who signed in with a browser: where a POST signs out again. */
-  logoutPath: string | undefined = undefined;
+  /** Of a user who signed in with a browser: the origin of the pages, and the path where a POST signs out. */
+  browserSession: { readonly origin: string; readonly logoutPath: string } | undefined = undefined;
   /** What the limits of all scopes said at admission; the smallest share left is what the client is told. */
   limits: LimitReading[] | undefined = undefined;
   /** What limits took for this request: given back if a policy refuses it. */

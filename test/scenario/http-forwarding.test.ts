@@ -33,6 +33,18 @@ test("what goes to the backend: hop-by-hop headers removed, forwarding headers o
   });
 });
 
+test("cookies of the gateway's own sign-ins reach no backend, whatever route they were made for [D31]", async (t) => {
+  const { gateway, backend } = await behindGateway(t);
+  const cookie =
+    "a=1; __Host-gateway_session_7d10b117=secret; b=gateway_; gateway_signin_7d10b117_3=secret; __Host-gateway_connect_abc=x";
+  await fetch(gateway.url(), { headers: { cookie } });
+  await fetch(gateway.url(), { headers: { cookie: "gateway_session_7d10b117=secret" } });
+  assert.deepEqual(
+    backend.received.map(({ headers }) => headers.cookie),
+    ["a=1; b=gateway_", undefined],
+  );
+});
+
 test("an id that is not of the allowed form is replaced, for the client and the backend", async (t) => {
   const { gateway, backend } = await behindGateway(t);
   const response = await fetch(gateway.url(), { headers: { "x-request-id": "bad id!" } });

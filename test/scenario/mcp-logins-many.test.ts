@@ -75,7 +75,11 @@ async function connect(gateway: TestGateway, server: OauthFixture, i: number): P
   const { message } = await whoami(gateway, tokenOf(userOf(i)));
   assert.equal(message.error?.code, -32042, JSON.stringify(message));
   const address = message.error.data.elicitations[0].url.replace("http://gateway.test", gateway.url());
-  const sent = await fetch(address, { method: "POST", redirect: "manual" });
+  const sent = await fetch(address, {
+    method: "POST",
+    redirect: "manual",
+    headers: { origin: "http://gateway.test" },
+  });
   const cookie = (sent.headers.get("set-cookie") ?? "").split(";", 1)[0] ?? "";
   const back = server.logIn(sent.headers.get("location") ?? "", `${userOf(i)}@cal`);
   const done = await fetch(back.replace("http://gateway.test", gateway.url()), { headers: { cookie } });

@@ -69,12 +69,21 @@ function local(gateway: TestGateway, address: string): string {
   return address.replace("http://gateway.test", gateway.url());
 }
 
+/** The button of the page. */
+function press(
+  gateway: TestGateway,
+  address: string,
+  headers: Record<string, string> = { origin: new URL(address).origin },
+): Promise<Response> {
+  return fetch(local(gateway, address), { method: "POST", redirect: "manual", headers });
+}
+
 /** What a browser does: reads the page, presses the button, logs in, comes back. */
 async function connect(gateway: TestGateway, server: OauthFixture, address: string, user: string): Promise<Response> {
   const page = await fetch(local(gateway, address));
   assert.equal(page.status, 200);
   assert.match(await page.text(), /<button>Connect<\/button>/);
-  const sent = await fetch(local(gateway, address), { method: "POST", redirect: "manual" });
+  const sent = await press(gateway, address);
   assert.equal(sent.status, 303);
   const cookie = (sent.headers.get("set-cookie") ?? "").split(";", 1)[0] ?? "";
   const back = server.logIn(sent.headers.get("location") ?? "", user);
@@ -143,21 +152,85 @@ test("tokens are renewed, a token that is taken back leads to a new login, and n
   for (const secret of [...secrets, VAULT_KEY]) assert.ok(!everything.includes(secret), "a secret is shown");
 });
 
-test("a login that another browser began, a used ticket and a foreign state lead nowhere", async (t) => {
+test("a login that another browser began, a used ticket and a foreign state lead nowhere [D32]", async (t) => {
   const { server, gateway } = await setUp(t);
   const alice = await opened(gateway, "alice");
   const address = await invited(alice);
-  const sent = await fetch(local(gateway, address), { method: "POST", redirect: "manual" });
+  const sent = await press(gateway, address);
   const back = server.logIn(sent.headers.get("location") ?? "", "mallory@cal");
-  // The victim's browser has no cookie of the one that began.
-  assert.equal((await fetch(local(gateway, back))).status, 502);
-  assert.equal((await fetch(local(gateway, back))).status, 410, "a state works once");
-  assert.equal((await fetch(local(gateway, address), { method: "POST", redirect: "manual" })).status, 410);
+  const [cookie = ""] = (sent.headers.get("set-cookie") ?? "").split(";", 1);
+  const [name = ""] = cookie.split("=", 1);
+  // The victim's browser has no cookie of the one that began, and the state stays valid.
+  for (const wrong of ["", `${name}=`, `${name}=${"x".repeat(32)}`, cookie.slice(0, -1), `x${cookie}`, `${cookie}x`]) {
+    const refused = await fetch(local(gateway, back), { headers: { cookie: wrong } });
+    assert.equal(refused.status, 400, wrong);
+    assert.match(await refused.text(), /not started in this browser.*The login is still open/s);
+  }
+  assert.deepEqual([...server.tokens], [], "no code was exchanged");
+  // Another host of the domain set a cookie of the same name, which the browser sends first.
+  const done = await fetch(local(gateway, back), { headers: { cookie: `${name}=${"x".repeat(32)}; ${cookie}` } });
+  assert.equal(done.status, 200);
+  assert.match(done.headers.get("set-cookie") ?? "", new RegExp(`^${name}=; .*Max-Age=0`));
+  assert.equal((await fetch(local(gateway, back), { headers: { cookie } })).status, 410, "a state works once");
+  assert.equal((await press(gateway, address)).status, 410);
   assert.equal((await fetch(`${gateway.url()}/connect/callback?state=${"x".repeat(32)}&code=1`)).status, 410);
   assert.equal((await fetch(`${gateway.url()}/connect/start?ticket=../../x`)).status, 410);
   assert.equal((await fetch(`${gateway.url()}/connect/else`)).status, 404);
-  const again = await invited(alice);
-  assert.notEqual(again, address);
+  assert.notEqual(await invited(await opened(gateway, "bob")), address);
+});
+
+/** What browsers send with a form of another site: old ones and those without TLS send no Sec-Fetch-Site. */
+const FOREIGN: Record<string, string>[] = [
+  {},
+  { origin: "null" },
+  { origin: "https://evil.example" },
+  { origin: "http://evil.example", "sec-fetch-site": "cross-site" },
+  { origin: "http://sub.gateway.test", "sec-fetch-site": "same-site" },
+  { origin: "http://gateway.test:8080" },
+  { origin: "http://gateway.test.evil.example" },
+  { "sec-fetch-site": "same-origin" },
+];
+for (const scheme of ["http", "https"])
+  test(`${scheme}: a page of another site cannot connect the visitor's account to another user [D30] [D31]`, async (t) => {
+    const { server, gateway } = await setUp(t, ["mallory"], { connectUrl: `${scheme}://gateway.test/connect` });
+    const mallory = await opened(gateway, "mallory");
+    const address = (await invited(mallory)).replace(/^https/, "http");
+    const own = `${scheme}://gateway.test`;
+    const swapped = `${scheme === "http" ? "https" : "http"}://gateway.test`;
+    for (const headers of [...FOREIGN, { origin: swapped }, { origin: own, "sec-fetch-site": "cross-site" }]) {
+      const sent = await press(gateway, address, headers);
+      assert.equal(sent.status, 403, JSON.stringify(headers));
+      assert.equal(sent.headers.get("set-cookie"), null);
+      assert.match(await sent.text(), /Open the address that your assistant shows/);
+    }
+    // The rest of the attack: the victim's code, in the victim's browser, leads nowhere.
+    await invited(mallory);
+    assert.deepEqual([...server.tokens], []);
+    // The page's own form works, and the ticket was not used up.
+    const page = await fetch(local(gateway, address));
+    assert.equal(page.headers.get("referrer-policy"), "same-origin", "otherwise browsers send `Origin: null`");
+    const sent = await press(gateway, address, { origin: own, "sec-fetch-site": "same-origin" });
+    assert.equal(sent.status, 303);
+    const cookie = sent.headers.get("set-cookie") ?? "";
+    assert.match(cookie, scheme === "https" ? /^__Host-gateway_connect_[\w-]{8}=/ : /^gateway_connect_[\w-]{8}=/);
+    assert.match(cookie, /; Path=\/; /);
+    assert.equal(/; Secure/.test(cookie), scheme === "https");
+    assert.ok(!/domain/i.test(cookie));
+    const back = server.logIn(sent.headers.get("location") ?? "", "mallory@cal").replace(/^https/, "http");
+    if (scheme === "https") {
+      // Any host of the domain can set a cookie without the prefix.
+      const tossed = cookie.split(";", 1)[0]?.replace("__Host-", "") ?? "";
+      assert.equal((await fetch(local(gateway, back), { headers: { cookie: tossed } })).status, 400);
+    }
+    const done = await fetch(local(gateway, back), { headers: { cookie: cookie.split(";", 1)[0] ?? "" } });
+    assert.equal(done.status, 200);
+    assert.equal(text(await mallory.call("whoami")), "mallory@cal");
+  });
+
+test("the page shows the user in words that people recognize [D34]", async (t) => {
+  const { gateway } = await setUp(t, ["alice"]);
+  const page = await (await fetch(local(gateway, await invited(await opened(gateway, "alice"))))).text();
+  assert.match(page, /for the gateway user <b>alice \(API key [0-9a-f]{8}\)<\/b>/);
 });
 
 test("24 users: none can use another's account by session ids or keys, also after a restart", async (t) => {

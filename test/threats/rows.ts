@@ -76,6 +76,11 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       D12: "A stolen code gains nothing from the added secret: the verifier reaches the provider unchanged, none is made up, and the provider checks it.",
       D13: "The token endpoint takes small forms by POST only.",
       D14: "Secrets, codes and tokens of a login are in no log or trace, and token answers stay uncached.",
+      D30: "Endpoints that serve a browser flow accept changes from pages of their own origin only; a missing Origin is a rejection.",
+      D31: "Cookies of browser flows belong to one host and one flow, and no backend receives them.",
+      D32: "A callback without its cookie uses nothing up, and a finished sign-in cannot be finished again.",
+      D33: "An ID token for several clients names this one as `azp`, and an access token is not taken for an ID token.",
+      D34: "A page that asks for consent shows the user in words that people recognize.",
     },
   },
   {

@@ -9,6 +9,7 @@ import { type Backend, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { A2aFacts } from "../../core/facts.ts";
+import { publicOrigin } from "../../core/public-origin.ts";
 import { readBody } from "../../core/read-body.ts";
 import { jsonReply, type Reply } from "../../core/reply.ts";
 import { httpUrl } from "../../core/schema.ts";
@@ -87,7 +88,7 @@ export const a2a = defineBackend({
 
     async function card(exchange: Exchange, prefix: string): Promise<Reply> {
       try {
-        const address = `${baseOf(exchange)}${prefix === "" ? "/" : prefix}`;
+        const address = `${publicOrigin(exchange)}${prefix === "" ? "/" : prefix}`;
         const known = await cards.get();
         exchange.facts.a2a = { method: CARD, ...aboutAgent(known) };
         return jsonReply(200, shownCard(known, address), { "cache-control": "no-cache" });
@@ -213,14 +214,6 @@ function idOf(text: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** As the client called it; a trusted proxy may say it. */
-function baseOf({ request, originalHost }: Exchange): string {
-  const proto = request.headers.get("x-forwarded-proto")?.split(",", 1)[0]?.trim().toLowerCase();
-  const host = request.headers.get("x-forwarded-host")?.split(",", 1)[0]?.trim();
-  const scheme = proto === "https" || proto === "http" ? proto : request.scheme;
-  return `${scheme}://${host !== undefined && /^[\w.:[\]-]+$/.test(host) ? host : originalHost}`;
 }
 
 function textOf(value: unknown): string | undefined {

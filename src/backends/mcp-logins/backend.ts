@@ -1,20 +1,26 @@
 /**
- * The pages where users connect their accounts at MCP servers that want a login of their own: one that asks, and the one
- * that the authorization server sends the browser back to. On a route of its own, without authentication: a browser has
- * no token of the gateway, the ticket in the address says who is meant, and the page shows it.
+ * The pages where users connect their accounts at MCP servers that want a login of their own: one that asks for consent, and the
+ * one that the authorization server sends the browser back to. They are on a route of their own, without authentication: a browser
+ * has no token of the gateway. The ticket in the address names the gateway user, and the page shows that user. Without the consent,
+ * another user's page could connect the visitor's account to that other user, so only the page itself can start a login, and only the
+ * browser that started a login can finish it.
  */
 import { randomBytes } from "node:crypto";
 import { z } from "zod";
 import { type Backend, defineBackend } from "../../core/backend.ts";
 import type { Exchange } from "../../core/exchange.ts";
-import { shownPrincipal } from "../../core/principal.ts";
+import { personDescription } from "../../core/person.ts";
 import type { Reply } from "../../core/reply.ts";
+import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { LoginRegistry } from "../../mcp/logins/login-registry.ts";
+import type { Flow, ServerLogin } from "../../mcp/logins/server-login.ts";
 import { escaped, page } from "./page.ts";
 
 const TIMEOUT_MS = 60_000;
-const COOKIE = "mcp-connect";
+const COOKIE_SECONDS = 600;
+/** Each login has its own cookie, named by the beginning of its state. */
+const STATE_CHARS = 8;
 
 export const mcpLogins = defineBackend({
   key: "mcpLogins",
@@ -64,7 +70,7 @@ async function asking(registry: LoginRegistry, ticket: string): Promise<Reply> {
   if (!found) return expired();
   const { login, invitation } = found;
   const server = escaped(new URL(login.serverUrl).host);
-  const user = escaped(userOf(invitation.principal));
+  const user = escaped(invitation.person ?? personDescription({}, invitation.principal));
   return page(
     200,
     `Connect ${login.targetName}`,
@@ -74,22 +80,25 @@ async function asking(registry: LoginRegistry, ticket: string): Promise<Reply> {
 }
 
 async function begun(request: Exchange["request"], registry: LoginRegistry, ticket: string): Promise<Reply> {
-  const { headers } = request;
-  const site = headers.get("sec-fetch-site");
-  if (site !== undefined && site !== "same-origin" && site !== "none")
-    return page(403, "Not allowed", "Open the address that your assistant shows.");
+  const invited = await registry.invitation(ticket);
+  if (!invited) return expired();
+  const { origin } = new URL(invited.login.redirectUri);
+  // The ticket stays valid: a page of another site must not be able to use it up.
+  if (foreignOrigin(request, origin) !== undefined)
+    return page(
+      403,
+      "Not allowed",
+      escaped(`Open the address that your assistant shows, and press Connect there. The page must be at ${origin}.`),
+    );
   const found = await registry.accept(ticket);
   if (!found) return expired();
-  const browser = randomBytes(24).toString("base64url");
-  const location = await found.login.begin(found.invitation, browser);
-  const { protocol, pathname } = new URL(found.login.redirectUri);
-  const path = pathname.replace(/\/callback$/, "") || "/";
-  const cookie = `${COOKIE}=${browser}; HttpOnly; SameSite=Lax; Path=${path}; Max-Age=600${protocol === "https:" ? "; Secure" : ""}`;
+  const secret = randomBytes(24).toString("base64url");
+  const { url, state } = await found.login.begin(found.invitation, secret);
   return {
     status: 303,
     headers: HeaderList.of({
-      location,
-      "set-cookie": cookie,
+      location: url,
+      "set-cookie": flowCookie(state, found.login.redirectUri).line(secret, COOKIE_SECONDS),
       "cache-control": "no-store",
       "referrer-policy": "no-referrer",
     }),
@@ -99,8 +108,23 @@ async function begun(request: Exchange["request"], registry: LoginRegistry, tick
 }
 
 async function finished(request: Exchange["request"], registry: LoginRegistry, query: URLSearchParams): Promise<Reply> {
-  const found = await registry.returned(query.get("state") ?? "");
+  const state = query.get("state") ?? "";
+  const found = await registry.returned(state, ({ redirectUri }) =>
+    flowCookie(state, redirectUri).read(request.headers),
+  );
   if (!found) return expired();
+  if (found === "other browser")
+    return page(
+      400,
+      "The login was not started in this browser",
+      "Finish it in the browser where you pressed Connect, and allow cookies there. The login is still open: reload this page there, or ask your assistant for a new address.",
+    );
+  const reply = await connected(found, query);
+  reply.headers.add("set-cookie", flowCookie(state, found.login.redirectUri).clearing());
+  return reply;
+}
+
+async function connected({ login, flow }: { login: ServerLogin; flow: Flow }, query: URLSearchParams): Promise<Reply> {
   const code = query.get("code");
   if (code === null)
     return page(
@@ -108,9 +132,12 @@ async function finished(request: Exchange["request"], registry: LoginRegistry, q
       "The account was not connected",
       escaped(`The server said: ${(query.get("error") ?? "nothing").slice(0, 200)}`),
     );
-  const browser = new RegExp(`(?:^|; *)${COOKIE}=([\\w-]+)`).exec(request.headers.get("cookie") ?? "")?.[1] ?? "";
-  await found.login.finish(found.flow, { code, issuer: query.get("iss") ?? undefined, browser });
-  return page(200, `${found.login.targetName} is connected`, "You can close this page and repeat your request.");
+  await login.finish(flow, { code, issuer: query.get("iss") ?? undefined });
+  return page(200, `${login.targetName} is connected`, "You can close this page and repeat your request.");
+}
+
+function flowCookie(state: string, url: string): BrowserCookie {
+  return new BrowserCookie(`connect_${state.slice(0, STATE_CHARS)}`, url);
 }
 
 function expired(): Reply {
@@ -119,13 +146,4 @@ function expired(): Reply {
     "This address is no longer valid",
     "Ask your assistant again for a new one: each works once, for ten minutes.",
   );
-}
-
-/** The subject for people; the issuer tells two of the same name apart. */
-function userOf(principal: string): string {
-  const shown = shownPrincipal(principal);
-  const jwt = /^jwt:(\[.*\])$/s.exec(shown)?.[1];
-  if (jwt === undefined) return shown;
-  const [issuer, subject] = JSON.parse(jwt) as [string, string];
-  return `${subject} (${issuer})`;
 }

@@ -4,7 +4,10 @@
 import type { Reply } from "../../core/reply.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 
-/** `text` and `more` are HTML; the title is not. */
+/**
+ * `text` and `more` are HTML; the title is not. With the policy `no-referrer`, browsers would send `Origin: null` with the form, and
+ * the form must name its origin.
+ */
 export function page(status: number, title: string, text: string, more = ""): Reply {
   const html = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>${escaped(title)}</title><style>body{font:16px/1.5 system-ui;margin:15vh auto;max-width:32rem;padding:0 1rem}
@@ -14,7 +17,7 @@ button{font:inherit;padding:.5rem 1.5rem}</style><h1>${escaped(title)}</h1><p>${
     headers: HeaderList.of({
       "content-type": "text/html; charset=utf-8",
       "cache-control": "no-store",
-      "referrer-policy": "no-referrer",
+      "referrer-policy": "same-origin",
       "x-content-type-options": "nosniff",
       "content-security-policy":
         "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",

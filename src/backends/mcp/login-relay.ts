@@ -8,6 +8,7 @@ import type { BackendEnv } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { ExtraMatch } from "../../core/policy.ts";
+import { publicOrigin } from "../../core/public-origin.ts";
 import { emptyReply, jsonReply, type Reply } from "../../core/reply.ts";
 import { createLoginLimit, type LoginLimit } from "../../identity/login/login-limit.ts";
 import { type LoginEndpoint, loginEndpoints, resourceMetadataUrl } from "../../identity/login/well-known.ts";
@@ -87,7 +88,7 @@ export class LoginRelay {
   challenge(text: string, exchange: Exchange): string {
     const path = exchange.originalPath;
     const suffix = this.#suffixes.find((one) => path === one || path.startsWith(`${one}/`)) ?? "";
-    const own = `resource_metadata="${resourceMetadataUrl(`${baseOf(exchange)}${suffix}`)}"`;
+    const own = `resource_metadata="${resourceMetadataUrl(`${publicOrigin(exchange)}${suffix}`)}"`;
     const named = /\bresource_metadata\s*=\s*(?:"[^"]*"|[^\s,]*)/gi;
     if (named.test(text)) return text.replace(named, own);
     return /^bearer\s*$/i.test(text) ? `Bearer ${own}` : `${text}, ${own}`;
@@ -100,7 +101,7 @@ export class LoginRelay {
     if (method !== allowed && !(method === "HEAD" && allowed === "GET"))
       throw new GatewayError("method_not_allowed", { headers: { allow: `${allowed}, OPTIONS`, ...ANY_ORIGIN } });
     const documents = await this.#discovered(exchange.listener);
-    const resource = `${baseOf(exchange)}${suffix}`;
+    const resource = `${publicOrigin(exchange)}${suffix}`;
     switch (kind) {
       case "protected-resource":
         return jsonReply(200, resourceDocument(documents, resource), ANY_ORIGIN);
@@ -156,14 +157,6 @@ export class LoginRelay {
     this.#documents = held;
     return found;
   }
-}
-
-/** `https://gateway.example.com`, as the client called it; a trusted proxy may say it. */
-function baseOf({ request, originalHost }: Exchange): string {
-  const proto = request.headers.get("x-forwarded-proto")?.split(",", 1)[0]?.trim().toLowerCase();
-  const host = request.headers.get("x-forwarded-host")?.split(",", 1)[0]?.trim();
-  const scheme = proto === "https" || proto === "http" ? proto : request.scheme;
-  return `${scheme}://${host !== undefined && /^[\w.:[\]-]+$/.test(host) ? host : originalHost}`;
 }
 
 function suffixesOf(paths: readonly string[]): readonly string[] {

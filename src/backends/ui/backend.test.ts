@@ -74,7 +74,7 @@ for (const { username, role } of [
       path: "/ui/api/keys",
       method: "POST",
       host: "gateway.example",
-      headers: { origin: "https://gateway.example" },
+      headers: { origin: "http://gateway.example" },
     });
     exchange.facts.basicAuth = { username };
     const config = { loopbackOnly: false, operator: 'basicAuth.username == "ann"' };
@@ -82,12 +82,58 @@ for (const { username, role } of [
     if (role === "operator") assert.equal((await reply)?.status, 200);
     else await assert.rejects(reply, { status: 403, message: /needs the role operator/ });
     assert.equal(exchange.isQuiet, false);
-    for (const origin of ["https://gateway.example.evil", "null", ""]) {
-      const headers = origin === "" ? {} : { origin };
-      const forged = anExchange({ path: "/ui/api/keys", method: "POST", host: "gateway.example", headers });
-      forged.facts.basicAuth = { username };
-      assert.equal((await ui.compile(config, env).prepare?.(forged, false))?.status, 403, origin);
-    }
+  });
+
+/** The address under which a browser sees the UI: as the request says, as a trusted proxy says, or that of the sign-in. */
+const addresses: [name: string, headers: Record<string, string>, session: string | undefined, origin: string][] = [
+  ["reached directly", {}, undefined, "http://gateway.example"],
+  ["behind a proxy with TLS", { "x-forwarded-proto": "https" }, undefined, "https://gateway.example"],
+  [
+    "behind a proxy with another name",
+    { "x-forwarded-proto": "https", "x-forwarded-host": "ui.example" },
+    undefined,
+    "https://ui.example",
+  ],
+  ["with a sign-in", {}, "https://signed.example", "https://signed.example"],
+];
+const ORIGINS = [
+  undefined,
+  "null",
+  "http://gateway.example",
+  "https://gateway.example",
+  "https://ui.example",
+  "https://signed.example",
+  "http://gateway.example:80",
+  "http://gateway.example.evil",
+  "https://evil.example",
+];
+for (const [name, forwarded, session, own] of addresses)
+  test(`a UI ${name} takes changes from its own pages only, and lets no other origin read [D30]`, async () => {
+    const config = { loopbackOnly: false, operator: "true" };
+    for (const origin of ORIGINS)
+      for (const [method, path] of [
+        ["POST", "/ui/api/keys"],
+        ["GET", "/ui/api/about"],
+      ] as const)
+        for (const site of [undefined, "same-origin", "same-site", "cross-site"]) {
+          const exchange = anExchange({
+            path,
+            method,
+            host: "gateway.example",
+            headers: {
+              ...forwarded,
+              ...(origin === undefined ? {} : { origin }),
+              ...(site === undefined ? {} : { "sec-fetch-site": site }),
+            },
+          });
+          if (session !== undefined) exchange.browserSession = { origin: session, logoutPath: "/logout" };
+          const isOwn = (origin === own || (origin === undefined && method === "GET")) && !site?.endsWith("-site");
+          const status = await (async () => ui.compile(config, env).prepare?.(exchange, false))().then(
+            (reply) => reply?.status,
+            (error: { status: number }) => error.status,
+          );
+          assert.equal(status, isOwn ? 200 : 403, `${method} ${origin} ${site}`);
+        }
   });
 
 test("a read leaves no record, also while it waits for its answer; what is refused does", async () => {

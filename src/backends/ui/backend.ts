@@ -7,10 +7,12 @@ import { z } from "zod";
 import { type Backend, type BackendEnv, defineBackend } from "../../core/backend.ts";
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange, GatewayRequest } from "../../core/exchange.ts";
-import { shownPrincipal } from "../../core/principal.ts";
+import { personName } from "../../core/person.ts";
+import { publicOrigin } from "../../core/public-origin.ts";
 import { readBody } from "../../core/read-body.ts";
 import { emptyReply, type Reply, textReply } from "../../core/reply.ts";
 import { celSource } from "../../core/schema.ts";
+import { foreignOrigin } from "../../identity/login/browser-flow.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import { cacheControl, UI_HEADERS, type UiFile } from "./files.ts";
 import type { UiSource, UiUser } from "./source.ts";
@@ -45,8 +47,8 @@ export const ui = defineBackend({
       const result = operator?.evaluate(exchange.attributes);
       return {
         role: result?.ok === true && result.value === true ? "operator" : "viewer",
-        name: nameOf(exchange),
-        logoutPath: exchange.logoutPath,
+        name: personName(exchange.facts, exchange.principal),
+        logoutPath: exchange.browserSession?.logoutPath,
       };
     };
     return {
@@ -59,7 +61,6 @@ export const ui = defineBackend({
           : quietly(exchange, uiSource, {
               userOf,
               hasOperators: operator !== undefined,
-              trustedHosts: env.trustedHosts,
             });
       },
       // `prepare` answers every request; a call would be a defect.
@@ -87,7 +88,6 @@ interface Door {
   userOf(exchange: Exchange): UiUser;
   /** Otherwise nobody can change anything, and nothing of it is offered. */
   readonly hasOperators: boolean;
-  readonly trustedHosts: readonly string[];
 }
 
 /** What was only read leaves no record; what changed something or was refused does. */
@@ -106,19 +106,15 @@ async function quietly(exchange: Exchange, source: UiSource, door: Door): Promis
   }
 }
 
-async function answer(
-  exchange: Exchange,
-  source: UiSource,
-  { userOf, hasOperators, trustedHosts }: Door,
-): Promise<Reply> {
+async function answer(exchange: Exchange, source: UiSource, { userOf, hasOperators }: Door): Promise<Reply> {
   const { request } = exchange;
   const isApi = request.path.startsWith(API);
   const isPost = request.method === "POST" && isApi && hasOperators;
   if (!isPost && request.method !== "GET" && request.method !== "HEAD")
     return textReply(405, "this UI is read-only\n", { allow: "GET, HEAD" });
   if (isFromElsewhere(request)) return textReply(403, "requests from other sites are not allowed\n");
-  if (isPost && !isOwnPage(request, trustedHosts))
-    return textReply(403, "only this UI's own pages can change something\n");
+  // A read has an Origin only if a page of another origin wants to see the response.
+  if (isPost || (isApi && request.headers.has("origin"))) requireOwnPage(exchange);
   if (request.path === "/") return emptyReply(302, { location: `${BASE}/` });
   if (!isApi) return fileReply(request, source.files.find(request.path.slice(BASE.length)));
   const user = userOf(exchange);
@@ -140,25 +136,20 @@ async function answer(
   return { status: found.status, headers, body: found.body, ...(isPost ? { confidential: true as const } : {}) };
 }
 
-/** Browsers name the origin of every POST; whatever credential they add by themselves, a page elsewhere cannot use it. */
-function isOwnPage({ headers, host }: GatewayRequest, trustedHosts: readonly string[]): boolean {
-  const origin = headers.get("origin");
-  if (origin === undefined || !URL.canParse(origin)) return false;
-  const from = new URL(origin);
-  return from.host === host.toLowerCase() || trustedHosts.includes(from.hostname);
+/** Browsers add credentials by themselves (cookies, basic authentication, certificates), so the page must be one of the UI. */
+function requireOwnPage(exchange: Exchange): void {
+  const origin = exchange.browserSession?.origin ?? publicOrigin(exchange);
+  const detail = foreignOrigin(exchange.request, origin);
+  if (detail === undefined) return;
+  throw new GatewayError("origin_denied", {
+    message: `only pages of ${origin} can use this UI: open it there, or list the proxy in front of the gateway in \`config.trustedProxies\`\n`,
+    detail,
+  });
 }
 
 async function bodyOf({ body }: GatewayRequest): Promise<Buffer> {
   if (body.kind === "stream") return readBody(body, MAX_BODY_BYTES);
   return body.kind === "bytes" ? body.bytes : Buffer.alloc(0);
-}
-
-function nameOf({ facts, principal }: Exchange): string | undefined {
-  for (const claim of ["name", "preferred_username", "email", "sub"]) {
-    const value = facts.jwt?.[claim];
-    if (typeof value === "string" && value !== "") return value;
-  }
-  return facts.basicAuth?.username ?? (principal === undefined ? undefined : shownPrincipal(principal));
 }
 
 function fileReply(request: GatewayRequest, file: UiFile | undefined): Reply {

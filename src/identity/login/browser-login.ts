@@ -12,12 +12,13 @@ import { emptyReply, type Reply } from "../../core/reply.ts";
 import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { SigningKey } from "../../lib/store/signing-key.ts";
+import { type Store, storeNamespace } from "../../lib/store/store.ts";
 import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
 import type { TokenVerifier } from "../keys/token-verifier.ts";
 import { type Discovery, mayCall } from "../providers/discovery.ts";
 import { providerError } from "../providers/provider-error.ts";
-import { show } from "../tokens/token.ts";
-import { cookieLine, readCookie } from "./browser-cookies.ts";
+import { readUnverified, show } from "../tokens/token.ts";
+import { BrowserCookie } from "./browser-flow.ts";
 
 /** A sign-in with a second factor takes minutes, not more. */
 const LOGIN_MS = 600_000;
@@ -40,6 +41,8 @@ export interface BrowserLoginOptions {
   readonly discovery: Discovery;
   readonly verifier: TokenVerifier;
   readonly signingKey: SigningKey;
+  /** Remembers finished sign-ins, so that none is finished twice. */
+  readonly store: Store;
   readonly fetch: Fetch;
   readonly clock: Clock;
 }
@@ -70,15 +73,11 @@ interface OnTheWay {
   readonly untilMs: number;
 }
 
-export const LOGIN_COOKIE = "gateway_signin_";
-
 export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
   const { issuer, clientId, redirectUri, realm, discovery, clock, signingKey } = options;
-  const { origin, pathname, protocol } = new URL(redirectUri);
-  const isSecure = protocol === "https:";
-  const cookieName = (state: string): string => `${LOGIN_COOKIE}${realm}_${state[0]}`;
-  const cookie = (state: string, value: string, maxAgeSeconds: number): string =>
-    cookieLine(cookieName(state), value, { path: pathname, maxAgeSeconds, isSecure });
+  const { origin } = new URL(redirectUri);
+  const cookieOf = (state: string): BrowserCookie => new BrowserCookie(`signin_${realm}_${state[0]}`, redirectUri);
+  const finished = storeNamespace(options.store, "signins-finished");
   const signed = (payload: string): string => signingKey.sign(`sign-in ${realm} ${payload}`);
 
   async function begin(request: GatewayRequest): Promise<Reply> {
@@ -105,7 +104,7 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
     return emptyReply(302, {
       location: url.href,
-      "set-cookie": cookie(way.state, `${payload}.${signed(payload)}`, LOGIN_MS / 1000),
+      "set-cookie": cookieOf(way.state).line(`${payload}.${signed(payload)}`, LOGIN_MS / 1000),
       "cache-control": "no-store",
     });
   }
@@ -116,19 +115,31 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     return `${origin}${target.length > MAX_RETURN_CHARS ? "/" : target}`;
   }
 
+  /** Other hosts of the domain may have set cookies of the same name: only one that the gateway signed for this state counts. */
   function wayOf(request: GatewayRequest, state: string): OnTheWay {
-    const kept = /^[0-9][A-Za-z0-9_-]+$/.test(state) ? readCookie(request.headers, cookieName(state)) : undefined;
-    const [payload = "", signature = ""] = kept?.split(".") ?? [];
-    if (!signingKey.isSignature(`sign-in ${realm} ${payload}`, signature))
+    const cookies = /^[0-9][A-Za-z0-9_-]+$/.test(state) ? cookieOf(state).read(request.headers) : [];
+    const ways = cookies.flatMap((value) => {
+      const [payload = "", signature = ""] = value.split(".");
+      return signingKey.isSignature(`sign-in ${realm} ${payload}`, signature)
+        ? [JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as OnTheWay]
+        : [];
+    });
+    if (ways.length === 0)
       throw failed(
         `the sign-in was not begun in this browser at ${origin}, or cookies are blocked`,
         `there is no cookie for the state; sign-ins begin and end at ${origin}`,
       );
-    const way = JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as OnTheWay;
-    if (!isSame(way.state, state))
-      throw failed("another sign-in was begun meanwhile", "the state is of another sign-in");
+    const way = ways.find((one) => isSame(one.state, state));
+    if (way === undefined) throw failed("another sign-in was begun meanwhile", "the state is of another sign-in");
     if (way.untilMs < clock.now()) throw failed("it took longer than 10 minutes", "the state is too old");
     return way;
+  }
+
+  /** A copy of the cookie is worth nothing after the sign-in. Only sign-ins that succeeded are remembered. */
+  async function finishOnce({ state, untilMs }: OnTheWay): Promise<void> {
+    const key = `${realm}.${createHash("sha256").update(state).digest("base64url")}`;
+    if (!(await finished.replace(key, undefined, "1", { expiresAtMs: untilMs })))
+      throw failed("this sign-in was finished before", "the state was used before");
   }
 
   async function finish(request: GatewayRequest): Promise<SignedIn> {
@@ -150,7 +161,8 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
     const code = answer.get("code");
     if (code === null || code === "") throw failed("the identity provider sent no code");
     const { claims, principal } = await verified(await exchanged(code, way.verifier), way.nonce);
-    return { claims, principal, returnTo: way.returnTo, clearing: cookie(state, "", 0) };
+    await finishOnce(way);
+    return { claims, principal, returnTo: way.returnTo, clearing: cookieOf(state).clearing() };
   }
 
   async function exchanged(code: string, verifier: string): Promise<string> {
@@ -211,9 +223,15 @@ export function createBrowserLogin(options: BrowserLoginOptions): BrowserLogin {
       });
     if (verdict.kind === "invalid") throw failed(`ID token: ${verdict.problem.reason}`, verdict.problem.detail);
     const { claims } = verdict;
+    if (/^(?:application\/)?at\+jwt$/i.test(readUnverified(token)?.type ?? ""))
+      throw failed(
+        "the identity provider sent an access token in place of the ID token",
+        "typ of the ID token is at+jwt",
+      );
     if (typeof claims.nonce !== "string" || !isSame(claims.nonce, nonce))
       throw failed("the ID token is not of this sign-in", "its nonce is missing or another one");
-    if (claims.azp !== undefined && claims.azp !== clientId)
+    const isForSeveral = Array.isArray(claims.aud) && claims.aud.length > 1;
+    if (claims.azp === undefined ? isForSeveral : claims.azp !== clientId)
       throw failed("the ID token is for another client", `azp is ${shown(claims.azp)}, expected ${clientId}`);
     if (typeof claims.sub !== "string" || claims.sub === "")
       throw failed("the ID token names no user", "the claim sub is missing");

@@ -7,7 +7,7 @@ import { LRUCache } from "lru-cache";
 import type { PasswordChecks, PasswordHash } from "./password-checks.ts";
 
 const MAX_REMEMBERED = 10_000;
-/** A longer password is wrong. The work of a check grows with the length, and no htpasswd program accepts more than 255 bytes. */
+/** A longer password is wrong. The work of a check grows with the length; Apache's htpasswd accepts up to 255 bytes. */
 const MAX_PASSWORD_BYTES = 1_024;
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
 /** A cost of 14 is a second of computing; a higher one is a mistake in a file that is read per request. */

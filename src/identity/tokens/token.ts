@@ -27,6 +27,8 @@ export type TokenClaims = Readonly<Record<string, unknown>>;
 export interface ParsedToken {
   readonly algorithm: Algorithm;
   readonly kid: string | undefined;
+  /** `typ` of the header, for example `at+jwt` (RFC 9068). */
+  readonly type: string | undefined;
   /** What the signature covers: the first two parts as sent. */
   readonly signed: Buffer;
   readonly signature: Buffer;
@@ -87,6 +89,7 @@ export function parseToken(token: string): TokenResult<ParsedToken> {
     value: {
       algorithm: fields.alg as Algorithm,
       kid: fields.kid as string | undefined,
+      type: typeof fields.typ === "string" ? fields.typ : undefined,
       signed: Buffer.from(`${header}.${payload}`, "latin1"),
       signature: Buffer.from(signature, "base64url"),
       claims,

@@ -2,7 +2,7 @@
  * All server logins of a gateway process, by their id: the connect pages and the admin interface find them here,
  * whichever backend they belong to.
  */
-import type { Flow, Invitation, ServerLogin } from "./server-login.ts";
+import { type Flow, type Invitation, isBegunBy, type ServerLogin } from "./server-login.ts";
 import type { Vault } from "./vault.ts";
 
 export class LoginRegistry {
@@ -34,10 +34,19 @@ export class LoginRegistry {
     return this.#find(ticket, (vault) => vault.take<Invitation>(`invitation/${ticket}`));
   }
 
-  /** The login that a browser comes back for; its state is used up. */
-  async returned(state: string): Promise<{ login: ServerLogin; flow: Flow } | undefined> {
-    const found = await this.#find(state, (vault) => vault.take<Flow>(`flow/${state}`));
-    return found && { login: found.login, flow: found.invitation };
+  /**
+   * The login that a browser comes back for. `secretsFor` returns those that the browser has for this state and login; without the
+   * right one the state stays valid for the browser that began the login. Undefined if the state is unknown or was used.
+   */
+  async returned(
+    state: string,
+    secretsFor: (login: ServerLogin) => readonly string[],
+  ): Promise<{ login: ServerLogin; flow: Flow } | "other browser" | undefined> {
+    const found = await this.#find(state, (vault) => vault.get<Flow>(`flow/${state}`));
+    if (found === undefined) return undefined;
+    if (!isBegunBy(found.invitation, secretsFor(found.login))) return "other browser";
+    const taken = await this.#find(state, (vault) => vault.take<Flow>(`flow/${state}`));
+    return taken && { login: taken.login, flow: taken.invitation };
   }
 
   async #find<Value extends Invitation>(

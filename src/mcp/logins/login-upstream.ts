@@ -3,6 +3,7 @@
  * one tool that says where to connect, and a call of anything else is answered with that address. After the login the
  * session goes on with the real server, and is told that the lists changed.
  */
+import { personDescription } from "../../core/person.ts";
 import type { WireTap } from "../../core/wire.ts";
 import { asModernResult } from "../eras/modern-text.ts";
 import { discoverResult } from "../many/fan-out-listen.ts";
@@ -225,7 +226,8 @@ export class LoginUpstream implements Upstream, UpstreamUser {
     if (method === "tools/list") return this.#answer(call, JSON.stringify({ tools: [connectTool(name)] }));
     const list = LISTS[method];
     if (list) return this.#answer(call, JSON.stringify({ [list.member]: [] }));
-    const url = await this.#env.login.invite(this.#env.principal);
+    const { principal, login } = this.#env;
+    const url = await login.invite(principal, personDescription(call.caller ?? {}, principal));
     const message = `Connect your ${name} account: open ${url} in a browser, then try again.`;
     if (method === "tools/call" && params.name === CONNECT_TOOL)
       return this.#answer(call, JSON.stringify({ content: [{ type: "text", text: message }] }));

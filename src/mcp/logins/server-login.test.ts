@@ -72,13 +72,18 @@ function logins(store: Store, clock = fakeClock(), id = "route0/cal", url = SERV
 const principalOf = (user: string): string => tokenPrincipal({ iss: "https://idp.example", sub: user }, "");
 
 async function connect({ login, registry }: ReturnType<typeof logins>, principal: string, user: string): Promise<void> {
-  const ticket = new URL(await login.invite(principal)).searchParams.get("ticket") ?? "";
+  const ticket = new URL(await login.invite(principal, user)).searchParams.get("ticket") ?? "";
   const accepted = await registry.accept(ticket);
   assert.equal(accepted?.invitation.principal, principal);
-  const url = await login.begin({ principal, login: login.id }, "browser");
-  const returned = await registry.returned(new URL(url).searchParams.get("state") ?? "");
-  assert.ok(returned);
-  await returned.login.finish(returned.flow, { code: user, issuer: undefined, browser: "browser" });
+  assert.equal(accepted.invitation.person, user);
+  const { url, state } = await login.begin({ principal, login: login.id }, "browser");
+  assert.equal(new URL(url).searchParams.get("state"), state);
+  for (const wrong of [[], [""], ["another"], ["browser2"]])
+    assert.equal(await registry.returned(state, () => wrong), "other browser");
+  const returned = await registry.returned(state, () => ["another", "browser"]);
+  assert.ok(returned !== undefined && returned !== "other browser");
+  assert.equal(await registry.returned(state, () => ["browser"]), undefined, "a state works once");
+  await returned.login.finish(returned.flow, { code: user, issuer: undefined });
 }
 
 test("500 users: each gets the own token and nobody another's, also after a restart and with records moved", async () => {

@@ -41,13 +41,15 @@ export interface Connection {
 export interface Invitation {
   readonly principal: string;
   readonly login: string;
+  /** The user in words that people recognize. Absent in records of older versions. */
+  readonly person?: string;
 }
 
-interface Flow extends Invitation {
+export interface Flow extends Invitation {
   readonly verifier: string;
   readonly issuer: string;
   readonly client: OauthClient;
-  /** Of the browser that began it. */
+  /** The digest of the secret that only the browser that began it has. */
   readonly browser: string;
 }
 
@@ -106,37 +108,38 @@ export class ServerLogin {
     return (await this.#renewed(principal, connection, refused))?.tokens.accessToken;
   }
 
-  /** The address where the principal connects; the same for some minutes. */
-  async invite(principal: string): Promise<string> {
+  /** The address where the principal connects; the same for some minutes. `person` is shown there. */
+  async invite(principal: string, person: string): Promise<string> {
     const nowMs = this.#env.clock.now();
     const known = this.#invitations.get(principal);
     if (known && known.untilMs - nowMs > INVITATION_MS / 2) return known.url;
     const ticket = randomBytes(24).toString("base64url");
     const untilMs = nowMs + INVITATION_MS;
-    await this.#env.vault.put(`invitation/${ticket}`, { principal, login: this.id } satisfies Invitation, untilMs);
+    const invitation: Invitation = { principal, login: this.id, person };
+    await this.#env.vault.put(`invitation/${ticket}`, invitation, untilMs);
     const url = `${this.#config.connectUrl.replace(/\/$/, "")}/start?ticket=${ticket}`;
     if (this.#invitations.size >= MAX_CACHED_LOGINS) this.#invitations.clear();
     this.#invitations.set(principal, { url, untilMs });
     return url;
   }
 
-  /** The address of the authorization server that a browser is sent to. `browser` comes back with it. */
-  async begin({ principal }: Invitation, browser: string): Promise<string> {
+  /** The address of the authorization server that a browser is sent to, with the state of the flow. `secret` is the browser's. */
+  async begin({ principal }: Invitation, secret: string): Promise<{ readonly url: string; readonly state: string }> {
     const server = await this.#discovered();
     const client = await this.#client(server);
     const state = randomBytes(24).toString("base64url");
     const verifier = createVerifier();
-    const flow: Flow = { principal, login: this.id, verifier, issuer: server.issuer, client, browser: digest(browser) };
+    const flow: Flow = { principal, login: this.id, verifier, issuer: server.issuer, client, browser: digest(secret) };
     await this.#env.vault.put(`flow/${state}`, flow, this.#env.clock.now() + INVITATION_MS);
     this.#invitations.delete(principal);
     const scopes = this.#config.scopes ?? server.scopes;
-    return authorizationUrl(server, { client, redirectUri: this.redirectUri, state, verifier, scopes });
+    const { redirectUri } = this;
+    return { url: authorizationUrl(server, { client, redirectUri, state, verifier, scopes }), state };
   }
 
   /** The browser came back. Throws an Error that the user may read. */
-  async finish(flow: Flow, answer: { code: string; issuer: string | undefined; browser: string }): Promise<void> {
+  async finish(flow: Flow, answer: { code: string; issuer: string | undefined }): Promise<void> {
     const server = await this.#discovered();
-    if (!isSame(flow.browser, digest(answer.browser))) throw new Error("The login was begun in another browser.");
     if (server.issuer !== flow.issuer || (answer.issuer ?? (server.sendsIssuer ? "" : flow.issuer)) !== flow.issuer)
       throw new Error("The answer comes from another authorization server.");
     const { code } = answer;
@@ -274,7 +277,10 @@ export class ServerLogin {
   }
 }
 
-export type { Flow };
+/** Whether one of the secrets is that of the browser that began the flow. */
+export function isBegunBy(flow: Flow, secrets: readonly string[]): boolean {
+  return secrets.some((secret) => isSame(flow.browser, digest(secret)));
+}
 
 function digest(text: string): string {
   return createHash("sha256").update(text).digest("hex");

@@ -1,9 +1,12 @@
 /**
- * A credential that authentication read is for the gateway: a backend gets it only if a policy says so.
+ * A credential that authentication read is for the gateway: a backend gets it only if a policy says so. The same holds for the
+ * cookies of browser sessions, which browsers send to every route of the host.
  */
 import type { Exchange } from "../../core/exchange.ts";
+import { withholdOwnCookies } from "../../identity/login/browser-flow.ts";
 
-export function withholdCredentials({ credentialHeaders, credentialQuery, request }: Exchange): void {
+export function withholdCredentials({ credentialHeaders, credentialQuery, facts, request }: Exchange): void {
+  if (facts.backend?.type !== "internal") withholdOwnCookies(request.headers);
   if (credentialHeaders) for (const name of credentialHeaders) request.headers.delete(name);
   if (credentialQuery && credentialQuery.length > 0) {
     request.query = request.query

@@ -12,8 +12,8 @@ import { tokenPrincipal } from "../../core/principal.ts";
 import { emptyReply, jsonReply, type Reply, textReply } from "../../core/reply.ts";
 import { duration, httpUrl, secret } from "../../core/schema.ts";
 import { keepDiscovery, keepVerifier, keySourceOf } from "../../identity/keys/key-source.ts";
-import { cookieLine, readCookie, removeCookies } from "../../identity/login/browser-cookies.ts";
-import { createBrowserLogin, LOGIN_COOKIE } from "../../identity/login/browser-login.ts";
+import { BrowserCookie, foreignOrigin } from "../../identity/login/browser-flow.ts";
+import { createBrowserLogin } from "../../identity/login/browser-login.ts";
 import { type BrowserSession, createBrowserSessions } from "../../identity/login/browser-sessions.ts";
 import { plain } from "../../identity/providers/plain.ts";
 import { canonicalPath } from "../../lib/http/request-path.ts";
@@ -71,17 +71,15 @@ export const oidc = definePolicy({
 
   compile(config, env) {
     const { issuer, clientId, redirectUri } = config;
-    const { origin, protocol } = new URL(redirectUri);
+    const { origin } = new URL(redirectUri);
     const callbackPath = callbackPathOf(config);
-    const isSecure = protocol === "https:";
     const logoutPath = logoutPathOf(config);
     const lifetimeMs = config.sessionTimeout ?? DEFAULT_SESSION_MS;
     const realm = createHash("sha256")
       .update(JSON.stringify([issuer, clientId, redirectUri]))
       .digest("hex")
       .slice(0, 8);
-    // With the prefix, no other host of the domain can set it.
-    const cookieName = `${isSecure ? "__Host-" : ""}gateway_session_${realm}`;
+    const cookie = new BrowserCookie(`session_${realm}`, redirectUri);
     const provider = plain({ issuer });
     const discovery = keepDiscovery(provider, env);
     const sessions = createBrowserSessions(env.store, env.clock, realm);
@@ -97,21 +95,20 @@ export const oidc = definePolicy({
       discovery,
       verifier: keepVerifier(keySourceOf(undefined, provider), discovery, env),
       signingKey: env.signingKey,
+      store: env.store,
       fetch: env.fetch,
       clock: env.clock,
     });
-    const sessionCookie = (value: string, maxAgeSeconds: number): string =>
-      cookieLine(cookieName, value, { path: "/", maxAgeSeconds, isSecure });
 
     async function request(exchange: Exchange): Promise<Reply | undefined> {
       const asked = exchange.request;
       const { path, method } = asked;
       try {
         if (path === callbackPath) return await callback(asked);
-        const id = readCookie(asked.headers, cookieName);
-        if (path === logoutPath) return await logout(asked, id);
-        const session = id === undefined ? undefined : await sessions.find(id);
-        if (session === undefined) return await withoutSession(asked, id !== undefined);
+        const ids = cookie.read(asked.headers);
+        if (path === logoutPath) return await logout(asked, ids);
+        const session = await sessionOf(ids);
+        if (session === undefined) return await withoutSession(asked, ids.length > 0);
         if (!SAFE_METHODS.includes(method) || asked.headers.has("upgrade")) requireSameOrigin(asked);
         return admit(exchange, session);
       } catch (error) {
@@ -120,33 +117,39 @@ export const oidc = definePolicy({
       }
     }
 
+    async function sessionOf(ids: readonly string[]): Promise<BrowserSession | undefined> {
+      for (const id of ids) {
+        const session = await sessions.find(id);
+        if (session !== undefined) return session;
+      }
+      return undefined;
+    }
+
     function admit(exchange: Exchange, { claims, principal }: BrowserSession): undefined {
       exchange.facts.jwt = claims;
-      exchange.logoutPath = logoutPath;
+      exchange.browserSession = { origin, logoutPath };
       exchange.authenticated(principal);
-      removeCookies(exchange.request.headers, (name) => name === cookieName || name.startsWith(LOGIN_COOKIE));
       return undefined;
     }
 
     async function callback(asked: GatewayRequest): Promise<Reply> {
       if (asked.method !== "GET") return textReply(405, "method not allowed; use GET\n", { allow: "GET" });
       const { claims, principal, returnTo, clearing } = await login.finish(asked);
-      const before = readCookie(asked.headers, cookieName);
-      if (before !== undefined) await sessions.end(before);
+      for (const before of cookie.read(asked.headers)) await sessions.end(before);
       const id = await sessions.open({ claims, principal }, lifetimeMs);
       logger.info("user signed in", { subject: String(claims.sub), owner: env.owner });
       const reply = emptyReply(302, { location: returnTo, "cache-control": "no-store" });
-      reply.headers.add("set-cookie", sessionCookie(id, Math.floor(lifetimeMs / 1000)));
+      reply.headers.add("set-cookie", cookie.line(id, Math.floor(lifetimeMs / 1000)));
       reply.headers.add("set-cookie", clearing);
       return { ...reply, confidential: true };
     }
 
-    async function logout(asked: GatewayRequest, id: string | undefined): Promise<Reply> {
+    async function logout(asked: GatewayRequest, ids: readonly string[]): Promise<Reply> {
       if (asked.method !== "POST") return textReply(405, "method not allowed; use POST\n", { allow: "POST" });
       requireSameOrigin(asked);
-      if (id !== undefined) await sessions.end(id);
+      for (const id of ids) await sessions.end(id);
       const location = (await login.endSessionUrl()) ?? null;
-      const headers = { "set-cookie": sessionCookie("", 0), "cache-control": "no-store" };
+      const headers = { "set-cookie": cookie.clearing(), "cache-control": "no-store" };
       return isNavigation(asked) && location !== null
         ? emptyReply(303, { ...headers, location })
         : jsonReply(200, { signedOut: true, location }, headers);
@@ -160,15 +163,13 @@ export const oidc = definePolicy({
       });
     }
 
-    /** A browser names the origin of every request that is not a mere read; what names none is not a page of ours. */
-    function requireSameOrigin({ headers, scheme, host }: GatewayRequest): void {
-      const from = headers.get("origin");
-      const site = headers.get("sec-fetch-site");
-      const isOurs = from === origin || from === `${scheme}://${host}`;
-      if (isOurs && (site === undefined || site === "same-origin" || site === "none")) return;
+    /** The browser adds the session's cookie to requests of any page, so the page must be one of the gateway. */
+    function requireSameOrigin(asked: GatewayRequest): void {
+      const detail = foreignOrigin(asked, origin);
+      if (detail === undefined) return;
       throw new GatewayError("origin_denied", {
         message: `requests that change something must come from a page of ${origin}\n`,
-        detail: from === undefined ? "there is no Origin header" : `the origin is ${from}, expected ${origin}`,
+        detail,
       });
     }
 

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { createExchange } from "../../../test/support/identity/policy-env.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import { BrowserCookie, foreignOrigin, withholdOwnCookies } from "./browser-flow.ts";
+
+const ORIGIN = "https://gateway.example";
+/** Everything that a page of another origin, an old browser or a script may send. */
+const ORIGINS = [
+  undefined,
+  "",
+  "null",
+  "https://evil.example",
+  "http://gateway.example",
+  "https://gateway.example:8443",
+  "https://sub.gateway.example",
+  "https://gateway.example.evil.example",
+  "https://gateway.example/",
+  "https://user@gateway.example",
+  "HTTPS://GATEWAY.EXAMPLE",
+  `${ORIGIN}, https://evil.example`,
+] as const;
+const SITES = [undefined, "none", "same-origin", "same-site", "cross-site", "anything"] as const;
+
+function headersOf(origin: string | undefined, site: string | undefined): Record<string, string> {
+  return { ...(origin === undefined ? {} : { origin }), ...(site === undefined ? {} : { "sec-fetch-site": site }) };
+}
+
+test("only a page of the same origin passes: every Origin with every Sec-Fetch-Site [D30]", () => {
+  for (const origin of [ORIGIN, ...ORIGINS])
+    for (const site of SITES) {
+      const { request } = createExchange({ headers: headersOf(origin, site) });
+      const isOwn = origin === ORIGIN && (site === undefined || site === "none" || site === "same-origin");
+      assert.equal(foreignOrigin(request, ORIGIN) === undefined, isOwn, `${origin} ${site}`);
+    }
+});
+
+test("a second Origin header is not ignored", () => {
+  const { request } = createExchange({
+    headers: [
+      ["origin", ORIGIN],
+      ["origin", "https://evil.example"],
+    ],
+  });
+  assert.match(foreignOrigin(request, ORIGIN) ?? "", /expected https:\/\/gateway\.example/);
+});
+
+for (const [url, name, flags] of [
+  ["https://gateway.example/callback", "__Host-gateway_x", ["Path=/", "HttpOnly", "SameSite=Lax", "Secure"]],
+  ["http://gateway.example:3000/callback", "gateway_x", ["Path=/", "HttpOnly", "SameSite=Lax"]],
+] as const)
+  test(`the cookie of ${url} belongs to this host only [D31]`, () => {
+    const cookie = new BrowserCookie("x", url);
+    const [pair, ...attributes] = cookie.line("value", 60).split("; ");
+    assert.equal(pair, `${name}=value`);
+    assert.deepEqual(attributes.sort(), [...flags, "Max-Age=60"].sort());
+    assert.match(cookie.clearing(), new RegExp(`^${name}=; .*Max-Age=0`));
+    // The other scheme's cookie of the same name is another cookie.
+    const headers = HeaderList.of({ cookie: `__Host-gateway_x=a; gateway_x=b; xgateway_x=c; gateway_xy=d; ${name}=e` });
+    assert.deepEqual(cookie.read(headers), name === "gateway_x" ? ["b", "e"] : ["a", "e"]);
+  });
+
+test("at most eight cookies of one name are looked at", () => {
+  const headers = HeaderList.of({ cookie: "gateway_x=1; ".repeat(500) });
+  assert.equal(new BrowserCookie("x", "http://h/").read(headers).length, 8);
+});
+
+test("backends receive every other cookie and none of the gateway's [D31]", () => {
+  const name = fc.constantFrom("a", "gateway", "gatewayx", "my_gateway_", "gateway_", "gateway_session_1", "__Host-a");
+  const ours = fc.constantFrom("__Host-gateway_session_1", "gateway_signin_1_0", "gateway_connect_abc", "gateway_");
+  const pairs = fc.array(fc.tuple(fc.oneof(name, ours), fc.constantFrom("", "1", "gateway_x", "a=b")), {
+    maxLength: 12,
+  });
+  fc.assert(
+    fc.property(pairs, fc.boolean(), (cookies, isSplit) => {
+      const texts = cookies.map(([key, value]) => `${key}=${value}`);
+      const headers = new HeaderList([]);
+      if (isSplit) for (const text of texts) headers.add("cookie", text);
+      else if (texts.length > 0) headers.add("cookie", texts.join("; "));
+      withholdOwnCookies(headers);
+      const left = headers.getAll("cookie").flatMap((line) => line.split("; "));
+      assert.deepEqual(
+        left,
+        texts.filter((text) => !/^(?:__Host-)?gateway_/.test(text)),
+      );
+    }),
+    { seed: 1 },
+  );
+});

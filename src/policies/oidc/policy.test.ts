@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createExchange, createTestEnv, type RequestWords } from "../../../test/support/identity/policy-env.ts";
+import { createSigningKey, keySetOf, signToken } from "../../../test/support/identity/tokens.ts";
+import type { GatewayError } from "../../core/errors.ts";
+import type { Exchange } from "../../core/exchange.ts";
+import type { Reply } from "../../core/reply.ts";
+import { createMemoryStore } from "../../lib/store/memory-store.ts";
+import { oidc } from "./policy.ts";
+
+const ISSUER = "https://id.example.com";
+const key = createSigningKey("ES256", "k1");
+
+interface IdToken {
+  readonly claims?: Readonly<Record<string, unknown>>;
+  readonly header?: Readonly<Record<string, unknown>>;
+}
+
+/** The policy at a provider that accepts a code as often as it is sent. */
+function setUp(base: string) {
+  const env = createTestEnv();
+  const hooks = oidc.compile(
+    oidc.schema.parse({ issuer: ISSUER, clientId: "ui", redirectUri: `${base}/oidc/callback` }),
+    { ...env, store: createMemoryStore(env.clock) },
+  );
+  const { answers } = env.provider;
+  answers.set(`${ISSUER}/.well-known/openid-configuration`, {
+    body: {
+      issuer: ISSUER,
+      authorization_endpoint: `${ISSUER}/authorize`,
+      token_endpoint: `${ISSUER}/token`,
+      jwks_uri: `${ISSUER}/keys`,
+    },
+  });
+  answers.set(`${ISSUER}/keys`, { body: keySetOf(key) });
+
+  async function send(words: RequestWords): Promise<{ exchange: Exchange; reply: Reply | undefined }> {
+    const exchange = createExchange({ method: "GET", ...words });
+    return { exchange, reply: (await hooks.request?.(exchange)) ?? undefined };
+  }
+
+  async function statusOf(words: RequestWords): Promise<number> {
+    try {
+      return (await send(words)).reply?.status ?? 200;
+    } catch (error) {
+      return (error as GatewayError).status;
+    }
+  }
+
+  /** To the provider: the state, and the cookie that was set. */
+  async function begin(): Promise<{ state: string; nonce: string; setCookie: string; cookie: string }> {
+    const { reply } = await send({ path: "/app", headers: { accept: "text/html" } });
+    const { searchParams } = new URL(reply?.headers.get("location") ?? "");
+    const setCookie = reply?.headers.get("set-cookie") ?? "";
+    const [cookie = ""] = setCookie.split(";");
+    return { state: searchParams.get("state") ?? "", nonce: searchParams.get("nonce") ?? "", setCookie, cookie };
+  }
+
+  /** Back from the provider. */
+  async function finish(state: string, nonce: string, cookie: string, { claims, header }: IdToken = {}) {
+    const exp = env.clock.now() / 1000 + 60;
+    const idToken = signToken({
+      key,
+      claims: { iss: ISSUER, aud: "ui", sub: "alice", exp, nonce, ...claims },
+      ...(header === undefined ? {} : { header }),
+    });
+    answers.set(`${ISSUER}/token`, { body: { id_token: idToken } });
+    return send({ path: "/oidc/callback", query: `state=${state}&code=c`, headers: { cookie } });
+  }
+
+  return { begin, finish, send, statusOf, env };
+}
+
+for (const base of ["https://gateway.example", "http://gateway.example:3000"]) {
+  const prefix = base.startsWith("https") ? "__Host-gateway_" : "gateway_";
+
+  test(`${base}: the cookies of a sign-in belong to this host, to its state, and work once [D31] [D32]`, async () => {
+    const { begin, finish } = setUp(base);
+    const { state, nonce, setCookie, cookie } = await begin();
+    assert.ok(setCookie.startsWith(`${prefix}signin_`) && !/domain/i.test(setCookie), setCookie);
+    assert.equal(/; Secure/.test(setCookie), base.startsWith("https"));
+    const other = await begin();
+    const name = cookie.slice(0, cookie.indexOf("="));
+    // Without its cookie, or with a forged one or that of another sign-in, nothing is used up.
+    for (const wrong of ["", `${name}=x.y`, `${name}=${other.cookie.slice(other.cookie.indexOf("=") + 1)}`])
+      await assert.rejects(finish(state, nonce, wrong), { status: 401 }, wrong);
+    // A cookie of the same name that another host of the domain set stands in front.
+    const { reply } = await finish(state, nonce, `${name}=tossed; ${cookie}`);
+    assert.equal(reply?.status, 302);
+    const lines = reply?.headers.getAll("set-cookie") ?? [];
+    assert.ok(lines.some((line) => line.startsWith(`${name}=;`) && line.includes("Max-Age=0")));
+    assert.ok(lines.some((line) => line.startsWith(`${prefix}session_`)));
+    await assert.rejects(finish(state, nonce, cookie), /finished before/);
+  });
+
+  test(`${base}: only its own pages change something with the session [D30]`, async () => {
+    const { begin, finish, statusOf } = setUp(base);
+    const { state, nonce, cookie } = await begin();
+    const { reply } = await finish(state, nonce, cookie);
+    const [session = ""] = (reply?.headers.getAll("set-cookie") ?? [])
+      .filter((line) => line.startsWith(`${prefix}session_`))
+      .map((line) => line.split(";", 1)[0] ?? "");
+    const origins: [origin: string | undefined, isOwn: boolean][] = [
+      [base, true],
+      [undefined, false],
+      ["null", false],
+      ["https://evil.example", false],
+      [`${base}.evil.example`, false],
+      [base.replace(/^https?/, (scheme) => (scheme === "http" ? "https" : "http")), false],
+      // The Host of the request itself is no proof: a page can send any name that leads to the gateway.
+      ["http://localhost:3000", false],
+    ];
+    for (const [origin, isOwn] of origins)
+      for (const method of ["POST", "PUT", "PATCH", "DELETE"])
+        for (const site of [undefined, "same-origin", "cross-site", "same-site"]) {
+          const headers = {
+            cookie: session,
+            ...(origin === undefined ? {} : { origin }),
+            ...(site === undefined ? {} : { "sec-fetch-site": site }),
+          };
+          const expected = isOwn && (site === undefined || site === "same-origin") ? 200 : 403;
+          assert.equal(await statusOf({ method, path: "/app", headers }), expected, `${method} ${origin} ${site}`);
+        }
+    for (const [origin, isOwn] of origins) {
+      const headers = { cookie: session, ...(origin === undefined ? {} : { origin }) };
+      const status = await statusOf({ path: "/app", headers: { ...headers, upgrade: "websocket" } });
+      assert.equal(status, isOwn ? 200 : 403, `WebSocket ${origin}`);
+      if (!isOwn) assert.equal(await statusOf({ method: "POST", path: "/oidc/logout", headers }), 403);
+    }
+    assert.equal(await statusOf({ path: "/app", headers: { cookie: session } }), 200, "a read needs no Origin");
+    // A session of another name in front changes nothing.
+    const name = session.slice(0, session.indexOf("="));
+    assert.equal(await statusOf({ path: "/app", headers: { cookie: `${name}=tossed; ${session}` } }), 200);
+  });
+}
+
+const idTokens: [name: string, token: IdToken, message: RegExp | undefined][] = [
+  ["for this client", {}, undefined],
+  ["for this client in a list", { claims: { aud: ["ui"] } }, undefined],
+  ["for several clients, with azp", { claims: { aud: ["ui", "api"], azp: "ui" } }, undefined],
+  ["for several clients, without azp", { claims: { aud: ["ui", "api"] } }, /for another client/],
+  ["for several clients, with another azp", { claims: { aud: ["ui", "api"], azp: "api" } }, /for another client/],
+  ["for this client, with another azp", { claims: { azp: "api" } }, /for another client/],
+  ["of the type at+jwt", { header: { typ: "at+jwt" } }, /access token in place of the ID token/],
+  ["of the type application/AT+JWT", { header: { typ: "application/AT+JWT" } }, /access token in place/],
+  ["of the type logout+jwt", { header: { typ: "logout+jwt" } }, /not an access token/],
+  ["without a type", { header: { typ: undefined } }, undefined],
+  ["with another nonce", { claims: { nonce: "x" } }, /not of this sign-in/],
+  ["without a subject", { claims: { sub: undefined } }, /names no user/],
+];
+for (const [name, token, message] of idTokens)
+  test(`an ID token ${name} is ${message === undefined ? "accepted" : "rejected"} [D33]`, async () => {
+    const { begin, finish } = setUp("https://gateway.example");
+    const { state, nonce, cookie } = await begin();
+    if (message === undefined) assert.equal((await finish(state, nonce, cookie, token)).reply?.status, 302);
+    else {
+      await assert.rejects(finish(state, nonce, cookie, token), message);
+      // A failed sign-in is not remembered as finished.
+      assert.equal((await finish(state, nonce, cookie)).reply?.status, 302);
+    }
+  });
