@@ -86,6 +86,13 @@ test("find, describe, call", async (t) => {
   const described = await client.call("describe_tool", { name: "billing_export_invoice" });
   assert.equal(JSON.parse(described.result.content[0].text).inputSchema.required[0], "id");
   assert.equal((await client.call("describe_tool", { name: "x" })).result.isError, true);
+  for (const name of [undefined, 7, ["billing_export_invoice"], "x".repeat(8_193), "\ud800"])
+    assert.equal((await client.call("describe_tool", { name })).result.isError, true);
+  const words = (chars: number) => "export invoice ".repeat(chars / 15 + 1).slice(0, chars);
+  assert.match(await found(client, { query: words(1_000), limit: 1 }), /^- \w+_export_invoice/);
+  const long = await client.call("find_tools", { query: words(1_001) });
+  assert.equal(long.result.isError, true);
+  assert.match(long.result.content[0].text, /^`query` is longer than 1000 characters/);
   const called = await client.post(
     '{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"call_tool","arguments":{"name":"billing_export_invoice","arguments":{"id":12345678901234567890}}}}',
   );

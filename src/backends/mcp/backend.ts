@@ -6,6 +6,7 @@ import { type Backend, type BackendEnv, defineBackend } from "../../core/backend
 import type { Exchange } from "../../core/exchange.ts";
 import { revealArguments } from "../../core/mcp-arguments.ts";
 import { foldRepeats } from "../../lib/log/fold-repeats.ts";
+import { nextTurn, SLICED_BYTES } from "../../lib/process/turns.ts";
 import {
   checkContentType,
   checkNotifications,
@@ -146,6 +147,11 @@ function createBackend(
     return accepted ? { kind: "modern", request: accepted } : { kind: "dropped" };
   }
 
+  /** A large message is parsed in a turn of its own: decoding its bytes has used this one. */
+  function whenDue(exchange: Exchange, text: string): undefined | Promise<void> {
+    return text.length > SLICED_BYTES ? nextTurn().then(() => understand(exchange, text)) : understand(exchange, text);
+  }
+
   function understand(exchange: Exchange, text: string): undefined | Promise<void> {
     const parsed = readMessages(exchange, text);
     if (exchange.mcpAccess !== undefined || exchange.judgesMcp) checkNotifications(parsed);
@@ -186,7 +192,7 @@ function createBackend(
     if (isOldTransport(request)) checkContentType(request);
     else checkPostHead(request);
     const body = readBody(exchange, config.maxRequestBytes);
-    if (typeof body !== "string") return body.then((text) => understand(exchange, text));
+    if (typeof body !== "string") return body.then((text) => whenDue(exchange, text));
     return understand(exchange, body);
   }
 

@@ -21,6 +21,11 @@ interface Task {
 const waiting: Task[] = [];
 let isScheduled = false;
 
+/** After the other work that is due now. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
 /** For small work, and where nothing else can be done meanwhile. */
 export function finish<T>(steps: Steps<T>): T {
   for (;;) {

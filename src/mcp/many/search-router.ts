@@ -19,11 +19,12 @@ import {
 import { elementsInSteps, findInSteps } from "../wire/json-steps.ts";
 import { slice } from "../wire/json-text.ts";
 import { largeOrSmall, whenWorked } from "../wire/large-or-small.ts";
+import { isName } from "../wire/message-rules.ts";
 import { errorOf } from "./gather.ts";
 import { FAILED_TARGETS, GATEWAY_INFO } from "./merge.ts";
 import type { Names } from "./names.ts";
 import type { Router, RouterOutcome } from "./router.ts";
-import { CALL_TOOL, DESCRIBE_TOOL, FIND_TOOLS, SEARCH_TOOLS_JSON } from "./search-tools.ts";
+import { CALL_TOOL, DESCRIBE_TOOL, FIND_TOOLS, MAX_QUERY_CHARS, SEARCH_TOOLS_JSON } from "./search-tools.ts";
 import type { TargetChange } from "./target-change.ts";
 import { type SearchedTool, searchTools, summaryOf } from "./tool-search.ts";
 
@@ -70,8 +71,19 @@ export class SearchRouter implements Router {
     if (method === "tools/list") return this.#answer(call, `{"tools":${SEARCH_TOOLS_JSON}}`);
     if (method === "tools/call") {
       const args = (params.arguments ?? {}) as Readonly<Record<string, unknown>>;
+      if (params.name === FIND_TOOLS && typeof args.query === "string" && args.query.length > MAX_QUERY_CHARS)
+        return this.#say(
+          call,
+          `\`query\` is longer than ${MAX_QUERY_CHARS} characters: say in a few words what you want to do`,
+          true,
+        );
       if (params.name === FIND_TOOLS) return this.#listed(call, access, (found) => foundText(found, args));
-      if (params.name === DESCRIBE_TOOL) return this.#listed(call, access, (found) => describedText(found, args.name));
+      if (params.name === DESCRIBE_TOOL && isName(args.name)) {
+        const { name } = args;
+        return this.#listed(call, access, (found) => describedText(found, name));
+      }
+      if (params.name === DESCRIBE_TOOL)
+        return this.#say(call, "`name` must be the name of a tool that find_tools named", true);
       if (params.name === CALL_TOOL)
         return this.#say(call, "`name` must be the name of a tool that find_tools named", true);
     }
@@ -195,9 +207,9 @@ function* foundText(
   return { text: [...lines, ...rest, ...none, ...absent].join("\n"), isError: false };
 }
 
-function* describedText({ tools }: FoundTools, name: unknown): Steps<{ text: string; isError: boolean }> {
+function* describedText({ tools }: FoundTools, name: string): Steps<{ text: string; isError: boolean }> {
   const tool = tools.find((one) => one.name === name);
-  if (tool === undefined) return { text: `Unknown tool: ${String(name).slice(0, 200)}`, isError: true };
+  if (tool === undefined) return { text: `Unknown tool: ${name.slice(0, 200)}`, isError: true };
   return { text: JSON.stringify(tool), isError: false };
 }
 

@@ -7,10 +7,14 @@ import { editedRequest } from "../wire/edited-request.ts";
 import { withMembers } from "../wire/json-members.ts";
 import type { ClientMessage, ClientRequest } from "../wire/json-rpc.ts";
 import { find, member, slice } from "../wire/json-text.ts";
+import { isName } from "../wire/message-rules.ts";
 
 export const FIND_TOOLS = "find_tools";
 export const DESCRIBE_TOOL = "describe_tool";
 export const CALL_TOOL = "call_tool";
+
+/** A longer text is no question; its words would be looked for in one go. */
+export const MAX_QUERY_CHARS = 1_000;
 
 export const SEARCH_TOOLS_JSON = JSON.stringify([
   {
@@ -20,7 +24,11 @@ export const SEARCH_TOOLS_JSON = JSON.stringify([
     inputSchema: {
       type: "object",
       properties: {
-        query: { type: "string", description: "What you want to do, in a few words. Empty: all tools." },
+        query: {
+          type: "string",
+          maxLength: MAX_QUERY_CHARS,
+          description: "What you want to do, in a few words. Empty: all tools.",
+        },
         limit: { type: "integer", minimum: 1, maximum: 50, default: 10 },
         offset: { type: "integer", minimum: 0, default: 0 },
       },
@@ -61,7 +69,7 @@ export function unwrappedCall(request: ClientRequest): ClientRequest {
   if (request.method !== "tools/call" || params.name !== CALL_TOOL) return request;
   const outer = params.arguments as { readonly name?: unknown; readonly arguments?: unknown } | null | undefined;
   const { name } = outer ?? {};
-  if (typeof name !== "string" || name === CALL_TOOL) return request;
+  if (!isName(name) || name === CALL_TOOL) return request;
   const span = find(text, 0, "params");
   const wrapped = span && member(text, span.start, "arguments");
   if (!span || !wrapped) return request;

@@ -18,6 +18,8 @@ export interface SearchedTool {
 const MAX_QUESTION_WORDS = 32;
 /** Of a description: what comes later does not say what a tool is for. */
 const MAX_READ_CHARS = 4_000;
+/** Of a tool's arguments: a server can name thousands. */
+const MAX_READ_ARGUMENTS = 200;
 
 const WEIGHTS = { name: 4, title: 3, argument: 1.5, description: 1 } as const;
 
@@ -63,7 +65,7 @@ function weightsOf(tool: SearchedTool): Map<string, number> {
   add(tool.description, WEIGHTS.description);
   const properties = (tool.inputSchema as { properties?: unknown } | null | undefined)?.properties;
   if (typeof properties === "object" && properties !== null)
-    for (const name of Object.keys(properties)) add(name, WEIGHTS.argument);
+    for (const name of Object.keys(properties).slice(0, MAX_READ_ARGUMENTS)) add(name, WEIGHTS.argument);
   add(tool.title, WEIGHTS.title);
   add(tool.name, WEIGHTS.name);
   return words;

@@ -102,3 +102,37 @@ test("an error without an id says null", () => {
     error: { code: -32700, message: "x" },
   });
 });
+
+const longTexts: [method: string, params: (text: string) => object, accepted: number][] = [
+  ["tools/list", (cursor) => ({ cursor }), 65_536],
+  ["logging/setLevel", (level) => ({ level }), 65_536],
+  ["tasks/get", (taskId) => ({ taskId }), 65_536],
+  ["notifications/cancelled", (requestId) => ({ requestId }), 65_536],
+  ["notifications/progress", (progressToken) => ({ progressToken, progress: 1 }), 65_536],
+  ["tools/call", (name) => ({ name }), 8_192],
+  ["tools/call", (progressToken) => ({ name: "a", _meta: { progressToken } }), 8_192],
+  ["resources/read", (uri) => ({ uri }), 8_192],
+  ["prompts/get", (name) => ({ name }), 8_192],
+  ["completion/complete", (name) => ({ ref: { type: "ref/prompt", name }, argument: {} }), 8_192],
+];
+for (const [method, params, accepted] of longTexts)
+  test(`${method} accepts ${accepted} characters in ${JSON.stringify(params("…"))} and no more [R71]`, () => {
+    const message = (chars: number): string => {
+      const id = method.startsWith("notifications/") ? {} : { id: 1 };
+      return JSON.stringify({ jsonrpc: "2.0", ...id, method, params: params("x".repeat(chars)) });
+    };
+    parseClientMessages(message(accepted));
+    assert.throws(() => parseClientMessages(message(accepted + 1)), {
+      code: -32602,
+      message: new RegExp(`is longer than ${accepted} characters`),
+    });
+  });
+
+test("the end of a string is found with any number of escapes", () => {
+  for (let escapes = 0; escapes < 24; escapes++)
+    for (const sequence of ['\\"', "\\\\", '\\\\\\"', 'a\\"b', "\\n"]) {
+      const text = sequence.repeat(escapes);
+      const parsed = parseClientMessages(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"${text}"}}`);
+      assert.equal("params" in parsed && parsed.params.name, JSON.parse(`"${text}"`));
+    }
+});

@@ -31,6 +31,11 @@ export const REFERENCES = lookupTable<"name" | "uri">({ "ref/prompt": "name", "r
 /** Names, URIs and methods stand in records of recent requests and in log lines. */
 const MAX_NAME_CHARS = 8_192;
 
+/** Cursors, log levels and other texts that are compared, copied to several servers, or kept. */
+const MAX_PARAM_CHARS = 65_536;
+/** `requestState` carries the state of a server, which may be large; it is neither compared nor kept. */
+const UNBOUNDED_PARAM = "requestState";
+
 const REMOVED: ReadonlySet<string> = new Set(["resources/subscribe", "resources/unsubscribe"]);
 
 const NOTIFICATION_PREFIX = "notifications/";
@@ -66,10 +71,14 @@ export function envelopeProblem(keys: Iterable<string>, method: unknown, hasId: 
     : undefined;
 }
 
-/** What is wrong with the parameters of a request that the protocol knows. */
+/** What is wrong with the parameters of a message that the protocol knows. */
 export function paramsProblem(method: string, params: Params): string | undefined {
-  if (!REQUESTS.has(method)) return undefined;
-  const key = likeOneOf(PARAM_KEYS, Object.keys(params));
+  const isRequest = REQUESTS.has(method);
+  if (!isRequest && !isNotificationMethod(method)) return undefined;
+  const keys = Object.keys(params);
+  const long = longParam(params, keys);
+  if (long !== undefined || !isRequest) return long;
+  const key = likeOneOf(PARAM_KEYS, keys);
   if (key !== undefined) return key;
   const { _meta: meta } = params;
   if (meta !== undefined && meta !== null && !isObject(meta)) return '"_meta" must be an object';
@@ -79,6 +88,25 @@ export function paramsProblem(method: string, params: Params): string | undefine
   if (named !== undefined) return textProblem(named, params[named]);
   if (method === "completion/complete") return referenceProblem(params.ref);
   return method === "subscriptions/listen" ? listenProblem(params.notifications) : undefined;
+}
+
+/** Texts that the gateway looks up or sends to several servers are short; contents are in objects. */
+function longParam(params: Params, keys: readonly string[]): string | undefined {
+  for (const key of keys) {
+    const value = params[key];
+    if (typeof value === "string" && value.length > MAX_PARAM_CHARS && key !== UNBOUNDED_PARAM)
+      return `"${key.slice(0, 100)}" is longer than ${MAX_PARAM_CHARS} characters`;
+  }
+  const { _meta: meta } = params;
+  const token = isObject(meta) ? meta.progressToken : undefined;
+  return typeof token === "string" && token.length > MAX_NAME_CHARS
+    ? `"_meta.progressToken" is longer than ${MAX_NAME_CHARS} characters`
+    : undefined;
+}
+
+/** Whether a value can be the name of a tool. */
+export function isName(value: unknown): value is string {
+  return textProblem("name", value) === undefined;
 }
 
 function referenceProblem(ref: unknown): string | undefined {
