@@ -158,8 +158,8 @@ test("all queues together are bounded: the client with the most waiting checks m
     check.catch((error: { code: string }) => codes.set(error.code, (codes.get(error.code) ?? 0) + 1));
     return check;
   };
-  send("10.0.0.0");
-  for (let i = 0; i < 1_000; i++) send(`10.0.${i % 50}.1`);
+  void send("10.0.0.0");
+  for (let i = 0; i < 1_000; i++) void send(`10.0.${i % 50}.1`);
   const honest = send("192.0.2.1");
   await new Promise(setImmediate);
   assert.deepEqual([...codes], [["overloaded", 1]]);
