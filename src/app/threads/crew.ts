@@ -2,7 +2,6 @@
  * The threads that serve, as the main thread sees them: together they are its listeners. A new configuration is prepared
  * by all before any serves it. A thread that dies is replaced; the others go on, and take its new connections meanwhile.
  */
-import { randomBytes } from "node:crypto";
 import { MessageChannel, type Worker } from "node:worker_threads";
 import type { AskThreads } from "../../admin/merge/merged-endpoints.ts";
 import { answerRemote, readRemote, remoteRequest } from "../../admin/merge/remote-call.ts";
@@ -58,7 +57,6 @@ export function openCrew(parts: CrewParts): Crew {
   const { clock, logger, memory } = parts;
   const running = new Map<number, Thread>();
   const sequence = new SharedArrayBuffer(4);
-  const doors = { doors: randomBytes(16).toString("hex"), secret: randomBytes(32).toString("hex") };
   const numbers = Array.from({ length: parts.threads }, (_, index) => index + 1);
   let serving: Serving | undefined;
   let isEnding = false;
@@ -81,7 +79,6 @@ export function openCrew(parts: CrewParts): Crew {
       sequence,
       logFilter: parts.logFilter(),
       children,
-      ...doors,
     };
     const thread = openThread(parts.start(data), {
       log: (text) => parts.output.write(text),
@@ -108,6 +105,8 @@ export function openCrew(parts: CrewParts): Crew {
       const thread = open(number, shortLives);
       try {
         demand(await thread.order({ kind: "prepare", snapshot: now.snapshot }));
+        // Before it serves: the first request that it accepts may be for a route of another thread.
+        for (const [other, peer] of running) connect(number, thread, other, peer);
         demand(await thread.order({ kind: "commit", ports: now.ports }));
         running.set(number, thread);
         logger.info("a thread was replaced", { thread: number });
@@ -130,7 +129,11 @@ export function openCrew(parts: CrewParts): Crew {
   }
 
   async function start(): Promise<void> {
-    for (const number of numbers) running.set(number, open(number, 0));
+    for (const number of numbers) {
+      const thread = open(number, 0);
+      for (const [other, peer] of running) connect(number, thread, other, peer);
+      running.set(number, thread);
+    }
   }
 
   async function apply({ listeners }: Topology): Promise<void> {
@@ -195,6 +198,13 @@ export function openCrew(parts: CrewParts): Crew {
       );
     },
   };
+}
+
+/** A channel that only these two threads hold: it has no name, and it closes when one of them ends. */
+function connect(number: number, thread: Thread, peerNumber: number, peer: Thread): void {
+  const { port1, port2 } = new MessageChannel();
+  peer.connect(number, port1);
+  thread.connect(peerNumber, port2);
 }
 
 function problemOf({ problems }: Report): string | undefined {

@@ -25,9 +25,6 @@ export interface ThreadData {
   readonly logFilter: string;
   /** Its child processes, for whoever must end them if it dies. */
   readonly children: SharedArrayBuffer;
-  /** What the sockets are named with over which threads pass requests on, and what proves that one of them does. */
-  readonly doors: string;
-  readonly secret: string;
 }
 
 /** A configuration as all threads get it. */
@@ -51,6 +48,8 @@ export type Order =
 export type ToThread =
   | { readonly kind: "order"; readonly id: number; readonly order: Order }
   | { readonly kind: "admin"; readonly request: RemoteRequest; readonly port: MessagePort }
+  /** Requests from and to another thread pass over this port; it replaces an earlier one of the same thread. */
+  | { readonly kind: "peer"; readonly thread: number; readonly port: MessagePort }
   | { readonly kind: "store"; readonly answer: StoreAnswer };
 
 export interface Report {

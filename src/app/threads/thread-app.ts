@@ -29,8 +29,8 @@ import { operatorEndpoints } from "../operator-endpoints.ts";
 import { firstLoad } from "../reload-state.ts";
 import { createRequestRecords } from "../request-records.ts";
 import { keepHistory } from "../start/keep-history.ts";
+import { createForwarding, type Forwarding } from "./forwarding.ts";
 import type { FromThread, Order, Report, Snapshot, ThreadData, ToThread } from "./messages.ts";
-import { createNeighbours, type Neighbours } from "./neighbours.ts";
 import { createThreadOutput } from "./thread-output.ts";
 
 export interface ThreadApp {
@@ -57,7 +57,9 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   let prepared: { readonly generation: Generation; readonly config: Loaded } | undefined;
   let serving: { config: Loaded; readonly listeners: Listeners } | undefined;
   let served: ReadonlyMap<string, Served> = new Map();
-  let door: Neighbours | undefined;
+  let forwarding: Forwarding | undefined;
+  /** Channels to other threads that came before this one serves: their messages wait. */
+  const earlyPeers = new Map<number, MessagePort>();
   const ownEndpoints: AdminEndpoint[] = [];
   const mainEndpoints: AdminEndpoint[] = [];
 
@@ -103,10 +105,9 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const listeners = serving?.listeners ?? open(config);
     const next = new Map(config.topology.listeners.map((listener) => [listener.name, servedOf(listener)]));
     const before = served;
-    // Other threads may pass a request on as soon as they serve it.
+    // Other threads may forward a request as soon as they serve this configuration.
     served = next;
     try {
-      if (serving === undefined) await door?.open();
       await listeners.apply(config.topology);
     } catch (error) {
       served = before;
@@ -158,16 +159,18 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       defect: records.defect,
       unexpected: (error, client) => unexpected.report("connection", error, { client }),
     };
-    const neighbours = createNeighbours(data, env, (name) => served.get(name));
-    ending.at("outgoing", neighbours.close);
+    const forwards = createForwarding(data, env, (name) => served.get(name));
+    for (const [number, peer] of earlyPeers) forwards.connect(number, peer);
+    earlyPeers.clear();
+    ending.at("outgoing", forwards.close);
     const listeners = createListeners({
       ...env,
-      elsewhere: neighbours.elsewhere,
+      elsewhere: forwards.elsewhere,
       tasks,
       inherited: createInheritedSockets([]),
       sharedPort: ({ name }) => ports.get(name),
     });
-    door = neighbours;
+    forwarding = forwards;
     const state = firstLoad(new Date(clock.now()), data.sources, config.warnings);
     const reloads = { running: () => serving?.config ?? config, state: () => state };
     const stop = (): Promise<void> => ending.end(0);
@@ -205,6 +208,11 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   port.on("message", (message: ToThread) => {
     if (message.kind === "admin") {
       void answerRemote(message.request, ownEndpoints, message.port);
+      return;
+    }
+    if (message.kind === "peer") {
+      if (forwarding) forwarding.connect(message.thread, message.port);
+      else earlyPeers.set(message.thread, message.port);
       return;
     }
     if (message.kind === "store") {

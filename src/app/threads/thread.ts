@@ -19,6 +19,8 @@ export interface ThreadHandlers {
 export interface Thread {
   order(order: Order): Promise<Report>;
   admin(request: RemoteRequest, port: MessagePort): void;
+  /** Gives the thread its end of the channel to another one. */
+  connect(thread: number, port: MessagePort): void;
   terminate(): Promise<void>;
 }
 
@@ -63,6 +65,11 @@ export function openThread(worker: Worker, handlers: ThreadHandlers): Thread {
         worker.postMessage({ kind: "order", id, order } satisfies ToThread);
       }),
     admin: (request, port) => worker.postMessage({ kind: "admin", request, port } satisfies ToThread, [port]),
+    connect(thread, port) {
+      // A thread that has ended takes no message: the other end must not wait for it.
+      if (endedWith === undefined) worker.postMessage({ kind: "peer", thread, port } satisfies ToThread, [port]);
+      else port.close();
+    },
     async terminate() {
       await worker.terminate();
     },

@@ -15,8 +15,6 @@ export interface ListenerAddress {
   readonly port: number;
   /** Other threads listen on the same port, each with a socket of its own; the system shares connections out. */
   readonly isShared?: boolean;
-  /** The name of a unix domain socket, instead of address and port. */
-  readonly path?: string;
   readonly tls: ListenerTls | undefined;
 }
 

@@ -205,13 +205,7 @@ export function openListener(
   });
 }
 
-function listenOptions({
-  address,
-  port,
-  path,
-  isShared = false,
-}: ListenerAddress): ListenOptions & { reusePort?: boolean } {
-  if (path !== undefined) return { path };
+function listenOptions({ address, port, isShared = false }: ListenerAddress): ListenOptions & { reusePort?: boolean } {
   return { port, reusePort: isShared, ...(address === undefined ? {} : { host: address }) };
 }
 

@@ -1,0 +1,586 @@
+/**
+ * Forwards a request to the thread that owns its route, and serves the requests that other threads forward. Two threads
+ * share a MessagePort, which has no name outside of the process: no other program can connect to it, read it or take its
+ * place, so a message needs no secret and no check of its sender. The request is forwarded before any policy sees it, with
+ * what the client's connection said about it. The thread that owns the route records it; this one only passes bytes.
+ */
+import type { Duplex } from "node:stream";
+import type { MessagePort } from "node:worker_threads";
+import { GatewayError } from "../../core/errors.ts";
+import { Exchange, type ExchangeStart, type GatewayRequest, NO_BODY, type RequestBody } from "../../core/exchange.ts";
+import type { Reply } from "../../core/reply.ts";
+import type { ClientSink } from "../../core/sink.ts";
+import { readExactly } from "../../lib/http/body.ts";
+import type { RequestBodyStream } from "../../lib/http/body-stream.ts";
+import { HeaderList } from "../../lib/http/headers.ts";
+import { type BodyCarrier, RequestBodySource } from "../../lib/http1/request-body.ts";
+import { beginRefusal } from "../../pipeline/listen/edge-refusal.ts";
+import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
+import { handle } from "../../pipeline/phases/pipeline.ts";
+import type { PipelineEnv, Served } from "../../pipeline/phases/pipeline-env.ts";
+import { ANY_THREAD, createOwners } from "./owned-routes.ts";
+
+const RETRY_SECONDS = "1";
+/** A body of known length up to this is read first and goes along with the head, in one message. */
+const SMALL_BODY_BYTES = 64 * 1024;
+/** Bytes of one body, in each direction, that the other thread has not passed on yet; then the sender waits. */
+const WINDOW_BYTES = 256 * 1024;
+/** Bytes that are passed on are reported in portions: a small body needs no report at all. */
+const REPORT_BYTES = WINDOW_BYTES / 4;
+/** Up to this, bytes are cloned as a string, one character for each; larger ones are copied once and transferred. */
+const CLONED_BYTES = 16 * 1024;
+
+type Bytes = string | Uint8Array<ArrayBuffer>;
+
+interface Lines {
+  readonly pairs: string[];
+  /** See `HeaderList`. */
+  readonly isSafe: boolean;
+}
+
+/** Everything of a request but its body and its header lines. */
+type Start = Omit<ExchangeStart, "request"> & {
+  readonly request: Omit<GatewayRequest, "headers" | "body">;
+};
+
+/** From the thread that accepted the connection. */
+type Forwarded =
+  | {
+      readonly kind: "request";
+      readonly id: number;
+      readonly start: Start;
+      readonly lines: Lines;
+      readonly body: { readonly bytes: Bytes } | { readonly length: number | undefined } | undefined;
+    }
+  | { readonly kind: "body"; readonly id: number; readonly bytes: Bytes }
+  | { readonly kind: "bodyEnd"; readonly id: number }
+  /** The client took this many bytes of the response. */
+  | { readonly kind: "taken"; readonly id: number; readonly bytes: number }
+  | { readonly kind: "stalled"; readonly id: number }
+  /** The client left. */
+  | { readonly kind: "left"; readonly id: number };
+
+/** From the thread that serves the request. */
+type Returned =
+  | {
+      readonly kind: "response";
+      readonly id: number;
+      readonly head?: { readonly status: number; readonly lines: Lines };
+      readonly bytes?: Bytes;
+      readonly isLast?: true;
+      readonly trailers?: readonly string[];
+    }
+  /** The body is wanted; this many bytes of it were read. */
+  | { readonly kind: "read"; readonly id: number; readonly bytes: number }
+  /** The response broke off. */
+  | { readonly kind: "cut"; readonly id: number };
+
+export interface Forwarding {
+  readonly elsewhere: NonNullable<PipelineEnv["elsewhere"]>;
+  /** Requests from and to this thread pass over the port from now on; an earlier port of the thread is closed. */
+  connect(thread: number, port: MessagePort): void;
+  close(): void;
+}
+
+export function createForwarding(
+  { thread, threads }: { readonly thread: number; readonly threads: number },
+  env: ListenerEnv,
+  served: (listener: string) => Served | undefined,
+): Forwarding {
+  const ownerOf = createOwners(threads);
+  const links = new Map<number, ThreadLink>();
+  return {
+    elsewhere(from, exchange, sink) {
+      const owner = ownerOf(from, exchange);
+      if (owner === ANY_THREAD || owner === thread) return false;
+      const link = links.get(owner);
+      if (link === undefined) refuse(env, exchange, sink, beingReplaced());
+      else link.forward(exchange, sink);
+      return true;
+    },
+    connect(number, port) {
+      links.get(number)?.close();
+      const link = new ThreadLink(port, env, served);
+      links.set(number, link);
+      // The port closes with the thread at its other end, however that thread ends.
+      port.on("close", () => {
+        link.close();
+        if (links.get(number) === link) links.delete(number);
+      });
+    },
+    close() {
+      for (const link of links.values()) link.close();
+      links.clear();
+    },
+  };
+}
+
+/** The requests between this thread and another one, in both directions. */
+class ThreadLink {
+  readonly env: ListenerEnv;
+  readonly #port: MessagePort;
+  readonly #served: (listener: string) => Served | undefined;
+  readonly #forwarded = new Map<number, ForwardedRequest>();
+  readonly #serving = new Map<number, RemoteClient>();
+  #nextId = 1;
+  #isClosed = false;
+
+  constructor(port: MessagePort, env: ListenerEnv, served: (listener: string) => Served | undefined) {
+    this.env = env;
+    this.#port = port;
+    this.#served = served;
+    port.on("message", (message: Forwarded | Returned) => this.#received(message));
+  }
+
+  forward(exchange: Exchange, sink: ClientSink): void {
+    const id = this.#nextId++;
+    const request = new ForwardedRequest(id, this, exchange, sink);
+    this.#forwarded.set(id, request);
+    request.start();
+  }
+
+  send(message: Forwarded | Returned, bytes?: Bytes): void {
+    if (this.#isClosed) return;
+    if (typeof bytes === "object") this.#port.postMessage(message, [bytes.buffer]);
+    else this.#port.postMessage(message);
+  }
+
+  ended(id: number): void {
+    this.#forwarded.delete(id);
+  }
+
+  served(id: number): void {
+    this.#serving.delete(id);
+  }
+
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#port.close();
+    for (const request of this.#forwarded.values()) this.contain(() => request.lost(), ignore);
+    for (const client of this.#serving.values()) this.contain(() => client.close(false), ignore);
+    this.#forwarded.clear();
+    this.#serving.clear();
+  }
+
+  #received(message: Forwarded | Returned): void {
+    const { id } = message;
+    switch (message.kind) {
+      case "request":
+        this.contain(
+          () => this.#begin(message),
+          () => this.#serving.get(id)?.destroy(),
+        );
+        return;
+      case "response":
+      case "read":
+      case "cut": {
+        const request = this.#forwarded.get(id);
+        if (request)
+          this.contain(
+            () => request.returned(message),
+            () => request.cut(),
+          );
+        return;
+      }
+      default: {
+        const client = this.#serving.get(id);
+        if (client)
+          this.contain(
+            () => client.received(message),
+            () => client.destroy(),
+          );
+      }
+    }
+  }
+
+  #begin({ id, start, lines, body: sent }: Extract<Forwarded, { kind: "request" }>): void {
+    const { env } = this;
+    const client = new RemoteClient(id, this, sent !== undefined && "length" in sent);
+    this.#serving.set(id, client);
+    let body: RequestBody = NO_BODY;
+    if (client.body !== undefined && sent !== undefined && "length" in sent)
+      body = { kind: "stream", stream: client.body, length: sent.length, taken: false };
+    else if (sent !== undefined && "bytes" in sent) body = { kind: "bytes", bytes: bufferOf(sent.bytes) };
+    const headers = new HeaderList(lines.pairs, lines.isSafe);
+    const exchange = new Exchange({ ...start, request: { ...start.request, headers, body } });
+    const target = this.#served(exchange.listener);
+    // Without such a listener, a reload is under way that this thread has not finished.
+    if (target === undefined || env.heap.level === "full") refuse(env, exchange, client, beingReplaced(target));
+    else handle(env, target, exchange, client);
+  }
+
+  /** A defect costs the request on which it shows, not the others of this port. */
+  contain(action: () => void, giveUp: () => void): void {
+    try {
+      action();
+    } catch (error) {
+      this.env.unexpected(error, undefined);
+      giveUp();
+    }
+  }
+}
+
+/** A request that another thread serves: the client's connection is here. */
+class ForwardedRequest {
+  readonly #id: number;
+  readonly #link: ThreadLink;
+  readonly #exchange: Exchange;
+  readonly #sink: ClientSink;
+  #isOver = false;
+  #hasHead = false;
+  /** Response bytes that the client took and that are not reported yet. */
+  #taken = 0;
+  /** Response bytes that wait for the client. */
+  #waiting = 0;
+  #isReading = false;
+  #isPaused = false;
+  /** Body bytes that the other thread has not read yet. */
+  #unread = 0;
+
+  constructor(id: number, link: ThreadLink, exchange: Exchange, sink: ClientSink) {
+    this.#id = id;
+    this.#link = link;
+    this.#exchange = exchange;
+    this.#sink = sink;
+  }
+
+  start(): void {
+    const { request } = this.#exchange;
+    const { body } = request;
+    this.#sink.onClose = () => this.#left();
+    // A tunnel would need the client's socket, which cannot be given to another thread.
+    if (request.headers.has("upgrade")) {
+      request.headers.delete("upgrade");
+      request.headers.delete("connection");
+    }
+    if (body.kind !== "stream") this.#send(body.kind === "bytes" ? body.bytes : undefined);
+    else if (body.length === undefined || body.length > SMALL_BODY_BYTES) this.#sendHead(body.length);
+    else {
+      this.#sink.onStalled = () => this.#refuse(new GatewayError("request_timeout"));
+      this.#sink.askForBody();
+      // If the body breaks off, the connection closes as well.
+      readExactly(body.stream, body.length, (error, bytes) => {
+        if (error === undefined && !this.#isOver) this.#send(bytes);
+      });
+    }
+  }
+
+  returned(message: Returned): void {
+    if (message.kind === "cut") this.cut();
+    else if (message.kind === "read") this.#read(message.bytes);
+    else {
+      const { head, bytes, isLast, trailers } = message;
+      if (head) {
+        this.#hasHead = true;
+        this.#sink.head(head.status, new HeaderList(head.lines.pairs, head.lines.isSafe));
+      }
+      const chunk = bytes === undefined ? undefined : bufferOf(bytes);
+      if (isLast) {
+        this.#end();
+        this.#sink.end(chunk, trailers);
+      } else if (chunk) this.#write(chunk);
+    }
+  }
+
+  /** The other thread is gone. */
+  lost(): void {
+    if (this.#hasHead) this.cut();
+    else this.#refuse(beingReplaced());
+  }
+
+  /** Cuts the connection, so that the client cannot take what it got for the whole response. */
+  cut(): void {
+    if (this.#isOver) return;
+    this.#end();
+    this.#sink.destroy();
+  }
+
+  #refuse(error: GatewayError): void {
+    if (this.#isOver) return;
+    this.#end();
+    refuse(this.#link.env, this.#exchange, this.#sink, error);
+  }
+
+  #send(body: Buffer | undefined): void {
+    const bytes = body && bytesOf(body);
+    this.#post(bytes === undefined ? undefined : { bytes }, bytes);
+  }
+
+  #sendHead(length: number | undefined): void {
+    this.#sink.onStalled = () => this.#link.send({ kind: "stalled", id: this.#id });
+    this.#post({ length });
+  }
+
+  #post(body: Extract<Forwarded, { kind: "request" }>["body"], bytes?: Bytes): void {
+    this.#sink.onDrain = () => this.#drained();
+    const { request } = this.#exchange;
+    const { headers, body: _body, ...rest } = request;
+    const { id, listener, source, startedAt, startedMs } = this.#exchange;
+    const start: Start = { id, listener, source, startedAt, startedMs, request: rest };
+    this.#link.send({ kind: "request", id: this.#id, start, lines: linesOf(headers), body }, bytes);
+  }
+
+  #write(chunk: Buffer): void {
+    if (this.#sink.write(chunk)) this.#tookBytes(chunk.length);
+    else this.#waiting += chunk.length;
+  }
+
+  #drained(): void {
+    const bytes = this.#waiting;
+    this.#waiting = 0;
+    this.#tookBytes(bytes);
+  }
+
+  #tookBytes(bytes: number): void {
+    this.#taken += bytes;
+    if (this.#taken < REPORT_BYTES || this.#isOver) return;
+    this.#link.send({ kind: "taken", id: this.#id, bytes: this.#taken });
+    this.#taken = 0;
+  }
+
+  #read(bytes: number): void {
+    const { body } = this.#exchange.request;
+    if (body.kind !== "stream") return;
+    this.#unread -= bytes;
+    this.#sink.askForBody();
+    if (!this.#isReading) this.#readBody(body.stream);
+    else if (this.#isPaused && this.#unread < WINDOW_BYTES) {
+      this.#isPaused = false;
+      body.stream.resume();
+    }
+  }
+
+  #readBody(stream: RequestBodyStream): void {
+    this.#isReading = true;
+    stream.on("data", (chunk: Buffer) => {
+      if (this.#isOver) return;
+      const bytes = bytesOf(chunk);
+      this.#unread += chunk.length;
+      this.#link.send({ kind: "body", id: this.#id, bytes }, bytes);
+      if (this.#unread < WINDOW_BYTES) return;
+      this.#isPaused = true;
+      stream.pause();
+    });
+    stream.on("end", () => {
+      if (!this.#isOver) this.#link.send({ kind: "bodyEnd", id: this.#id });
+    });
+  }
+
+  #left(): void {
+    if (this.#isOver) return;
+    this.#end();
+    this.#link.send({ kind: "left", id: this.#id });
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    this.#link.ended(this.#id);
+  }
+}
+
+/** A request that another thread forwarded: the client's connection is there. */
+class RemoteClient implements ClientSink, BodyCarrier {
+  onDrain: (() => void) | undefined = undefined;
+  onStalled: (() => void) | undefined = undefined;
+  onClose: ((complete: boolean) => void) | undefined = undefined;
+  readonly body: RequestBodySource | undefined;
+  readonly #id: number;
+  readonly #link: ThreadLink;
+  /** Kept until the end of the turn: a small response is one message. */
+  #head: { readonly status: number; readonly lines: Lines } | undefined = undefined;
+  #hasEnded = false;
+  #isClosed = false;
+  /** Response bytes that the client has not taken. */
+  #sent = 0;
+  #awaitsDrain = false;
+  #isBodyWanted = false;
+  #hasBody: boolean;
+  /** Body bytes that were read here and are not reported yet. */
+  #read = 0;
+  #moved = 0;
+  #lastMoved = -1;
+
+  constructor(id: number, link: ThreadLink, streamsBody: boolean) {
+    this.#id = id;
+    this.#link = link;
+    this.#hasBody = !streamsBody;
+    this.body = streamsBody ? new RequestBodySource(this) : undefined;
+  }
+
+  received(message: Exclude<Forwarded, { kind: "request" }>): void {
+    switch (message.kind) {
+      case "body":
+        this.#receivedBody(bufferOf(message.bytes));
+        return;
+      case "bodyEnd":
+        this.#hasBody = true;
+        this.body?.complete();
+        return;
+      case "taken":
+        this.#sent -= message.bytes;
+        if (!this.#awaitsDrain || this.#sent >= WINDOW_BYTES) return;
+        this.#awaitsDrain = false;
+        this.onDrain?.();
+        return;
+      case "stalled":
+        this.onStalled?.();
+        return;
+      case "left":
+        this.close(false);
+    }
+  }
+
+  // THE RESPONSE
+
+  head(status: number, headers: HeaderList): void {
+    if (this.#isClosed || this.#hasEnded) return;
+    this.#head = { status, lines: linesOf(headers) };
+    this.#later(() => {
+      if (this.#head !== undefined) this.#respond(undefined);
+    });
+  }
+
+  write(chunk: Buffer): boolean {
+    return this.#write(bytesOf(chunk), chunk.length);
+  }
+
+  writeText(text: string): boolean {
+    return this.#write(text, text.length);
+  }
+
+  end(lastChunk?: Buffer, trailers?: readonly string[]): void {
+    if (this.#hasEnded || this.#isClosed) return;
+    this.#hasEnded = true;
+    this.#respond(lastChunk && bytesOf(lastChunk), trailers);
+    // In a later turn, as on a connection: the backend may still report its own end.
+    this.#later(() => this.close(true));
+  }
+
+  destroy(): void {
+    if (this.#isClosed) return;
+    this.#link.send({ kind: "cut", id: this.#id });
+    this.close(false);
+  }
+
+  upgrade(_status: number, _headers: HeaderList, backend: Duplex): void {
+    backend.destroy();
+    this.destroy();
+  }
+
+  #write(bytes: Bytes, length: number): boolean {
+    if (this.#isClosed || this.#hasEnded || length === 0) return true;
+    this.#sent += length;
+    this.#respond(bytes);
+    if (this.#sent < WINDOW_BYTES) return true;
+    this.#awaitsDrain = true;
+    return false;
+  }
+
+  #respond(bytes: Bytes | undefined, trailers?: readonly string[]): void {
+    if (this.#isClosed) return;
+    const head = this.#head;
+    this.#head = undefined;
+    this.#link.send(
+      {
+        kind: "response",
+        id: this.#id,
+        ...(head === undefined ? {} : { head }),
+        ...(bytes === undefined ? {} : { bytes }),
+        ...(this.#hasEnded ? { isLast: true } : {}),
+        ...(trailers === undefined ? {} : { trailers }),
+      },
+      bytes,
+    );
+  }
+
+  // THE BODY OF THE REQUEST
+
+  askForBody(): void {
+    if (this.#isBodyWanted || this.#hasBody || this.#isClosed) return;
+    this.#isBodyWanted = true;
+    this.#link.send({ kind: "read", id: this.#id, bytes: 0 });
+  }
+
+  isUploading(): boolean {
+    if (this.#hasBody) return false;
+    const hasMoved = this.#moved !== this.#lastMoved;
+    this.#lastMoved = this.#moved;
+    return hasMoved || this.body?.isDrained === true;
+  }
+
+  /** Bytes that are held are not reported as read, so the other thread stops sending. */
+  pauseBody(): void {}
+
+  resumeBody(): void {
+    this.#later(() => {
+      if (this.body?.flush() === true) this.#readBytes();
+    });
+  }
+
+  #receivedBody(chunk: Buffer): void {
+    this.#moved += chunk.length;
+    this.#read += chunk.length;
+    this.body?.push(chunk);
+    if (this.body?.isDrained === true) this.#readBytes();
+  }
+
+  #readBytes(): void {
+    if (!this.#isBodyWanted) this.askForBody();
+    else if (this.#read >= REPORT_BYTES && !this.#hasBody && !this.#isClosed) {
+      this.#link.send({ kind: "read", id: this.#id, bytes: this.#read });
+      this.#read = 0;
+    }
+  }
+
+  /** The response was handed over, or nobody waits for it. */
+  close(complete: boolean): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#link.served(this.#id);
+    try {
+      this.onClose?.(complete);
+    } finally {
+      if (!this.#hasBody) this.body?.abort();
+    }
+  }
+
+  #later(action: () => void): void {
+    process.nextTick(() => this.#link.contain(action, () => this.destroy()));
+  }
+}
+
+function refuse(env: ListenerEnv, exchange: Exchange, sink: ClientSink, error: GatewayError): void {
+  const refusal = beginRefusal(env, exchange, error);
+  const { status, headers, body }: Reply = refusal.reply;
+  sink.onClose = (complete) => refusal.settle(complete);
+  sink.onStalled = undefined;
+  sink.head(status, headers);
+  sink.end(body);
+}
+
+/** `served`: the thread is there, but its memory is full. */
+function beingReplaced(served?: Served): GatewayError {
+  const headers = { "retry-after": RETRY_SECONDS };
+  if (served !== undefined) return new GatewayError("overloaded", { headers });
+  return new GatewayError("overloaded", { message: "the thread that serves this route is being replaced", headers });
+}
+
+function linesOf(headers: HeaderList): Lines {
+  return { pairs: headers.pairs as string[], isSafe: headers.isSafe };
+}
+
+/** The buffer may be a part of a larger one, and a clone would take all of that along. */
+function bytesOf(chunk: Buffer): Bytes {
+  return chunk.length <= CLONED_BYTES ? chunk.toString("latin1") : new Uint8Array(chunk);
+}
+
+function bufferOf(bytes: Bytes): Buffer {
+  return typeof bytes === "string"
+    ? Buffer.from(bytes, "latin1")
+    : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+function ignore(): void {
+  // The request is over already.
+}
