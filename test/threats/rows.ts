@@ -114,6 +114,14 @@ export const ROW_GROUPS: readonly RowGroup[] = [
     },
   },
   {
+    title: "Threads",
+    rows: {
+      T31: "A request that is forwarded to another thread arrives whole, and so does its response.",
+      T32: "Threads exchange requests over channels without a name: no other program can connect to, read or replace one.",
+      T33: "A head that one thread accepts is accepted by the thread that it is forwarded to.",
+    },
+  },
+  {
     title: "Expressions",
     rows: {
       E1: "An evaluation has a budget and ends with an error beyond it.",

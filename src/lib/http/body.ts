@@ -103,6 +103,11 @@ export function readExactly(
   };
   const onClose = (): void => stop(new BodyIncomplete());
   const onError = (error: Error): void => stop(new BodyIncomplete(error));
+  // No piece will come that could end the wait.
+  if (length === 0) {
+    process.nextTick(stop, undefined);
+    return;
+  }
   stream.on("data", onData);
   stream.on("close", onClose);
   stream.on("error", onError);
