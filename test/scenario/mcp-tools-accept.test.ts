@@ -107,7 +107,7 @@ test("what was seen is accepted, one or all; the file is gwctl's, and clients ge
   const run = await gwctl(["mcp", "lock", "--lock-file", lockFile, "-p", port]);
   assert.equal(run.code, 0, run.stderr);
   const { targets } = JSON.parse(written);
-  const expected = `${JSON.stringify({ version: 1, targets: { wiki: targets.wiki } }, null, 2)}\n`;
+  const expected = `${JSON.stringify({ version: 2, targets: { wiki: targets.wiki } }, null, 2)}\n`;
   assert.equal(
     readFileSync(lockFile, "utf8"),
     expected,

@@ -111,6 +111,7 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       P4: "Answers of a child that belong to no call of ours reach nobody.",
       P5: "A child that floods its clients is held back, and memory stays bounded.",
       P6: "Control characters in a child's stderr do not reach the log or a terminal as such.",
+      P37: "No character inside a string ends a line to a child, whatever its reader takes for a line break.",
     },
   },
   {
@@ -119,6 +120,14 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       T31: "A request that is forwarded to another thread arrives whole, and so does its response.",
       T32: "Threads exchange requests over channels without a name: no other program can connect to, read or replace one.",
       T33: "A head that one thread accepts is accepted by the thread that it is forwarded to.",
+    },
+  },
+  {
+    title: "Responses of MCP servers",
+    rows: {
+      T34: "What is withheld, pinned or authorized in a list cannot return in another spelling or in an unknown member.",
+      T35: "Where a lock file pins them, instructions of a server reach clients only as they were accepted.",
+      T36: "A message of a server with a JSON-RPC member in another case is not passed on.",
     },
   },
   {

@@ -9,6 +9,7 @@ import type { Call, LoginRequired, Question, Running, ServerError } from "../wir
 import { isModernVersion } from "../wire/era.ts";
 import type { ClientNotification, ServerMessage } from "../wire/json-rpc.ts";
 import { find, slice } from "../wire/json-text.ts";
+import { aboutKeyProblem } from "../wire/message-rules.ts";
 import type { Loss } from "./link-contract.ts";
 import type { Target } from "./target.ts";
 
@@ -91,13 +92,16 @@ export function readDiscovered(answer: ServerMessage): ServerAbout | undefined {
 export function refusalOf(answer: ServerMessage): string {
   if (answer.kind === "result" && hasMoreTokens(answer.text, MAX_ABOUT_TOKENS))
     return `answered initialize with more than ${MAX_ABOUT_TOKENS} values and names`;
+  const unclear = answer.kind === "result" ? aboutKeyProblem(Object.keys(resultOf(answer))) : undefined;
+  if (unclear !== undefined) return `answered initialize with a result that can be read in two ways: ${unclear}`;
   return answer.kind === "error" ? "refused to initialize" : "answered initialize without a protocol version";
 }
 
 function readAbout(answer: ServerMessage): ServerAbout | undefined {
   // It is parsed at once, here and by those who translate it.
   if (answer.kind !== "result" || hasMoreTokens(answer.text, MAX_ABOUT_TOKENS)) return undefined;
-  const { result } = JSON.parse(answer.text) as { result: Record<string, unknown> };
+  const result = resultOf(answer);
+  if (aboutKeyProblem(Object.keys(result)) !== undefined) return undefined;
   const { protocolVersion, capabilities, serverInfo, instructions } = result;
   return {
     protocolVersion: typeof protocolVersion === "string" ? protocolVersion : "",
@@ -106,4 +110,8 @@ function readAbout(answer: ServerMessage): ServerAbout | undefined {
     serverInfo,
     instructions: typeof instructions === "string" ? instructions : undefined,
   };
+}
+
+function resultOf(answer: ServerMessage): Record<string, unknown> {
+  return (JSON.parse(answer.text) as { result: Record<string, unknown> }).result;
 }

@@ -15,7 +15,13 @@ import { asClientRequest, type ServerMessage } from "../wire/json-rpc.ts";
 import { listProblem } from "../wire/list-check.ts";
 import { injectionMarkers } from "./injection-markers.ts";
 import type { QuarantinedTool } from "./quarantine.ts";
-import { pinnedDefinition, type ToolDefinition, type ToolLock } from "./tool-lock.ts";
+import {
+  INSTRUCTIONS_ENTRY,
+  instructionsDefinition,
+  pinnedDefinition,
+  type ToolDefinition,
+  type ToolLock,
+} from "./tool-lock.ts";
 import type { ToolsOfTargets } from "./tools-of-targets.ts";
 
 /** A server that starts with `npx` may load itself first. */
@@ -52,8 +58,11 @@ export function inspectTargets(
 
 async function inspectTarget(target: Target, env: InspectionEnv): Promise<InspectedTarget> {
   try {
-    const definitions = await toolsOf(target, env);
-    return { target: target.name, tools: definitions.map((one) => inspected(one, env.lock)) };
+    const { tools, instructions } = await offerOf(target, env);
+    const entries = tools.map((one) => inspected(String(one.name), one, env.lock));
+    if (instructions !== undefined)
+      entries.push(inspected(INSTRUCTIONS_ENTRY, instructionsDefinition(instructions), env.lock));
+    return { target: target.name, tools: entries };
   } catch (error) {
     const seen = withheldTools(env.quarantined, env.lock);
     return { target: target.name, tools: seen, error: error instanceof Error ? error.message : String(error) };
@@ -69,11 +78,10 @@ export function withheldOf({ targets, tools }: Inspection): readonly InspectedTa
 }
 
 function withheldTools(quarantined: readonly QuarantinedTool[], lock: ToolLock | undefined): InspectedTool[] {
-  return quarantined.flatMap(({ definition }) => (definition ? [inspected(definition, lock)] : []));
+  return quarantined.flatMap(({ name, definition }) => (definition ? [inspected(name, definition, lock)] : []));
 }
 
-function inspected(definition: ToolDefinition, lock: ToolLock | undefined): InspectedTool {
-  const name = String(definition.name);
+function inspected(name: string, definition: ToolDefinition, lock: ToolLock | undefined): InspectedTool {
   const difference = lock === undefined ? ["there is no lock file"] : lock.difference(name, definition);
   const isNew = difference?.every((line) => !/^[-+] /.test(line));
   return {
@@ -85,7 +93,13 @@ function inspected(definition: ToolDefinition, lock: ToolLock | undefined): Insp
   };
 }
 
-async function toolsOf(target: Target, { link }: InspectionEnv): Promise<ToolDefinition[]> {
+/** What a server shows to models: its tools, and its instructions if it has any. */
+interface Offer {
+  readonly tools: readonly ToolDefinition[];
+  readonly instructions: string | undefined;
+}
+
+async function offerOf(target: Target, { link }: InspectionEnv): Promise<Offer> {
   const params = {
     protocolVersion: LATEST_LEGACY,
     capabilities: {},
@@ -113,7 +127,7 @@ async function toolsOf(target: Target, { link }: InspectionEnv): Promise<ToolDef
   }
 }
 
-async function openAndList(target: Target, upstream: LegacyUpstream): Promise<ToolDefinition[]> {
+async function openAndList(target: Target, upstream: LegacyUpstream): Promise<Offer> {
   await new Promise<void>((resolve, reject) => {
     upstream.open((outcome) => {
       if (outcome.ok) resolve();
@@ -128,8 +142,9 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<To
     idStart: 0,
     idEnd: 0,
   });
-  if (upstream.about?.capabilities.tools === undefined) return [];
+  const instructions = upstream.about?.instructions;
   const tools: ToolDefinition[] = [];
+  if (upstream.about?.capabilities.tools === undefined) return { tools, instructions };
   let cursor: unknown;
   for (let page = 0; page < MAX_INSPECTED_PAGES; page++) {
     const request = asClientRequest("tools/list", JSON.stringify(cursor === undefined ? {} : { cursor }));
@@ -150,7 +165,7 @@ async function openAndList(target: Target, upstream: LegacyUpstream): Promise<To
     cursor = result.nextCursor;
     if (typeof cursor !== "string") break;
   }
-  return tools;
+  return { tools, instructions };
 }
 
 const NOBODY: UpstreamUser = {

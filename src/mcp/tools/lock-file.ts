@@ -7,7 +7,7 @@ import { readFileSync, statSync } from "node:fs";
 import type { InspectedTarget } from "../../core/backend.ts";
 import { fileProblem } from "../../lib/text/file-problem.ts";
 import { replaceFile } from "../../lib/text/replace-file.ts";
-import { canonical, diffLines, lockSchema, pinnedDefinition, type ToolDefinition } from "./tool-lock.ts";
+import { canonical, diffLines, lockSchema, lockText, pinnedDefinition, type ToolDefinition } from "./tool-lock.ts";
 
 /** Some ten thousand tools. The gateway reads no larger one, so none is written. */
 export const MAX_LOCK_BYTES = 16 * 1024 * 1024;
@@ -76,7 +76,7 @@ export function lockFileText(locked: LockedTools): string {
       ),
     ]),
   );
-  return `${JSON.stringify({ version: 1, targets }, null, 2)}\n`;
+  return lockText(targets);
 }
 
 /** Tools by name. A server that could not be asked may still offer what it does not show: nothing of it is gone. */

@@ -6,8 +6,17 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
 
-/** Everything of a tool that a model or a client acts on. Icons and `_meta` do not reach a model. */
-const IGNORED: ReadonlySet<string> = new Set(["_meta", "icons"]);
+/**
+ * Version 2 pins every member of a tool, and the server's instructions. Version 1 left out these members and the
+ * instructions; a file of it keeps that meaning until it is written again.
+ */
+const LOCK_VERSION = 2;
+const NOT_IN_VERSION_1: ReadonlySet<string> = new Set(["_meta", "icons"]);
+/**
+ * The instructions of a server have an entry like a tool. A server cannot use it for a tool: a tool's definition has a
+ * name, and this entry has none, so the two never match.
+ */
+export const INSTRUCTIONS_ENTRY = "(instructions)";
 /** Lines of a difference that are shown. */
 const MAX_DIFF_LINES = 60;
 /** Longer definitions are compared as wholes: the comparison takes time by the square of it. */
@@ -16,7 +25,7 @@ const MAX_COMPARED_LINES = 400;
 export type ToolDefinition = Readonly<Record<string, unknown>>;
 
 export const lockSchema = z.strictObject({
-  version: z.literal(1),
+  version: z.literal([1, LOCK_VERSION]),
   targets: z.record(z.string(), z.record(z.string(), z.record(z.string(), z.unknown()))),
 });
 
@@ -24,8 +33,15 @@ export const lockSchema = z.strictObject({
 export interface ToolLock {
   /** Changes when any definition does. */
   readonly fingerprint: string;
+  /** False for a file of version 1. */
+  readonly pinsInstructions: boolean;
   /** Undefined if the tool is as it was accepted; else what is different. */
   difference(name: string, definition: ToolDefinition): readonly string[] | undefined;
+}
+
+/** What the lock file says of a server's instructions. */
+export function instructionsDefinition(instructions: string): ToolDefinition {
+  return { instructions };
 }
 
 /** Throws an Error that says what is wrong with the file. Targets that it does not name have no tools. */
@@ -38,28 +54,42 @@ export function parseToolLocks(text: string): (target: string) => ToolLock {
   }
   const read = lockSchema.safeParse(parsed);
   if (!read.success) throw new Error("it is not a lock file of this version: write it with `gwctl mcp lock`");
+  const { version } = read.data;
   const targets = lookupTable(read.data.targets);
-  return (target) => createToolLock(targets[target] ?? {});
+  return (target) => createToolLock(targets[target] ?? {}, version);
 }
 
-function createToolLock(accepted: Readonly<Record<string, ToolDefinition>>): ToolLock {
-  const texts = new Map(Object.entries(accepted).map(([name, definition]) => [name, canonical(definition)]));
-  const hash = createHash("sha256");
+function createToolLock(accepted: Readonly<Record<string, ToolDefinition>>, version: number): ToolLock {
+  const compared = version === LOCK_VERSION ? canonical : (tool: ToolDefinition) => canonical(asInVersion1(tool));
+  const texts = new Map(Object.entries(accepted).map(([name, definition]) => [name, compared(definition)]));
+  const hash = createHash("sha256").update(`${version}\n`);
   for (const [name, text] of texts) hash.update(`${name}\n${text}\n`);
   return {
     fingerprint: hash.digest("hex"),
+    pinsInstructions: version === LOCK_VERSION,
     difference(name, definition) {
       const before = texts.get(name);
-      const now = canonical(definition);
+      const now = compared(definition);
       if (before === now) return undefined;
-      return before === undefined ? ["the tool is not in the lock file"] : diffLines(before, now);
+      return before === undefined ? [NOT_LOCKED] : diffLines(before, now);
     },
   };
 }
 
-/** What is pinned of a tool, with its members in a fixed order. */
+const NOT_LOCKED = "the tool is not in the lock file";
+
+function asInVersion1(tool: ToolDefinition): ToolDefinition {
+  return Object.fromEntries(Object.entries(tool).filter(([key]) => !NOT_IN_VERSION_1.has(key)));
+}
+
+/** The text of a lock file of the version that this program writes. */
+export function lockText(targets: object): string {
+  return `${JSON.stringify({ version: LOCK_VERSION, targets }, null, 2)}\n`;
+}
+
+/** What is pinned of a tool: every member, in a fixed order. */
 export function pinnedDefinition(tool: ToolDefinition): ToolDefinition {
-  return sorted(Object.fromEntries(Object.entries(tool).filter(([key]) => !IGNORED.has(key)))) as ToolDefinition;
+  return sorted(tool) as ToolDefinition;
 }
 
 /** The text by which two definitions are compared. */

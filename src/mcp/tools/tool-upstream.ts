@@ -10,7 +10,7 @@ import { envelopeOf } from "../eras/modern-text.ts";
 import type { Loss } from "../servers/link-contract.ts";
 import type { Target } from "../servers/target.ts";
 import type { OpenOutcome, ServerAbout, Upstream, UpstreamUser } from "../servers/upstream.ts";
-import { unknownName, withAnswer, withAnswerInTurns } from "../wire/access.ts";
+import { listOf, unknownName, withAnswer, withAnswerInTurns } from "../wire/access.ts";
 import {
   type Call,
   type Failure,
@@ -21,11 +21,12 @@ import {
   serverFailure,
 } from "../wire/call.ts";
 import { editedRequest } from "../wire/edited-request.ts";
+import { SERVER_INFO } from "../wire/era.ts";
 import {
   asClientRequest,
+  asResult,
   type ClientNotification,
   type ClientRequest,
-  edited,
   INVALID_PARAMS,
   type ServerMessage,
 } from "../wire/json-rpc.ts";
@@ -36,12 +37,19 @@ import { listProblem } from "../wire/list-check.ts";
 import { checkedCall, timedCall } from "./checked-call.ts";
 import type { Quarantine } from "./quarantine.ts";
 import { filledRequest } from "./tool-arguments.ts";
+import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
 import type { OfferedTool, ToolProduct } from "./tool-product.ts";
 
 /** A list that goes on is not read to its end; what is not read is not called. */
 const MAX_LIST_PAGES = 50;
 /** A remote server may change without a word: its list is compared again. */
 const COMPARED_MS = 60_000;
+
+/** Members of a server's description of itself that clients get where a lock file pins it, besides `_meta`. */
+const ABOUT_MEMBERS: ReadonlySet<string> = new Set([
+  ...["protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"],
+  ...["resultType", "ttlMs", "cacheScope"],
+]);
 
 export interface ToolUpstreamEnv {
   readonly product: ToolProduct;
@@ -55,6 +63,11 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   readonly #user: UpstreamUser;
   /** Tools that are as they were accepted, since when; undefined until the list was read. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
+  /** What the server says of itself, and what clients see of it. */
+  #about: { readonly of: ServerAbout | undefined; readonly shown: ServerAbout | undefined } = {
+    of: undefined,
+    shown: undefined,
+  };
   /** Counts what makes an earlier comparison worthless. */
   #changes = 0;
 
@@ -69,7 +82,9 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   }
 
   get about(): ServerAbout | undefined {
-    return this.inner.about;
+    const { about } = this.inner;
+    if (about !== this.#about.of) this.#about = { of: about, shown: about && this.#shownAbout(about) };
+    return this.#about.shown;
   }
 
   get pendingCalls(): number {
@@ -89,13 +104,14 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   }
 
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
-    this.inner.open(done, wire);
+    this.inner.open((outcome) => done(outcome.ok ? this.#shownOutcome(outcome) : outcome), wire);
   }
 
   call(call: Call): Running {
     const { method, params } = call.request;
     if (method === "tools/list")
       return this.inner.call(withAnswerInTurns(call, (message) => this.#shown(call.request, message)));
+    if (method === "server/discover") return this.inner.call(withAnswer(call, (message) => this.#shownAnswer(message)));
     if (method !== "tools/call") return this.inner.call(call);
     const shown = String(params.name);
     const tool = this.#env.product.called(shown);
@@ -175,6 +191,37 @@ export class ToolUpstream implements Upstream, UpstreamUser {
     this.#changes += 1;
   }
 
+  #shownOutcome(outcome: OpenOutcome & { readonly ok: true }): OpenOutcome {
+    return { ok: true, answer: this.#shownAnswer(outcome.answer), about: this.#shownAbout(outcome.about) };
+  }
+
+  #shownAbout(about: ServerAbout): ServerAbout {
+    return this.#passesInstructions(about.instructions) ? about : { ...about, instructions: undefined };
+  }
+
+  /**
+   * What the server says of itself, with its instructions only if they are as they were accepted, and without members that
+   * the protocol does not know, where they could return.
+   */
+  #shownAnswer(message: ServerMessage): ServerMessage {
+    if (message.kind !== "result" || this.#env.product.lock?.pinsInstructions !== true) return message;
+    const { result } = JSON.parse(message.text) as { result: Record<string, unknown> };
+    const { _meta: meta } = result;
+    const about = Object.fromEntries(Object.entries(result).filter(([key]) => ABOUT_MEMBERS.has(key)));
+    if (typeof meta === "object" && meta !== null && Object.hasOwn(meta, SERVER_INFO))
+      about._meta = { [SERVER_INFO]: (meta as Record<string, unknown>)[SERVER_INFO] };
+    if (typeof about.instructions !== "string" || !this.#passesInstructions(about.instructions))
+      delete about.instructions;
+    return asResult(JSON.stringify(about));
+  }
+
+  #passesInstructions(instructions: string | undefined): boolean {
+    const { lock } = this.#env.product;
+    if (instructions === undefined || lock?.pinsInstructions !== true) return true;
+    const text = JSON.stringify(instructionsDefinition(instructions));
+    return this.#env.quarantine.passes(INSTRUCTIONS_ENTRY, text, lock);
+  }
+
   /** A page of the list, as clients shall see it. */
   *#shown(request: ClientRequest, message: ServerMessage): Steps<ServerMessage> {
     const { text } = message;
@@ -185,7 +232,7 @@ export class ToolUpstream implements Upstream, UpstreamUser {
       const listed = this.#env.product.listed(text, item, name);
       if (listed !== undefined) kept.push(listed);
     });
-    return edited(message, [{ start: list.start, end: list.end, text: `[${kept.join(",")}]` }]);
+    return yield* listOf(message, "tools", kept);
   }
 
   /** The tools of a page that are as they were accepted. */

@@ -8,6 +8,7 @@ import { finish, type Steps } from "../../lib/process/turns.ts";
 import { jsonProblem, jsonProblemInSteps, MAX_SERVER_DEPTH } from "../wire/json-check.ts";
 import { errorText, INVALID_REQUEST, type ServerMessage, wireIdOf } from "../wire/json-rpc.ts";
 import { elements, keyOf, type Member, members, skipSpace, slice } from "../wire/json-text.ts";
+import { serverKeyProblem } from "../wire/message-rules.ts";
 import type { ChannelHandlers, Outgoing } from "./channel.ts";
 
 const QUOTE = 34;
@@ -89,8 +90,11 @@ const NO_PARTS: Parts = { id: undefined, method: undefined, params: undefined, r
 
 function readOne(text: string, invalid: string | undefined, top: readonly Member[]): ServerMessage | BrokenMessage {
   const parts: Parts = { id: undefined, method: undefined, params: undefined, result: undefined, error: undefined };
+  let unclear: string | undefined;
   for (const one of top) {
     switch (one.key) {
+      case "jsonrpc":
+        break;
       case "id":
         parts.id = one;
         break;
@@ -105,9 +109,13 @@ function readOne(text: string, invalid: string | undefined, top: readonly Member
         break;
       case "error":
         parts.error = one;
+        break;
+      default:
+        unclear ??= serverKeyProblem(one.key);
     }
   }
-  const reason = invalid ?? formProblem(text, parts);
+  const reason =
+    invalid ?? (unclear ? `sent a message that can be read in two ways: ${unclear}` : formProblem(text, parts));
   if (reason !== undefined) return broken(text, parts, reason);
   const { id, method, result } = parts;
   const idStart = id?.start ?? 0;

@@ -7,8 +7,8 @@ import type { McpAccess } from "../../core/facts.ts";
 import type { Steps } from "../../lib/process/turns.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
 import type { Call, Failure } from "./call.ts";
-import { type ClientRequest, edited, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
-import { elementsInSteps, findInSteps, memberOf } from "./json-steps.ts";
+import { asResult, type ClientRequest, INVALID_PARAMS, METHOD_NOT_FOUND, type ServerMessage } from "./json-rpc.ts";
+import { elementsInSteps, findInSteps, memberOf, membersInSteps } from "./json-steps.ts";
 import { slice } from "./json-text.ts";
 import { largeOrSmall } from "./large-or-small.ts";
 import { isRequestMethod } from "./message-rules.ts";
@@ -113,7 +113,24 @@ export function* filterList(
     if (name !== undefined && isKept(String(JSON.parse(slice(text, name))))) kept.push(slice(text, item));
     yield;
   }
-  return edited(message, [{ ...span, text: `[${kept.join(",")}]` }]);
+  return yield* listOf(message, list.member, kept);
+}
+
+/** Members of a list's result that stay beside the list, where they are strings or numbers. */
+const LIST_SCALARS: ReadonlySet<string> = new Set(["nextCursor", "resultType", "ttlMs", "cacheScope"]);
+
+/**
+ * The result of a list with these items, written anew. Nobody judged the other members that a server adds (`_meta`, a
+ * second list under a name of its own): where items were withheld, they could return there.
+ */
+export function* listOf(message: ServerMessage, member: string, items: readonly string[]): Steps<ServerMessage> {
+  const { text } = message;
+  const result = yield* findInSteps(text, 0, "result");
+  const parts = [`"${member}":[${items.join(",")}]`];
+  for (const one of result ? yield* membersInSteps(text, result.start) : [])
+    if (LIST_SCALARS.has(one.key) && !"[{".includes(text[one.start] ?? ""))
+      parts.push(`"${one.key}":${slice(text, one)}`);
+  return asResult(`{${parts.join(",")}}`);
 }
 
 /** The same call with its answer changed on the way back. */

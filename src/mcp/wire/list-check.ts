@@ -1,15 +1,17 @@
 /**
  * Whether the answer to a list request is a list: every reader behind (merging, filters, the index of names) relies
  * on it, and a client would only say that it understood nothing. A page that names itself as the next would be read
- * for ever.
+ * for ever. A key that differs from a known one only in case is refused: a client that ignores case would read it
+ * instead of what was filtered, renamed or compared.
  */
 import type { Steps } from "../../lib/process/turns.ts";
 import { LISTS, withAnswer } from "./access.ts";
 import { type Call, type Failure, serverFailure } from "./call.ts";
 import type { ClientRequest, ServerMessage } from "./json-rpc.ts";
-import { elementsInSteps, findInSteps, memberOf } from "./json-steps.ts";
+import { elementsInSteps, findInSteps, membersInSteps } from "./json-steps.ts";
 import { find, type Span, slice } from "./json-text.ts";
 import { largeOrSmall } from "./large-or-small.ts";
+import { itemKeyProblem, listKeyProblem } from "./message-rules.ts";
 
 /** Undefined if nothing is wrong, or if the request is not for a list. */
 export function* listProblem(
@@ -45,14 +47,24 @@ function* problemOf(
   asked: Span | undefined,
   request: ClientRequest,
 ): Steps<string | undefined> {
-  const items = yield* findInSteps(text, 0, "result", list.member);
+  const result = yield* findInSteps(text, 0, "result");
+  const top = result ? yield* membersInSteps(text, result.start) : [];
+  const items = top.find(({ key }) => key === list.member);
   if (items === undefined || text[items.start] !== "[") return `no list of ${list.member}`;
+  const unclear = listKeyProblem(
+    list.member,
+    top.map(({ key }) => key),
+  );
+  if (unclear !== undefined) return `a result that can be read in two ways: ${unclear}`;
   for (const item of yield* elementsInSteps(text, items.start)) {
-    const name = yield* memberOf(text, item, list.key);
+    const own = yield* membersInSteps(text, item.start);
+    const name = own.find(({ key }) => key === list.key);
     if (name === undefined || text[name.start] !== '"') return `an item whose "${list.key}" is not a string`;
+    const problem = itemKeyProblem(own.map(({ key }) => key));
+    if (problem !== undefined) return `an item that can be read in two ways: ${problem}`;
     yield;
   }
-  const cursor = yield* findInSteps(text, 0, "result", "nextCursor");
+  const cursor = top.find(({ key }) => key === "nextCursor");
   const next = cursor && slice(text, cursor);
   // Some write null where there is none.
   if (next === undefined || next === "null") return undefined;

@@ -2,6 +2,7 @@
  * What a client's message must be so that the gateway and every server read the same in it. Authorization, limits
  * and the log decide by what is read here; a lenient server could read something else in a name that is a list, in
  * a key of another case (Go's decoder takes `Name` for `name`) or in a call without an id, so these are refused.
+ * The rule about keys holds for servers as well: a client that ignores case must not read what the gateway withheld.
  */
 import { foldCase } from "../../lib/text/fold-case.ts";
 import { lookupTable } from "../../lib/text/lookup-table.ts";
@@ -49,6 +50,18 @@ const TOP_KEYS = keysOf("jsonrpc", "id", "method", "params", "result", "error");
 const PARAM_KEYS = keysOf("name", "uri", "ref", "notifications", "arguments", "cursor", "requestState", "_meta");
 const REFERENCE_KEYS = keysOf("type", "name", "uri");
 const LISTEN_KEYS = keysOf("resourceSubscriptions");
+/** Of the result of a list, besides the list itself. */
+const LIST_KEYS = ["nextCursor", "resultType", "ttlMs", "cacheScope", "_meta"] as const;
+const ITEM_KEYS = keysOf(
+  ...["name", "title", "description", "icons", "annotations", "_meta"],
+  ...["inputSchema", "outputSchema", "execution", "arguments"],
+  ...["uri", "uriTemplate", "mimeType", "size"],
+);
+/** Of the result of `initialize` or `server/discover`. */
+const ABOUT_KEYS = keysOf(
+  ...["protocolVersion", "supportedVersions", "capabilities", "serverInfo", "instructions"],
+  ...["resultType", "ttlMs", "cacheScope", "_meta"],
+);
 
 /** Whether the protocol knows the method as a request of clients. */
 export function isRequestMethod(method: string): boolean {
@@ -58,6 +71,32 @@ export function isRequestMethod(method: string): boolean {
 /** Whether a message without an id may be one: what a policy cannot judge, it does not let pass. */
 export function isNotificationMethod(method: string): boolean {
   return method.startsWith(NOTIFICATION_PREFIX);
+}
+
+/** A key of a server's message that could be taken for one of JSON-RPC. */
+export function serverKeyProblem(key: string): string | undefined {
+  return likeOneOf(TOP_KEYS, [key]);
+}
+
+/** The same for the result of a list whose items stand under `member`. */
+export function listKeyProblem(member: string, keys: readonly string[]): string | undefined {
+  let known = listKeys.get(member);
+  if (known === undefined) {
+    known = keysOf(member, ...LIST_KEYS);
+    listKeys.set(member, known);
+  }
+  return likeOneOf(known, keys);
+}
+const listKeys = new Map<string, Keys>();
+
+/** The same for a tool, prompt, resource or template in a list. */
+export function itemKeyProblem(keys: Iterable<string>): string | undefined {
+  return likeOneOf(ITEM_KEYS, keys);
+}
+
+/** The same for what a server says of itself. */
+export function aboutKeyProblem(keys: Iterable<string>): string | undefined {
+  return likeOneOf(ABOUT_KEYS, keys);
 }
 
 /** What is wrong with the message itself. */
