@@ -68,6 +68,15 @@ test("pretty-printed JSON reaches a server that reads lines [P3]", async () => {
   assert.equal(message.result.content[0].text, "a\nb");
 });
 
+test("line breaks of Unicode in strings reach a server that takes them for the end of a line [P37]", async () => {
+  const said = "a\u2028b\u2029c\u0085d";
+  const body = { jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "echo", arguments: { message: said } } };
+  // As JSON.stringify writes them: not escaped.
+  assert.ok(JSON.stringify(body).includes(said));
+  const { message } = await client.post(body);
+  assert.equal(message.result.content[0].text, said);
+});
+
 test("a notification is accepted without a body", async () => {
   const answer = await client.post({ jsonrpc: "2.0", method: "notifications/roots/list_changed" });
   assert.equal(answer.status, 202);

@@ -11,7 +11,6 @@ import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
 import { KEEP_ALIVE_MS } from "../streams/event-stream.ts";
 import { eventStreamHeaders } from "../streams/stream-headers.ts";
-import { singleLine } from "../transports/stdio-channel.ts";
 import {
   type Call,
   type Failure,
@@ -23,7 +22,7 @@ import {
 } from "../wire/call.ts";
 import { HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION } from "../wire/era.ts";
 import { type ClientRequest, errorText, METHOD_NOT_FOUND, type ServerMessage, withId } from "../wire/json-rpc.ts";
-import { find, slice } from "../wire/json-text.ts";
+import { find, singleLine, slice } from "../wire/json-text.ts";
 import { CANCELLED, type CallOutcome, type CallReport, outcomeOfAnswer, outcomeOfFailure } from "./call-outcome.ts";
 import { isLargeAnswer, readyLargeAnswer } from "./large-answer.ts";
 

@@ -6,8 +6,8 @@
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
 import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
-import { singleLine } from "../transports/stdio-channel.ts";
 import { type Failure, failureHeaders } from "../wire/call.ts";
+import { singleLine } from "../wire/json-text.ts";
 import { type EventLog, eventId, eventSuffix } from "./event-log.ts";
 import { eventStreamHeaders } from "./stream-headers.ts";
 

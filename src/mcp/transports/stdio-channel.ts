@@ -6,6 +6,7 @@ import type { Logger } from "../../lib/log/logger.ts";
 import { InOrder } from "../../lib/process/in-order.ts";
 import { SLICED_BYTES } from "../../lib/process/turns.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
+import { singleLine } from "../wire/json-text.ts";
 import type { Channel, ChannelHandlers, Outgoing } from "./channel.ts";
 import { StdioProcess, type StdioProcessOptions } from "./child-process.ts";
 import { type ReadMessages, readServerTextInSteps, reportBroken } from "./incoming.ts";
@@ -96,9 +97,4 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       ...(ignoredLines > 0 ? { ignoredLines } : {}),
     }),
   };
-}
-
-/** Line breaks between the tokens of JSON are mere space; inside strings they cannot stand. */
-export function singleLine(text: string): string {
-  return text.includes("\n") || text.includes("\r") ? text.replace(/[\r\n]/g, " ") : text;
 }

@@ -3,7 +3,7 @@
  * and with the same outcome. The text was checked (`json-check.ts`).
  */
 import type { Steps } from "../../lib/process/turns.ts";
-import { keyOf, member, type Span, skipSpace, stringEnd, valueEnd } from "./json-text.ts";
+import { keyOf, member, type Span, singleLine, skipSpace, stringEnd, valueEnd } from "./json-text.ts";
 
 const QUOTE = 34;
 const COMMA = 44;
@@ -116,14 +116,13 @@ export function* occursInSteps(text: string, pattern: RegExp, longest: number): 
   return false;
 }
 
-/** The bytes of a text as one line: line breaks between tokens are mere space. */
+/** The bytes of a text as one line: see `singleLine`. */
 export function* lineBytesInSteps(text: string, into: Buffer[]): Steps<void> {
   for (let i = 0; i < text.length; ) {
     let end = Math.min(text.length, i + STEP_CHARS);
     // The two halves of a character stay together.
     if (end < text.length && isHighSurrogate(text.charCodeAt(end - 1))) end += 1;
-    const piece = text.slice(i, end);
-    into.push(Buffer.from(/[\r\n]/.test(piece) ? piece.replace(/[\r\n]/g, " ") : piece));
+    into.push(Buffer.from(singleLine(text.slice(i, end))));
     i = end;
     yield;
   }

@@ -1,7 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { elements, find, insertMembers, inspectDocument, members, removeMembers, slice, splice } from "./json-text.ts";
+import {
+  elements,
+  find,
+  insertMembers,
+  inspectDocument,
+  members,
+  removeMembers,
+  singleLine,
+  slice,
+  splice,
+} from "./json-text.ts";
 
 test("finds the members of an object, whatever stands between them", () => {
   const text = ' { "a" : [1, {"x": "}"}] ,\n"b\\u0063":"\\"",  "d":-1.5e3 } ';
@@ -153,4 +163,27 @@ test("keys of one large object are not taken for those of the next", () => {
     `{${Array.from({ length: 33 }, (_, i) => `"${prefix}${i}":0`).join(",")},"${last}":1}`;
   assert.equal(inspectDocument(`[${object("a", "x")},${object("b", "a1")}]`, 64).problem, undefined);
   assert.match(inspectDocument(`[${object("a", "x")},${object("b", "b1")}]`, 64).problem ?? "", /"b1" is repeated/);
+});
+
+/** Characters that readers of lines take for an end and that JSON.stringify does not escape, or adds itself. */
+const ANY_LINE_END = /[\n\r\u0085\u2028\u2029]/;
+
+test("JSON of any form and content is one line for every reader, and means the same [P37]", () => {
+  const strings = fc.string({
+    unit: fc.constantFrom("\u2028", "\u2029", "\u0085", "\n", "\r", "\\", '"', "u2028", "é", "𝄞", "a"),
+  });
+  const values = fc.oneof(
+    strings,
+    fc.array(strings),
+    fc.dictionary(strings, fc.oneof(strings, fc.dictionary(strings, strings))),
+  );
+  fc.assert(
+    fc.property(values, fc.constantFrom("", "  "), (value, indent) => {
+      const text = JSON.stringify(value, null, indent);
+      const line = singleLine(text);
+      assert.doesNotMatch(line, ANY_LINE_END);
+      assert.deepEqual(JSON.parse(line), JSON.parse(text));
+    }),
+    { numRuns: 500 },
+  );
 });

@@ -146,6 +146,19 @@ export function slice(text: string, span: Span): string {
   return text.slice(span.start, span.end);
 }
 
+/** Beside CR and LF, what some readers of lines take for an end: Node's readline, Python's splitlines. */
+const OTHER_BREAKS = /[\u0085\u2028\u2029]/g;
+
+/**
+ * JSON text as one line for every reader. CR and LF can only stand between tokens, where they are mere space; the other
+ * line breaks can only stand inside strings, where they are escaped.
+ */
+export function singleLine(text: string): string {
+  const plain = text.includes("\n") || text.includes("\r") ? text.replace(/[\r\n]/g, " ") : text;
+  if (!plain.includes("\u2028") && !plain.includes("\u2029") && !plain.includes("\u0085")) return plain;
+  return plain.replace(OTHER_BREAKS, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 /** Applies edits that do not overlap, in any order. */
 export function splice(text: string, edits: readonly Edit[]): string {
   if (edits.length === 0) return text;

@@ -32,10 +32,10 @@ if (flags.has("stubborn")) {
 }
 if (flags.has("greet")) process.stdout.write("Welcome to the odd server!\n\n{not json\n");
 
-// Only LF ends a message: Node's own line reader would also end one at U+2028, which may stand in a string.
+// A message ends wherever some reader of lines ends one: Node's readline also at U+2028, Python's splitlines at U+0085.
 let rest = "";
 process.stdin.setEncoding("utf8").on("data", (chunk: string) => {
-  const lines = (rest + chunk).split("\n");
+  const lines = (rest + chunk).split(/[\n\r\u0085\u2028\u2029]/);
   rest = lines.pop() ?? "";
   for (const line of lines) received(JSON.parse(line) as Message);
 });
