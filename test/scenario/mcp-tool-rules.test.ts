@@ -164,6 +164,22 @@ test("texts in results are masked or rejected, wherever they stand", async (t) =
   assert.match((await client.call("write")).result.content[0].text, /not for you \(the result is too large/);
 });
 
+test("the result of a tool that was called as a task passes the same guards", async (t) => {
+  const { server, client } = await setUp(
+    t,
+    {},
+    { resultGuard: [{ regex: { action: "mask", rules: [{ builtin: "email" }] } }] },
+  );
+  server.results["task-1"] = { content: [{ type: "text", text: "ann@corp.example" }] };
+  server.results["task-2"] = { status: "completed", result: { content: [{ type: "text", text: "ann@corp.example" }] } };
+  for (const method of ["tasks/result", "tasks/get"])
+    for (const taskId of ["task-1", "task-2"]) {
+      const { result } = await client.request(method, { taskId });
+      assert.match(JSON.stringify(result), /<EMAIL_ADDRESS>/);
+      assert.doesNotMatch(JSON.stringify(result), /corp\.example/);
+    }
+});
+
 test("result guards in shadow mode change nothing, and the shadow report has what they would do", async (t) => {
   const { server, client, gateway } = await setUp(
     t,

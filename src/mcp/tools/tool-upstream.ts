@@ -112,6 +112,8 @@ export class ToolUpstream implements Upstream, UpstreamUser {
     if (method === "tools/list")
       return this.inner.call(withAnswerInTurns(call, (message) => this.#shown(call.request, message)));
     if (method === "server/discover") return this.inner.call(withAnswer(call, (message) => this.#shownAnswer(message)));
+    // A tool that was called as a task gives its result here.
+    if (method.startsWith("tasks/")) return this.inner.call(checkedCall(call, this.#env.product));
     if (method !== "tools/call") return this.inner.call(call);
     const shown = String(params.name);
     const tool = this.#env.product.called(shown);

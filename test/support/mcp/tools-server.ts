@@ -60,6 +60,9 @@ export async function startToolsServer(tools: Json[], pageSize = 0): Promise<Too
         const text = JSON.stringify(params.arguments ?? null);
         return { result: fixture.results[params.name] ?? { content: [{ type: "text", text }] } };
       }
+      case "tasks/get":
+      case "tasks/result":
+        return { result: fixture.results[params.taskId] ?? {} };
       default:
         return { error: { code: -32601, message: `Method not found: ${method}` } };
     }
