@@ -121,6 +121,33 @@ test("an agent at the root of a gateway", async (t) => {
   assert.equal((await post(call("message/send", message()), card.url)).status, 200);
 });
 
+test("a request for the extended card does not reach the agent, with or without an id, in any case", async (t) => {
+  const { agent, post } = await setUp(t);
+  for (const method of [
+    "agent/getAuthenticatedExtendedCard",
+    "GetExtendedAgentCard",
+    "AGENT/getauthenticatedextendedcard",
+  ])
+    for (const id of [1, undefined]) {
+      const answer = await post(JSON.stringify({ jsonrpc: "2.0", id, method, params: {} }));
+      assert.match(await answer.text(), /is not passed on/, `${method} ${id}`);
+    }
+  assert.deepEqual(agent.calls, []);
+});
+
+test("a message in another charset or coding than the gateway reads does not reach the agent", async (t) => {
+  const { agent, url } = await setUp(t);
+  const body = JSON.stringify(call("message/send", message()));
+  const status = async (headers: Record<string, string>) =>
+    (await fetch(url, { method: "POST", headers, body })).status;
+  for (const charset of ["utf-16", "utf-7", "ibm037", '"UTF-16LE"'])
+    assert.equal(await status({ "content-type": `application/json; charset=${charset}` }), 415, charset);
+  for (const coding of ["gzip", "br", "identity, gzip"])
+    assert.equal(await status({ "content-type": "application/json", "content-encoding": coding }), 415, coding);
+  assert.deepEqual(agent.calls, []);
+  assert.equal(await status({ "content-type": "application/json; charset=utf-8" }), 200);
+});
+
 test("calls and streams are passed on as they are", async (t) => {
   const { agent, post } = await setUp(t);
   const text = '{"jsonrpc":"2.0","id":"a","method":"message/send","params":{"message":{"n":12345678901234567890}}}';
