@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { eventually } from "../../../test/support/eventually.ts";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { openRotatingFile } from "./rotating-file.ts";
 
@@ -45,3 +46,33 @@ test("what does not fit into memory while the disk is gone is counted as dropped
   assert.deepEqual(events, ["dropped 1", "fails", "dropped 1"]);
   assert.equal(file.isWritable, false);
 });
+
+const OTHERS: readonly [what: string, action: (path: string) => void, left: Readonly<Record<string, string>>][] = [
+  ["moves the file", (path) => renameSync(path, `${path}.moved`), { "a.log": "2\n", "a.log.moved": "1\n" }],
+  ["removes the file", (path) => rmSync(path), { "a.log": "2\n" }],
+  ["copies and cuts the file", (path) => truncateSync(path), { "a.log": "2\n" }],
+  [
+    "puts another file in its place",
+    (path) => {
+      writeFileSync(`${path}.new`, "0\n");
+      renameSync(`${path}.new`, path);
+    },
+    { "a.log": "0\n2\n" },
+  ],
+];
+
+for (const [what, action, left] of OTHERS) {
+  test(`no line is lost when another program ${what}`, async (t) => {
+    const { path, files } = setUp(t, 1_000, 1);
+    const clock = fakeClock();
+    const ignore = (): void => undefined;
+    const file = openRotatingFile({ path, maxBytes: 1_000, keep: 1, clock, dropped: ignore, changed: ignore });
+    file.write("1\n");
+    await clock.advance(1_000);
+    await eventually("the first line", () => files()["a.log"] === "1\n");
+    action(path);
+    file.write("2\n");
+    await file.close();
+    assert.deepEqual(files(), left);
+  });
+}

@@ -1,9 +1,10 @@
 /**
  * Lines appended to a file that is replaced when it is full: `audit.log` becomes `audit.log.1`, and so on. Writing never
  * makes the caller wait. What cannot be written is kept and tried again while there is room for it, and counted as
- * dropped beyond; a line is never written in part.
+ * dropped beyond; a line is never written in part. A file that another program moved, removed or cut is noticed before
+ * the next write: lines never go to a file that has lost its name.
  */
-import { type FileHandle, open, rename, rm } from "node:fs/promises";
+import { type FileHandle, open, rename, rm, stat } from "node:fs/promises";
 import type { Clock } from "../process/clock.ts";
 
 export interface RotatingFileOptions {
@@ -57,9 +58,20 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
     else await rm(path, { force: true });
   }
 
+  /** The open file, if it is still the one that the path names; its size may have changed. */
+  async function current(): Promise<FileHandle> {
+    if (handle === undefined) return reopen();
+    const [named, own] = await Promise.all([stat(path).catch(missing), handle.stat()]);
+    size = own.size;
+    if (named !== undefined && named.ino === own.ino && named.dev === own.dev) return handle;
+    await handle.close();
+    handle = undefined;
+    return reopen();
+  }
+
   async function append(text: string): Promise<void> {
     const bytes = Buffer.from(text);
-    let file = handle ?? (await reopen());
+    let file = await current();
     if (size > 0 && size + bytes.length > maxBytes) {
       await rotate();
       file = await reopen();
@@ -134,6 +146,10 @@ export function openRotatingFile(options: RotatingFileOptions): RotatingFile {
       handle = undefined;
     },
   };
+}
+
+function missing(error: NodeJS.ErrnoException): undefined {
+  ignoreMissing(error);
 }
 
 function ignoreMissing(error: NodeJS.ErrnoException): void {
