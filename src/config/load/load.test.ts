@@ -219,3 +219,22 @@ test("what an expression from a variable has wrong is told, without what the var
   const loaded = loadConfig([{ file: "c.yaml", text }], { A: `${PLANTED}.x == "b"` });
   assert.match(loaded.ok ? "" : (loaded.problems[0]?.message ?? ""), /unknown attribute \(a part of \$\{A\}\)/);
 });
+
+test("the items of a list are documents, each with its own position", () => {
+  const policy = (name: string): string => `  - { kind: GatewayPolicy, metadata: { name: ${name} } }\n`;
+  const text = `apiVersion: v1\nkind: List\nitems:\n${policy("a")}${policy("b")}  - kind: GatewayPolicyList\n    items:\n    ${policy("c")}  - 5\n`;
+  const loaded = loadConfig([{ file: "list.yaml", text }], {});
+  assert.ok(loaded.ok);
+  assert.deepEqual(
+    loaded.resources.map(({ value, position }) => [
+      (value as { metadata?: { name: string } }).metadata?.name,
+      position(["kind"])?.line,
+    ]),
+    [
+      ["a", 4],
+      ["b", 5],
+      ["c", 8],
+      [undefined, 9],
+    ],
+  );
+});

@@ -104,7 +104,7 @@ export function loadConfig(
   if (problems.length > 0) return { ok: false, problems };
 
   const isEmpty = (document: SourceDocument): boolean => document.value === null || document.value === undefined;
-  const resources = documents.filter(isResource);
+  const resources = documents.filter(isResource).flatMap(itemsOf);
   const testDocuments = documents.filter(isTests);
   const [standalone = emptyDocument(sources[0]?.file ?? ""), ...more] = documents.filter(
     (document) => !isResource(document) && !isTests(document) && !isEmpty(document),
@@ -139,6 +139,20 @@ export function loadConfig(
 
 function isResource(document: SourceDocument): boolean {
   return typeof document.value === "object" && document.value !== null && "kind" in document.value;
+}
+
+/** The documents of a list, as `kubectl get -o yaml` writes one; any other document is itself. */
+function itemsOf(document: SourceDocument): SourceDocument[] {
+  const { kind, items } = document.value as { readonly kind?: unknown; readonly items?: unknown };
+  if (typeof kind !== "string" || !kind.endsWith("List") || !Array.isArray(items)) return [document];
+  return items.flatMap((value: unknown, i) =>
+    itemsOf({
+      ...document,
+      value: typeof value === "object" && value !== null ? value : { kind: null },
+      position: (path, at) => document.position(["items", i, ...path], at),
+      fromEnvironment: (path) => document.fromEnvironment(["items", i, ...path]),
+    }),
+  );
 }
 
 /** A document of tests only. */

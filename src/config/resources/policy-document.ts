@@ -54,7 +54,7 @@ export function translatePolicy(
   context: PolicyContext,
   problems: ProblemList,
 ): TranslatedPolicy {
-  const { namespace, name, apiVersion } = identityOf(document);
+  const { namespace, name, apiVersion, kind } = identityOf(document);
   const value = isObject(document.value) ? document.value : {};
   const spec = isObject(value.spec) ? value.spec : {};
   const faults: ConfigError[] = [];
@@ -65,6 +65,7 @@ export function translatePolicy(
     if (isSecurity) securityFault ??= error;
   };
 
+  if (kind !== "GatewayPolicy") fault(["kind"], "expected GatewayPolicy", false);
   if (apiVersion !== POLICY_API_VERSION) fault(["apiVersion"], `expected ${POLICY_API_VERSION}`, false);
   if (name === "") fault(["metadata", "name"], "required field is missing", false);
   if (context.isDuplicate) fault(["metadata", "name"], "another GatewayPolicy has this name", false);
@@ -313,8 +314,10 @@ function resolveTargets(
         accepted: invalid,
         missing: { ...invalid, reason: "TargetNotSupported" },
       });
-      const guess = wrong.field === "kind" ? "" : lookUp(reference, textOf(fields.sectionName), context);
-      if (typeof guess !== "string") meant.push(guess.target);
+      for (const kind of meantKinds(reference.kind)) {
+        const guess = lookUp({ ...reference, kind }, textOf(fields.sectionName), context);
+        if (typeof guess !== "string") meant.push(guess.target);
+      }
       continue;
     }
     const found = lookUp(reference, textOf(fields.sectionName), context);
@@ -345,6 +348,11 @@ function referenceOf(fields: Readonly<Record<string, unknown>>, namespace: strin
     namespace: textOf(fields.namespace) ?? namespace,
     name: textOf(fields.name) ?? "",
   };
+}
+
+/** The kinds that a reference can mean: its own in any case, or any if it names none. */
+function meantKinds(kind: string): readonly string[] {
+  return ["Gateway", "HTTPRoute"].filter((one) => kind === "" || one.toLowerCase() === kind.toLowerCase());
 }
 
 function wrongReference(reference: ObjectReference, namespace: string): { field: string; message: string } | undefined {

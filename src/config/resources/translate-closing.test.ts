@@ -41,6 +41,27 @@ test("a protection whose target is named with a wrong group closes that target",
   assert.deepEqual(translate(policy(`${ref}\n${LIMIT}`)).closures, [], "a limit does not");
 });
 
+for (const kind of ["httproute", "HttpRoute", ""]) {
+  test(`a protection whose target has the kind "${kind}" closes that target`, () => {
+    const ref = `targetRefs: [{ group: gateway.networking.k8s.io, kind: "${kind}", name: web }]`;
+    const result = translate(policy(`${ref}\ntraffic: { authorization: { rules: [jwt.sub] } }`));
+    assert.ok(result.closures.some(({ target }) => target.kind === "route" && target.name === "web"));
+    assert.deepEqual(translate(policy(`${ref}\n${LIMIT}`)).closures, [], "a limit does not");
+  });
+}
+
+for (const kind of ["gatewaypolicy", "GatewayPolcy", "Policy", "null"]) {
+  test(`a protection of our own group with the kind ${kind} closes its targets`, () => {
+    const text = policy(`${WEB}\ntraffic: { authorization: { rules: [jwt.sub] } }`);
+    const result = translate(text.replace("kind: GatewayPolicy", `kind: ${kind}`));
+    assert.deepEqual(
+      result.closures.map(({ target }) => target),
+      [{ kind: "route", name: "web" }],
+    );
+    assert.match(result.problems.map((problem) => problem.toLine()).join("\n"), /kind: expected GatewayPolicy/);
+  });
+}
+
 const seventeen = Array.from({ length: 17 }, () => "{ group: gateway.networking.k8s.io, kind: Gateway, name: edge }");
 for (const { name, refs } of [
   { name: "under the name of one", refs: WEB.replace("targetRefs: [", "targetRef: ").replace(/]$/, "") },

@@ -21,6 +21,7 @@ import {
   type Closure,
   GATEWAY_API_GROUP,
   type GatewayOutcome,
+  POLICY_API_GROUP,
   POLICY_API_VERSION,
   type PolicyResource,
   type ResourceDocument,
@@ -200,7 +201,8 @@ const SILENT_KINDS = new Set(["GatewayClass", "Namespace", "ReferenceGrant", "Cu
 
 function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
   return documents.flatMap((document) => {
-    const { kind, apiVersion } = identityOf(document);
+    const kind = kindOf(document);
+    const { apiVersion } = identityOf(document);
     // Other projects have a kind of this name.
     const isOurs = kind !== "Backend" || apiVersion === POLICY_API_VERSION;
     if ((KINDS.includes(kind) && isOurs) || SILENT_KINDS.has(kind)) return [];
@@ -214,6 +216,13 @@ function unknownKinds(documents: readonly ResourceDocument[]): ConfigError[] {
   });
 }
 
+/** A document of our own group with a kind that does not exist may be a protection that is spelled wrong. */
+function kindOf(document: ResourceDocument): string {
+  const { kind, apiVersion } = identityOf(document);
+  const isPolicy = apiVersion.startsWith(`${POLICY_API_GROUP}/`) && !KINDS.includes(kind);
+  return isPolicy ? "GatewayPolicy" : kind;
+}
+
 function kindHint(kind: string): string {
   return Object.hasOwn(FOREIGN_KINDS, kind) ? `: ${FOREIGN_KINDS[kind]}` : suggestion(kind, KINDS);
 }
@@ -225,7 +234,7 @@ function inOrder(documents: readonly ResourceDocument[], kind: string): Resource
   };
   const key = (document: ResourceDocument): string => `${created(document)} ${fullName(document)}`;
   return documents
-    .filter((document) => identityOf(document).kind === kind)
+    .filter((document) => kindOf(document) === kind)
     .map((document) => ({ document, key: key(document) }))
     .sort((one, other) => (one.key < other.key ? -1 : one.key > other.key ? 1 : 0))
     .map(({ document }) => document);
