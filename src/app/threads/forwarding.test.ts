@@ -125,12 +125,18 @@ function connectThreads(t: TestContext, respond: Respond): Threads {
       const exchange = new Exchange({
         id: "0123456789abcdef",
         listener: "main",
-        source: { address: "192.0.2.7", port: 4711, identity: "CN=alice", serverName: "a.test" },
+        source: {
+          address: "192.0.2.7",
+          port: 4711,
+          identity: "CN=alice",
+          serverName: "a.test",
+        },
         request: {
           method: "POST",
           scheme: "https",
           host: "a.test",
           path: "/x",
+          rawPath: "//%78",
           query: "q=1",
           version: "2",
           headers: HeaderList.of({ host: "a.test" }),
@@ -322,8 +328,11 @@ test("the owning thread sees what the client's connection said about the request
     identity: "CN=alice",
     serverName: "a.test",
   });
-  const { method, scheme, host, path, query, version } = received?.request ?? {};
-  assert.deepEqual([method, scheme, host, path, query, version], ["POST", "https", "a.test", "/x", "q=1", "2"]);
+  const { method, scheme, host, path, rawPath, query, version } = received?.request ?? {};
+  assert.deepEqual(
+    [method, scheme, host, path, rawPath, query, version],
+    ["POST", "https", "a.test", "/x", "//%78", "q=1", "2"],
+  );
   assert.deepEqual(received?.request.headers.pairs, ["host", "a.test"]);
   assert.equal(received?.id, "0123456789abcdef");
   assert.equal(client.headers.get("x-request-id"), "0123456789abcdef");
