@@ -202,7 +202,12 @@ export async function whatIf(
   try {
     // A file that the configuration refers to may have changed since it was loaded.
     if (!prepared.ok) throw new Error(`the configuration cannot be loaded again: ${prepared.problems[0] ?? ""}`);
-    const runner = createDryRunner(prepared.topology, prepared.redaction, options.clock, prepared.process.trustedProxies);
+    const runner = createDryRunner(
+      prepared.topology,
+      prepared.redaction,
+      options.clock,
+      prepared.process.trustedProxies,
+    );
     return await runner.run(dryRequestOf(question.request, question.given), { repeat: question.repeat });
   } finally {
     close();
