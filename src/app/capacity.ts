@@ -2,11 +2,12 @@
  * What this process can take: connections, by the files that it may open, and requests, by the heap that is left.
  * Less than wanted is logged, because the fix lies outside of the gateway.
  */
-import type { Environment } from "../config/text/env.ts";
 import type { Logger } from "../lib/log/logger.ts";
+import { collectGarbage } from "../lib/process/collect-garbage.ts";
 import {
   type HeapPressure,
   type HeapSize,
+  nodeFlags,
   oldGeneration,
   processMemory,
   tightest,
@@ -18,6 +19,11 @@ import type { Loaded } from "./config-loader.ts";
 import type { Doors } from "./doors.ts";
 
 const MIB = 1024 * 1024;
+/** Memory of the process for each connection: what is read of the client and not passed on yet, and what it has not read. */
+const CONNECTION_BYTES = 128 * 1024;
+/** Of a listener's connections, for one address; where there are few, one address may have all. */
+const ADDRESS_SHARE = 0.5;
+const MIN_PER_ADDRESS = 256;
 
 /** The limits of each listener, lowered to what the system allows. */
 export function fittingLimits(
@@ -25,22 +31,30 @@ export function fittingLimits(
   wished: Partial<ListenerLimits> | undefined,
   logger: Logger,
   openFiles = openFilesLimit(),
+  memoryBytes = processMemory()().limitBytes,
 ): ListenerLimits {
   const tunnelIdleMs = tunnelIdleTimeout === 0 ? Number.POSITIVE_INFINITY : tunnelIdleTimeout;
   const wanted = { ...LISTENER_LIMITS, tunnelIdleMs, ...wished };
-  const maxConnections = connectionsThatFit(openFiles, wanted.maxConnections);
-  if (maxConnections < wanted.maxConnections)
+  const openable = connectionsThatFit(openFiles, wanted.maxConnections);
+  const maxConnections = Math.min(openable, Math.max(1, Math.floor(memoryBytes / CONNECTION_BYTES)));
+  if (openable < wanted.maxConnections)
     logger.warn("limit of open files is low (ulimit -n): each listener accepts fewer connections", {
       openFiles,
-      connections: maxConnections,
+      connections: openable,
       wantedOpenFiles: 2 * wanted.maxConnections,
     });
-  return { ...wanted, maxConnections };
+  if (maxConnections < openable)
+    logger.info("memory is small: each listener accepts fewer connections", {
+      memoryMiB: Math.round(memoryBytes / MIB),
+      connections: maxConnections,
+    });
+  const share = Math.max(Math.ceil(maxConnections * ADDRESS_SHARE), Math.min(maxConnections, MIN_PER_ADDRESS));
+  return { ...wanted, maxConnections, maxConnectionsPerAddress: wished?.maxConnectionsPerAddress ?? share };
 }
 
 export function watchHeapLoudly(
-  { clock, logger, environment }: Pick<Doors, "clock" | "logger" | "environment">,
-  size = tightest(oldGeneration(nodeFlags(environment)), processMemory()),
+  { clock, logger, environment, memory }: Pick<Doors, "clock" | "logger" | "environment" | "memory">,
+  size = tightest(oldGeneration(nodeFlags(environment.NODE_OPTIONS)), processMemory()),
 ): HeapPressure {
   const say = (level: string, { of = "heap", usedBytes, limitBytes }: HeapSize): void => {
     const sizes = { of, usedMiB: Math.round(usedBytes / MIB), limitMiB: Math.round(limitBytes / MIB) };
@@ -48,9 +62,5 @@ export function watchHeapLoudly(
     else if (level === "tight") logger.warn("memory is nearly full: connections are not kept alive", sizes);
     else logger.info("memory is available again", sizes);
   };
-  return watchHeap(clock, say, size);
-}
-
-function nodeFlags(environment: Environment): string[] {
-  return [environment.NODE_OPTIONS ?? "", ...process.execArgv];
+  return watchHeap(clock, say, size, collectGarbage, (level) => memory.relieve(level));
 }

@@ -48,7 +48,7 @@ export function createConfigLoader(
   shared: () => SharedMemory | undefined = () => undefined,
   cluster?: ClusterSource,
 ): ConfigLoader {
-  const { clock, environment, logger, tasks, metrics, limits, store, signingKey } = doors;
+  const { clock, environment, logger, tasks, metrics, limits, memory, store, signingKey } = doors;
   const readFiles = new Set<string>();
   let texts: readonly SourceText[] = [];
   const content = (): string => sources.content(readFiles);
@@ -62,6 +62,7 @@ export function createConfigLoader(
       tasks,
       metrics,
       limits,
+      memory,
       store,
       signingKey,
       shared: shared(),

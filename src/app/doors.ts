@@ -15,6 +15,8 @@ import { createLogging, type Logger, type Logging } from "../lib/log/logger.ts";
 import { createMetrics, type Metrics } from "../lib/log/metrics.ts";
 import { createUnexpectedErrors, type UnexpectedErrors } from "../lib/log/unexpected-errors.ts";
 import type { Clock } from "../lib/process/clock.ts";
+import { nodeFlags } from "../lib/process/heap-pressure.ts";
+import { fittingMemoryLimits, MemoryBudget, type MemoryLimits } from "../lib/process/memory-budget.ts";
 import { createTasks, type Tasks } from "../lib/process/tasks.ts";
 import { createStoreDoor, type StoreDoor } from "../lib/store/open-store.ts";
 import { createSigningKey, type SigningKeyDoor } from "../lib/store/signing-key.ts";
@@ -29,6 +31,8 @@ export interface Doors {
   readonly unexpected: UnexpectedErrors;
   readonly tasks: Tasks;
   readonly limits: LimitRegistry;
+  /** What clients make this thread retain. */
+  readonly memory: MemoryBudget;
   /** Opened when the settings are known. */
   readonly store: StoreDoor;
   readonly signingKey: SigningKeyDoor;
@@ -42,13 +46,20 @@ export interface DoorOptions {
   readonly output: LogOutput;
   /** Whether log levels are shown in colour. */
   readonly color?: boolean;
+  /** How many threads share the memory of the process. Default: 1. */
+  readonly threads?: number;
+  /** For tests: instead of limits that fit this machine. */
+  readonly memoryLimits?: Partial<MemoryLimits>;
 }
 
-export function openDoors({ clock, environment, output, color = false }: DoorOptions): Doors {
+export function openDoors(options: DoorOptions): Doors {
+  const { clock, environment, output, color = false, threads = 1 } = options;
   const logging = createLogging({ clock, output, color, filter: logFilter("info"), format: "text" });
   const { logger } = logging;
   const metrics = createMetrics();
-  const store = createStoreDoor({ clock, logger: logger.for("store"), metrics });
+  const limits = { ...fittingMemoryLimits(nodeFlags(environment.NODE_OPTIONS), threads), ...options.memoryLimits };
+  const memory = new MemoryBudget(limits, clock);
+  const store = createStoreDoor({ clock, logger: logger.for("store"), metrics, memory });
   return {
     clock,
     environment,
@@ -58,6 +69,7 @@ export function openDoors({ clock, environment, output, color = false }: DoorOpt
     unexpected: createUnexpectedErrors({ clock, logger, metrics }),
     tasks: createTasks(clock),
     limits: createLimitRegistry(),
+    memory,
     store,
     signingKey: createSigningKey(store, clock, logger.for("store")),
     fetcher: openFetcher(clock),

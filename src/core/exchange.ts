@@ -4,6 +4,7 @@
  */
 import type { RequestBodyStream } from "../lib/http/body-stream.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
+import { type BodyReservation, MemoryAccount, type MemoryBudget } from "../lib/process/memory-budget.ts";
 import type { Linked } from "../lib/text/linked-list.ts";
 import type { AuditTrail } from "../trace/audit-trail.ts";
 import type { Mirrored } from "../trace/mirrored.ts";
@@ -13,6 +14,7 @@ import { Attributes } from "./attributes.ts";
 import type { ErrorSource, FailureCode } from "./errors.ts";
 import type { Facts, McpAccess, McpFacts, ModelAccess } from "./facts.ts";
 import type { CalledTool } from "./mcp-arguments.ts";
+import { clientKey } from "./principal.ts";
 import { clientAddress, type Source } from "./source.ts";
 
 export interface GatewayRequest {
@@ -118,6 +120,8 @@ export interface ExchangeStart {
   readonly request: GatewayRequest;
   readonly startedAt: number;
   readonly startedMs: number;
+  /** Where bodies that are held are charged; absent where no client sends one. */
+  readonly memory?: MemoryBudget;
 }
 
 export class Exchange implements Linked<Exchange> {
@@ -213,6 +217,11 @@ export class Exchange implements Linked<Exchange> {
   upstreamHeadMs: number | undefined = undefined;
   #attributes: Attributes | undefined = undefined;
 
+  readonly #memory: MemoryBudget | undefined;
+  #heldResponse: MemoryAccount | undefined = undefined;
+  #bodyRoom: BodyReservation | undefined = undefined;
+  #smallBodyBytes = 0;
+
   constructor(start: ExchangeStart) {
     this.id = start.id;
     this.listener = start.listener;
@@ -224,6 +233,46 @@ export class Exchange implements Linked<Exchange> {
     this.originalQuery = start.request.query;
     this.startedAt = start.startedAt;
     this.startedMs = start.startedMs;
+    this.#memory = start.memory;
+  }
+
+  /** For a small body that has arrived. False if there is no room without a reservation (`bodyRoom`). */
+  holdSmallBody(bytes: number): boolean {
+    if (this.#memory === undefined || bytes === 0) return true;
+    if (!this.#memory.bodies.holdSmall(bytes)) return false;
+    this.#smallBodyBytes += bytes;
+    return true;
+  }
+
+  /** The memory for the body, charged to the client; undefined where none is charged. */
+  bodyRoom(): BodyReservation | undefined {
+    this.#bodyRoom ??= this.#memory?.bodies.open(this.client);
+    return this.#bodyRoom;
+  }
+
+  /** The client that shares of limits are counted by. */
+  get client(): string {
+    return clientKey(this.principal, this.clientAddress);
+  }
+
+  /** For a part of the response that is held back or copied, until the exchange ends. False if there is no room. */
+  holdResponse(bytes: number): boolean {
+    if (this.#memory === undefined) return true;
+    this.#heldResponse ??= new MemoryAccount(this.#memory.responses, this.client);
+    return this.#heldResponse.tryGrow(bytes);
+  }
+
+  /** A response has begun: what was made of the body to find and call the backend is not needed any more. */
+  dropBodyCopies(): void {
+    this.#bodyRoom?.dropCopies();
+  }
+
+  /** The exchange has ended: nothing of its bodies is held any more. */
+  releaseMemory(): void {
+    this.#bodyRoom?.release();
+    this.#heldResponse?.close();
+    if (this.#smallBodyBytes > 0) this.#memory?.bodies.releaseSmall(this.#smallBodyBytes);
+    this.#smallBodyBytes = 0;
   }
 
   /** The address of the client: the socket's peer, or the address that trusted proxies report. */

@@ -10,6 +10,7 @@ import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { Logger } from "../lib/log/logger.ts";
 import type { Metrics } from "../lib/log/metrics.ts";
 import type { Clock } from "../lib/process/clock.ts";
+import type { MemoryBudget } from "../lib/process/memory-budget.ts";
 import type { SharedMemory } from "../lib/process/shared-memory.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
 import type { SigningKey } from "../lib/store/signing-key.ts";
@@ -153,6 +154,8 @@ export interface CompileEnv {
   readonly metrics: Metrics;
   /** Limiters show themselves here for the admin interface; the returned function takes one out again. */
   readonly limits: LimitRegistry;
+  /** Where everything that requests make the gateway retain is charged. */
+  readonly memory: MemoryBudget;
   /** What all threads count in; undefined if there is one thread only. */
   readonly shared?: SharedMemory | undefined;
   /** What outlives the process or is shared by replicas; use `storeNamespace`. Operations work once it serves. */

@@ -23,6 +23,23 @@ export function userPrincipal(username: string, entry: string): string {
   return `basic:${JSON.stringify(username)}\0${sha256(entry)}`;
 }
 
+/**
+ * The client that shares of limits are counted by: the principal, or else the address. A site of IPv6 has 2^64
+ * addresses, so that its network (/64) counts.
+ */
+export function clientKey(principal: string | undefined, address: string): string {
+  if (principal !== undefined) return principal;
+  return `address:${address.includes(":") ? networkOf(address) : address}`;
+}
+
+function networkOf(address: string): string {
+  const [left = "", right = ""] = address.split("%", 1)[0]?.split("::") ?? [];
+  const before = left === "" ? [] : left.split(":");
+  const after = right === "" ? [] : right.split(":");
+  const zeros = address.includes("::") ? Math.max(0, 8 - before.length - after.length) : 0;
+  return `${[...before, ...Array<string>(zeros).fill("0"), ...after].slice(0, 4).join(":")}::/64`;
+}
+
 /** For logs and the admin interface. */
 export function shownPrincipal(principal: string): string {
   return principal.replace(/\0[0-9a-f]*/g, "");

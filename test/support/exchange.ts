@@ -11,6 +11,7 @@ import { HeaderList } from "../../src/lib/http/headers.ts";
 import { silentLogger } from "../../src/lib/log/logger.ts";
 import { createMetrics } from "../../src/lib/log/metrics.ts";
 import { systemClock } from "../../src/lib/process/clock.ts";
+import { createMemoryBudget } from "../../src/lib/process/memory-budget.ts";
 import { createTasks } from "../../src/lib/process/tasks.ts";
 import { createMemoryStore } from "../../src/lib/store/memory-store.ts";
 import { createSigningKey } from "../../src/lib/store/signing-key.ts";
@@ -77,6 +78,7 @@ export const testEnv: CompileEnv = {
   tasks: createTasks(systemClock),
   metrics: createMetrics(),
   limits: createLimitRegistry(),
+  memory: createMemoryBudget(systemClock),
   store: createMemoryStore(systemClock),
   signingKey: createSigningKey(createMemoryStore(systemClock), systemClock, silentLogger),
   owner: "route test",

@@ -34,6 +34,7 @@ export interface TestGatewayOptions {
   readonly random?: () => number;
   readonly listenerLimits?: NonNullable<AppOptions["listenerLimits"]>;
   readonly heapSize?: NonNullable<AppOptions["heapSize"]>;
+  readonly memoryLimits?: NonNullable<AppOptions["memoryLimits"]>;
 }
 
 export async function startGateway(yaml: string, options: TestGatewayOptions = {}): Promise<TestGateway> {
@@ -68,6 +69,7 @@ export async function startGateway(yaml: string, options: TestGatewayOptions = {
       ...(options.random ? { random: options.random } : {}),
       ...(options.listenerLimits ? { listenerLimits: options.listenerLimits } : {}),
       ...(options.heapSize ? { heapSize: options.heapSize } : {}),
+      ...(options.memoryLimits ? { memoryLimits: options.memoryLimits } : {}),
     });
   } catch (error) {
     rmSync(folder, { recursive: true, force: true });

@@ -12,6 +12,7 @@ import type { Environment } from "../../config/text/env.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
 import { createMetrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { createMemoryBudget } from "../../lib/process/memory-budget.ts";
 import { createTasks } from "../../lib/process/tasks.ts";
 import { noSigningKey } from "../../lib/store/signing-key.ts";
 import { noStore } from "../../lib/store/store.ts";
@@ -46,6 +47,7 @@ export function createPreview({ clock, environment }: { clock: Clock; environmen
         tasks: createTasks(clock),
         metrics: createMetrics(),
         limits: createLimitRegistry(),
+        memory: createMemoryBudget(clock),
         store: noStore,
         signingKey: noSigningKey,
         redaction: undefined,

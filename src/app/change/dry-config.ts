@@ -11,6 +11,7 @@ import type { Environment } from "../../config/text/env.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
 import { createMetrics } from "../../lib/log/metrics.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { createMemoryBudget } from "../../lib/process/memory-budget.ts";
 import { createTasks } from "../../lib/process/tasks.ts";
 import { noSigningKey } from "../../lib/store/signing-key.ts";
 import { noStore } from "../../lib/store/store.ts";
@@ -40,6 +41,7 @@ export function openDryConfig(sources: readonly SourceText[], options: DryConfig
       tasks: createTasks(clock),
       metrics: createMetrics(),
       limits: createLimitRegistry(),
+      memory: createMemoryBudget(clock),
       store: noStore,
       signingKey: noSigningKey,
       redaction: undefined,

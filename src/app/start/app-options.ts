@@ -8,6 +8,7 @@ import type { ClusterSource } from "../../kubernetes/follow/snapshot-source.ts";
 import type { LogOutput } from "../../lib/log/log-output.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { HeapSize } from "../../lib/process/heap-pressure.ts";
+import type { MemoryLimits } from "../../lib/process/memory-budget.ts";
 import type { ListenerLimits } from "../../pipeline/listen/listener-env.ts";
 import type { StartThread } from "../threads/load-for-threads.ts";
 import type { HandedSocket } from "../upgrade/messages.ts";
@@ -39,6 +40,7 @@ export interface AppOptions {
   /** For tests, which can open neither 10,000 connections nor fill a heap. */
   readonly listenerLimits?: Partial<ListenerLimits>;
   heapSize?(): HeapSize;
+  readonly memoryLimits?: Partial<MemoryLimits>;
 }
 
 export interface App {

@@ -11,7 +11,7 @@ import type { Doors } from "../doors.ts";
 import type { Measuring } from "./measure.ts";
 
 export function ownListeners(
-  { clock, logger, tasks, unexpected }: Doors,
+  { clock, logger, tasks, unexpected, memory }: Doors,
   { process: settings, redaction }: Loaded,
   { ids, random, records, heap }: Measuring,
   inherited: InheritedSockets,
@@ -22,6 +22,7 @@ export function ownListeners(
     inherited,
     limits: fittingLimits(settings, limits, logger),
     heap,
+    memory,
     logger: logger.for("pipeline"),
     tasks,
     redaction,

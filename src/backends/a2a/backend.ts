@@ -110,7 +110,7 @@ export const a2a = defineBackend({
         body.kind === "bytes"
           ? body.bytes
           : body.kind === "stream"
-            ? await readBody(body, MAX_A2A_REQUEST_BYTES)
+            ? await readBody(exchange, body, MAX_A2A_REQUEST_BYTES)
             : EMPTY;
       if (bytes.length > MAX_A2A_REQUEST_BYTES) throw new GatewayError("body_too_large");
       request.body = { kind: "bytes", bytes };

@@ -122,7 +122,7 @@ async function answer(exchange: Exchange, source: UiSource, { userOf, hasOperato
     method: isPost ? ("POST" as const) : ("GET" as const),
     name: request.path.slice(API.length),
     query: new URLSearchParams(request.query),
-    body: () => bodyOf(request),
+    body: () => bodyOf(exchange),
   };
   const found = await source.call(call, user);
   if (!found || (found === "denied" && !hasOperators))
@@ -147,8 +147,9 @@ function requireOwnPage(exchange: Exchange): void {
   });
 }
 
-async function bodyOf({ body }: GatewayRequest): Promise<Buffer> {
-  if (body.kind === "stream") return readBody(body, MAX_BODY_BYTES);
+async function bodyOf(exchange: Exchange): Promise<Buffer> {
+  const { body } = exchange.request;
+  if (body.kind === "stream") return readBody(exchange, body, MAX_BODY_BYTES);
   return body.kind === "bytes" ? body.bytes : Buffer.alloc(0);
 }
 

@@ -32,7 +32,7 @@ import { hiddenSources, tracedExpression } from "./traced-expression.ts";
 export interface CompileContext
   extends Pick<
     CompileEnv,
-    | ("clock" | "fetch" | "logger" | "tasks" | "metrics" | "limits")
+    | ("clock" | "fetch" | "logger" | "tasks" | "metrics" | "limits" | "memory")
     | ("shared" | "store" | "signingKey" | "endpoints" | "isDry")
   > {
   readonly redaction: Redaction;
@@ -216,6 +216,7 @@ function createCompiler(context: CompileContext) {
       tasks: context.tasks,
       metrics: context.metrics,
       limits: context.limits,
+      memory: context.memory,
       shared: context.shared,
       store: context.store,
       signingKey: context.signingKey,

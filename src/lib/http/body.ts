@@ -55,29 +55,119 @@ export function followBody(stream: BodyStream, events: BodyEvents): () => void {
   return stop;
 }
 
-/** With the length announced, the buffer is made once: 20 MB of images are then held once and not twice. */
-export function readAll(stream: BodyStream, maxBytes: number, length?: number): Promise<Buffer> {
-  const whole = length === undefined || length > maxBytes ? undefined : Buffer.allocUnsafeSlow(length);
+/** Memory for a body (`BodyReservation`). `granted` is called now or later; `rejected` also after it, until `finish`. */
+export interface BodyRoom {
+  reserve(bytes: number, granted: () => void, rejected: (error: Error) => void): void;
+  /** The body is complete. */
+  finish(): void;
+}
+
+export interface ReadOptions {
+  readonly room?: BodyRoom | undefined;
+  /** Takes over from the chunk that is too much, instead of a rejection with BodyTooLarge. */
+  tooLarge?(kept: Buffer, chunk: Buffer): Promise<Buffer>;
+}
+
+/** For readers that are not limited beyond the body's own limit. */
+const UNLIMITED: BodyRoom = { reserve: (_bytes, granted) => granted(), finish: () => undefined };
+
+/** Room for a body whose length is not known grows in steps, from this one on. */
+const FIRST_ROOM_BYTES = 64 * 1024;
+
+/** Collects a body in one buffer: many tiny pieces would take many times the memory of their bytes. */
+export class BodyBuffer {
+  #whole: Buffer | undefined = undefined;
+  #isOwn = false;
+  #bytes = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** `capacity`: what the body may become, where that is known. */
+  add(chunk: Buffer, capacity = 0): void {
+    const start = this.#bytes;
+    this.#bytes += chunk.length;
+    if (this.#whole === undefined && chunk.length >= capacity) {
+      // Most bodies come in one piece, which need not be copied.
+      this.#whole = chunk;
+      return;
+    }
+    const before = this.#whole;
+    if (before === undefined || !this.#isOwn || before.length < this.#bytes) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(capacity, this.#bytes, 2 * start));
+      before?.copy(grown, 0, 0, start);
+      this.#whole = grown;
+      this.#isOwn = true;
+    }
+    chunk.copy(this.#whole as Buffer, start);
+  }
+
+  take(): Buffer {
+    const whole = this.#whole ?? Buffer.alloc(0);
+    this.#whole = undefined;
+    return whole.length === this.#bytes ? whole : whole.subarray(0, this.#bytes);
+  }
+}
+
+/**
+ * With the length announced, the buffer is made once: 20 MB of images are then held once and not twice. Without room
+ * the stream is not read, so that its sender waits.
+ */
+export function readAll(
+  stream: BodyStream,
+  maxBytes: number,
+  length?: number,
+  { room = UNLIMITED, tooLarge }: ReadOptions = {},
+): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    const stop = followBody(stream, {
-      data(chunk) {
-        const start = bytes;
-        bytes += chunk.length;
-        if (bytes > (length ?? maxBytes) || bytes > maxBytes) {
-          stop();
-          stream.pause();
-          reject(new BodyTooLarge(length ?? maxBytes));
-        } else if (whole) chunk.copy(whole, start);
-        else chunks.push(chunk);
-      },
-      end() {
-        if (whole && bytes !== length) reject(new BodyIncomplete());
-        else resolve(whole ?? (chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
-      },
-      failed: reject,
-    });
+    let reservedBytes = length ?? 0;
+    let stop: () => void = () => undefined;
+    const body = new BodyBuffer();
+    const fail = (error: Error): void => {
+      stop();
+      stream.pause();
+      body.take();
+      reject(error);
+    };
+    const reserveMore = (): void => {
+      reservedBytes = Math.min(maxBytes, Math.max(2 * reservedBytes, body.bytes, FIRST_ROOM_BYTES));
+      let isGranted = false;
+      let isPaused = false;
+      const granted = (): void => {
+        isGranted = true;
+        if (isPaused) stream.resume();
+      };
+      room.reserve(reservedBytes, granted, fail);
+      if (isGranted) return;
+      isPaused = true;
+      stream.pause();
+    };
+    const read = (): void => {
+      stop = followBody(stream, {
+        data(chunk) {
+          if (body.bytes + chunk.length > (length ?? maxBytes)) {
+            if (tooLarge === undefined) fail(new BodyTooLarge(length ?? maxBytes));
+            else {
+              stop();
+              resolve(tooLarge(body.take(), chunk));
+            }
+            return;
+          }
+          body.add(chunk, length);
+          if (body.bytes > reservedBytes) reserveMore();
+        },
+        end() {
+          room.finish();
+          if (length !== undefined && body.bytes !== length) reject(new BodyIncomplete());
+          else resolve(body.take());
+        },
+        failed: reject,
+      });
+    };
+    if (length !== undefined && length > maxBytes) reject(new BodyTooLarge(maxBytes));
+    else if (length === undefined) read();
+    else room.reserve(length, read, fail);
   });
 }
 
@@ -87,19 +177,17 @@ export function readExactly(
   length: number,
   done: (error: Error | undefined, bytes: Buffer) => void,
 ): void {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
+  const body = new BodyBuffer();
   const stop = (error: Error | undefined): void => {
     stream.off("data", onData);
     stream.off("close", onClose);
     stream.off("error", onError);
-    done(error, chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+    done(error, body.take());
   };
   const onData = (chunk: Buffer): void => {
-    bytes += chunk.length;
-    chunks.push(chunk);
+    body.add(chunk, length);
     // The parser delivers exactly the announced length; the stream's own end need not be waited for.
-    if (bytes >= length) stop(undefined);
+    if (body.bytes >= length) stop(undefined);
   };
   const onClose = (): void => stop(new BodyIncomplete());
   const onError = (error: Error): void => stop(new BodyIncomplete(error));

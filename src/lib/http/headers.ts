@@ -68,6 +68,13 @@ export class HeaderList {
     return false;
   }
 
+  /** The length of all names and values. */
+  get chars(): number {
+    let chars = 0;
+    for (const text of this.pairs) chars += text.length;
+    return chars;
+  }
+
   /** Each name once, in order of first appearance. */
   names(): Iterable<string> {
     const names = new Set<string>();

@@ -6,6 +6,9 @@
 import { EventEmitter } from "node:events";
 import type { BodyListener, RequestBodyStream } from "../http/body-stream.ts";
 
+const TINY_BYTES = 512;
+const JOINED_BYTES = 16 * 1024;
+
 export interface BodyCarrier {
   /** The reader has enough for now. */
   pauseBody(): void;
@@ -18,6 +21,8 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
   destroyed = false;
   readonly #carrier: BodyCarrier;
   #held: Buffer[] = [];
+  /** Where tiny chunks are joined. */
+  #room: Buffer | undefined = undefined;
   /** Undefined until somebody reads. */
   #isFlowing: boolean | undefined = undefined;
   #isComplete = false;
@@ -62,9 +67,32 @@ export class RequestBodySource extends EventEmitter implements RequestBodyStream
     if (this.#peeker !== undefined) this.#carrier.resumeBody();
     if (this.#isFlowing === true && this.#held.length === 0) this.emit("data", chunk);
     else {
-      this.#held.push(chunk);
+      this.#hold(chunk);
       this.#carrier.pauseBody();
     }
+  }
+
+  /** One read of the socket may bring thousands of tiny chunks: a buffer for each would take many times their bytes. */
+  #hold(chunk: Buffer): void {
+    const last = this.#held.at(-1);
+    if (chunk.length >= TINY_BYTES || last === undefined || last.length >= JOINED_BYTES) this.#held.push(chunk);
+    else this.#held[this.#held.length - 1] = this.#joined(last, chunk);
+  }
+
+  /** Appends in place while there is room behind the bytes that were joined last. */
+  #joined(last: Buffer, chunk: Buffer): Buffer {
+    const length = last.length + chunk.length;
+    const room = this.#room;
+    if (room !== undefined && last.buffer === room.buffer && length <= room.length) {
+      chunk.copy(room, last.length);
+      return room.subarray(0, length);
+    }
+    const grown = Buffer.allocUnsafeSlow(JOINED_BYTES + TINY_BYTES);
+    if (length > grown.length) return Buffer.concat([last, chunk]);
+    last.copy(grown);
+    chunk.copy(grown, last.length);
+    this.#room = grown;
+    return grown.subarray(0, length);
   }
 
   /** Every byte has been pushed. */

@@ -9,7 +9,8 @@ import type { Clock } from "./clock.ts";
 import { collectGarbage } from "./collect-garbage.ts";
 
 /** `tight`: connections are not kept. `full`: new requests are rejected. */
-export type HeapLevel = "normal" | "tight" | "full";
+export const HEAP_LEVELS = ["normal", "tight", "full"] as const;
+export type HeapLevel = (typeof HEAP_LEVELS)[number];
 
 export interface HeapPressure {
   readonly level: HeapLevel;
@@ -34,6 +35,8 @@ const MIB = 1024 * 1024;
 const COLLECT_EVERY_LOOKS = { normal: 0, tight: 40, full: 8 };
 /** The pressure may be over at the next look. */
 const COLLECT_AT_LOOK = 2;
+/** While memory is short, `relieve` is called at the first look and then this often, so that a collection can follow it. */
+const RELIEVE_EVERY_LOOKS = 4;
 /** A collection of a large heap takes seconds: then most of the time is left to the requests. */
 const COLLECT_AT_MOST_SHARE = 0.1;
 /** What Node takes besides the heap and buffers: code, stacks, TLS. */
@@ -48,6 +51,7 @@ export function watchHeap(
   changed: (level: HeapLevel, size: HeapSize) => void,
   read: () => HeapSize,
   collect: () => void = collectGarbage,
+  relieve: (level: HeapLevel) => void = () => undefined,
 ): HeapPressure {
   let level: HeapLevel = "normal";
   let looks = 0;
@@ -66,15 +70,33 @@ export function watchHeap(
       const endedMs = clock.monotonicMs();
       collectNextMs = endedMs + (endedMs - beganMs) / COLLECT_AT_MOST_SHARE;
     }
-    if (next === level) return;
+    const isChanged = next !== level;
     level = next;
-    changed(level, size);
+    if (isChanged) changed(level, size);
+    if (isChanged || (level !== "normal" && looks % RELIEVE_EVERY_LOOKS === 0)) relieve(level);
   });
   return {
     get level() {
       return level;
     },
     stop: () => timer.cancel(),
+  };
+}
+
+/** The level that another thread shares (`MemoryBudget.sharedLevel`). */
+export function sharedHeapLevel(shared: SharedArrayBuffer): () => HeapLevel {
+  const level = new Int32Array(shared);
+  return () => HEAP_LEVELS[Atomics.load(level, 0)] ?? "normal";
+}
+
+/** The store is in the heap of another thread: requests are rejected also while that is full. */
+export function withSharedLevel(own: HeapPressure, shared: () => HeapLevel): HeapPressure {
+  return {
+    get level() {
+      const other = shared();
+      return HEAP_LEVELS.indexOf(other) > HEAP_LEVELS.indexOf(own.level) ? other : own.level;
+    },
+    stop: own.stop,
   };
 }
 
@@ -130,6 +152,11 @@ export function oldGeneration(nodeFlags: readonly string[]): () => HeapSize {
       if (space_name !== "new_space") usedBytes += space_used_size;
     return { usedBytes, limitBytes };
   };
+}
+
+/** `options`: the value of `NODE_OPTIONS`. */
+export function nodeFlags(options = ""): string[] {
+  return [options, ...process.execArgv];
 }
 
 function flaggedLimit(nodeFlags: readonly string[]): number | undefined {

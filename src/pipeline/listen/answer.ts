@@ -4,12 +4,14 @@
  */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { clientKey } from "../../core/principal.ts";
 import type { Reply } from "../../core/reply.ts";
 import type { ClientSink } from "../../core/sink.ts";
 import type { HeaderList } from "../../lib/http/headers.ts";
 import type { ParsedRequest } from "../../lib/http1/parse-request-head.ts";
 import { writeAround } from "../../lib/http1/write-around.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import { MemoryAccount, type MemoryPool } from "../../lib/process/memory-budget.ts";
 import type { Linked, LinkedList } from "../../lib/text/linked-list.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "./idle.ts";
 import { responseHead, trailerLines, upgradeHead } from "./response-head.ts";
@@ -40,10 +42,40 @@ export interface LastingAnswer extends Linked<LastingAnswer> {
   finishStream(): void;
 }
 
+/**
+ * What a client has not read yet of a response, charged to its address. A client beyond its share is disconnected, and so
+ * is a client that would exceed what all may leave unread.
+ */
+export class Backlog {
+  readonly #pool: MemoryPool;
+  readonly #address: string;
+  #account: MemoryAccount | undefined = undefined;
+
+  constructor(pool: MemoryPool, address: string | undefined) {
+    this.#pool = pool;
+    this.#address = address ?? "";
+  }
+
+  /** False if there is no room for it. */
+  update(bytes: number): boolean {
+    this.#account ??= new MemoryAccount(this.#pool, clientKey(undefined, this.#address));
+    const grownBytes = bytes - this.#account.bytes;
+    if (grownBytes > 0) return this.#account.tryGrow(grownBytes);
+    if (grownBytes < 0) this.#account.shrink(-grownBytes);
+    return true;
+  }
+
+  close(): void {
+    this.#account?.close();
+  }
+}
+
 /** What answers share with the other connections of their listener. */
 export interface AnswerOwner {
   readonly clock: Clock;
   readonly idle: IdleConnections;
+  /** Where bytes that clients do not read are charged. */
+  readonly responses: MemoryPool;
   /** Answers without an end of their own: ended, not cut, when the listener must go. */
   readonly streams: LinkedList<LastingAnswer>;
   /** Answers close their connections: the listener goes, or memory is short. */
@@ -79,6 +111,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   #isClosed = false;
   #lastBytesRead = 0;
   #watched: WatchedPlace | undefined = undefined;
+  #backlog: Backlog | undefined = undefined;
 
   constructor(request: ParsedRequest, socket: Socket, carrier: AnswerCarrier, isUpgrade: boolean) {
     this.#request = request;
@@ -138,7 +171,13 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   #awaitDrain(): false {
     this.#awaitsDrain = true;
     this.#watch();
+    this.#chargeBacklog();
     return false;
+  }
+
+  #chargeBacklog(): void {
+    this.#backlog ??= new Backlog(this.#carrier.owner.responses, this.#socket.remoteAddress);
+    if (!this.#backlog.update(this.#socket.writableLength)) this.destroy();
   }
 
   /** Several chunks that came in one read go out in one write. */
@@ -172,7 +211,10 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
     else if (chunk.length > ONE_WRITE_BYTES) writeAround(this.#socket, before, chunk, after, afterLastWrite);
     else this.#socket.write(before + chunk.toString("latin1") + after, "latin1", afterLastWrite);
     // Also the last bytes of an answer are owed a reader.
-    if (this.#socket.writableLength > 0) this.#watch();
+    const { writableLength } = this.#socket;
+    if (writableLength === 0) return;
+    this.#watch();
+    if (writableLength > ONE_WRITE_BYTES) this.#chargeBacklog();
   }
 
   destroy(): void {
@@ -245,6 +287,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   drained(): void {
     if (!this.#awaitsDrain) return;
     this.#awaitsDrain = false;
+    this.#backlog?.update(this.#socket.writableLength);
     this.#contain(this.onDrain);
   }
 
@@ -252,6 +295,7 @@ export class Answer implements ClientSink, Watched, LastingAnswer {
   close(complete: boolean): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#backlog?.close();
     if (this.#watched !== undefined) this.#carrier.owner.idle.remove(this.#watched);
     this.#carrier.owner.streams.remove(this);
     try {

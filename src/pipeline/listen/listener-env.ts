@@ -6,6 +6,7 @@ import { SILENT_PEER_MS } from "../../lib/http2/life-signs.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { HeapPressure } from "../../lib/process/heap-pressure.ts";
+import type { MemoryBudget } from "../../lib/process/memory-budget.ts";
 import type { IdSource } from "../../lib/text/ids.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 
@@ -21,6 +22,8 @@ export interface ListenerAddress {
 export interface ListenerLimits {
   /** Further ones are closed before they are read. */
   readonly maxConnections: number;
+  /** Of one address (IPv6: a /64 network), unless it is a trusted proxy. */
+  readonly maxConnectionsPerAddress: number;
   /** A client has this long to send its head; checked at the interval, so that slow ones are gone in time. */
   readonly headersTimeoutMs: number;
   readonly checkIntervalMs: number;
@@ -32,6 +35,7 @@ export interface ListenerLimits {
 
 export const LISTENER_LIMITS: ListenerLimits = {
   maxConnections: 10_000,
+  maxConnectionsPerAddress: 5_000,
   headersTimeoutMs: 10_000,
   checkIntervalMs: 1_000,
   silentPeerMs: SILENT_PEER_MS,
@@ -44,6 +48,7 @@ export interface ListenerEnv extends PipelineEnv {
   readonly ids: IdSource;
   readonly limits: ListenerLimits;
   readonly heap: HeapPressure;
+  readonly memory: MemoryBudget;
   isTrustedPeer(address: string): boolean;
   /** An exception that belongs to no request: counted and logged; the connection it came from is closed. */
   unexpected(error: unknown, client: string | undefined): void;

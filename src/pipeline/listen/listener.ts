@@ -4,6 +4,7 @@
  */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { clientKey } from "../../core/principal.ts";
 import type { ListenerTls } from "../../lib/http/tls-listener.ts";
 import { LinkedList } from "../../lib/text/linked-list.ts";
 import type { Served } from "../phases/pipeline-env.ts";
@@ -64,12 +65,15 @@ export function openListener(
     : createRequestEntry(env, "http");
   const connections = new LinkedList<OpenConnection>();
   const tunnels = new Set<Tunnel>();
+  /** How many connections each address has open. */
+  const perAddress = new Map<string, number>();
   /** Connections whose TLS handshake is not over, too. */
   const tlsSockets = new Set<Socket>();
 
   const owner: ConnectionOwner = {
     clock: env.clock,
     idle,
+    responses: env.memory.responses,
     streams: new LinkedList(),
     sweepMs: env.limits.checkIntervalMs,
     get sweeps() {
@@ -116,6 +120,31 @@ export function openListener(
     if (draining) tunnel.goAway();
   }
 
+  function sayRefused(message: string, limit: number): void {
+    refused += 1;
+    const nowMs = env.clock.monotonicMs();
+    if (nowMs < sayRefusedMs) return;
+    sayRefusedMs = nowMs + SAY_REFUSED_EVERY_MS;
+    env.logger.warn(message, { limit, refused });
+    refused = 0;
+  }
+
+  /** Counts the connection as one of its address. A trusted proxy connects for many clients, a unix socket has none. */
+  function admit(socket: Socket): boolean {
+    const { remoteAddress } = socket;
+    if (remoteAddress === undefined || env.isTrustedPeer(remoteAddress)) return true;
+    const address = clientKey(undefined, remoteAddress.replace(/^::ffff:/, ""));
+    const open = perAddress.get(address) ?? 0;
+    if (open >= env.limits.maxConnectionsPerAddress) return false;
+    perAddress.set(address, open + 1);
+    socket.once("close", () => {
+      const left = (perAddress.get(address) ?? 0) - 1;
+      if (left > 0) perAddress.set(address, left);
+      else perAddress.delete(address);
+    });
+    return true;
+  }
+
   function opened(socket: Socket): void {
     connections.add(new ClientConnection(socket, owner));
   }
@@ -135,6 +164,11 @@ export function openListener(
   let door = at.tls && doorFor(at.tls);
   // Half-open: a client that has sent all may still read; who left is told apart by the connection.
   const server: Server = createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
+    if (!admit(socket)) {
+      socket.destroy();
+      sayRefused("connections rejected: one address has too many open", env.limits.maxConnectionsPerAddress);
+      return;
+    }
     if (door === undefined) {
       opened(socket);
       return;
@@ -144,14 +178,7 @@ export function openListener(
     door.enter(socket);
   });
   server.maxConnections = env.limits.maxConnections;
-  server.on("drop", () => {
-    refused += 1;
-    const nowMs = env.clock.monotonicMs();
-    if (nowMs < sayRefusedMs) return;
-    sayRefusedMs = nowMs + SAY_REFUSED_EVERY_MS;
-    env.logger.warn("connections rejected: too many are open", { limit: env.limits.maxConnections, refused });
-    refused = 0;
-  });
+  server.on("drop", () => sayRefused("connections rejected: too many are open", env.limits.maxConnections));
   const sweep = env.clock.every(env.limits.checkIntervalMs, () => {
     sweeps += 1;
     connections.each((connection) => connection.sweep());

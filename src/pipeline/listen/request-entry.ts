@@ -84,6 +84,7 @@ export function createRequestEntry(
       request,
       startedAt: env.clock.now(),
       startedMs: env.clock.monotonicMs(),
+      memory: env.memory,
     });
   }
 

@@ -87,6 +87,7 @@ export class Delivery {
     // Only we say that we answered.
     headers.delete("x-gateway-error");
     if (said !== undefined) headers.set("x-gateway-error", said);
+    this.#exchange.dropBodyCopies();
     const response: GatewayResponse = { status, headers, source: "upstream" };
     this.#exchange.response = response;
     this.#exchange.observeResponse?.(response);
@@ -106,7 +107,8 @@ export class Delivery {
       return false;
     }
     // Too large to hold: the expression that wanted it finds no body, and the bytes go on.
-    if (this.#heldBytes > MAX_HELD_BYTES && this.#exchange.response) this.#respond(this.#exchange.response, undefined);
+    const mayHold = this.#heldBytes <= MAX_HELD_BYTES && this.#exchange.holdResponse(chunk.length);
+    if (!mayHold && this.#exchange.response) this.#respond(this.#exchange.response, undefined);
     return true;
   }
 
@@ -154,6 +156,7 @@ export class Delivery {
     if (this.#settled) return;
     this.#settled = true;
     this.#exchange.isOver = true;
+    this.#exchange.releaseMemory();
     const outcome: Outcome = { status: this.#exchange.response?.status, end, responseBytes: this.#bytes };
     settle(this.#env, this.#exchange, this.entered, outcome, this.#capture);
   }

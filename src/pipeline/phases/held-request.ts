@@ -4,9 +4,10 @@
  */
 import { GatewayError } from "../../core/errors.ts";
 import { type Exchange, forkRequest, type GatewayRequest } from "../../core/exchange.ts";
-import { readBody } from "../../core/read-body.ts";
+import { noMemoryFor, readBody } from "../../core/read-body.ts";
 import type { ClientSink } from "../../core/sink.ts";
-import { peekFirst, readExactly } from "../../lib/http/body.ts";
+import { type BodyRoom, peekFirst, readExactly } from "../../lib/http/body.ts";
+import type { RequestBodyStream } from "../../lib/http/body-stream.ts";
 
 /** A body of known length up to this is read before the backend is called: it can then be sent again. */
 const SMALL_BODY_BYTES = 64 * 1024;
@@ -42,17 +43,42 @@ export class HeldRequest {
   /** Reads a small body; anything else stays as it is. */
   holdSmall(next: () => void): void {
     const { body } = this.#exchange.request;
-    if (body.kind !== "stream" || body.length === undefined || body.length > SMALL_BODY_BYTES) {
-      next();
-      return;
-    }
+    if (body.kind === "none") next();
+    else if (body.kind === "bytes") {
+      if (this.#exchange.holdSmallBody(body.bytes.length)) next();
+      else this.#reserve(body.bytes.length, (room) => this.#resume(undefined, () => this.#finish(room, next)));
+    } else if (body.length === undefined || body.length > SMALL_BODY_BYTES) next();
+    else this.#reserve(body.length, (room) => this.#readSmall(body.stream, body.length ?? 0, room, next));
+  }
+
+  /** Calls `granted` when there is memory for a body of this length, or fails. */
+  #reserve(length: number, granted: (room: BodyRoom | undefined) => void): void {
+    const room = this.#exchange.bodyRoom();
+    if (room === undefined) granted(undefined);
+    else
+      room.reserve(
+        length,
+        () => granted(room),
+        (error) => {
+          if (!this.#waiter.isDone) this.#waiter.fail(noMemoryFor(error));
+        },
+      );
+  }
+
+  #readSmall(stream: RequestBodyStream, length: number, room: BodyRoom | undefined, next: () => void): void {
+    if (this.#waiter.isDone) return;
     this.#sink.askForBody();
-    readExactly(body.stream, body.length, (error, bytes) => {
+    readExactly(stream, length, (error, bytes) => {
       this.#resume(error, () => {
         this.#keep(bytes);
-        next();
+        this.#finish(room, next);
       });
     });
+  }
+
+  #finish(room: BodyRoom | undefined, next: () => void): void {
+    room?.finish();
+    next();
   }
 
   /** Reads any body, up to a limit; throws a 413 if it is larger, or fails with it. */
@@ -64,7 +90,7 @@ export class HeldRequest {
     }
     if (body.length !== undefined && body.length > maxBytes) throw new GatewayError("body_too_large");
     this.#sink.askForBody();
-    readBody(body, maxBytes)
+    readBody(this.#exchange, body, maxBytes)
       .then((bytes) => {
         this.#keep(bytes);
         next();

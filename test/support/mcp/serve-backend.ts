@@ -12,6 +12,7 @@ import { tokenPrincipal } from "../../../src/core/principal.ts";
 import { asGatewayError, errorReply, type Reply } from "../../../src/core/reply.ts";
 import { HeaderList } from "../../../src/lib/http/headers.ts";
 import type { Clock } from "../../../src/lib/process/clock.ts";
+import { createMemoryBudget } from "../../../src/lib/process/memory-budget.ts";
 import { createTasks, type Tasks } from "../../../src/lib/process/tasks.ts";
 import { createMemoryStore } from "../../../src/lib/store/memory-store.ts";
 import { createSigningKey } from "../../../src/lib/store/signing-key.ts";
@@ -43,6 +44,7 @@ export async function serveMcp(
   const env: BackendEnv = {
     ...testEnv,
     clock,
+    memory: createMemoryBudget(clock),
     store,
     signingKey: createSigningKey(store, clock, testEnv.logger),
     tasks,

@@ -11,6 +11,7 @@ import { HeaderList } from "../../../src/lib/http/headers.ts";
 import { silentLogger } from "../../../src/lib/log/logger.ts";
 import { createMetrics } from "../../../src/lib/log/metrics.ts";
 import type { Clock } from "../../../src/lib/process/clock.ts";
+import { createMemoryBudget } from "../../../src/lib/process/memory-budget.ts";
 import { createTasks } from "../../../src/lib/process/tasks.ts";
 import { createMemoryStore } from "../../../src/lib/store/memory-store.ts";
 import { noSigningKey } from "../../../src/lib/store/signing-key.ts";
@@ -68,6 +69,7 @@ export function limitEnv(owner = "route test"): LimitEnv {
       registerBudgets: () => () => undefined,
       budgets: async () => [],
     },
+    memory: createMemoryBudget(clock),
     store: createMemoryStore(clock),
     signingKey: noSigningKey,
     owner,

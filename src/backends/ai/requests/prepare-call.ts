@@ -84,7 +84,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
   if (form && readsForm(exchange, reading, needsModel)) {
     const read = (bytes: Buffer): Reply | undefined => understandForm(exchange, dialect, bytes);
     return body.kind === "stream"
-      ? readBody(body, maxBodyBytes).then(read)
+      ? readBody(exchange, body, maxBodyBytes).then(read)
       : read(body.kind === "bytes" ? body.bytes : NO_BYTES);
   }
   if (form || isUnread(request, dialect, isJudged)) {
@@ -95,7 +95,7 @@ export function prepareCall(exchange: Exchange, reading: Reading, needsModel: bo
     bytes.length <= SLICED_BYTES
       ? finish(understand(exchange, bytes, reading, isJudged))
       : inTurns(understand(exchange, bytes, reading, isJudged), () => exchange.isOver);
-  if (body.kind === "stream") return readBody(body, maxBodyBytes).then(understood);
+  if (body.kind === "stream") return readBody(exchange, body, maxBodyBytes).then(understood);
   return understood(body.kind === "bytes" ? body.bytes : NO_BYTES);
 }
 

@@ -8,8 +8,9 @@ import type { Reply } from "../../../core/reply.ts";
 import type { HeaderList } from "../../../lib/http/headers.ts";
 import { type BodyCarrier, RequestBodySource } from "../../../lib/http1/request-body.ts";
 import { closeStreamLater } from "../../../lib/http2/later-ends.ts";
+import type { MemoryPool } from "../../../lib/process/memory-budget.ts";
 import type { LinkedList } from "../../../lib/text/linked-list.ts";
-import type { LastingAnswer } from "../answer.ts";
+import { Backlog, type LastingAnswer } from "../answer.ts";
 import type { IdleConnections, Watched, WatchedPlace } from "../idle.ts";
 import type { EntrySink } from "../request-entry.ts";
 import { responseFields, trailerFields } from "./stream-fields.ts";
@@ -19,6 +20,8 @@ const { NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = constants;
 
 export interface StreamOwner {
   readonly idle: IdleConnections;
+  /** Where bytes that clients do not read are charged. */
+  readonly responses: MemoryPool;
   /** Answers without an end of their own: ended, not cut, when the listener must go. */
   readonly streams: LinkedList<LastingAnswer>;
   /** Called once. `wasReset`: the client gave it up before its answer was out. */
@@ -55,6 +58,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
   #lastMoved = -1;
   #trailers: readonly string[] | undefined = undefined;
   #watched: WatchedPlace | undefined = undefined;
+  #backlog: Backlog | undefined = undefined;
 
   /** `hasBody`: the request ended with its head. */
   constructor(stream: ServerHttp2Stream, request: StreamHead, hasBody: boolean, owner: StreamOwner) {
@@ -139,7 +143,13 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
     if (this.#stream.write(chunk)) return true;
     this.#awaitsDrain = true;
     this.#watch();
+    this.#chargeBacklog();
     return false;
+  }
+
+  #chargeBacklog(): void {
+    this.#backlog ??= new Backlog(this.#owner.responses, this.#stream.session?.socket?.remoteAddress);
+    if (!this.#backlog.update(this.#stream.writableLength)) this.destroy();
   }
 
   end(lastChunk?: Buffer, trailers?: readonly string[]): void {
@@ -154,6 +164,7 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
     if (chunk === undefined) this.#stream.end();
     else this.#stream.end(chunk);
     this.#watch();
+    if (this.#stream.writableLength > this.#stream.writableHighWaterMark) this.#chargeBacklog();
   }
 
   #sendTrailers(): void {
@@ -218,12 +229,14 @@ export class StreamAnswer implements EntrySink, Watched, BodyCarrier, LastingAns
   #drained(): void {
     if (!this.#awaitsDrain) return;
     this.#awaitsDrain = false;
+    this.#backlog?.update(this.#stream.writableLength);
     this.onDrain?.();
   }
 
   #closed(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#backlog?.close();
     if (this.#watched !== undefined) this.#owner.idle.remove(this.#watched);
     this.#owner.streams.remove(this);
     const { rstCode } = this.#stream;
