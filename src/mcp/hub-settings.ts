@@ -6,6 +6,7 @@ import type { Fetch } from "../lib/http/fetch.ts";
 import type { TlsOptions } from "../lib/http/http-client.ts";
 import type { Logger } from "../lib/log/logger.ts";
 import type { Clock } from "../lib/process/clock.ts";
+import type { MemoryBudget } from "../lib/process/memory-budget.ts";
 import type { Tasks } from "../lib/process/tasks.ts";
 import type { SigningKey } from "../lib/store/signing-key.ts";
 import type { Store } from "../lib/store/store.ts";
@@ -28,6 +29,7 @@ export interface HubEnv {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly tasks: Tasks;
+  readonly memory: MemoryBudget;
   readonly tls: TlsOptions | undefined;
   /** A document of a cluster names the servers. */
   readonly isConfined?: boolean | undefined;
@@ -43,15 +45,18 @@ export function forwardedBy({ targets }: McpConfig): readonly string[] {
 }
 
 export function gateLimits(config: McpConfig) {
+  const own = config.targets.filter(({ stdio, shared }) => stdio !== undefined && !shared).length;
   return {
     maxChildren: config.maxChildren,
+    maxChildrenPerClient: config.maxChildrenPerClient ?? Math.max(own, Math.ceil(config.maxChildren / 2)),
     maxConcurrentStarts: config.maxConcurrentStarts ?? defaultConcurrentStarts(),
   };
 }
 
 export function storeSettings(config: McpConfig) {
   const { maxSessions, sessionIdleTtl, parkAfter } = config;
-  return { maxSessions, sessionIdleTtlMs: sessionIdleTtl, parkAfterMs: parkAfter };
+  const maxSessionsPerClient = config.maxSessionsPerClient ?? Math.ceil(maxSessions / 2);
+  return { maxSessions, maxSessionsPerClient, sessionIdleTtlMs: sessionIdleTtl, parkAfterMs: parkAfter };
 }
 
 /** A session that never came about has no task of its own: what its servers said is told by the backend's. */

@@ -29,7 +29,7 @@ import type { Session } from "./sessions/session.ts";
 import { openOnStream, openSession } from "./sessions/session-opening.ts";
 import { digest, laneOwnerOf, ownerOf } from "./sessions/session-owner.ts";
 import { SessionRecords } from "./sessions/session-records.ts";
-import { SessionStore } from "./sessions/session-store.ts";
+import { type SessionClient, SessionStore } from "./sessions/session-store.ts";
 import type { Inspection } from "./tools/inspect-tools.ts";
 import { ToolsOfTargets } from "./tools/tools-of-targets.ts";
 import type { ClientRequest } from "./wire/json-rpc.ts";
@@ -77,7 +77,7 @@ export class Hub {
       config.targets.map(({ name }) => name),
       config.prefixMode,
     );
-    this.#gate = new StartGate(gateLimits(config), env.clock, () => this.#makeRoom());
+    this.#gate = new StartGate(gateLimits(config), env.clock, (client, isOwn) => this.#makeRoom(client, isOwn));
     this.#retirement = new Retirement(env.clock, () => this.#closeLeftTargets());
     const records = new SessionRecords({
       backend: env.name,
@@ -94,6 +94,7 @@ export class Hub {
       task: this.#task,
       retirement: this.#retirement,
       records,
+      memory: env.memory,
     });
     this.resumption = new Resumption({
       sessions: this.sessions,
@@ -154,8 +155,15 @@ export class Hub {
   }
 
   /** For a child. Nobody uses a spare: it goes first. A session whose processes are parked would free nothing. */
-  #makeRoom(): boolean {
-    return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(holdsChild);
+  #makeRoom(client: string | undefined, isOwn: boolean): boolean {
+    if (client !== undefined && isOwn) return this.sessions.makeRoomWithin(client, holdsChild);
+    return this.targets.some((target) => target.dropSpare()) || this.sessions.makeRoom(holdsChild, client);
+  }
+
+  /** Whose session it is. */
+  clientOf(exchange: Exchange): SessionClient {
+    const headerBytes = this.wantsHeaders ? exchange.request.headers.chars : 0;
+    return { client: exchange.client, owner: ownerOf(exchange), headerBytes };
   }
 
   /** The backend is gone from the configuration: requests that run are answered, then everything is closed. */
@@ -181,14 +189,14 @@ export class Hub {
   /** Opens a session for a client's `initialize`. Throws `overloaded`. */
   initialize(request: ClientRequest, exchange: Exchange, sink: BackendCall, report: CallReport): BackendRun {
     const params = find(request.text, 0, "params");
-    const session = this.sessions.create(ownerOf(exchange), params ? slice(request.text, params) : "{}");
+    const session = this.sessions.create(this.clientOf(exchange), params ? slice(request.text, params) : "{}");
     const router = this.#legacyRouter(session, request, exchange.request.headers);
     return openSession(session, router, request, sink, report, exchange.isWatched ? sink : undefined);
   }
 
   /** Opens the event stream of the old transport. Throws `overloaded`. */
   openStream(exchange: Exchange, sink: BackendCall): BackendRun {
-    const session = this.sessions.create(ownerOf(exchange));
+    const session = this.sessions.create(this.clientOf(exchange));
     return session.openStream(sink, endpointOf(exchange.request, session));
   }
 
@@ -286,7 +294,7 @@ export class Hub {
     const key = isModern() ? owner : `${owner}\n${digest(`${identity.clientInfo}\n${identity.capabilities}`)}`;
     const known = this.sessions.lane(key);
     if (known) return known;
-    const lane = this.sessions.createLane(key, owner);
+    const lane = this.sessions.createLane(key, owner, this.clientOf(exchange), identity.envelope.length);
     lane.open(this.#routers.modern(lane, identity, exchange.request.headers), () => {
       if (isModern()) this.sessions.alsoKnownAs(lane, owner);
     });

@@ -10,7 +10,7 @@ import { bare } from "./routers.ts";
 import type { Session } from "./sessions/session.ts";
 import { resumeSession } from "./sessions/session-opening.ts";
 import type { SessionRecords } from "./sessions/session-records.ts";
-import type { SessionStore } from "./sessions/session-store.ts";
+import type { SessionClient, SessionStore } from "./sessions/session-store.ts";
 import type { Failure } from "./wire/call.ts";
 import { asClientRequest, type ClientNotification, type ClientRequest, type ClientResponse } from "./wire/json-rpc.ts";
 
@@ -36,11 +36,11 @@ export class Resumption {
   }
 
   /** Brings up a session that this process does not hold. Rejects with `overloaded`. */
-  resume(id: string, owner: string | undefined, headers: HeaderList): Promise<ResumeOutcome> {
-    const key = JSON.stringify([owner ?? null, id]);
+  resume(id: string, client: SessionClient, headers: HeaderList): Promise<ResumeOutcome> {
+    const key = JSON.stringify([client.owner ?? null, id]);
     const known = this.#underWay.get(key);
     if (known !== undefined) return known;
-    const resuming = this.#resume(id, owner, headers).finally(() => this.#underWay.delete(key));
+    const resuming = this.#resume(id, client, headers).finally(() => this.#underWay.delete(key));
     this.#underWay.set(key, resuming);
     return resuming;
   }
@@ -64,11 +64,11 @@ export class Resumption {
     return known !== undefined;
   }
 
-  async #resume(id: string, owner: string | undefined, headers: HeaderList): Promise<ResumeOutcome> {
+  async #resume(id: string, client: SessionClient, headers: HeaderList): Promise<ResumeOutcome> {
     const { sessions, records } = this.#env;
-    const known = await records.find(id, owner);
+    const known = await records.find(id, client.owner);
     if (known === undefined) return "unknown";
-    const session = sessions.adopt(id, known.record, owner);
+    const session = sessions.adopt(id, known, client);
     const router = this.#env.router(session, asClientRequest("initialize", known.params), headers);
     // The client has said long ago that it is initialized.
     for (const upstream of router.upstreams.map(bare)) if (upstream instanceof LegacyUpstream) upstream.join(undefined);

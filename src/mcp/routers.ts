@@ -59,7 +59,7 @@ export class Routers {
   legacy(session: Session, initialize: ClientRequest, headers: HeaderList, kept: HeaderList | undefined): Router {
     const version = String(initialize.params.protocolVersion);
     const make = (target: Target, from: HeaderList | undefined): Upstream =>
-      this.#loggedIn(target, session.owner, "legacy", version, session, (own, link) =>
+      this.#loggedIn(target, session, "legacy", version, session, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
             ? this.#shared(target).seat(user, version)
@@ -82,7 +82,7 @@ export class Routers {
     const token = (): string => this.#env.token();
     const upstreams = this.#env.targets().map((target) => {
       const relay = this.#env.relay(target, lane.owner);
-      return this.#loggedIn(target, lane.owner, "modern", LATEST_MODERN, lane, (own, link) =>
+      return this.#loggedIn(target, lane, "modern", LATEST_MODERN, lane, (own, link) =>
         this.#offered(target, own, (user) =>
           target.config.shared
             ? new ModernSeat(this.#shared(target), { clock, token, relay })
@@ -122,14 +122,14 @@ export class Routers {
   /** With the login of the user at the server, where the server wants one. */
   #loggedIn(
     target: Target,
-    owner: string | undefined,
+    { owner, client }: { readonly owner: string | undefined; readonly client: string },
     era: Era,
     version: string,
     user: UpstreamUser,
     make: (user: UpstreamUser, link: LinkEnv) => Upstream,
   ): Upstream {
     const login = this.#env.loginOf(target);
-    const link = this.linkEnv(target);
+    const link = target.config.stdio === undefined ? this.linkEnv(target) : this.#childLink(target, client);
     if (login === undefined) return make(user, link);
     // The route has an authentication policy: whoever comes here without an identity is a defect, and gets nothing.
     if (owner === undefined) throw new Error("a target with oauth needs users that are identified");
@@ -155,6 +155,14 @@ export class Routers {
     return server;
   }
 
+  /** A child process is counted as that of the client whose session starts it. */
+  #childLink(target: Target, client: string): LinkEnv {
+    return {
+      ...this.linkEnv(target),
+      connect: (handlers, opened, refused) => target.connect(handlers, opened, refused, client),
+    };
+  }
+
   /** The same for all sessions: it is made once. */
   linkEnv(target: Target): LinkEnv {
     const known = this.#linkEnvs.get(target);
@@ -166,7 +174,7 @@ export class Routers {
       requestTimeoutMs: () => this.#env.settings().requestTimeout,
       up: () => target.failures.over(),
       forwarded: (headers) => target.forwarded(headers),
-      connect: (handlers, opened, refused) => target.connect(handlers, opened, refused),
+      connect: (handlers, opened, refused) => target.connect(handlers, opened, refused, undefined),
     };
     this.#linkEnvs.set(target, env);
     return env;

@@ -11,6 +11,7 @@ import {
   checkContentType,
   checkNotifications,
   checkPostHead,
+  checkRetained,
   type Demand,
   isBatch,
   legacyOther,
@@ -157,8 +158,10 @@ function createBackend(
     if (exchange.mcpAccess !== undefined || exchange.judgesMcp) checkNotifications(parsed);
     // Headers must fit what the client wrote; everything after is about the tool that is really called.
     note(exchange, config.toolMode === "all" ? parsed : unwrapped(parsed));
-    const demanded = (): Demand =>
-      config.toolMode === "all" ? demandOf(exchange, parsed) : unwrappedDemand(demandOf(exchange, parsed));
+    const demanded = (): Demand => {
+      const demand = checkRetained(demandOf(exchange, parsed), config.maxInitializeBytes);
+      return config.toolMode === "all" ? demand : unwrappedDemand(demand);
+    };
     const elsewhere = sessionElsewhere(hub, exchange);
     if (elsewhere !== undefined && !isOldTransport(exchange.request) && !isModern(exchange.request, parsed))
       return fromElsewhere(hub, exchange, elsewhere, parsed).then((demand) =>

@@ -19,11 +19,12 @@ export function sessionElsewhere({ sessions }: Hub, exchange: Exchange): string 
 
 /** What is to be done instead of what the request says; undefined: as if the session had always been here. */
 export async function fromElsewhere(
-  { resumption }: Hub,
+  hub: Hub,
   exchange: Exchange,
   id: string,
   parsed: Parsed,
 ): Promise<Demand | undefined> {
+  const { resumption } = hub;
   const owner = ownerOf(exchange);
   const { method, headers } = exchange.request;
   if (method === "DELETE") return (await resumption.end(id, owner)) ? { kind: "endedElsewhere" } : undefined;
@@ -35,7 +36,7 @@ export async function fromElsewhere(
   }
   // A second handshake is refused, whoever has the session.
   if (requests.some((request) => request.method === "initialize")) return undefined;
-  const outcome = await resumption.resume(id, owner, headers);
+  const outcome = await resumption.resume(id, hub.clientOf(exchange), headers);
   if (typeof outcome === "string") return undefined;
   throw new Refused(outcome.status, outcome.code, outcome.message, {
     id: requests[0]?.id,

@@ -173,7 +173,7 @@ test("a session that nobody uses ends, with its process; one that somebody liste
 
 test("sessions beyond the limit are refused with 503 while all are in use [A12]", async () => {
   const clock = fakeClock();
-  await withServer({ clock, settings: { maxSessions: 2 } }, async (served, open) => {
+  await withServer({ clock, settings: { maxSessions: 2, maxSessionsPerClient: 2 } }, async (served, open) => {
     const first = await open();
     const second = await open();
     const refused = await rawClient(served.url).initialize();

@@ -12,6 +12,7 @@ const REFUSALS: Readonly<Record<number, ErrorCode>> = {
   405: "method_not_allowed",
   413: "body_too_large",
   415: "unsupported_media_type",
+  503: "overloaded",
 };
 
 /** Throws whatever else it is given. */
@@ -23,7 +24,7 @@ export function asReply(exchange: Exchange, error: unknown, relay: LoginRelay | 
   const code = error.failure ?? REFUSALS[error.reply.status] ?? "bad_request";
   exchange.failure ??= {
     code,
-    source: error.failure ? "upstream" : "client",
+    source: error.failure ? "upstream" : code === "overloaded" ? "gateway" : "client",
     message: error.message,
     detail: undefined,
   };

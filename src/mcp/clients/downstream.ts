@@ -10,13 +10,22 @@ import { ExpectedError } from "../../lib/text/expected-error.ts";
 import type { Session } from "../sessions/session.ts";
 import { type EventPlace, parseEventId } from "../streams/event-log.ts";
 import type { ServerError } from "../wire/call.ts";
-import { allowsBatches, isLegacyVersion, isModernVersion, LEGACY_VERSIONS, UNSUPPORTED_VERSION } from "../wire/era.ts";
+import {
+  allowsBatches,
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  isLegacyVersion,
+  isModernVersion,
+  LEGACY_VERSIONS,
+  UNSUPPORTED_VERSION,
+} from "../wire/era.ts";
 import {
   type ClientMessage,
   type ClientNotification,
   type ClientRequest,
   type ClientResponse,
   errorText,
+  INVALID_PARAMS,
   INVALID_REQUEST,
   JsonRpcProblem,
   parseClientMessages,
@@ -24,6 +33,10 @@ import {
 import { isNotificationMethod } from "../wire/message-rules.ts";
 
 const MAX_BATCH = 100;
+/** Names and versions of clients stand in logs and metrics and go to servers. */
+const MAX_CLIENT_NAME_CHARS = 256;
+/** A character of a JSON text has at most this many bytes. */
+const BYTES_PER_CHAR = 3;
 /** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
 const REFUSED = -32000;
 const SESSION_NOT_FOUND = -32001;
@@ -152,6 +165,53 @@ function legacyBatch(request: GatewayRequest, messages: readonly ClientMessage[]
   const requests = messages.filter((message) => message.kind === "request");
   const notes = messages.filter((message) => message.kind !== "request");
   return requests.length === 0 ? { kind: "notes", session, notes } : { kind: "requests", session, requests, notes };
+}
+
+/**
+ * Bounds what a session, or the connection to a server, retains of its client: the parameters of `initialize`, or the
+ * client's name and capabilities in a request of the modern era. Throws Refused.
+ */
+export function checkRetained(demand: Demand, maxBytes: number): Demand {
+  if (demand.kind === "initialize") checkInitialize(demand.request, maxBytes);
+  else if (demand.kind === "streamMessage" && demand.message.kind === "request") {
+    if (demand.message.method === "initialize") checkInitialize(demand.message, maxBytes);
+  } else if (demand.kind === "modern" || demand.kind === "stateless") checkClientMeta(demand.request, maxBytes);
+  return demand;
+}
+
+function checkInitialize(request: ClientRequest, maxBytes: number): void {
+  const { text, params } = request;
+  const isLarge = text.length * BYTES_PER_CHAR > maxBytes && Buffer.byteLength(text) > maxBytes;
+  if (isLarge) refuseRetained(request, `the initialize request is larger than ${maxBytes} bytes (maxInitializeBytes)`);
+  checkClientInfo(request, params.clientInfo);
+}
+
+function checkClientMeta(request: ClientRequest, maxBytes: number): void {
+  const meta = request.params._meta;
+  if (typeof meta !== "object" || meta === null) return;
+  const { [CLIENT_INFO]: info, [CLIENT_CAPABILITIES]: capabilities } = meta as Readonly<Record<string, unknown>>;
+  // Most requests are smaller as a whole.
+  if (request.text.length * BYTES_PER_CHAR > maxBytes) {
+    const retained = `${JSON.stringify(info) ?? ""}${JSON.stringify(capabilities) ?? ""}`;
+    if (Buffer.byteLength(retained) > maxBytes)
+      refuseRetained(
+        request,
+        `clientInfo and clientCapabilities are larger than ${maxBytes} bytes (maxInitializeBytes)`,
+      );
+  }
+  checkClientInfo(request, info);
+}
+
+function checkClientInfo(request: ClientRequest, info: unknown): void {
+  if (typeof info !== "object" || info === null) return;
+  const { name, title, version } = info as Readonly<Record<string, unknown>>;
+  for (const [member, value] of Object.entries({ name, title, version }))
+    if (typeof value === "string" && value.length > MAX_CLIENT_NAME_CHARS)
+      refuseRetained(request, `clientInfo.${member} has more than ${MAX_CLIENT_NAME_CHARS} characters`);
+}
+
+function refuseRetained({ id }: ClientRequest, problem: string): never {
+  throw new Refused(400, INVALID_PARAMS, `Invalid params: ${problem}`, { id });
 }
 
 export function isBatch(parsed: ClientMessage | readonly ClientMessage[]): parsed is readonly ClientMessage[] {

@@ -5,12 +5,17 @@
  */
 import { isUtf8 } from "node:buffer";
 import type { Exchange } from "../../core/exchange.ts";
-import { followBody } from "../../lib/http/body.ts";
+import type { StreamedBody } from "../../core/read-body.ts";
+import { followBody, readAll } from "../../lib/http/body.ts";
 import type { BodyStream } from "../../lib/http/body-stream.ts";
+import { MemoryExhausted } from "../../lib/process/memory-budget.ts";
 import { INVALID_REQUEST, PARSE_ERROR } from "../wire/json-rpc.ts";
 import { member, slice } from "../wire/json-text.ts";
 import { Refused } from "./downstream.ts";
 
+/** For refusals that JSON-RPC has no code for, as the official SDKs use them. */
+const OVERLOADED = -32000;
+const RETRY_SECONDS = "5";
 /** Read beyond the limit without keeping it. */
 const MAX_DISCARDED_BYTES = 16 * 1024 * 1024;
 /** Where the id is looked for in what is too large: at its beginning and at its end. */
@@ -22,7 +27,7 @@ export function readBody(exchange: Exchange, maxBytes: number): string | Promise
   if (body.kind === "none") return "";
   if (body.kind === "bytes") return asText(body.bytes, maxBytes);
   if (body.length !== undefined && body.length > maxBytes + MAX_DISCARDED_BYTES) throw tooLarge(maxBytes, undefined);
-  return readUpTo(body.stream, maxBytes).then((bytes) => {
+  return readUpTo(exchange, body, maxBytes).then((bytes) => {
     exchange.request.body = { kind: "bytes", bytes };
     return asText(bytes, maxBytes);
   });
@@ -34,31 +39,38 @@ function asText(bytes: Buffer, maxBytes: number): string {
   return bytes.toString("utf8");
 }
 
-function readUpTo(stream: BodyStream, maxBytes: number): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    let chunks: Buffer[] = [];
-    let bytes = 0;
-    let first: Buffer | undefined;
-    let last = Buffer.alloc(0);
+async function readUpTo(exchange: Exchange, body: StreamedBody, maxBytes: number): Promise<Buffer> {
+  const { stream, length } = body;
+  body.taken = true;
+  try {
+    return await readAll(stream, maxBytes, length === undefined || length > maxBytes ? undefined : length, {
+      room: exchange.bodyRoom(),
+      tooLarge: (kept, chunk) => discardRest(stream, maxBytes, kept, chunk),
+    });
+  } catch (error) {
+    if (!(error instanceof MemoryExhausted)) throw error;
+    throw new Refused(503, OVERLOADED, "Server error: there is no memory for the message; try again later", {
+      headers: ["retry-after", RETRY_SECONDS],
+    });
+  }
+}
+
+/** Reads what follows without keeping it, and rejects with the id of the message. */
+function discardRest(stream: BodyStream, maxBytes: number, kept: Buffer, chunk: Buffer): Promise<never> {
+  const first = Buffer.from(window(Buffer.concat([kept.subarray(0, MAX_ID_WINDOW_BYTES), chunk]), "start"));
+  let last = Buffer.from(window(chunk, "end"));
+  let bytes = kept.length + chunk.length;
+  return new Promise((_resolve, reject) => {
     const stop = followBody(stream, {
-      data(chunk) {
-        bytes += chunk.length;
-        if (bytes <= maxBytes) {
-          chunks.push(chunk);
-          return;
-        }
-        first ??= window(Buffer.concat([...chunks, chunk]), "start");
-        last = Buffer.from(window(Buffer.concat([last, chunk]), "end"));
-        chunks = [];
+      data(next) {
+        bytes += next.length;
+        last = Buffer.from(window(Buffer.concat([last, next]), "end"));
         if (bytes <= maxBytes + MAX_DISCARDED_BYTES) return;
         stop();
         stream.pause();
         reject(tooLarge(maxBytes, idIn(first, Buffer.alloc(0))));
       },
-      end() {
-        if (first) reject(tooLarge(maxBytes, idIn(first, last)));
-        else resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
-      },
+      end: () => reject(tooLarge(maxBytes, idIn(first, last))),
       failed: reject,
     });
   });

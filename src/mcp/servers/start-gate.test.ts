@@ -1,15 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
-import { type Slot, StartGate } from "./start-gate.ts";
+import { type MakeRoom, type Slot, StartGate } from "./start-gate.ts";
 
-function gate(limits: { maxChildren: number; maxConcurrentStarts: number }, makeRoom: () => boolean = () => false) {
+function gate(
+  limits: { maxChildren: number; maxConcurrentStarts: number; maxChildrenPerClient?: number },
+  makeRoom: MakeRoom = () => false,
+) {
   const clock = fakeClock();
   const slots: Slot[] = [];
   const refusals: string[] = [];
-  const it = new StartGate(limits, clock, makeRoom);
-  const enter = (): (() => void) =>
+  const it = new StartGate({ maxChildrenPerClient: limits.maxChildren, ...limits }, clock, makeRoom);
+  const enter = (client?: string): (() => void) =>
     it.enter(
+      client,
       (slot) => slots.push(slot),
       (reason) => refusals.push(reason),
     );
@@ -121,9 +125,10 @@ test("a refusal that makes others leave the line, or enter it, disturbs nobody",
   const clock = fakeClock();
   const told: string[] = [];
   const slots: Slot[] = [];
-  const it = new StartGate({ maxChildren: 1, maxConcurrentStarts: 1 }, clock, () => false);
+  const it = new StartGate({ maxChildren: 1, maxChildrenPerClient: 1, maxConcurrentStarts: 1 }, clock, () => false);
   const enter = (name: string, refused: () => void = () => undefined): (() => void) =>
     it.enter(
+      undefined,
       (slot) => {
         told.push(`${name} starts`);
         slots.push(slot);
@@ -133,7 +138,7 @@ test("a refusal that makes others leave the line, or enter it, disturbs nobody",
         refused();
       },
     );
-  it.limits = { maxChildren: 2, maxConcurrentStarts: 1 };
+  it.limits = { maxChildren: 2, maxChildrenPerClient: 2, maxConcurrentStarts: 1 };
   enter("one");
   enter("two");
   let leave: () => void = () => undefined;
@@ -147,4 +152,47 @@ test("a refusal that makes others leave the line, or enter it, disturbs nobody",
   assert.equal(it.waiting, 0);
   for (const slot of slots) slot.released();
   assert.equal(it.living, 0);
+});
+
+test("one client cannot take the places of all: its share is refused to it alone [A30]", () => {
+  const { it, slots, refusals, enter } = gate({ maxChildren: 4, maxChildrenPerClient: 2, maxConcurrentStarts: 9 });
+  for (let i = 0; i < 5; i++) enter("greedy");
+  assert.deepEqual(refusals, Array(3).fill("the limit of 2 child processes per client is reached"));
+  enter("honest");
+  enter("honest");
+  assert.equal(it.living, 4);
+  slots[0]?.released();
+  enter("greedy");
+  assert.equal(slots.length, 5);
+});
+
+test("children that wait to be started, and spares that were taken, count as their client's", () => {
+  const { it, slots, refusals, enter } = gate({ maxChildren: 9, maxChildrenPerClient: 2, maxConcurrentStarts: 1 });
+  const spare = it.spare();
+  spare?.started();
+  spare?.belongsTo("greedy");
+  enter("greedy");
+  const leave = enter("other");
+  enter("greedy");
+  assert.equal(refusals.length, 1);
+  leave();
+  spare?.released();
+  enter("greedy");
+  assert.equal(refusals.length, 1);
+  for (const slot of slots) slot.released();
+  for (const slot of slots) slot.released();
+  assert.equal(it.living, 0);
+  assert.ok(it.hasShare("greedy") && it.hasShare("other"));
+});
+
+test("a client over its share makes room by its own sessions only", () => {
+  const asked: [string | undefined, boolean][] = [];
+  const { slots, enter } = gate({ maxChildren: 4, maxChildrenPerClient: 1, maxConcurrentStarts: 9 }, (...args) => {
+    asked.push(args);
+    return true;
+  });
+  enter("one");
+  enter("one");
+  assert.deepEqual(asked, [["one", true]]);
+  assert.equal(slots.length, 2);
 });

@@ -12,17 +12,22 @@ const MAX_LINE = 1_000;
 
 export interface GateLimits {
   readonly maxChildren: number;
+  readonly maxChildrenPerClient: number;
   readonly maxConcurrentStarts: number;
 }
 
 export interface Slot {
   /** The child is ready, or will never be: the next one may start. */
   started(): void;
+  /** A child that nobody waited for is this client's from now on. */
+  belongsTo(client: string | undefined): void;
   /** The process is gone. */
   released(): void;
 }
 
 interface Waiting {
+  /** Undefined for servers that all clients share. */
+  readonly client: string | undefined;
   start(slot: Slot): void;
   refuse(reason: string): void;
   timer: Timer;
@@ -30,16 +35,20 @@ interface Waiting {
   hasPromise: boolean;
 }
 
+/** Ends an idle session, of the client alone if `isOwn`; false if there is none. */
+export type MakeRoom = (client: string | undefined, isOwn: boolean) => boolean;
+
 export class StartGate {
   limits: GateLimits;
   readonly #clock: Clock;
-  readonly #makeRoom: () => boolean;
+  readonly #makeRoom: MakeRoom;
   readonly #waiting: Waiting[] = [];
+  /** Children of each client, those that wait to be started included. */
+  readonly #counts = new Map<string, number>();
   #living = 0;
   #starting = 0;
 
-  /** `makeRoom` ends an idle session; false if there is none. */
-  constructor(limits: GateLimits, clock: Clock, makeRoom: () => boolean) {
+  constructor(limits: GateLimits, clock: Clock, makeRoom: MakeRoom) {
     this.limits = limits;
     this.#clock = clock;
     this.#makeRoom = makeRoom;
@@ -54,13 +63,19 @@ export class StartGate {
   }
 
   /** Calls `start` now or as soon as there is room, or `refuse` if there will be none. Returns how to leave the line. */
-  enter(start: (slot: Slot) => void, refuse: (reason: string) => void): () => void {
+  enter(client: string | undefined, start: (slot: Slot) => void, refuse: (reason: string) => void): () => void {
+    // The process of an ended session is gone soon; until then the client has one more.
+    if (!this.hasShare(client) && !this.#makeRoom(client, true)) {
+      refuse(`the limit of ${this.limits.maxChildrenPerClient} child processes per client is reached`);
+      return () => undefined;
+    }
     if (this.#hasRoom()) {
-      start(this.#take());
+      this.#count(client, 1);
+      start(this.#take(client));
       return () => undefined;
     }
     const isFull = this.#isFull();
-    if (isFull && !this.#makeRoom()) {
+    if (isFull && !this.#makeRoom(client, false)) {
       refuse(this.#full());
       return () => undefined;
     }
@@ -68,7 +83,9 @@ export class StartGate {
       refuse("too many child processes wait to be started");
       return () => undefined;
     }
+    this.#count(client, 1);
     const waiting: Waiting = {
+      client,
       start,
       refuse,
       timer: this.#clock.after(MAX_WAIT_MS, () => {
@@ -80,7 +97,9 @@ export class StartGate {
     const leave = (): void => {
       waiting.timer.cancel();
       const at = this.#waiting.indexOf(waiting);
-      if (at >= 0) this.#waiting.splice(at, 1);
+      if (at < 0) return;
+      this.#waiting.splice(at, 1);
+      this.#count(client, -1);
     };
     this.#waiting.push(waiting);
     return leave;
@@ -88,7 +107,23 @@ export class StartGate {
 
   /** A place for a child that nobody waits for: only where there is room, and nobody in line. */
   spare(): Slot | undefined {
-    return this.#waiting.length === 0 && this.#hasRoom() ? this.#take() : undefined;
+    return this.#waiting.length === 0 && this.#hasRoom() ? this.#take(undefined) : undefined;
+  }
+
+  /** Whether the client may have one more child. */
+  hasShare(client: string | undefined): boolean {
+    return client === undefined || this.#countOf(client) < this.limits.maxChildrenPerClient;
+  }
+
+  #countOf(client: string): number {
+    return this.#counts.get(client) ?? 0;
+  }
+
+  #count(client: string | undefined, change: 1 | -1): void {
+    if (client === undefined) return;
+    const count = this.#countOf(client) + change;
+    if (count > 0) this.#counts.set(client, count);
+    else this.#counts.delete(client);
   }
 
   #isFull(): boolean {
@@ -103,11 +138,12 @@ export class StartGate {
     return !this.#isFull() && this.#starting < this.limits.maxConcurrentStarts;
   }
 
-  #take(): Slot {
+  #take(client: string | undefined): Slot {
     this.#living += 1;
     this.#starting += 1;
     let isStarting = true;
     let isLiving = true;
+    let owner = client;
     const started = (): void => {
       if (!isStarting) return;
       isStarting = false;
@@ -116,10 +152,15 @@ export class StartGate {
     };
     return {
       started,
+      belongsTo: (next) => {
+        owner = next;
+        if (isLiving) this.#count(owner, 1);
+      },
       released: () => {
         if (!isLiving) return;
         isLiving = false;
         this.#living -= 1;
+        this.#count(owner, -1);
         started();
         this.#next();
       },
@@ -131,7 +172,7 @@ export class StartGate {
       const next = this.#waiting.shift();
       if (next === undefined) return;
       next.timer.cancel();
-      next.start(this.#take());
+      next.start(this.#take(next.client));
     }
     if (this.#isFull()) this.#answerLine();
   }
@@ -140,13 +181,14 @@ export class StartGate {
   #answerLine(): void {
     for (const one of [...this.#waiting]) {
       if (one.hasPromise) continue;
-      if (this.#makeRoom()) {
+      if (this.#makeRoom(one.client, false)) {
         one.hasPromise = true;
         continue;
       }
       const at = this.#waiting.indexOf(one);
       if (at < 0) continue;
       this.#waiting.splice(at, 1);
+      this.#count(one.client, -1);
       one.timer.cancel();
       one.refuse(this.#full());
     }

@@ -19,6 +19,7 @@ test("the defaults", () => {
     maxSessions: 10_000,
     maxChildren: 256,
     maxRequestBytes: 4 * 1024 * 1024,
+    maxInitializeBytes: 64 * 1024,
     maxMessageBytes: 32 * 1024 * 1024,
     allowedHosts: [],
   });

@@ -196,11 +196,25 @@ export const mcpSettingsShape = {
     .prefault("300s")
     .describe("How long a server may take without a message; progress restarts the time."),
   maxSessions: z.int().min(1).default(10_000).describe("Maximum number of sessions; further ones get 503."),
+  maxSessionsPerClient: z
+    .int()
+    .min(1)
+    .optional()
+    .describe(
+      "Sessions of one client: a principal, or an address (IPv6: a /64 network) if there is no authentication. Default: half of `maxSessions`.",
+    ),
   maxChildren: z
     .int()
     .min(1)
     .default(256)
-    .describe("Child processes at a time. The session that was idle longest makes room."),
+    .describe("Child processes at a time. An idle session of the client that holds the most sessions makes room."),
+  maxChildrenPerClient: z
+    .int()
+    .min(1)
+    .optional()
+    .describe(
+      "Child processes of one client. Default: half of `maxChildren`, but at least one for each `stdio` target.",
+    ),
   maxConcurrentStarts: z
     .int()
     .min(1)
@@ -212,6 +226,14 @@ export const mcpSettingsShape = {
     .max(64 * 1024 * 1024)
     .default(4 * 1024 * 1024)
     .describe("The largest message of a client. It is parsed whole: much more than the default delays other requests."),
+  maxInitializeBytes: z
+    .int()
+    .min(1024)
+    .max(1024 * 1024)
+    .default(64 * 1024)
+    .describe(
+      "The largest `initialize` request, and the largest client name and capabilities of a 2026-07-28 request. Sessions retain them; larger ones get the JSON-RPC error -32602.",
+    ),
   maxMessageBytes: z
     .int()
     .min(1024)

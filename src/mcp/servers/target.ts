@@ -122,6 +122,7 @@ export class Target implements RoutedTarget {
     handlers: ChannelHandlers,
     opened: (channel: Channel, started: () => void) => void,
     refused: (reason: string, error: ServerError) => void,
+    client: string | undefined,
   ): () => void {
     const { stdio, sse, openapi } = this.config;
     if (openapi) {
@@ -140,12 +141,13 @@ export class Target implements RoutedTarget {
       opened(new HttpChannel(this.#remote(), this.#env.clock, handlers), () => undefined);
       return () => undefined;
     }
-    const spare = this.#spares?.take(handlers);
+    const spare = this.#env.gate.hasShare(client) ? this.#spares?.take(handlers, client) : undefined;
     if (spare) {
       opened(spare.channel, () => spare.started());
       return () => undefined;
     }
     return this.#env.gate.enter(
+      client,
       (slot) =>
         opened(
           this.#child(stdio, handlers, () => slot.released()),

@@ -26,6 +26,7 @@ interface Waiting {
 
 export class Lane implements UpstreamUser, Tenant {
   readonly owner: string;
+  readonly client: string;
   lastUsedMs: number;
   readonly #env: LaneEnv;
   #router: Router | undefined = undefined;
@@ -34,8 +35,9 @@ export class Lane implements UpstreamUser, Tenant {
   #underWay = 0;
   #isRetiring = false;
 
-  constructor(owner: string, env: LaneEnv) {
+  constructor(owner: string, client: string, env: LaneEnv) {
     this.owner = owner;
+    this.client = client;
     this.#env = env;
     this.lastUsedMs = env.nowMs();
   }

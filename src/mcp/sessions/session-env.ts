@@ -2,6 +2,7 @@
  * What a session needs from those who keep it, and where it comes from if another process began it.
  */
 import { shownPrincipal } from "../../core/principal.ts";
+import type { MemoryAccount } from "../../lib/process/memory-budget.ts";
 import type { PeersEnv } from "../replicas/session-peers.ts";
 import type { Upstream } from "../servers/upstream.ts";
 import type { EventStream } from "../streams/event-stream.ts";
@@ -32,6 +33,11 @@ export interface SessionOrigin {
   readonly record?: SessionRecord;
   /** An earlier process may have given the numbers up to this one to events. */
   readonly eventsBefore?: number;
+}
+
+/** A session is charged for what it retains. */
+export interface ChargedOrigin extends SessionOrigin {
+  readonly account: MemoryAccount;
 }
 
 interface Shown {

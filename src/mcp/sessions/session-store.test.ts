@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fakeClock } from "../../../test/support/fake-clock.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
+import { createMemoryBudget } from "../../lib/process/memory-budget.ts";
 import { createTasks } from "../../lib/process/tasks.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
 import { Retirement } from "../servers/retirement.ts";
@@ -16,7 +17,7 @@ function storeWith(
   const clock = fakeClock();
   const task = createTasks(clock).start("mcp backend", "test");
   const store = new SessionStore(
-    { maxSessions: 10, sessionIdleTtlMs: 600_000, parkAfterMs: 0 },
+    { maxSessions: 10, maxSessionsPerClient: 10, sessionIdleTtlMs: 600_000, parkAfterMs: 0 },
     {
       clock,
       logger: silentLogger,
@@ -25,6 +26,7 @@ function storeWith(
       retirement: new Retirement(clock, () => undefined),
       // No session is made here, only tenants that somebody else made.
       records: {} as SessionRecords,
+      memory: createMemoryBudget(clock),
     },
   );
   const ended: string[] = [];

@@ -6,6 +6,7 @@ import { GatewayError } from "../../core/errors.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
+import { MemoryAccount, type MemoryBudget } from "../../lib/process/memory-budget.ts";
 import type { Task } from "../../lib/process/tasks.ts";
 import type { IdSource } from "../../lib/text/ids.ts";
 import { LinkedList } from "../../lib/text/linked-list.ts";
@@ -16,19 +17,30 @@ import type { Beating, Tenant } from "../servers/tenant.ts";
 import { Lane } from "./lane.ts";
 import { Session } from "./session.ts";
 import { endShown, type SessionEnv, type SessionOrigin, shownId } from "./session-env.ts";
-import type { SessionRecord, SessionRecords } from "./session-records.ts";
+import type { KnownSession, SessionRecords } from "./session-records.ts";
 
 /** Fast enough to prime a stream in time; runs only while streams are open. */
 const BEAT_MS = 100;
 const SWEEP_MS = 1_000;
 /** A session that made room for another was unused at least this long. */
 const MIN_EVICTABLE_MS = 10_000;
+/** Sessions of a client that holds this many times as much as the new one's make room as soon as they are idle. */
+const CROWDING = 10;
+/** Of the idle sessions of the largest client, this part is ended at a time while memory is short. */
+const RECLAIMED_SHARE = 0.125;
+/** A client's modern requests have a lane for each client name and set of capabilities. */
+const MAX_LANES_PER_CLIENT = 64;
+/** What a session or lane takes besides what its client sent. */
+const SESSION_BYTES = 8 * 1024;
+/** The parameters of `initialize` are retained as text in several places and as objects. */
+const RETAINED_COPIES = 4;
 const RETRY_AFTER_SECONDS = "5";
 /** How soon other replicas end a session that was ended here, at the latest; and how often the store is written. */
 const RECORD_EVERY_MS = 30_000;
 
 export interface StoreSettings {
   readonly maxSessions: number;
+  readonly maxSessionsPerClient: number;
   readonly sessionIdleTtlMs: number;
   /** 0: never. */
   readonly parkAfterMs: number;
@@ -41,6 +53,21 @@ export interface StoreEnv {
   readonly task: Task;
   readonly retirement: Retirement;
   readonly records: SessionRecords;
+  readonly memory: MemoryBudget;
+}
+
+/** Whose session it is, and how much the session retains of what the client sent. */
+export interface SessionClient {
+  readonly client: string;
+  /** Undefined for a client that no policy has identified. */
+  readonly owner: string | undefined;
+  readonly headerBytes: number;
+}
+
+interface Held {
+  readonly task: Task;
+  /** Undefined for servers that sessions share: they are no client's. */
+  readonly account: MemoryAccount | undefined;
 }
 
 export class SessionStore {
@@ -48,7 +75,11 @@ export class SessionStore {
   readonly #env: StoreEnv;
   readonly #sessions = new Map<string, Session>();
   readonly #lanes = new Map<string, Lane>();
-  readonly #tenants = new Map<Tenant, Task>();
+  readonly #tenants = new Map<Tenant, Held>();
+  /** How many sessions and lanes each client has. */
+  readonly #counts = new Map<string, number>();
+  readonly #laneCounts = new Map<string, number>();
+  readonly #stopReclaiming: () => void;
   readonly #beating = new LinkedList<Beating>();
   readonly #sessionEnv: SessionEnv<Session>;
   #pulse: Timer | undefined = undefined;
@@ -63,6 +94,7 @@ export class SessionStore {
     this.settings = settings;
     this.#env = env;
     this.#retirement = env.retirement;
+    this.#stopReclaiming = env.memory.onShortage("sessions", { reclaim: (largest) => this.#reclaim(largest) });
     this.#sessionEnv = {
       nowMs: () => env.clock.monotonicMs(),
       answers: env.records.answers,
@@ -88,24 +120,34 @@ export class SessionStore {
   }
 
   /** A session that is not open yet. Without parameters it cannot go on in another process. Throws `overloaded`. */
-  create(owner: string | undefined, params?: string): Session {
+  create(from: SessionClient, params?: string): Session {
+    const account = this.#admit(from, params?.length ?? 0);
     const name = this.#env.ids.hex(16);
-    return this.#add(params === undefined ? { id: name } : this.#env.records.issue(name, params, owner), owner);
+    return this.#add(
+      params === undefined ? { id: name } : this.#env.records.issue(name, params, from.owner),
+      from,
+      account,
+    );
   }
 
   /** A session that began in another process; it is not open yet. Throws `overloaded`. */
-  adopt(id: string, record: SessionRecord, owner: string | undefined): Session {
-    return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, owner);
+  adopt(id: string, { record, params }: KnownSession, from: SessionClient): Session {
+    const account = this.#admit(from, params.length);
+    return this.#add({ id, record, eventsBefore: this.#env.clock.now() }, from, account);
   }
 
   lane(key: string): Lane | undefined {
     return this.#lanes.get(key);
   }
 
-  /** A lane that is not open yet. Throws `overloaded`. */
-  createLane(key: string, owner: string): Lane {
-    this.#admit();
-    const lane = new Lane(owner, {
+  /** A lane that is not open yet. `identityChars`: what servers are told of its client. Throws `overloaded`. */
+  createLane(key: string, owner: string, from: SessionClient, identityChars: number): Lane {
+    const { client } = from;
+    const isCrowded = (this.#laneCounts.get(client) ?? 0) >= MAX_LANES_PER_CLIENT;
+    if (isCrowded && !this.#endIdle((tenant) => tenant instanceof Lane && this.#clientOf(tenant) === client))
+      throw overloaded(`the limit of ${MAX_LANES_PER_CLIENT} client names and capabilities per client is reached`);
+    const account = this.#admit(from, identityChars);
+    const lane = new Lane(owner, client, {
       nowMs: () => this.#env.clock.monotonicMs(),
       ended: (ended, reason) => {
         for (const [one, held] of this.#lanes) if (held === ended) this.#lanes.delete(one);
@@ -113,7 +155,8 @@ export class SessionStore {
       },
     });
     this.#lanes.set(key, lane);
-    this.#settle(lane, "mcp lane", shownPrincipal(owner));
+    this.#laneCounts.set(client, (this.#laneCounts.get(client) ?? 0) + 1);
+    this.#settle(lane, "mcp lane", shownPrincipal(owner), account);
     return lane;
   }
 
@@ -124,7 +167,7 @@ export class SessionStore {
 
   /** A server that sessions share: it ends when nobody has used it for as long as a session may be idle. */
   addShared(server: Tenant, name: string): void {
-    this.#settle(server, "mcp shared server", name);
+    this.#settle(server, "mcp shared server", name, undefined);
   }
 
   /** A tenant that the store did not make ended. */
@@ -154,16 +197,67 @@ export class SessionStore {
     return session !== undefined && session.owner === owner && session.general.isConnected ? session : undefined;
   }
 
-  /** Ends the session or lane, of those that may go, that nobody has used for the longest time; false if there is none. */
-  makeRoom(mayGo: (tenant: Tenant) => boolean = () => true): boolean {
-    let oldest: Tenant | undefined;
-    for (const tenant of this.#tenants.keys()) {
-      if (oldest !== undefined && tenant.lastUsedMs >= oldest.lastUsedMs) continue;
-      if (tenant.isIdle && mayGo(tenant)) oldest = tenant;
+  /**
+   * Ends an idle session or lane, of those that may go: of the client that holds the most, the one that was idle longest.
+   * False if there is none. `client`: who needs the room.
+   */
+  makeRoom(mayGo: (tenant: Tenant) => boolean = () => true, client?: string): boolean {
+    const nowMs = this.#env.clock.monotonicMs();
+    const crowdedFrom = client === undefined ? Number.POSITIVE_INFINITY : CROWDING * (this.#countOf(client) + 1);
+    let chosen: Tenant | undefined;
+    let most = 0;
+    for (const [tenant, { account }] of this.#tenants) {
+      const count = this.#countOf(account?.client);
+      if (count < most || (chosen !== undefined && count === most && tenant.lastUsedMs >= chosen.lastUsedMs)) continue;
+      if (!tenant.isIdle || !mayGo(tenant)) continue;
+      if (count < crowdedFrom && nowMs - tenant.lastUsedMs < MIN_EVICTABLE_MS) continue;
+      chosen = tenant;
+      most = count;
     }
+    chosen?.end("the session limit was reached", false);
+    return chosen !== undefined;
+  }
+
+  /** For a child of this client: only the client's own sessions may go. */
+  makeRoomWithin(client: string, mayGo: (tenant: Tenant) => boolean): boolean {
+    return this.#endIdle((tenant) => this.#clientOf(tenant) === client && mayGo(tenant));
+  }
+
+  /** Ends the one that was idle longest, and long enough. */
+  #endIdle(mayGo: (tenant: Tenant) => boolean): boolean {
+    let oldest: Tenant | undefined;
+    for (const tenant of this.#tenants.keys())
+      if ((oldest === undefined || tenant.lastUsedMs < oldest.lastUsedMs) && tenant.isIdle && mayGo(tenant))
+        oldest = tenant;
     if (oldest === undefined || this.#env.clock.monotonicMs() - oldest.lastUsedMs < MIN_EVICTABLE_MS) return false;
-    oldest.end("the session limit was reached", false);
+    oldest.end("its client reached a limit", false);
     return true;
+  }
+
+  /** Memory is short: ends a part of the idle sessions of the client that holds the most, here or everywhere. */
+  #reclaim(largest: string | undefined): boolean {
+    const isHere = largest !== undefined && this.#countOf(largest) > 0;
+    const client = isHere ? largest : this.#largestClient();
+    const idle = [...this.#tenants.keys()].filter((tenant) => tenant.isIdle && this.#clientOf(tenant) === client);
+    const count = Math.ceil(idle.length * RECLAIMED_SHARE);
+    idle.sort((a, b) => a.lastUsedMs - b.lastUsedMs);
+    for (const tenant of idle.slice(0, count)) tenant.end("memory is short", false);
+    return count > 0;
+  }
+
+  #largestClient(): string | undefined {
+    let largest: string | undefined;
+    for (const client of this.#counts.keys())
+      if (largest === undefined || this.#countOf(client) > this.#countOf(largest)) largest = client;
+    return largest;
+  }
+
+  #clientOf(tenant: Tenant): string | undefined {
+    return this.#tenants.get(tenant)?.account?.client;
+  }
+
+  #countOf(client: string | undefined): number {
+    return client === undefined ? 0 : (this.#counts.get(client) ?? 0);
   }
 
   /** Other targets: sessions go on with them; lanes, which hold nothing of their clients, are replaced. */
@@ -201,6 +295,7 @@ export class SessionStore {
     for (const tenant of [...this.#tenants.keys()]) tenant.end("the gateway closed it", false);
     this.#pulse?.cancel();
     this.#sweeper?.cancel();
+    this.#stopReclaiming();
     await Promise.all(this.#closing);
   }
 
@@ -216,30 +311,37 @@ export class SessionStore {
     this.#beating.each((one) => one.drain?.());
   }
 
-  #add(origin: SessionOrigin, owner: string | undefined): Session {
-    this.#admit();
-    const session = new Session(origin, owner, this.#sessionEnv);
+  #add(origin: SessionOrigin, { owner }: SessionClient, account: MemoryAccount): Session {
+    const session = new Session({ ...origin, account }, owner, this.#sessionEnv);
     this.#sessions.set(session.id, session);
-    this.#settle(session, "mcp session", shownId(session));
+    this.#settle(session, "mcp session", shownId(session), account);
     return session;
   }
 
   /** Returns how many sessions are shown like this; only a single one is ended. */
   endShown = (shown: string): number => endShown([...this.#sessions.values()], shown);
 
-  #admit(): void {
-    if (this.#tenants.size < this.settings.maxSessions || this.makeRoom()) return;
-    throw new GatewayError("overloaded", {
-      message: `the limit of ${this.settings.maxSessions} MCP sessions is reached`,
-      headers: { "retry-after": RETRY_AFTER_SECONDS },
-    });
+  /** Charges the session to its client. Throws `overloaded`. */
+  #admit({ client, headerBytes }: SessionClient, chars: number): MemoryAccount {
+    const { maxSessions, maxSessionsPerClient } = this.settings;
+    const { memory } = this.#env;
+    const isOwn = (tenant: Tenant): boolean => this.#clientOf(tenant) === client;
+    const bytes = SESSION_BYTES + headerBytes + RETAINED_COPIES * chars;
+    if (this.#countOf(client) >= maxSessionsPerClient && !this.#endIdle(isOwn))
+      throw overloaded(`the limit of ${maxSessionsPerClient} MCP sessions per client is reached`);
+    if (!memory.sessions.fitsShare(client, bytes) && !this.#endIdle(isOwn))
+      throw overloaded("the memory for the MCP sessions of one client is used up");
+    if (this.#tenants.size >= maxSessions && !this.makeRoom(undefined, client))
+      throw overloaded(`the limit of ${maxSessions} MCP sessions is reached`);
+    const account = new MemoryAccount(memory.sessions, client);
+    if (account.tryGrow(bytes) || (memory.reclaimSessions() && account.tryGrow(bytes))) return account;
+    throw overloaded("the memory for MCP sessions is used up");
   }
 
-  #settle(tenant: Tenant, kind: string, name: string): void {
-    this.#tenants.set(
-      tenant,
-      this.#env.task.start(kind, name, () => tenant.detail()),
-    );
+  #settle(tenant: Tenant, kind: string, name: string, account: MemoryAccount | undefined): void {
+    const task = this.#env.task.start(kind, name, () => tenant.detail());
+    this.#tenants.set(tenant, { task, account });
+    if (account !== undefined) this.#counts.set(account.client, this.#countOf(account.client) + 1);
     this.#sweeper ??= this.#env.clock.every(SWEEP_MS, this.#sweep);
   }
 
@@ -257,9 +359,15 @@ export class SessionStore {
   }
 
   #ended(tenant: Tenant, reason: string): void {
-    const task = this.#tenants.get(tenant);
-    if (task === undefined) return;
+    const held = this.#tenants.get(tenant);
+    if (held === undefined) return;
+    const { task, account } = held;
     this.#tenants.delete(tenant);
+    if (account !== undefined) {
+      account.close();
+      countDown(this.#counts, account.client);
+      if (tenant instanceof Lane) countDown(this.#laneCounts, account.client);
+    }
     this.#env.logger.debug("MCP session ended", { reason });
     this.#waitFor(Promise.all(tenant.upstreams.map((upstream) => upstream.close())).finally(() => task.end()));
     if (this.#tenants.size > 0) return;
@@ -294,4 +402,14 @@ export class SessionStore {
     }
     for (const session of this.#sessions.values()) this.#record(session, nowMs);
   };
+}
+
+function overloaded(message: string): GatewayError {
+  return new GatewayError("overloaded", { message, headers: { "retry-after": RETRY_AFTER_SECONDS } });
+}
+
+function countDown(counts: Map<string, number>, client: string): void {
+  const left = (counts.get(client) ?? 0) - 1;
+  if (left > 0) counts.set(client, left);
+  else counts.delete(client);
 }

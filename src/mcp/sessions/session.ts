@@ -26,7 +26,7 @@ import {
 import { ClientQuestions } from "./client-questions.ts";
 import { type CallContext, ENDLESS, RequestCall } from "./request-call.ts";
 import { RunningCalls } from "./running-calls.ts";
-import { detailOf, type SessionEnv, type SessionOrigin } from "./session-env.ts";
+import { type ChargedOrigin, detailOf, type SessionEnv } from "./session-env.ts";
 import { SessionPeer } from "./session-peer.ts";
 import type { SessionRecord } from "./session-records.ts";
 import { SessionServers } from "./session-servers.ts";
@@ -38,6 +38,7 @@ const RETIRED = "its servers are not in the configuration any more";
 export class Session implements UpstreamUser, StreamSession, Tenant {
   readonly id: string;
   readonly owner: string | undefined;
+  readonly client: string;
   readonly record: SessionRecord | undefined;
   /** When the store was last told that it is in use. */
   recordedMs: number;
@@ -56,10 +57,15 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
   /** Its client had a general stream: without one there is no telling whether it is gone. */
   #hadStream: boolean;
 
-  constructor({ id, record, eventsBefore }: SessionOrigin, owner: string | undefined, env: SessionEnv<Session>) {
+  constructor(
+    { id, record, eventsBefore, account }: ChargedOrigin,
+    owner: string | undefined,
+    env: SessionEnv<Session>,
+  ) {
     this.id = id;
     this.record = record;
     this.owner = owner;
+    this.client = account.client;
     this.#env = env;
     this.lastUsedMs = env.nowMs();
     this.recordedMs = this.lastUsedMs;
@@ -69,7 +75,7 @@ export class Session implements UpstreamUser, StreamSession, Tenant {
       streams: () => this.#streams,
       end: (reason) => this.end(reason, false),
     });
-    this.#streams = new SessionStreams(this, this.peer, eventsBefore);
+    this.#streams = new SessionStreams(this, this.peer, account, eventsBefore);
     this.#questions = new ClientQuestions(record, env.answers);
     // One that began elsewhere may have had a stream there.
     this.#hadStream = eventsBefore !== undefined;

@@ -3,6 +3,8 @@
  * (`Last-Event-ID`). Bounded in number, bytes and age: it is a net under dropped connections, not a mailbox.
  */
 
+import type { MemoryAccount } from "../../lib/process/memory-budget.ts";
+
 const MAX_EVENTS = 256;
 const MAX_BYTES = 1024 * 1024;
 /** A client that lost its connection is back long before this. */
@@ -16,20 +18,37 @@ export interface LoggedEvent {
 }
 
 export class EventLog {
+  readonly #account: MemoryAccount;
   #events: LoggedEvent[] = [];
   #bytes = 0;
+
+  constructor(account: MemoryAccount) {
+    this.#account = account;
+  }
 
   get size(): number {
     return this.#events.length;
   }
 
+  /** Where the session's client has used up its memory, older events make room, or this one is not logged. */
   append(event: LoggedEvent): void {
-    this.#events.push(event);
-    this.#bytes += event.bytes.length;
+    const { length } = event.bytes;
     // The newest stays, however large: it may be the one answer that matters.
-    while (this.#events.length > 1 && (this.#events.length > MAX_EVENTS || this.#bytes > MAX_BYTES)) {
-      this.#bytes -= (this.#events.shift() as LoggedEvent).bytes.length;
+    while (this.#events.length > 0 && (this.#events.length >= MAX_EVENTS || this.#bytes + length > MAX_BYTES)) {
+      this.#drop();
     }
+    while (!this.#account.tryGrow(length)) {
+      if (this.#events.length === 0) return;
+      this.#drop();
+    }
+    this.#events.push(event);
+    this.#bytes += length;
+  }
+
+  #drop(): void {
+    const { length } = (this.#events.shift() as LoggedEvent).bytes;
+    this.#bytes -= length;
+    this.#account.shrink(length);
   }
 
   /** The events of a stream after that number, oldest first. */
@@ -41,7 +60,9 @@ export class EventLog {
     const first = this.#events[0];
     if (first === undefined || nowMs - first.atMs < KEPT_MS) return;
     this.#events = this.#events.filter((event) => nowMs - event.atMs < KEPT_MS);
-    this.#bytes = this.#events.reduce((sum, event) => sum + event.bytes.length, 0);
+    const bytes = this.#events.reduce((sum, event) => sum + event.bytes.length, 0);
+    this.#account.shrink(this.#bytes - bytes);
+    this.#bytes = bytes;
   }
 }
 

@@ -4,6 +4,7 @@
  * queue, and whoever feeds the stream is told.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { MemoryAccount } from "../../lib/process/memory-budget.ts";
 import { sendJson } from "../many/router.ts";
 import type { Beating } from "../servers/tenant.ts";
 import { type Failure, failureHeaders } from "../wire/call.ts";
@@ -27,6 +28,8 @@ const KEEP_ALIVE = Buffer.from(": keep-alive\n\n");
 
 export interface StreamOwner {
   readonly log: EventLog;
+  /** What waits for slow clients is charged to it. */
+  readonly account: MemoryAccount;
   readonly nowMs: number;
   /** Sent with every answer of the session. */
   readonly sessionHeader: string | undefined;
@@ -207,9 +210,7 @@ export class EventStream implements BackendRun, Beating {
   resume(): void {
     const queue = this.#queue;
     if (queue === undefined) return;
-    this.#queue = undefined;
-    this.#queuedBytes = 0;
-    this.#owner.congested(false);
+    this.#emptyQueue();
     for (const bytes of queue) this.#write(bytes);
     if (this.#isComplete) this.#finish();
   }
@@ -239,12 +240,14 @@ export class EventStream implements BackendRun, Beating {
     if (!this.#hasHead) this.#head();
     this.#lastWriteMs = this.#owner.nowMs;
     if (this.#queue !== undefined) {
+      // One message may be larger than what may wait.
+      if (this.#queuedBytes > MAX_QUEUED_BYTES || !this.#owner.account.tryGrow(bytes.length)) {
+        this.#detach()?.fail(new Error("the client reads too slowly"));
+        return;
+      }
       this.#queue.push(bytes);
       this.#queuedBytes += bytes.length;
-      // One message may be larger than what may wait.
-      if (this.#queuedBytes - bytes.length > MAX_QUEUED_BYTES)
-        this.#detach()?.fail(new Error("the client reads too slowly"));
-      else if (this.#queuedBytes > PAUSE_BYTES) this.#owner.congested(true);
+      if (this.#queuedBytes > PAUSE_BYTES) this.#owner.congested(true);
     } else if (!this.#sink.data(bytes)) this.#queue = [];
   }
 
@@ -264,13 +267,16 @@ export class EventStream implements BackendRun, Beating {
     const sink = this.#sink;
     if (sink === undefined) return undefined;
     this.#sink = undefined;
-    if (this.#queue !== undefined) {
-      this.#queue = undefined;
-      this.#queuedBytes = 0;
-      this.#owner.congested(false);
-    }
+    if (this.#queue !== undefined) this.#emptyQueue();
     this.#owner.closed(this);
     return sink;
+  }
+
+  #emptyQueue(): void {
+    this.#owner.account.shrink(this.#queuedBytes);
+    this.#queue = undefined;
+    this.#queuedBytes = 0;
+    this.#owner.congested(false);
   }
 
   #head(): void {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { BackendCall } from "../../core/backend.ts";
+import { MemoryAccount, MemoryPool } from "../../lib/process/memory-budget.ts";
 import { SessionStreams } from "./session-streams.ts";
 
 function sink() {
@@ -37,6 +38,7 @@ function streamsAt(clock: { nowMs: number }): SessionStreams {
       congested: ignore,
     },
     { isShared: false, listening: ignore, notListening: ignore, pass: async () => false },
+    new MemoryAccount(new MemoryPool(1_000_000), "client"),
   );
 }
 

@@ -4,6 +4,7 @@
  * events.
  */
 import type { BackendCall, BackendRun } from "../../core/backend.ts";
+import type { MemoryAccount } from "../../lib/process/memory-budget.ts";
 import { errorText, INTERNAL_ERROR } from "../wire/json-rpc.ts";
 import { EventLog, type EventPlace } from "./event-log.ts";
 import { EventStream, type StreamOwner } from "./event-stream.ts";
@@ -38,10 +39,11 @@ export interface OtherListeners {
 
 export class SessionStreams implements StreamOwner {
   readonly general: EventStream;
-  readonly log = new EventLog();
+  readonly log: EventLog;
+  readonly account: MemoryAccount;
   readonly #session: StreamSession;
   readonly #others: OtherListeners;
-  readonly #unheard = new Unheard();
+  readonly #unheard: Unheard;
   readonly #listeners = new Listeners(this);
   #resumable: Map<number, EventStream> | undefined = undefined;
   /** Numbers of streams whose request was cancelled: nothing is lost there. */
@@ -49,7 +51,10 @@ export class SessionStreams implements StreamOwner {
   #next: number;
 
   /** `before`: no number up to this one is given. */
-  constructor(session: StreamSession, others: OtherListeners, before = 0) {
+  constructor(session: StreamSession, others: OtherListeners, account: MemoryAccount, before = 0) {
+    this.account = account;
+    this.log = new EventLog(account);
+    this.#unheard = new Unheard(account);
     this.#session = session;
     this.#others = others;
     this.general = new EventStream(GENERAL_STREAM, this, undefined, before);
@@ -188,18 +193,28 @@ export class SessionStreams implements StreamOwner {
 
 /** What nobody listened to yet, while the client may begin to anywhere. */
 class Unheard {
+  readonly #account: MemoryAccount;
   #texts: string[] = [];
   #chars = 0;
 
+  constructor(account: MemoryAccount) {
+    this.#account = account;
+  }
+
   push(text: string): void {
+    if (!this.#account.tryGrow(text.length)) return;
     this.#texts.push(text);
     this.#chars += text.length;
-    while (this.#texts.length > MAX_UNHEARD || (this.#chars > MAX_UNHEARD_CHARS && this.#texts.length > 0))
-      this.#chars -= this.#texts.shift()?.length ?? 0;
+    while (this.#texts.length > MAX_UNHEARD || (this.#chars > MAX_UNHEARD_CHARS && this.#texts.length > 0)) {
+      const dropped = this.#texts.shift()?.length ?? 0;
+      this.#chars -= dropped;
+      this.#account.shrink(dropped);
+    }
   }
 
   take(): readonly string[] {
     const texts = this.#texts;
+    this.#account.shrink(this.#chars);
     this.#texts = [];
     this.#chars = 0;
     return texts;

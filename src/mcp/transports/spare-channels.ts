@@ -12,6 +12,7 @@ const START_MS = 2_000;
 
 export interface SpareSlot {
   started(): void;
+  belongsTo(client: string | undefined): void;
   released(): void;
 }
 
@@ -50,10 +51,14 @@ export class SpareChannels {
   }
 
   /** A child that runs already, which is the caller's now; undefined if there is none. */
-  take(handlers: ChannelHandlers): { readonly channel: Channel; started(): void } | undefined {
+  take(
+    handlers: ChannelHandlers,
+    client: string | undefined,
+  ): { readonly channel: Channel; started(): void } | undefined {
     const spare = this.#spares.shift();
     if (spare === undefined) return undefined;
     spare.adopted = handlers;
+    spare.slot.belongsTo(client);
     return {
       channel: spare.channel,
       started: () => {
