@@ -28,9 +28,9 @@ export async function openConfiguredStore(
   }
 }
 
-function settingsOf({ process: { store }, processPath }: Loaded): StoreSettings {
-  if (store === undefined || store === "memory") return { kind: "memory" };
-  if ("folder" in store) return { kind: "folder", folder: processPath(store.folder) };
+function settingsOf({ process: { store, cacheMaxBytes: cacheBytes }, processPath }: Loaded): StoreSettings {
+  if (store === undefined || store === "memory") return { kind: "memory", cacheBytes };
+  if ("folder" in store) return { kind: "folder", folder: processPath(store.folder), cacheBytes };
   const { redis: url, prefix, timeout: timeoutMs, ca } = store;
   return { kind: "redis", url, prefix, timeoutMs, ca: ca === undefined ? undefined : readText(processPath(ca)) };
 }

@@ -12,6 +12,7 @@ import type { LogOutput } from "../../lib/log/log-output.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import { childRegistryBytes, endListedChildren } from "../../lib/process/child-registry.ts";
 import { type Clock, wait } from "../../lib/process/clock.ts";
+import type { MemoryBudget } from "../../lib/process/memory-budget.ts";
 import type { OwnedSharedMemory } from "../../lib/process/shared-memory.ts";
 import { answerStore } from "../../lib/store/remote-store.ts";
 import type { Store } from "../../lib/store/store.ts";
@@ -34,6 +35,7 @@ export interface CrewParts {
   readonly output: LogOutput;
   readonly memory: OwnedSharedMemory;
   readonly store: Store;
+  readonly budget: MemoryBudget;
   readonly data: Pick<ThreadData, "environment" | "color" | "version" | "clockStartMs" | "sources">;
   /** The texts of the configuration that was compiled last. */
   texts(): readonly SourceText[];
@@ -78,6 +80,7 @@ export function openCrew(parts: CrewParts): Crew {
       threads: parts.threads,
       sequence,
       logFilter: parts.logFilter(),
+      mainHeapLevel: parts.budget.sharedLevel,
       children,
     };
     const thread = openThread(parts.start(data), {

@@ -59,7 +59,7 @@ export function loadForThreads(
   single.discard();
   const shared = createSharedMemory(MAIN_THREAD);
   memory = shared;
-  const { clock, logger, logging, environment, store } = doors;
+  const { clock, logger, logging, environment, store, memory: budget } = doors;
   return {
     first: loader.first(),
     loader,
@@ -71,6 +71,7 @@ export function loadForThreads(
         output: options.output,
         memory: shared,
         store,
+        budget,
         data: {
           environment,
           color: options.color === true,

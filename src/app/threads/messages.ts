@@ -23,6 +23,8 @@ export interface ThreadData {
   /** Counts requests that ended, over all threads. */
   readonly sequence: SharedArrayBuffer;
   readonly logFilter: string;
+  /** How short memory is in the main thread, which has the store. */
+  readonly mainHeapLevel: SharedArrayBuffer;
   /** Its child processes, for whoever must end them if it dies. */
   readonly children: SharedArrayBuffer;
 }

@@ -11,8 +11,9 @@ import type { Prepared } from "../../config/prepare.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
 import { listChildrenIn } from "../../lib/process/child-registry.ts";
 import { clockSince } from "../../lib/process/clock.ts";
+import { sharedHeapLevel, withSharedLevel } from "../../lib/process/heap-pressure.ts";
 import { givenSharedMemory } from "../../lib/process/shared-memory.ts";
-import { createRemoteStore } from "../../lib/store/remote-store.ts";
+import { createRemoteStore, type StoreQuestion } from "../../lib/store/remote-store.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
 import { createInheritedSockets } from "../../pipeline/listen/inherited-sockets.ts";
 import type { ListenerEnv } from "../../pipeline/listen/listener-env.ts";
@@ -44,9 +45,11 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
   const send = (message: FromThread, transfer: MessagePort[] = []): void => port.postMessage(message, transfer);
   const clock = clockSince(data.clockStartMs);
   const output = createThreadOutput(clock, (text) => send({ kind: "log", text }));
-  const doors = openDoors({ clock, environment, output, color });
+  const doors = openDoors({ clock, environment, output, color, threads });
   const { logging, logger, unexpected, tasks, living } = doors;
-  const mainStore = createRemoteStore("memory", clock, (question) => send({ kind: "store", question }));
+  const mainLevel = sharedHeapLevel(data.mainHeapLevel);
+  const askMain = (question: StoreQuestion): void => send({ kind: "store", question });
+  const mainStore = createRemoteStore("memory", clock, askMain, () => mainLevel() !== "normal");
   const startedMs = clock.monotonicMs();
   const ending = createEnding(clock, logger);
   ending.at("outgoing", () => doors.fetcher.close());
@@ -140,7 +143,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const sequence = new Int32Array(data.sequence);
     const records = createRequestRecords(doors, config, undefined, undefined, () => Atomics.add(sequence, 0, 1));
     keepHistory(doors, records.history, ending, thread);
-    const heap = watchHeapLoudly(doors);
+    const heap = withSharedLevel(watchHeapLoudly(doors), mainLevel);
     ending.at("measuring", heap.stop);
     const limits = fittingLimits(settings, undefined, thread === 1 ? logger : silentLogger);
     const log = logger.for("pipeline");
@@ -148,6 +151,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
       clock,
       limits: { ...limits, maxConnections: Math.ceil(limits.maxConnections / threads) },
       heap,
+      memory: doors.memory,
       // One thread says what all do.
       logger: thread === 1 ? log : { ...log, info: () => undefined },
       redaction,

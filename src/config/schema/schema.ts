@@ -114,6 +114,13 @@ const processSection = z.strictObject({
     .describe(
       "Where data lives that outlives the process: `memory` (lost at a restart), `{ folder }` or `{ redis }`. Default: memory. Read at startup only.",
     ),
+  cacheMaxBytes: z
+    .int()
+    .min(0)
+    .optional()
+    .describe(
+      "Bytes for the response cache of `ai` backends in a store in memory or in a folder; responses that were used longest ago are evicted. Default: 64 MiB, or a twentieth of the memory if that is less. Read at startup only.",
+    ),
   sessionKey: z
     .union([secret().min(32), z.array(secret().min(32)).min(1)])
     .transform((given) => (typeof given === "string" ? [given] : given))

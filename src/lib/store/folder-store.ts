@@ -10,7 +10,7 @@ import { takeFolderLock } from "./folder-lock.ts";
 import { journalLine } from "./journal.ts";
 import { JournalFile, recover, syncFolder, writeSnapshot } from "./journal-files.ts";
 import { type Store, StoreUnavailable } from "./store.ts";
-import { type Change, Table } from "./table.ts";
+import { type Change, Table, type TableLimits } from "./table.ts";
 
 const SYNC_AFTER_MS = 1_000;
 const RETRY_AFTER_MS = 1_000;
@@ -23,10 +23,11 @@ const COMPACT_FROM_TIMES = 2;
 export interface FolderStoreEnv {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly limits?: TableLimits | undefined;
 }
 
 /** Throws if the folder cannot be used, or another process uses it. */
-export async function openFolderStore(folder: string, { clock, logger }: FolderStoreEnv): Promise<Store> {
+export async function openFolderStore(folder: string, { clock, logger, limits }: FolderStoreEnv): Promise<Store> {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const lock = takeFolderLock(folder, clock);
   let waiting: string[] = [];
@@ -41,7 +42,7 @@ export async function openFolderStore(folder: string, { clock, logger }: FolderS
   /** What a complete snapshot would take, roughly. */
   let usefulBytes = 0;
 
-  const table = new Table(clock, (change: Change) => {
+  const record = (change: Change): void => {
     if (isClosed) throw new StoreUnavailable("it is closed");
     if (problem !== undefined && waitingBytes > 0) throw new StoreUnavailable(problem);
     if (waitingBytes > MAX_WAITING_BYTES) throw new StoreUnavailable("the disk is too slow");
@@ -49,12 +50,18 @@ export async function openFolderStore(folder: string, { clock, logger }: FolderS
     waiting.push(line);
     waitingBytes += Buffer.byteLength(line);
     void write();
-  });
+  };
+  const table = new Table(clock, record, limits);
 
   let journal: JournalFile;
   let number: number;
   try {
-    const recovered = recover(folder, (change) => table.load(change));
+    let leftOut = 0;
+    const recovered = recover(folder, (change) => {
+      if (!table.load(change)) leftOut += 1;
+    });
+    if (leftOut > 0)
+      logger.warn("the store is larger than its memory limit: entries were left out", { folder, leftOut });
     number = Math.max(1, recovered.number);
     for (const change of table.changes()) usefulBytes += lineBytes(change);
     if (recovered.damaged > 0) logger.error("damaged records were left out", { folder, count: recovered.damaged });
@@ -180,6 +187,10 @@ export async function openFolderStore(folder: string, { clock, logger }: FolderS
     sync: syncNow,
     health: () => (problem === undefined ? { state: "up" } : { state: "degraded", reason: problem }),
     close: closeNow,
+    get bytes() {
+      return table.bytes;
+    },
+    dropCache: () => table.dropCache(),
   };
 }
 

@@ -3,15 +3,15 @@
  */
 import type { Clock } from "../process/clock.ts";
 import type { Store } from "./store.ts";
-import { type Change, Table } from "./table.ts";
+import { type Change, Table, type TableLimits } from "./table.ts";
 
 export interface MemoryStore extends Store {
   /** What another process has to load to go on from here. */
   content(): Change[];
 }
 
-export function createMemoryStore(clock: Clock, content: Iterable<Change> = []): MemoryStore {
-  const table = new Table(clock);
+export function createMemoryStore(clock: Clock, content: Iterable<Change> = [], limits?: TableLimits): MemoryStore {
+  const table = new Table(clock, undefined, limits);
   for (const change of content) table.load(change);
   return {
     kind: "memory",
@@ -24,6 +24,10 @@ export function createMemoryStore(clock: Clock, content: Iterable<Change> = []):
     sync: async () => undefined,
     health: () => ({ state: "up" }),
     close: async () => table.close(),
+    get bytes() {
+      return table.bytes;
+    },
+    dropCache: () => table.dropCache(),
     content: () => [...table.changes()],
   };
 }

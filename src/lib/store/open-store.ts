@@ -5,14 +5,15 @@
 import type { Logger } from "../log/logger.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../log/metrics.ts";
 import type { Clock } from "../process/clock.ts";
+import type { MemoryBudget, MemoryLimits } from "../process/memory-budget.ts";
 import { openFolderStore } from "./folder-store.ts";
 import { createMemoryStore } from "./memory-store.ts";
 import { type Store, StoreUnavailable } from "./store.ts";
-import type { Change } from "./table.ts";
+import type { Change, TableLimits } from "./table.ts";
 
 export type StoreSettings =
-  | { readonly kind: "memory"; readonly content?: Iterable<Change> }
-  | { readonly kind: "folder"; readonly folder: string }
+  | { readonly kind: "memory"; readonly content?: Iterable<Change>; readonly cacheBytes?: number | undefined }
+  | { readonly kind: "folder"; readonly folder: string; readonly cacheBytes?: number | undefined }
   | {
       readonly kind: "redis";
       readonly url: string;
@@ -25,6 +26,7 @@ export interface StoreEnv {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
+  readonly memory: MemoryBudget;
 }
 
 export interface StoreDoor extends Store {
@@ -39,6 +41,7 @@ type Operation = "get" | "set" | "delete" | "replace" | "add" | "list" | "sync";
 export function createStoreDoor(env: StoreEnv): StoreDoor {
   const { clock, metrics } = env;
   let inner: Store | undefined;
+  let stopReclaiming: () => void = () => undefined;
   const outcomes = metrics.counter("gateway_store_operations_total", "Operations of the store by outcome.", [
     "operation",
     "outcome",
@@ -74,6 +77,8 @@ export function createStoreDoor(env: StoreEnv): StoreDoor {
     },
     async open(settings) {
       inner = await openStore(settings, env);
+      stopReclaiming();
+      stopReclaiming = env.memory.onShortage("cache", { reclaim: () => inner?.dropCache?.() === true });
       metrics.gauge("gateway_store_up", "1 while the store can be used, 0 while it is degraded.", () => [
         [{ kind: inner?.kind ?? "memory" }, inner?.health().state === "up" ? 1 : 0],
       ]);
@@ -92,20 +97,36 @@ export function createStoreDoor(env: StoreEnv): StoreDoor {
     list: (prefix, cursor) => measured("list", (store) => store.list(prefix, cursor)),
     sync: () => measured("sync", (store) => store.sync()),
     health: () => inner?.health() ?? { state: "degraded", reason: "it is not open" },
-    close: async () => inner?.close(),
+    get bytes() {
+      return inner?.bytes ?? 0;
+    },
+    dropCache: () => inner?.dropCache?.() === true,
+    async close() {
+      stopReclaiming();
+      await inner?.close();
+    },
   };
 }
 
-async function openStore(settings: StoreSettings, { clock, logger }: StoreEnv): Promise<Store> {
+async function openStore(settings: StoreSettings, { clock, logger, memory }: StoreEnv): Promise<Store> {
   switch (settings.kind) {
     case "memory":
-      return createMemoryStore(clock, settings.content);
+      return createMemoryStore(clock, settings.content, tableLimits(memory.limits, settings.cacheBytes));
     case "folder":
-      return openFolderStore(settings.folder, { clock, logger });
+      return openFolderStore(settings.folder, {
+        clock,
+        logger,
+        limits: tableLimits(memory.limits, settings.cacheBytes),
+      });
     case "redis": {
       // Only those who use it pay for loading it.
       const { openRedisStore } = await import("./redis-store.ts");
       return openRedisStore(settings, logger, clock);
     }
   }
+}
+
+/** A larger cache than the default does not take the room of sessions and logins. */
+function tableLimits({ storeBytes, cacheBytes }: MemoryLimits, wantedBytes = cacheBytes): TableLimits {
+  return { maxBytes: storeBytes + Math.max(0, wantedBytes - cacheBytes), cacheBytes: wantedBytes };
 }

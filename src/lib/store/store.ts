@@ -27,6 +27,27 @@ export interface Store {
   sync(): Promise<void>;
   health(): StoreHealth;
   close(): Promise<void>;
+  /** What the entries take in this process; absent where they are elsewhere. */
+  readonly bytes?: number;
+  /** Removes cached responses, of which the source can be asked again. Whether there were any. Absent as above. */
+  dropCache?(): boolean;
+}
+
+/** The namespace of responses that are only cached: a store in memory evicts those that were used longest ago. */
+export const CACHE_NAMESPACE = "llm-cache";
+/** What limits and credentials depend on: a store in memory never evicts it, and rejects it last. */
+const PROTECTED_NAMESPACES = ["budgets", "api-keys", "keys"];
+/** Sessions and statistics: a store that is opened with less memory than it had before may start without some of them. */
+const EXPENDABLE_NAMESPACES = ["mcp-sessions", "mcp-settings", "mcp-answers", "mcp-replicas", "history"];
+
+export type EntryKind = "cache" | "protected" | "expendable" | "other";
+
+/** How a store in memory treats an entry when it is full. */
+export function entryKind(key: string): EntryKind {
+  const namespace = key.slice(0, key.indexOf("/"));
+  if (namespace === CACHE_NAMESPACE) return "cache";
+  if (PROTECTED_NAMESPACES.includes(namespace)) return "protected";
+  return EXPENDABLE_NAMESPACES.includes(namespace) ? "expendable" : "other";
 }
 
 export type StoreKind = "memory" | "folder" | "redis";

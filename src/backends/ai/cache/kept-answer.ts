@@ -11,6 +11,8 @@ import { PassingCall } from "../answers/passing-call.ts";
 
 /** As text in JSON it stays below what a store takes. */
 const MAX_KEPT_BYTES = 512 * 1024;
+/** What a piece takes besides its bytes. */
+const CHUNK_BYTES = 128;
 /** What an answer needs to be read again; the rest is of the provider's one call. */
 const KEPT_HEADERS = ["content-type", "x-gateway-dropped"];
 const ERROR_EVENT = /^(?:event: ?(?:error|response\.failed)|data: ?\{"(?:error|type": ?"error)")/m;
@@ -38,7 +40,11 @@ export function bodyOf({ body, isBase64 }: KeptAnswer): Buffer {
   return Buffer.from(body, isBase64 ? "base64" : "utf8");
 }
 
-export type Keep = (answer: Pick<KeptAnswer, "headers" | "body" | "isBase64">) => void;
+export interface Keep {
+  /** Whether there is memory for that many more bytes. */
+  hold(bytes: number): boolean;
+  keep(answer: Pick<KeptAnswer, "headers" | "body" | "isBase64">): void;
+}
 
 /** Passes an answer on, and keeps a copy until its end. */
 export class KeepingCall extends PassingCall {
@@ -68,7 +74,8 @@ export class KeepingCall extends PassingCall {
   data(chunk: Buffer): boolean {
     if (this.#headers !== undefined) {
       this.#bytes += chunk.length;
-      if (this.#bytes <= MAX_KEPT_BYTES) this.#chunks.push(chunk);
+      if (this.#bytes <= MAX_KEPT_BYTES && this.#keep?.hold(chunk.length + CHUNK_BYTES) === true)
+        this.#chunks.push(chunk);
       else this.#forget();
     }
     return this.call.data(chunk);
@@ -81,7 +88,7 @@ export class KeepingCall extends PassingCall {
       const text = bytes.toString("utf8");
       const isBase64 = !Buffer.from(text).equals(bytes);
       if (bytes.length > 0 && !ERROR_EVENT.test(text))
-        this.#keep?.({ headers, body: isBase64 ? bytes.toString("base64") : text, isBase64 });
+        this.#keep?.keep({ headers, body: isBase64 ? bytes.toString("base64") : text, isBase64 });
       this.#forget();
     }
     this.call.end(trailers);

@@ -6,7 +6,7 @@ import type { BackendCall, BackendEnv, BackendRun } from "../../../core/backend.
 import type { Exchange } from "../../../core/exchange.ts";
 import { HeaderList } from "../../../lib/http/headers.ts";
 import type { Clock } from "../../../lib/process/clock.ts";
-import { storeNamespace } from "../../../lib/store/store.ts";
+import { CACHE_NAMESPACE, storeNamespace } from "../../../lib/store/store.ts";
 import type { GuardedWay } from "../answers/guard-answers.ts";
 import type { Settlement } from "../answers/settlement.ts";
 import { DeferredRun } from "../requests/deferred-run.ts";
@@ -36,7 +36,7 @@ const PIECE_BYTES = 16 * 1024;
 
 /** `backend`: its configuration, so that a change forgets what was kept. */
 export function createResponseCache({ ttl, scope }: CacheConfig, backend: string, env: BackendEnv): ResponseCache {
-  const store = storeNamespace(env.store, "llm-cache");
+  const store = storeNamespace(env.store, CACHE_NAMESPACE);
   const { clock, metrics } = env;
   const outcomes = metrics.counter("gateway_llm_cache_total", "LLM calls by what the response cache did.", ["outcome"]);
   const savedTokens = metrics.counter("gateway_llm_cache_saved_tokens_total", "Tokens that replayed answers had cost.");
@@ -65,7 +65,12 @@ export function createResponseCache({ ttl, scope }: CacheConfig, backend: string
         // An encoded answer could not be told from another.
         exchange.request.headers.set("accept-encoding", "identity");
         outcomes.labels("miss").add();
-        return cached.ask(new KeepingCall(call, "miss", (answer) => keep(key, answer, exchange)));
+        return cached.ask(
+          new KeepingCall(call, "miss", {
+            hold: (bytes) => exchange.holdResponse(bytes),
+            keep: (answer) => keep(key, answer, exchange),
+          }),
+        );
       };
       if (/\bno-cache\b/i.test(wish)) return ask();
       const replay = (kept: KeptAnswer): BackendRun => {
