@@ -57,6 +57,8 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       A16: "An authorization rule that fails to evaluate denies.",
       A26: "Arguments that rules or overrides name are judged in whichever case they are written, and two spellings are an error.",
       A27: "A rule about a method of A2A holds for every name of the method.",
+      A30: "One client cannot use up the sessions, child processes or connections of all.",
+      A31: "What a session or a server connection retains of its client is small.",
     },
   },
   {
@@ -245,6 +247,11 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       R48: "The map of buckets stays in its bounds with constant costs.",
       R70: "Wrong passwords of one client neither block the loop nor keep other clients from logging in.",
       R71: "The largest accepted value in any parameter holds the loop for less than 50 ms of CPU.",
+      R50: "What clients make the gateway retain is bounded in sum, and for each client.",
+      R51: "Request bodies that are held open are bounded in sum; a client that holds little can always send its body.",
+      R52: "Under memory pressure caches go first, then idle sessions of the largest client, then bodies wait and the newest is rejected.",
+      R53: "A store in memory is bounded in bytes: the cache evicts, sessions are rejected, budgets and keys stay.",
+      R54: "With several threads, nothing that can be rejected is sent to a store whose memory is short.",
     },
   },
   {

@@ -1,0 +1,283 @@
+/**
+ * Ways to make a gateway retain memory, each a function of the gateway's port and the address that it attacks from. In a
+ * thread, those that it was given names of run until the thread is terminated. None sends faster than a client at the other end of a network could.
+ */
+import { request as httpRequest } from "node:http";
+import { connect as connectHttp2 } from "node:http2";
+import { connect } from "node:net";
+import { isMainThread, workerData } from "node:worker_threads";
+
+const MIB = 1024 * 1024;
+const PAUSE_MS = 20;
+const BODY_BYTES = 29 * MIB;
+const FILL = Buffer.alloc(64 * 1024, "x");
+const ONE_BYTE_CHUNKS = Buffer.from("1\r\nx\r\n".repeat(2_000));
+const JSON_HEAD = "content-type: application/json\r\naccept: application/json, text/event-stream";
+const PROMPT = '{"model":"m","messages":[{"role":"user","content":"';
+
+/** Opens connections up to a number, and opens others for those that the gateway closed. */
+function connections({ port, from }, count, opened) {
+  const open = new Set();
+  setInterval(() => {
+    for (let i = 0; i < 10 && open.size < count; i++) {
+      const socket = connect({ port, host: "127.0.0.1", localAddress: from });
+      open.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => open.delete(socket));
+      socket.on("connect", () => opened(socket));
+    }
+  }, PAUSE_MS);
+}
+
+/** Writes as the other side takes it, up to a number of bytes. */
+function pour(socket, bytes, piece = FILL) {
+  let left = bytes;
+  const write = () => {
+    while (left > 0 && !socket.destroyed) {
+      const part = left < piece.length ? piece.subarray(0, left) : piece;
+      left -= part.length;
+      if (!socket.write(part)) return;
+    }
+  };
+  socket.on("drain", write);
+  write();
+}
+
+/** Writes one piece each second: parsing tiny chunks costs time, which is not what is tested here. */
+function drip(socket, piece) {
+  socket.write(piece);
+  const timer = setInterval(() => socket.write(piece), 1_000);
+  socket.on("close", () => clearInterval(timer));
+}
+
+/** Calls `send` again and again, with at most `parallel` at a time. */
+function repeat(parallel, send) {
+  let running = 0;
+  let number = 0;
+  setInterval(() => {
+    while (running < parallel) {
+      running += 1;
+      send(number++)
+        .catch(() => undefined)
+        .finally(() => {
+          running -= 1;
+        });
+    }
+  }, PAUSE_MS);
+}
+
+/** A whole request; the answer is read and thrown away. */
+function send({ port, from }, path, headers, body) {
+  return new Promise((resolve, reject) => {
+    const request = httpRequest(
+      { port, host: "127.0.0.1", localAddress: from, path, method: "POST", headers, agent: false, timeout: 20_000 },
+      (response) => {
+        response.resume();
+        response.on("close", () => resolve(response));
+      },
+    );
+    request.on("error", reject);
+    request.on("timeout", () => request.destroy());
+    request.end(body);
+  });
+}
+
+const MCP_HEADERS = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+
+function initialize(padding, name = "c") {
+  return JSON.stringify({
+    jsonrpc: "2.0",
+    id: 1,
+    method: "initialize",
+    params: {
+      protocolVersion: "2025-06-18",
+      capabilities: { experimental: { padding } },
+      clientInfo: { name, version: "1" },
+    },
+  });
+}
+
+async function openSession(at) {
+  const response = await send(at, "/mcp", MCP_HEADERS, initialize(""));
+  const id = response.headers["mcp-session-id"];
+  if (id === undefined) throw new Error("no session");
+  return id;
+}
+
+function sessionPost(id, body) {
+  const text = JSON.stringify(body);
+  return `POST /mcp HTTP/1.1\r\nHost: a\r\n${JSON_HEAD}\r\nmcp-session-id: ${id}\r\nmcp-protocol-version: 2025-06-18\r\ncontent-length: ${text.length}\r\n\r\n${text}`;
+}
+
+const call = (delayMs) => ({
+  jsonrpc: "2.0",
+  id: 2,
+  method: "tools/call",
+  params: { name: "big", arguments: { delayMs } },
+});
+
+/** Connections on which a session does something; `act` gets the session's id. */
+function inSessions(at, count, act) {
+  return connections(at, count, (socket) => {
+    openSession(at).then(
+      (id) => act(socket, id),
+      () => socket.destroy(),
+    );
+  });
+}
+
+function http2Streams({ port, from }, sessions, streams, begin) {
+  const open = new Set();
+  setInterval(() => {
+    if (open.size >= sessions) return;
+    const session = connectHttp2(`http://127.0.0.1:${port}`, {
+      createConnection: () => connect({ port, host: "127.0.0.1", localAddress: from }),
+    });
+    open.add(session);
+    session.on("error", () => undefined);
+    session.on("close", () => open.delete(session));
+    session.on("connect", () => {
+      for (let i = 0; i < streams && !session.destroyed; i++) begin(session);
+    });
+  }, PAUSE_MS);
+}
+
+const head = (path, more) => `POST ${path} HTTP/1.1\r\nHost: a\r\n${JSON_HEAD}\r\n${more}\r\n\r\n`;
+
+export const VECTORS = {
+  /** Bodies whose last bytes never come. */
+  "held bodies": (at) =>
+    connections(at, 200, (socket) => {
+      socket.write(head("/llm/v1/chat/completions", `content-length: ${BODY_BYTES + 1}`) + PROMPT);
+      pour(socket, BODY_BYTES - PROMPT.length);
+    }),
+  "held chunked bodies": (at) =>
+    connections(at, 200, (socket) => {
+      socket.write(head("/llm/v1/chat/completions", "transfer-encoding: chunked"));
+      const chunk = Buffer.concat([Buffer.from("10000\r\n"), FILL, Buffer.from("\r\n")]);
+      pour(socket, 400 * chunk.length, chunk);
+    }),
+  "chunks of one byte": (at) =>
+    connections(at, 50, (socket) => {
+      socket.write(head("/llm/v1/chat/completions", "transfer-encoding: chunked"));
+      drip(socket, ONE_BYTE_CHUNKS);
+    }),
+  "chunks of one byte to a server that does not read": (at) =>
+    connections(at, 500, (socket) => {
+      socket.write(head("/deaf", "transfer-encoding: chunked"));
+      drip(socket, ONE_BYTE_CHUNKS);
+    }),
+  "large initialize": (at) => {
+    const body = initialize("x".repeat(3.8 * MIB));
+    return repeat(8, () => send(at, "/mcp", MCP_HEADERS, body));
+  },
+  "initialize at the limit": (at) => {
+    const body = initialize("x".repeat(60 * 1024));
+    return repeat(8, () => send(at, "/mcp", MCP_HEADERS, body));
+  },
+  "many sessions": (at) => repeat(16, () => send(at, "/mcp", MCP_HEADERS, initialize(""))),
+  "capabilities of 2026-07-28": (at) =>
+    repeat(8, (number) => {
+      const size = number % 2 === 0 ? 50 * 1024 : 3.8 * MIB;
+      const meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { name: "c", version: "1" },
+        "io.modelcontextprotocol/clientCapabilities": { experimental: { number, padding: "x".repeat(size) } },
+      };
+      const headers = { ...MCP_HEADERS, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list" };
+      const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list", params: { _meta: meta } });
+      return send(at, "/mcp", headers, body);
+    }),
+  subscriptions: (at) =>
+    inSessions(at, 200, (socket, id) => {
+      const text = Array.from({ length: 200 }, (_, n) =>
+        sessionPost(id, {
+          jsonrpc: "2.0",
+          id: n,
+          method: "resources/subscribe",
+          params: { uri: `file:///${"x".repeat(4000)}${n}` },
+        }),
+      ).join("");
+      socket.resume();
+      pour(socket, text.length, Buffer.from(text));
+    }),
+  /** The client leaves before its answer comes, which is kept for it. */
+  "event logs": (at) =>
+    inSessions(at, 100, (socket, id) => {
+      socket.resume();
+      socket.write(sessionPost(id, call(500)));
+      setTimeout(() => socket.destroy(), 300);
+    }),
+  "tool results that are not read": (at) =>
+    inSessions(at, 200, (socket, id) => {
+      socket.pause();
+      socket.write(sessionPost(id, call(0)));
+    }),
+  "responses that are not read": (at) =>
+    connections(at, 400, (socket) => {
+      socket.pause();
+      socket.write("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+    }),
+  "slow readers": (at) =>
+    connections(at, 200, (socket) => {
+      socket.pause();
+      socket.write("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+      const timer = setInterval(() => socket.read(1_000), 200);
+      socket.on("close", () => clearInterval(timer));
+    }),
+  "pipelined requests": (at) =>
+    connections(at, 500, (socket) => {
+      socket.pause();
+      pour(socket, 4 * MIB, Buffer.from("GET /fast HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000)));
+    }),
+  "cache fill": (at) =>
+    repeat(8, (number) => {
+      const body = `${PROMPT}${number}"}]}`;
+      return send(at, "/cached/v1/chat/completions", { "content-type": "application/json" }, body);
+    }),
+  "uploads to a server that does not read": (at) =>
+    connections(at, 1_000, (socket) => {
+      socket.write(head("/deaf", `content-length: ${BODY_BYTES}`));
+      pour(socket, BODY_BYTES);
+    }),
+  "many connections": (at) => connections(at, 8_000, () => undefined),
+  "unfinished heads": (at) =>
+    connections(at, 3_000, (socket) => {
+      socket.write(`GET /fast HTTP/1.1\r\nHost: a\r\n${`x-pad: ${"y".repeat(170)}\r\n`.repeat(80)}`);
+    }),
+  "many headers": (at) =>
+    repeat(16, () =>
+      send(at, "/fast", Object.fromEntries(Array.from({ length: 90 }, (_, n) => [`x-${n}`, "y".repeat(150)])), "{}"),
+    ),
+  "HTTP/2 bodies": (at) =>
+    http2Streams(at, 20, 100, (session) => {
+      const stream = session.request({
+        ":method": "POST",
+        ":path": "/llm/v1/chat/completions",
+        "content-type": "application/json",
+        "content-length": String(BODY_BYTES + 1),
+      });
+      stream.on("error", () => undefined);
+      stream.write(PROMPT);
+      pour(stream, BODY_BYTES - PROMPT.length);
+    }),
+  "HTTP/2 responses that are not read": (at) =>
+    http2Streams(at, 20, 100, (session) => {
+      const stream = session.request({ ":path": "/endless" });
+      stream.on("error", () => undefined);
+      stream.pause();
+    }),
+  "WebSocket flood": (at) =>
+    connections(at, 300, (socket) => {
+      socket.write(
+        "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+      );
+      socket.once("data", () => {
+        socket.pause();
+        const frame = Buffer.concat([Buffer.from([0x82, 0xff, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0]), FILL]);
+        pour(socket, 100 * frame.length, frame);
+      });
+    }),
+};
+
+if (!isMainThread) for (const name of workerData.names) VECTORS[name](workerData.at);
