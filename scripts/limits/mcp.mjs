@@ -4,8 +4,28 @@
 
 export const MCP_LIMITS = {
   MCP: [
-    ["mcp.maxSessions", "sessions of one backend", "503"],
-    ["mcp.maxChildren", "child processes of one backend", "the session that was idle longest makes room, else 503"],
+    [
+      "mcp.maxSessions",
+      "sessions of one backend; one client may have half of them (`mcp.maxSessionsPerClient`)",
+      "an idle session of the client that has the most ends, else 503",
+    ],
+    [
+      "mcp.maxChildren",
+      "child processes of one backend; one client may have half of them (`mcp.maxChildrenPerClient`)",
+      "an idle session of the client that has the most sessions makes room, else 503",
+    ],
+    [
+      "MAX_LANES_PER_CLIENT",
+      "mcp/sessions/session-store.ts",
+      "client names and capabilities of one client's 2026-07-28 requests",
+      "the one that was idle longest goes, else 503",
+    ],
+    [
+      "mcp.maxInitializeBytes",
+      "an `initialize` request, or the client name and capabilities of a 2026-07-28 request",
+      "400 with -32602",
+    ],
+    ["MAX_CLIENT_NAME_CHARS", "mcp/clients/downstream.ts", "a client's name, title or version", "400 with -32602"],
     ["mcp.sessionIdleTtl", "time without requests and streams", "the session is ended"],
     ["mcp.parkAfter", "time after a client closed its event stream", "its processes are stopped until it comes back"],
     [

@@ -11,6 +11,18 @@ export const REQUEST_LIMITS = {
       "connections of one listener",
       "further ones are closed before they are read",
     ],
+    [
+      "maxConnectionsPerAddress",
+      "pipeline/listen/listener-env.ts",
+      "connections of one address (IPv6: a /64 network), unless it is a trusted proxy",
+      "further ones are closed before they are read",
+    ],
+    [
+      "CONNECTION_BYTES",
+      "app/capacity.ts",
+      "memory for each connection: where there is less, listeners accept fewer than the limits above",
+      "further ones are closed before they are read",
+    ],
     ["headersTimeoutMs", "pipeline/listen/listener-env.ts", "time for a request's head", "408 `request_timeout`"],
     ["MAX_HEAD_BYTES", "lib/http1/request-parser.ts", "a request's head", "431 `too_many_headers`"],
     ["MAX_TRAILER_BYTES", "lib/http1/request-parser.ts", "a request's trailers", "431 `too_many_headers`"],

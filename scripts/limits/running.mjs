@@ -87,6 +87,45 @@ export const RUNNING_LIMITS = {
     ["MAX_BUFFERED_CHARS", "lib/log/log-output.ts", "log lines that wait for their reader", "dropped and counted"],
     ["MAX_FILTER_CHARS", "lib/log/log-filter.ts", "a log filter", "400"],
   ],
+  "Memory of all clients": [
+    [
+      "LARGEST_BODY_BYTES",
+      "lib/process/memory-budget.ts",
+      "all request bodies that are read whole, at least (each is charged twice); else 20% of the memory or 40% of the heap",
+      "a body waits; then 503 for it, or for the newest body of the client that holds the most",
+    ],
+    ["MAX_BODY_WAIT_MS", "lib/process/memory-budget.ts", "time that a body waits for memory", "503 `overloaded`"],
+    [
+      "MIN_POOL_BYTES",
+      "lib/process/memory-budget.ts",
+      "MCP sessions with their event logs, at least; else 10% of the memory or 20% of the heap",
+      "idle sessions of the largest client end, else 503",
+    ],
+    [
+      "MIN_POOL_BYTES",
+      "lib/process/memory-budget.ts",
+      "responses that clients have not read, at least; else 10% of the memory",
+      "the connection is cut",
+    ],
+    [
+      "MIN_POOL_BYTES",
+      "lib/process/memory-budget.ts",
+      "a store in memory or in a folder, at least; else 10% of the memory or 20% of the heap",
+      "new entries are rejected; budgets and API keys may use twice as much",
+    ],
+    [
+      "DEFAULT_CACHE_BYTES",
+      "lib/process/memory-budget.ts",
+      "the response cache, at most, unless `config.cacheMaxBytes` is set; else half of the store",
+      "responses that were used longest ago are evicted",
+    ],
+    [
+      "CLIENT_SHARE",
+      "lib/process/memory-budget.ts",
+      "what one client may use of each of these",
+      "as above, for it alone",
+    ],
+  ],
   Store: [
     [
       "MAX_INSIDE_BYTES",
@@ -156,6 +195,12 @@ export const RUNNING_LIMITS = {
     ["MAX_MESSAGE_BYTES", "lib/store/store.ts", "a message to other replicas", "not sent, with a warning"],
     ["MAX_KEY_BYTES", "lib/store/store.ts", "a key", "the operation is rejected"],
     ["MAX_VALUE_BYTES", "lib/store/store.ts", "a value", "the operation is rejected"],
+    [
+      "MAX_SENT_BYTES",
+      "lib/store/remote-store.ts",
+      "values on their way to the store of another thread or process",
+      "further ones are rejected, but no budgets and keys",
+    ],
     ["MAX_ENTRIES", "lib/store/table.ts", "keys in memory or in a folder", "new keys are rejected until others expire"],
     [
       "MAX_WAITING_BYTES",
