@@ -65,7 +65,11 @@ test("a spare makes room for a session of another server", onLinux, async (t) =>
 test("100 sessions at once are all opened, four starts at a time", onLinux, async (t) => {
   const gateway = await gatewayFor(
     t,
-    mcpConfig([{ name: "mini", stdio: { cmd: "sh", args: [MINI] } }], { maxConcurrentStarts: 4, maxChildren: 128 }),
+    mcpConfig([{ name: "mini", stdio: { cmd: "sh", args: [MINI] } }], {
+      maxConcurrentStarts: 4,
+      maxChildren: 128,
+      maxChildrenPerClient: 128,
+    }),
   );
   const answers = await Promise.all(Array.from({ length: 100 }, () => rawClient(`${gateway.url()}/mcp`).initialize()));
   assert.deepEqual([...new Set(answers.map(({ status }) => status))], [200]);
