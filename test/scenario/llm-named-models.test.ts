@@ -118,7 +118,7 @@ for (const place of ["host", "ai"]) {
   test(`${place}: every method with a body is judged, and none is changed by a header [M14]`, async () => {
     for (const method of ["GET", "HEAD", "OPTIONS", "DELETE", "PUT", "PATCH", "QUERY"])
       await isKeptBack(json(`/${place}/v1/chat/completions`, asks(FORBIDDEN), { method }), method);
-    for (const name of ["x-http-method-override", "x-http-method", "x-method-override"]) {
+    for (const name of ["x-http-method-override", "x-http-method", "x-method-override", "x_http_method_override"]) {
       const headers = { ...LIMITED, [name]: "POST" };
       const path = `/${place}/v1/chat/completions`;
       received.length = 0;

@@ -6,6 +6,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { ModelAccess } from "../../core/facts.ts";
+import { includesHeader } from "../../lib/http/header-rules.ts";
 import { dialectOf } from "../../llm/dialects/dialect.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { matchPattern } from "../../llm/dialects/model-pattern.ts";
@@ -30,7 +31,7 @@ export function bothAccesses(one: ModelAccess | undefined, other: ModelAccess | 
 /** These have no body, and what they ask for is made already. */
 const READING: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 /** Some servers go by these instead of the method. */
-const METHOD_OVERRIDES = ["x-http-method-override", "x-http-method", "x-method-override"];
+const METHOD_OVERRIDES: ReadonlySet<string> = new Set(["x-http-method-override", "x-http-method", "x-method-override"]);
 
 /** Throws the refusal of a request that its key may not send. */
 export function checkModel({ modelAccess: access, request, facts }: Exchange): undefined {
@@ -45,7 +46,10 @@ export function checkModel({ modelAccess: access, request, facts }: Exchange): u
   const { method, headers, body, path } = request;
   if (headers.has("upgrade"))
     throw refusal("the API key may use certain models only, and what passes a WebSocket cannot be checked");
-  const isReading = body.kind === "none" && READING.has(method) && !METHOD_OVERRIDES.some((name) => headers.has(name));
+  const isReading =
+    body.kind === "none" &&
+    READING.has(method) &&
+    ![...headers.names()].some((name) => includesHeader(METHOD_OVERRIDES, name));
   if (isReading) return;
   if (llm?.requestModel === undefined)
     throw refusal("the API key may use certain models only, and the request names none");

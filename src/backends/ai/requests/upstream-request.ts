@@ -185,7 +185,11 @@ const WITHHELD: ReadonlySet<string> = new Set([
 
 /** Whether a client's header of this name reaches the provider. `isReplaced`: the gateway sends a credential of its own. */
 export function isForwarded(name: string, isReplaced: boolean): boolean {
-  return !WITHHELD.has(name) && !name.startsWith("x-forwarded-") && !(isReplaced && includesHeader(PROVIDER_CREDENTIAL_HEADERS, name));
+  return (
+    !includesHeader(WITHHELD, name) &&
+    !name.startsWith("x-forwarded-") &&
+    !(isReplaced && includesHeader(PROVIDER_CREDENTIAL_HEADERS, name))
+  );
 }
 
 /** Above this a copy of the pieces costs more than a stream of them. */
