@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../../lib/process/turns.ts";
-import { guardedResult, watchedResult } from "../../mcp/tools/guarded-result.ts";
+import { guardedMessage, watchedMessage } from "../../mcp/tools/guarded-message.ts";
 import { asServerMessage, resultText } from "../../mcp/wire/json-rpc.ts";
 import { resultGuardOf, resultWatchOf } from "./tool-products.ts";
 
@@ -29,8 +29,9 @@ test("result guards in shadow mode find something exactly when the enforced ones
       const [guard, watch] = [resultGuardOf(configs), resultWatchOf(configs)];
       assert.ok(guard && watch);
       const message = asServerMessage(resultText("1", JSON.stringify(result)));
-      const passed = finish(guardedResult(message, guard));
-      const found = finish(watchedResult(message, watch));
+      const passed = finish(guardedMessage(message, guard, "tools/call"));
+      assert.ok(passed);
+      const found = finish(watchedMessage(message, watch));
       const isRejected = passed.text.includes('"isError":true');
       const verdict = isRejected ? "rejected" : passed.text === message.text ? "nothing" : "masked";
       const watched = found.length === 0 ? "nothing" : found[0]?.action === "reject" ? "rejected" : "masked";
@@ -47,5 +48,5 @@ test("a result that is too large to be looked at would be rejected", () => {
   const watch = resultWatchOf([{ regex: { action: "mask", rules: [{ builtin: "email" }] } }]);
   assert.ok(watch);
   const large = asServerMessage(resultText("1", JSON.stringify({ content: [{ text: "y".repeat(2_200_000) }] })));
-  assert.deepEqual(finish(watchedResult(large, watch)), [{ rule: "email", action: "reject" }]);
+  assert.deepEqual(finish(watchedMessage(large, watch)), [{ rule: "email", action: "reject" }]);
 });

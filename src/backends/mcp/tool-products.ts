@@ -4,6 +4,7 @@
  */
 import type { BackendEnv } from "../../core/backend.ts";
 import type { TextGuard } from "../../llm/dialects/llm-call.ts";
+import { GuardRejection, guardParts } from "../../llm/guards/guarded-text.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 import type { Demand } from "../../mcp/clients/downstream.ts";
 import { unwrappedCall, unwrappedMessage } from "../../mcp/many/search-tools.ts";
@@ -43,52 +44,43 @@ export function toolProducts(config: McpConfig, env: BackendEnv): ToolProducts {
   return products;
 }
 
-/** The same guards as for texts of LLM responses. */
+/** The same guards as for texts of LLM responses. Those that reject come first. */
 export function resultGuardOf(configs: readonly ResultGuardConfig[] = []): ResultGuard | undefined {
   if (configs.length === 0) return undefined;
-  const { rejecting, masking } = compiledGuards(configs);
+  const guards = compiledGuards(configs);
   return {
-    refusal: rejecting[0]?.rejection.message ?? DEFAULT_REFUSAL,
-    *checked(text) {
-      for (const guard of rejecting) if (yield* guard.matching(text)) return undefined;
-      let masked = text;
-      for (const guard of masking) masked = yield* guard.masking(masked);
-      return masked;
+    refusal: guards[0]?.action === "reject" ? guards[0].rejection.message : DEFAULT_REFUSAL,
+    *checked(parts) {
+      try {
+        return yield* guardParts(parts, guards);
+      } catch (error) {
+        if (error instanceof GuardRejection) return undefined;
+        throw error;
+      }
     },
   };
 }
 
 export function resultWatchOf(configs: readonly ResultGuardConfig[] = []): ResultWatch | undefined {
   if (configs.length === 0) return undefined;
-  const { rejecting, masking } = compiledGuards(configs);
-  const findingOf = ({ name, action }: TextGuard): WatchFinding => ({ rule: name, action });
+  const guards = compiledGuards(configs);
   return {
-    unread: [...rejecting, ...masking].map(({ name }) => ({ rule: name, action: "reject" })),
-    *found(text) {
-      const refused: WatchFinding[] = [];
-      for (const guard of rejecting) if (yield* guard.matching(text)) refused.push(findingOf(guard));
-      if (refused.length > 0) return refused;
-      const masked: WatchFinding[] = [];
-      let seen = text;
-      for (const guard of masking) {
-        const before = seen;
-        seen = yield* guard.masking(seen);
-        if (seen !== before) masked.push(findingOf(guard));
-      }
-      return masked;
+    unread: guards.map(({ name }) => ({ rule: name, action: "reject" })),
+    *found(parts) {
+      const found: WatchFinding[] = [];
+      yield* guardParts(parts, guards, ({ name, action }) => void found.push({ rule: name, action }));
+      const rejected = found.filter(({ action }) => action === "reject");
+      return rejected.length > 0 ? rejected : found;
     },
   };
 }
 
-function compiledGuards(configs: readonly ResultGuardConfig[]): Record<"rejecting" | "masking", TextGuard[]> {
+function compiledGuards(configs: readonly ResultGuardConfig[]): readonly TextGuard[] {
   const guards = configs.map(({ regex, rejection }) => {
     const message = rejection?.body ?? DEFAULT_REFUSAL;
     return compileTextGuard(regex.action, regex.rules, { status: 403, message });
   });
-  return {
-    rejecting: guards.filter(({ action }) => action === "reject"),
-    masking: guards.filter(({ action }) => action === "mask"),
-  };
+  return [...guards.filter(({ action }) => action === "reject"), ...guards.filter(({ action }) => action === "mask")];
 }
 
 function readLocks(path: string, env: BackendEnv): (target: string) => ToolLock {

@@ -41,6 +41,13 @@ export interface Regex {
   replaceAll(text: string, replacement: string, budget: Budget): string;
   /** The same, with a step for each match. */
   replacing(text: string, replacement: string, budget: Budget): Steps<string>;
+  /** The matches that are not empty, leftmost first and without overlaps, with a step for each. */
+  finding(text: string, budget: Budget): Steps<TextSpan[]>;
+}
+
+export interface TextSpan {
+  readonly start: number;
+  readonly end: number;
 }
 
 type Wanted = "whether" | "bounds" | "groups";
@@ -217,7 +224,24 @@ export function compileRegex(pattern: string): Regex {
     },
     replaceAll: (text, replacement, budget) => finish(replacing(text, replacement, budget)),
     replacing,
+    finding,
   };
+
+  function* finding(text: string, budget: Budget): Steps<TextSpan[]> {
+    const found: TextSpan[] = [];
+    for (let from = 0; from < text.length; ) {
+      const scanned = scan(text, from, budget);
+      if (scanned?.matched === false) break;
+      const match = search(text, scanned?.idleAt ?? from, "bounds", budget);
+      if (match === undefined) break;
+      const [start = 0, end = 0] = match;
+      if (end > start) found.push({ start, end });
+      from = end > start ? end : start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1);
+      spend(budget, 1);
+      yield;
+    }
+    return found;
+  }
 
   function* replacing(text: string, replacement: string, budget: Budget): Steps<string> {
     let result = "";

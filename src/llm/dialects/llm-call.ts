@@ -67,15 +67,20 @@ export interface WebhookGuard {
   }): Promise<readonly string[]>;
 }
 
-/** Looks at one text: undefined means that nothing was found. */
+/** A match of a guard in a text. */
+export interface TextMatch {
+  readonly start: number;
+  readonly end: number;
+  /** Takes the place of the match if the guard masks. */
+  readonly mask: string;
+}
+
+/** Patterns, and what happens to a text that matches one of them. */
 export interface TextGuard {
   /** Its patterns, for reports. */
   readonly name: string;
   readonly action: "mask" | "reject";
   readonly rejection: { readonly status: number; readonly message: string };
-  matches(text: string): boolean;
-  mask(text: string): string;
-  /** The same in steps, for texts that may be long. */
-  matching(text: string): Steps<boolean>;
-  masking(text: string): Steps<string>;
+  /** In steps, because a text may be long. A text that cannot be read within the budget is one match. */
+  finding(text: string): Steps<readonly TextMatch[]>;
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { finish } from "../../lib/process/turns.ts";
 import type { TextGuard } from "../dialects/llm-call.ts";
-import { GuardRejection, guardSteps, watchSteps } from "./prompt-rules.ts";
+import { GuardRejection, guardParts } from "./guarded-text.ts";
 import { compileTextGuard } from "./text-guard.ts";
 
 const someGuard = fc
@@ -26,13 +26,13 @@ test("a guard in shadow mode finds something exactly when the enforced one chang
       let isRejected = false;
       let guarded = text;
       try {
-        guarded = finish(guardSteps(text, guards));
+        guarded = finish(guardParts([text], guards))[0] ?? "";
       } catch (error) {
         assert.ok(error instanceof GuardRejection);
         isRejected = true;
       }
       const found: TextGuard[] = [];
-      const watched = finish(watchSteps(text, guards, (guard) => found.push(guard)));
+      const [watched] = finish(guardParts([text], guards, (guard) => void found.push(guard)));
       assert.equal(
         found.some(({ action }) => action === "reject"),
         isRejected,

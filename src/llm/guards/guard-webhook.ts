@@ -7,7 +7,7 @@
 import { z } from "zod";
 import type { Fetch } from "../../lib/http/fetch.ts";
 import { parseBounded } from "../../lib/text/bounded-json.ts";
-import { GuardRejection } from "./prompt-rules.ts";
+import { GuardRejection } from "./guarded-text.ts";
 
 export interface GuardWebhook {
   /** The texts to go on with. Throws GuardRejection. */

@@ -3,11 +3,11 @@
  * before and after it, guards over its texts. The order is that of this file; the model's name was settled before.
  */
 import type { Steps } from "../../lib/process/turns.ts";
-import { ExpectedError } from "../../lib/text/expected-error.ts";
 import type { Format } from "../dialects/dialect.ts";
-import type { PromptMessage, PromptRules, TextGuard } from "../dialects/llm-call.ts";
+import type { PromptMessage, PromptRules } from "../dialects/llm-call.ts";
 import { isMembers, type Members } from "../wire/json.ts";
-import { eachAnswerText, eachPromptText, mapAnswerTexts, mapPromptTexts } from "./map-texts.ts";
+import { BodyTexts } from "./body-texts.ts";
+import type { Resolve } from "./text-places.ts";
 
 /** Each field of an inner scope replaces that of an outer one. */
 export function mergeRules(rules: readonly PromptRules[]): PromptRules {
@@ -24,24 +24,15 @@ export function editsRequest(rules: PromptRules): boolean {
   );
 }
 
-export class GuardRejection extends ExpectedError {
-  readonly status: number;
-
-  constructor(guard: Pick<TextGuard, "rejection">) {
-    super(guard.rejection.message);
-    this.name = "GuardRejection";
-    this.status = guard.rejection.status;
-  }
-}
-
-/** Throws GuardRejection when a guard says no. */
-export function* applyRules(body: Members, format: Format, rules: PromptRules): Steps<Members> {
+/** `resolve` as of `PlaceOptions`. Throws GuardRejection. */
+export function* applyRules(body: Members, format: Format, rules: PromptRules, resolve?: Resolve): Steps<Members> {
   let edited = yield* withoutNulls(body);
   if (rules.defaults || rules.overrides) edited = { ...rules.defaults, ...edited, ...rules.overrides };
   if (rules.prepend) edited = addMessages(edited, format, rules.prepend, "before");
   if (rules.append) edited = addMessages(edited, format, rules.append, "after");
   const { requestGuards: guards } = rules;
-  return guards ? yield* mapTextsInSteps(edited, "prompt", (text) => guardSteps(text, guards)) : edited;
+  if (guards === undefined) return edited;
+  return yield* new BodyTexts(edited, { direction: "request", resolve }).guarded(guards);
 }
 
 /** A client that says null leaves the choice open, as if it had said nothing. */
@@ -53,60 +44,6 @@ function* withoutNulls(body: Members): Steps<Members> {
   const members = Object.fromEntries(said);
   yield;
   return members;
-}
-
-/** Throws GuardRejection. */
-export function* guardSteps(text: string, guards: readonly TextGuard[]): Steps<string> {
-  let seen = text;
-  for (const guard of guards) {
-    if (guard.action === "mask") seen = yield* guard.masking(seen);
-    else if (yield* guard.matching(seen)) throw new GuardRejection(guard);
-  }
-  return seen;
-}
-
-/** All texts are found, then each is looked at, then those that changed are put in their places. */
-export function* mapTextsInSteps(
-  body: Members,
-  kind: "prompt" | "answer",
-  look: (text: string) => Steps<string>,
-): Steps<Members> {
-  const texts: string[] = [];
-  const found = (text: string): void => void texts.push(text);
-  if (kind === "prompt") eachPromptText(body, found);
-  else eachAnswerText(body, found);
-  yield;
-  let isChanged = false;
-  for (const [i, text] of texts.entries()) {
-    const seen = yield* look(text);
-    isChanged ||= seen !== text;
-    texts[i] = seen;
-    yield;
-  }
-  let next = 0;
-  if (!isChanged) return body;
-  const mapTexts = kind === "prompt" ? mapPromptTexts : mapAnswerTexts;
-  return mapTexts(body, () => texts[next++] ?? "");
-}
-
-/** What guards in shadow mode would make of a text; each that finds something is told. */
-export function* watchSteps(
-  text: string,
-  guards: readonly TextGuard[],
-  found: (guard: TextGuard) => void,
-): Steps<string> {
-  let seen = text;
-  for (const guard of guards) {
-    if (guard.action === "mask") {
-      const masked = yield* guard.masking(seen);
-      if (masked !== seen) found(guard);
-      seen = masked;
-    } else if (yield* guard.matching(seen)) {
-      found(guard);
-      return seen;
-    }
-  }
-  return seen;
 }
 
 function addMessages(

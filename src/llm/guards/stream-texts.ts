@@ -1,54 +1,64 @@
 /**
- * The texts of a whole stream: the deltas of each choice or block put together, and texts that stand alone. What is put in
- * their place goes into the first delta; the others become empty.
+ * The texts of a whole stream, for guards that judge it at once: the pieces of each channel joined, and strings that are
+ * whole. They are the texts that `stream-guard.ts` guards.
  */
 import type { SseEvent } from "../../lib/http/sse.ts";
 import { SLICED_BYTES, type Steps } from "../../lib/process/turns.ts";
 import { parseEventInSteps, writeEventInSteps } from "../wire/event-body.ts";
-import { eachRepeat, mapRepeats, slotOf } from "./stream-guard.ts";
+import { spreadText } from "./guarded-text.ts";
+import { readPlaces, withPlaces } from "./stream-places.ts";
 
 export interface StreamTexts {
   readonly texts: readonly string[];
-  /** The events with other texts, in the same order. */
+  /** The events with other texts, as many and in the same order. */
   replaced(texts: readonly string[]): Steps<SseEvent[]>;
 }
 
+const END_OF_STREAM = "[DONE]";
+
 /** Throws EventTooComplex. */
 export function* streamTexts(events: readonly SseEvent[]): Steps<StreamTexts> {
-  const channels = new Map<string, number>();
-  const texts: string[] = [];
-  for (const { data } of events) {
-    const body = yield* parseEventInSteps(data);
-    const slot = body && slotOf(body);
-    if (slot) {
-      const known = channels.get(slot.key);
-      if (known === undefined) channels.set(slot.key, texts.push(slot.text) - 1);
-      else texts[known] += slot.text;
-    } else if (body) eachRepeat(body, (text) => void texts.push(text));
+  const runs: string[][] = [];
+  const known = new Map<string, number>();
+  /** The run of each string, in the order of the stream. */
+  const order: number[] = [];
+  const add = (key: string, text: string): void => {
+    let index = known.get(key);
+    if (index === undefined) {
+      index = runs.length;
+      known.set(key, index);
+      runs.push([]);
+    }
+    runs[index]?.push(text);
+    order.push(index);
+  };
+  for (const [i, { data }] of events.entries()) {
+    const parsed = yield* parseEventInSteps(data);
+    if (parsed) for (const { text, channel, run } of readPlaces(parsed).places) add(channel ?? `${i} ${run}`, text);
+    else if (data !== END_OF_STREAM) add("", data);
     yield;
   }
   return {
-    texts,
-    *replaced(others) {
-      const said = new Set<string>();
+    texts: runs.map((parts) => parts.join("")),
+    *replaced(texts) {
+      const spread = runs.map((parts, i) => spreadText(parts, texts[i] ?? ""));
+      const taken = runs.map(() => 0);
+      let at = 0;
+      const next = (): string => {
+        const run = order[at++] ?? 0;
+        const part = taken[run] ?? 0;
+        taken[run] = part + 1;
+        return spread[run]?.[part] ?? "";
+      };
       const out: SseEvent[] = [];
-      // The order in which texts were found: a channel counts where it began.
-      let next = 0;
       for (const event of events) {
-        const isLarge = event.data.length > SLICED_BYTES;
-        const body = yield* parseEventInSteps(event.data);
-        const slot = body && slotOf(body);
-        if (slot) {
-          const index = channels.get(slot.key) ?? 0;
-          const isFirst = !said.has(slot.key);
-          said.add(slot.key);
-          if (isFirst) next = Math.max(next, index + 1);
-          const text = isFirst ? (others[index] ?? "") : "";
-          out.push({ ...event, data: yield* writeEventInSteps(slot.put(text), isLarge) });
-        } else if (body) {
-          const changed = mapRepeats(body, () => others[next++] ?? "");
-          out.push({ ...event, data: yield* writeEventInSteps(changed, isLarge) });
-        } else out.push(event);
+        const parsed = yield* parseEventInSteps(event.data);
+        if (parsed) {
+          const { body, places } = readPlaces(parsed);
+          const shown = withPlaces(body, places.map(next));
+          const data = yield* writeEventInSteps(shown, event.data.length > SLICED_BYTES);
+          out.push({ ...event, data });
+        } else out.push(event.data === END_OF_STREAM ? event : { ...event, data: next() });
         yield;
       }
       return out;

@@ -5,7 +5,8 @@ import type { SseEvent } from "../../lib/http/sse.ts";
 import { finish } from "../../lib/process/turns.ts";
 import type { TextGuard } from "../dialects/llm-call.ts";
 import type { Members } from "../wire/json.ts";
-import { applyRules, GuardRejection, mergeRules } from "./prompt-rules.ts";
+import { GuardRejection, guardParts } from "./guarded-text.ts";
+import { applyRules, mergeRules } from "./prompt-rules.ts";
 import { createStreamGuard } from "./stream-guard.ts";
 import { type BuiltinPattern, compileTextGuard } from "./text-guard.ts";
 
@@ -15,6 +16,17 @@ const mask = (...rules: { builtin?: BuiltinPattern; pattern?: string }[]): TextG
   compileTextGuard("mask", rules, REJECTION);
 const reject = (...rules: { builtin?: BuiltinPattern; pattern?: string }[]): TextGuard =>
   compileTextGuard("reject", rules, REJECTION);
+
+const masked = (guard: TextGuard, text: string): string => finish(guardParts([text], [guard]))[0] ?? "";
+function isRejected(guard: TextGuard, text: string): boolean {
+  try {
+    masked(guard, text);
+    return false;
+  } catch (error) {
+    assert.ok(error instanceof GuardRejection);
+    return true;
+  }
+}
 
 const builtins: [BuiltinPattern, text: string, masked: string][] = [
   ["email", "write to a.b+c@example.co.uk, please", "write to <EMAIL_ADDRESS>, please"],
@@ -28,15 +40,15 @@ const builtins: [BuiltinPattern, text: string, masked: string][] = [
   ["phoneNumber", "in 2024 and 2025", "in 2024 and 2025"],
   ["caSin", "sin 046 454 286", "sin <CA_SIN>"],
 ];
-for (const [builtin, text, masked] of builtins) {
+for (const [builtin, text, expected] of builtins) {
   test(`${builtin}: ${text}`, () => {
-    assert.equal(mask({ builtin }).mask(text), masked);
-    assert.equal(reject({ builtin }).matches(text), text !== masked);
+    assert.equal(masked(mask({ builtin }), text), expected);
+    assert.equal(isRejected(reject({ builtin }), text), text !== expected);
   });
 }
 
 test("a pattern of one's own is masked wherever it stands", () => {
-  assert.equal(mask({ pattern: "(?i)project-[a-z]+" }).mask("Project-X and project-zeta"), "<masked> and <masked>");
+  assert.equal(masked(mask({ pattern: "(?i)project-[a-z]+" }), "Project-X and project-zeta"), "<masked> and <masked>");
 });
 
 test("look-around and broken patterns fail at load", () => {
@@ -45,8 +57,8 @@ test("look-around and broken patterns fail at load", () => {
 
 test("hostile texts and patterns stay linear", () => {
   const before = cpuMs();
-  reject({ pattern: "(a+)+$" }).matches(`${"a".repeat(30_000)}!`);
-  mask({ builtin: "email" }).mask(`${"a".repeat(100_000)}@`);
+  isRejected(reject({ pattern: "(a+)+$" }), `${"a".repeat(30_000)}!`);
+  masked(mask({ builtin: "email" }), `${"a".repeat(100_000)}@`);
   assert.ok(cpuMs() - before < 1500, String(cpuMs() - before));
 });
 
@@ -56,23 +68,24 @@ test("a text that cannot be looked at within its budget counts as a match", () =
     seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
     return (seed & 0x10000) === 0 ? "a" : "b";
   });
-  assert.equal(reject({ pattern: "(?:a|b)*a(?:a|b){400}c" }).matches(noise.join("")), true);
+  assert.equal(isRejected(reject({ pattern: "(?:a|b)*a(?:a|b){400}c" }), noise.join("")), true);
 });
 
 test("long texts are looked at in pieces, cut between words", () => {
   const text = `${"word ".repeat(5000)}me@example.com ${"word ".repeat(5000)}`;
-  const masked = mask({ builtin: "email" }).mask(text);
-  assert.ok(masked.includes("<EMAIL_ADDRESS>") && !masked.includes("example.com"));
-  assert.equal(masked.length, text.length - "me@example.com".length + "<EMAIL_ADDRESS>".length);
+  const shown = masked(mask({ builtin: "email" }), text);
+  assert.ok(shown.includes("<EMAIL_ADDRESS>") && !shown.includes("example.com"));
+  assert.equal(shown.length, text.length - "me@example.com".length + "<EMAIL_ADDRESS>".length);
 });
 
-test("guards see prompts, not ids, images or tool definitions", () => {
+test("request guards read every string but identifiers and addresses of images", () => {
   const guards = [mask({ builtin: "email" })];
   const body = {
     model: "a@b.com",
     messages: [
       {
         role: "user",
+        name: "a@b.com",
         content: [
           { type: "text", text: "I am a@b.com" },
           { type: "image_url", image_url: { url: "https://a@b.com/x" } },
@@ -80,11 +93,11 @@ test("guards see prompts, not ids, images or tool definitions", () => {
       },
       { role: "tool", tool_call_id: "a@b.com", content: "found a@b.com" },
     ],
-    tools: [{ function: { description: "mail a@b.com" } }],
+    tools: [{ function: { description: "mail a@b.com", parameters: { properties: { "a@b.com": {} } } } }],
   };
   const text = JSON.stringify(apply(body, "chat", { requestGuards: guards }));
-  assert.equal(text.split("<EMAIL_ADDRESS>").length, 3);
-  assert.equal(text.split("a@b.com").length, 5);
+  assert.equal(text.split("<EMAIL_ADDRESS>").length, 6);
+  assert.equal(text.split("a@b.com").length, 4);
 });
 
 test("a refusing guard says why", () => {

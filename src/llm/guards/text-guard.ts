@@ -1,12 +1,10 @@
 /**
- * Looks for patterns in prompts and answers, in time linear in their length: the patterns are RE2 (no look-around,
- * no back references), run with a budget. A text that would cost more than its budget counts as a match: a guard
- * that could not look must not let through.
+ * Compiles the patterns of a guard. They are RE2 (no look-around, no back references) and run with a budget, so a search
+ * takes time linear in the text. A text that exceeds its budget counts as a match: a guard that could not read a text must
+ * not let it pass.
  */
-import type { Budget } from "../../cel/functions/budget.ts";
 import { compileRegex, type Regex } from "../../cel/functions/regex.ts";
-import { finish, type Steps } from "../../lib/process/turns.ts";
-import type { TextGuard } from "../dialects/llm-call.ts";
+import type { TextGuard, TextMatch } from "../dialects/llm-call.ts";
 
 export type BuiltinPattern = "ssn" | "creditCard" | "phoneNumber" | "email" | "caSin";
 
@@ -18,6 +16,8 @@ export interface GuardRule {
 interface CompiledRule {
   readonly regex: Regex;
   readonly mask: string;
+  /** It matches nothing as well, so it matches every text. */
+  readonly matchesEmpty: boolean;
   /** A native test that is false for most texts that cannot match. */
   mayMatch(text: string): boolean;
 }
@@ -40,11 +40,8 @@ const BUILTINS: Readonly<
   caSin: { pattern: "\\b\\d{3}[ -]\\d{3}[ -]\\d{3}\\b", mask: "<CA_SIN>", hint: /\d{3}[ -]\d{3}[ -]\d/ },
 };
 
-/** One unit is about 0.1 µs: a piece of text costs at most 40 ms per pattern. Between matches the loop can go on. */
+/** One unit is about 0.1 µs, so one pattern takes at most 40 ms of one piece of text. */
 const BUDGET_PER_PIECE = 400_000;
-/** Longer texts are looked at in pieces, cut where a line or a word ends. */
-const PIECE_CHARACTERS = 16 * 1024;
-const CUT_CHARACTERS = 2 * 1024;
 
 /** Throws an Error that says what is wrong with a pattern. */
 export function compileTextGuard(
@@ -53,79 +50,34 @@ export function compileTextGuard(
   rejection: TextGuard["rejection"],
 ): TextGuard {
   const compiled = rules.map(compileRule);
-  function* each(
-    text: string,
-    look: (piece: string, rule: CompiledRule, budget: Budget) => Steps<string | undefined>,
-  ): Steps<string | undefined> {
-    let result = "";
-    for (const piece of piecesOf(text)) {
-      let seen = piece;
-      for (const rule of compiled) {
-        if (!rule.mayMatch(seen)) continue;
-        const changed = yield* look(seen, rule, { left: BUDGET_PER_PIECE });
-        if (changed === undefined) return undefined;
-        seen = changed;
-        yield;
-      }
-      result += seen;
-    }
-    return result;
-  }
-  function* matching(text: string): Steps<boolean> {
-    // biome-ignore lint/correctness/useYield: a test is one step
-    const seen = yield* each(text, function* (piece, { regex }, budget) {
-      try {
-        return regex.test(piece, budget) ? undefined : piece;
-      } catch {
-        return undefined;
-      }
-    });
-    return seen === undefined;
-  }
-  function* masking(text: string): Steps<string> {
-    const masked = yield* each(text, function* (piece, { regex, mask }, budget) {
-      try {
-        return yield* regex.replacing(piece, mask, budget);
-      } catch {
-        return mask;
-      }
-    });
-    return masked ?? "";
-  }
   return {
     name: rules.map(({ builtin, pattern }) => builtin ?? pattern).join(", "),
     action,
     rejection,
-    matching,
-    masking,
-    matches: (text) => finish(matching(text)),
-    mask: (text) => finish(masking(text)),
+    *finding(text) {
+      const matches: TextMatch[] = [];
+      for (const { regex, mask, matchesEmpty, mayMatch } of compiled) {
+        if (!mayMatch(text)) continue;
+        if (matchesEmpty && action === "reject") return [{ start: 0, end: text.length, mask }];
+        try {
+          for (const { start, end } of yield* regex.finding(text, { left: BUDGET_PER_PIECE }))
+            matches.push({ start, end, mask });
+        } catch {
+          matches.push({ start: 0, end: text.length, mask });
+        }
+        yield;
+      }
+      return matches;
+    },
   };
 }
 
 function compileRule(rule: GuardRule): CompiledRule {
   if (rule.builtin !== undefined) {
     const { pattern, mask, hint } = BUILTINS[rule.builtin];
-    return { regex: compileRegex(pattern), mask, mayMatch: (text) => hint.test(text) };
+    return { regex: compileRegex(pattern), mask, matchesEmpty: false, mayMatch: (text) => hint.test(text) };
   }
-  return { regex: compileRegex(rule.pattern ?? ""), mask: "<masked>", mayMatch: () => true };
-}
-
-function piecesOf(text: string): string[] {
-  if (text.length <= PIECE_CHARACTERS) return [text];
-  const pieces: string[] = [];
-  let from = 0;
-  while (text.length - from > PIECE_CHARACTERS) {
-    const latest = from + PIECE_CHARACTERS;
-    // Only so much of it is searched: a text without a line break must not be read again for each piece.
-    const earliest = latest - CUT_CHARACTERS;
-    const end = text.slice(earliest, latest + 1);
-    const line = end.lastIndexOf("\n");
-    const place = line >= 0 ? line : end.lastIndexOf(" ");
-    const cut = place >= 0 ? earliest + place + 1 : latest;
-    pieces.push(text.slice(from, cut));
-    from = cut;
-  }
-  pieces.push(text.slice(from));
-  return pieces;
+  const regex = compileRegex(rule.pattern ?? "");
+  const matchesEmpty = regex.test("", { left: BUDGET_PER_PIECE });
+  return { regex, mask: "<masked>", matchesEmpty, mayMatch: () => true };
 }

@@ -12,6 +12,8 @@ export interface Skeleton {
   readonly value: Members;
   /** JSON in pieces; every mark in it, wherever it went, is the encoded data again. */
   write(value: Members): readonly Buffer[];
+  /** A string of the tree with the encoded data in the place of its mark; only the beginning if `maxBytes` is given. */
+  resolve(text: string, maxBytes?: number): string;
 }
 
 /** Smaller strings are not worth a mark. */
@@ -80,7 +82,15 @@ export function* skeletonSteps(bytes: Buffer, maxTreeBytes: number, nonce: strin
   yield;
   const value = yield* parseMembersInSteps(tree);
   if (value === undefined) return "not JSON";
-  return { value, write: (changed) => restore(JSON.stringify(changed), nonce, blobs) };
+  return {
+    value,
+    write: (changed) => restore(JSON.stringify(changed), nonce, blobs),
+    resolve(text, maxBytes) {
+      if (blobs.length === 0 || !text.includes("@blob-")) return text;
+      const shown = (piece: Buffer): string => piece.toString("utf8", 0, maxBytes ?? piece.length);
+      return restore(text, nonce, blobs).map(shown).join("");
+    },
+  };
 }
 
 function* hasTooManyTokens(tree: Buffer): Steps<boolean> {

@@ -18,10 +18,10 @@ export interface OfferedTool {
   readonly timeoutMs: number | undefined;
 }
 
-/** Looks at the text of a result; returns what shall take its place. */
+/** Checks a text that a server sends. */
 export interface ResultGuard {
-  /** The text to send, or undefined if the result may not pass. */
-  checked(text: string): Steps<string | undefined>;
+  /** The parts of one text as they may be sent, or undefined if they may not. The same list if nothing changes. */
+  checked(parts: readonly string[]): Steps<readonly string[] | undefined>;
   /** What clients are told instead. */
   readonly refusal: string;
 }
@@ -29,7 +29,7 @@ export interface ResultGuard {
 /** Guards in shadow mode. */
 export interface ResultWatch {
   /** What they would do with this text; rules and actions, never the text. */
-  found(text: string): Steps<readonly WatchFinding[]>;
+  found(parts: readonly string[]): Steps<readonly WatchFinding[]>;
   /** What they would do with a result that is too large to be looked at. */
   readonly unread: readonly WatchFinding[];
 }

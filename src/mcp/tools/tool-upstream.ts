@@ -5,7 +5,7 @@
  */
 import type { WireTap } from "../../core/wire.ts";
 import type { Clock } from "../../lib/process/clock.ts";
-import type { Steps } from "../../lib/process/turns.ts";
+import { finish, type Steps } from "../../lib/process/turns.ts";
 import { envelopeOf } from "../eras/modern-text.ts";
 import type { Loss } from "../servers/link-contract.ts";
 import type { Target } from "../servers/target.ts";
@@ -25,16 +25,19 @@ import { SERVER_INFO } from "../wire/era.ts";
 import {
   asClientRequest,
   asResult,
+  asServerMessage,
   type ClientNotification,
   type ClientRequest,
   INVALID_PARAMS,
+  resultText,
   type ServerMessage,
 } from "../wire/json-rpc.ts";
 import { elementsInSteps, findInSteps, memberOf } from "../wire/json-steps.ts";
 import { find, type Span, slice } from "../wire/json-text.ts";
 import { largeOrSmall } from "../wire/large-or-small.ts";
 import { listProblem } from "../wire/list-check.ts";
-import { checkedCall, timedCall } from "./checked-call.ts";
+import { checkedCall, checkedNow, checkedQuestion, timedCall } from "./checked-call.ts";
+import { guardedMessage, refusedAnswer } from "./guarded-message.ts";
 import type { Quarantine } from "./quarantine.ts";
 import { filledRequest } from "./tool-arguments.ts";
 import { INSTRUCTIONS_ENTRY, instructionsDefinition } from "./tool-lock.ts";
@@ -63,11 +66,8 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   readonly #user: UpstreamUser;
   /** Tools that are as they were accepted, since when; undefined until the list was read. */
   #accepted: { readonly names: Set<string>; readonly atMs: number } | undefined = undefined;
-  /** What the server says of itself, and what clients see of it. */
-  #about: { readonly of: ServerAbout | undefined; readonly shown: ServerAbout | undefined } = {
-    of: undefined,
-    shown: undefined,
-  };
+  /** The server's description of itself, and the one that clients see. */
+  #shown: { readonly of: ServerAbout; readonly about: ServerAbout } | undefined = undefined;
   /** Counts what makes an earlier comparison worthless. */
   #changes = 0;
 
@@ -82,9 +82,7 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   }
 
   get about(): ServerAbout | undefined {
-    const { about } = this.inner;
-    if (about !== this.#about.of) this.#about = { of: about, shown: about && this.#shownAbout(about) };
-    return this.#about.shown;
+    return this.inner.about && this.#shownAbout(this.inner.about);
   }
 
   get pendingCalls(): number {
@@ -104,16 +102,16 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   }
 
   open(done: (outcome: OpenOutcome) => void, wire?: WireTap): void {
-    this.inner.open((outcome) => done(outcome.ok ? this.#shownOutcome(outcome) : outcome), wire);
+    this.inner.open((outcome) => done(this.#shownOutcome(outcome)), wire);
   }
 
-  call(call: Call): Running {
-    const { method, params } = call.request;
+  call(asked: Call): Running {
+    const { method, params } = asked.request;
+    const call = checkedCall(asked, this.#env.product);
     if (method === "tools/list")
-      return this.inner.call(withAnswerInTurns(call, (message) => this.#shown(call.request, message)));
-    if (method === "server/discover") return this.inner.call(withAnswer(call, (message) => this.#shownAnswer(message)));
-    // A tool that was called as a task gives its result here.
-    if (method.startsWith("tasks/")) return this.inner.call(checkedCall(call, this.#env.product));
+      return this.inner.call(withAnswerInTurns(call, (message) => this.#shownList(call.request, message)));
+    if (method === "server/discover")
+      return this.inner.call(withAnswer(call, (message) => this.#pinnedAnswer(message)));
     if (method !== "tools/call") return this.inner.call(call);
     const shown = String(params.name);
     const tool = this.#env.product.called(shown);
@@ -172,11 +170,13 @@ export class ToolUpstream implements Upstream, UpstreamUser {
 
   notified(_inner: Upstream, message: ServerMessage): void {
     if (message.method === "notifications/tools/list_changed") this.#forget();
-    this.#user.notified(this, message);
+    const passed = checkedNow(message, this.#env.product);
+    if (passed) this.#user.notified(this, passed);
   }
 
   asked(_inner: Upstream, question: Question): void {
-    this.#user.asked(this, question);
+    const passed = checkedQuestion(question, this.#env.product);
+    if (passed) this.#user.asked(this, passed);
   }
 
   hearsQuestions(): boolean {
@@ -193,19 +193,45 @@ export class ToolUpstream implements Upstream, UpstreamUser {
     this.#changes += 1;
   }
 
-  #shownOutcome(outcome: OpenOutcome & { readonly ok: true }): OpenOutcome {
-    return { ok: true, answer: this.#shownAnswer(outcome.answer), about: this.#shownAbout(outcome.about) };
+  /** The lock file is compared with what the server sent; the guards read what is left. */
+  #shownOutcome(outcome: OpenOutcome): OpenOutcome {
+    const { guard } = this.#env.product;
+    if (outcome.answer === undefined) return outcome;
+    const pinned = this.#pinnedAnswer(outcome.answer);
+    const answer =
+      guard === undefined
+        ? pinned
+        : (finish(guardedMessage(pinned, guard, "initialize")) ?? refusedAnswer(guard.refusal));
+    return outcome.ok ? { ok: true, answer, about: this.#shownAbout(outcome.about) } : { ok: false, answer };
   }
 
   #shownAbout(about: ServerAbout): ServerAbout {
+    if (this.#shown?.of !== about) this.#shown = { of: about, about: this.#guardedAbout(this.#pinnedAbout(about)) };
+    return this.#shown.about;
+  }
+
+  #pinnedAbout(about: ServerAbout): ServerAbout {
     return this.#passesInstructions(about.instructions) ? about : { ...about, instructions: undefined };
+  }
+
+  #guardedAbout(about: ServerAbout): ServerAbout {
+    const { guard } = this.#env.product;
+    if (guard === undefined) return about;
+    const { instructions, serverInfo } = about;
+    const described = { instructions, serverInfo };
+    const message = asServerMessage(resultText("0", JSON.stringify(described)));
+    const guarded = finish(guardedMessage(message, guard, "initialize"));
+    // Rejected: clients get nothing that the server wrote.
+    if (guarded === undefined) return { ...about, serverInfo: undefined, instructions: undefined };
+    const { result } = JSON.parse(guarded.text) as { result: typeof described };
+    return { ...about, ...result, instructions: result.instructions };
   }
 
   /**
    * What the server says of itself, with its instructions only if they are as they were accepted, and without members that
    * the protocol does not know, where they could return.
    */
-  #shownAnswer(message: ServerMessage): ServerMessage {
+  #pinnedAnswer(message: ServerMessage): ServerMessage {
     if (message.kind !== "result" || this.#env.product.lock?.pinsInstructions !== true) return message;
     const { result } = JSON.parse(message.text) as { result: Record<string, unknown> };
     const { _meta: meta } = result;
@@ -225,7 +251,7 @@ export class ToolUpstream implements Upstream, UpstreamUser {
   }
 
   /** A page of the list, as clients shall see it. */
-  *#shown(request: ClientRequest, message: ServerMessage): Steps<ServerMessage> {
+  *#shownList(request: ClientRequest, message: ServerMessage): Steps<ServerMessage> {
     const { text } = message;
     const list = yield* findInSteps(text, 0, "result", "tools");
     if (!list || (yield* listProblem(request, message, this.target.name))) return message;
@@ -346,8 +372,7 @@ export class ToolUpstream implements Upstream, UpstreamUser {
             ...filled.request.params,
             name: tool.name,
           });
-    const checked = checkedCall(call, this.#env.product);
-    const renamed = request === call.request ? checked : { ...withAnswer(checked, (message) => message), request };
+    const renamed = request === call.request ? call : { ...withAnswer(call, (message) => message), request };
     if (tool.timeoutMs === undefined) return this.inner.call(renamed);
     return timedCall(renamed, { timeoutMs: tool.timeoutMs, shown, clock: this.#env.clock, upstream: this.inner });
   }

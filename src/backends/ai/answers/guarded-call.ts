@@ -13,7 +13,8 @@ import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import { errorBody, errorEvent } from "../../../llm/dialects/error-shape.ts";
 import type { TextGuard } from "../../../llm/dialects/llm-call.ts";
-import { GuardRejection, guardSteps, mapTextsInSteps } from "../../../llm/guards/prompt-rules.ts";
+import { BodyTexts } from "../../../llm/guards/body-texts.ts";
+import { GuardRejection } from "../../../llm/guards/guarded-text.ts";
 import { createStreamGuard, type StreamGuard } from "../../../llm/guards/stream-guard.ts";
 import { isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
@@ -164,7 +165,7 @@ export class GuardedCall extends PassingCall {
     let status = this.#status;
     let answer = body;
     try {
-      answer = yield* mapTextsInSteps(body, "answer", (text) => guardSteps(text, this.#guards));
+      answer = yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards);
     } catch (error) {
       if (!(error instanceof GuardRejection)) throw error;
       status = error.status;

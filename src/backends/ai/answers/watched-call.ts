@@ -11,8 +11,8 @@ import { createSseParser } from "../../../lib/http/sse.ts";
 import { InOrder } from "../../../lib/process/in-order.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { TextGuard } from "../../../llm/dialects/llm-call.ts";
+import { BodyTexts } from "../../../llm/guards/body-texts.ts";
 import { createGuardWatch, type GuardWatch } from "../../../llm/guards/guard-watch.ts";
-import { mapTextsInSteps, watchSteps } from "../../../llm/guards/prompt-rules.ts";
 import { createStreamGuard } from "../../../llm/guards/stream-guard.ts";
 import { isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { parseMembersInSteps } from "../../../llm/wire/json-steps.ts";
@@ -103,9 +103,7 @@ class WatchedCall extends PassingCall {
   }
 
   #streamReader(): Reader {
-    const guard = createStreamGuard(this.#guards, (text) =>
-      watchSteps(text, this.#guards, (one) => this.#watch.found(one)),
-    );
+    const guard = createStreamGuard(this.#guards, (one) => this.#watch.found(one));
     let ended: (() => void) | undefined;
     const failed = (): void => {
       this.#unreadable();
@@ -163,8 +161,6 @@ class WatchedCall extends PassingCall {
   *#lookAtWhole(bytes: Buffer): Steps<void> {
     const body = yield* parseMembersInSteps(bytes);
     if (body === undefined) throw new Error("not JSON");
-    yield* mapTextsInSteps(body, "answer", (text) =>
-      watchSteps(text, this.#guards, (guard) => this.#watch.found(guard)),
-    );
+    yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards, (guard) => this.#watch.found(guard));
   }
 }

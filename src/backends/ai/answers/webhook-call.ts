@@ -10,8 +10,8 @@ import { createSseParser, encodeSseEvent, type SseEvent, SseTooLarge } from "../
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
 import { errorBody } from "../../../llm/dialects/error-shape.ts";
-import { eachAnswerText, mapAnswerTexts } from "../../../llm/guards/map-texts.ts";
-import { GuardRejection } from "../../../llm/guards/prompt-rules.ts";
+import { BodyTexts } from "../../../llm/guards/body-texts.ts";
+import { GuardRejection } from "../../../llm/guards/guarded-text.ts";
 import { type StreamTexts, streamTexts } from "../../../llm/guards/stream-texts.ts";
 import { EventTooComplex } from "../../../llm/wire/event-body.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
@@ -97,19 +97,17 @@ export class WebhookCall extends PassingCall {
   async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
     const body = await this.#run(parseMembersInSteps(bytes));
     if (body === undefined) return undefined;
-    const texts: string[] = [];
-    eachAnswerText(body, (text) => void texts.push(text));
-    const judged = await this.#judge(texts);
-    if (judged === texts) return bytes;
-    let next = 0;
-    return Buffer.from(await this.#run(stringifyInSteps(mapAnswerTexts(body, () => judged[next++] ?? ""))));
+    const found = new BodyTexts(body, { direction: "response" });
+    const judged = await this.#judge(found.texts);
+    const shown = found.replaced(judged);
+    return shown === body ? bytes : Buffer.from(await this.#run(stringifyInSteps(shown)));
   }
 
   async #judgeStream(bytes: Buffer): Promise<Buffer | undefined> {
     const found = await this.#run(readStream(bytes));
     if (found === undefined) return undefined;
     const judged = await this.#judge(found.texts);
-    return judged === found.texts ? bytes : await this.#run(writeStream(found, judged));
+    return await this.#run(writeStream(found, judged));
   }
 
   #send(status: number, bytes: Buffer): void {

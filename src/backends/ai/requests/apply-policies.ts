@@ -6,17 +6,11 @@ import { GatewayError } from "../../../core/errors.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { LlmCall, PromptRules, TextGuard } from "../../../llm/dialects/llm-call.ts";
 import { scanSteps } from "../../../llm/dialects/scan-request.ts";
+import { BodyTexts } from "../../../llm/guards/body-texts.ts";
 import type { GuardWatch } from "../../../llm/guards/guard-watch.ts";
 import { checkAll } from "../../../llm/guards/guard-webhook.ts";
-import { eachPromptText, mapPromptTexts } from "../../../llm/guards/map-texts.ts";
-import {
-  applyRules,
-  editsRequest,
-  GuardRejection,
-  mapTextsInSteps,
-  mergeRules,
-  watchSteps,
-} from "../../../llm/guards/prompt-rules.ts";
+import { GuardRejection } from "../../../llm/guards/guarded-text.ts";
+import { applyRules, editsRequest, mergeRules } from "../../../llm/guards/prompt-rules.ts";
 import { hasCacheMarks } from "../../../llm/upstreams/cache-marks.ts";
 import type { Members } from "../../../llm/wire/json.ts";
 import { type Skeleton, skeletonSteps } from "../../../llm/wire/skeleton.ts";
@@ -104,7 +98,7 @@ function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string)
 function* edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): Steps<LlmCall> {
   const tree = yield* treeOf(llm, env, "pass the prompt policies");
   try {
-    const value = yield* applyRules(tree.value, llm.dialect.format, rules);
+    const value = yield* applyRules(tree.value, llm.dialect.format, rules, tree.resolve);
     return yield* rewritten(llm, tree, value, "a prompt policy");
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
@@ -119,14 +113,12 @@ export async function applyWebhooks(policed: PolicedCall, env: PlanEnv, isOver: 
   const run = <T>(steps: Steps<T>): T | Promise<T> =>
     llm.bytes.length > SLICED_BYTES ? inTurns(steps, isOver) : finish(steps);
   const tree = await run(treeOf(llm, env, "pass the guards"));
-  const texts: string[] = [];
-  eachPromptText(tree.value, (text) => void texts.push(text));
+  const found = new BodyTexts(tree.value, { direction: "request", resolve: tree.resolve });
+  const { texts } = found;
   try {
     const judged = await checkAll(rules.requestWebhooks, { direction: "request", model, texts });
     if (judged === texts) return policed;
-    let next = 0;
-    const value = mapPromptTexts(tree.value, () => judged[next++] ?? "");
-    return { ...policed, llm: await run(rewritten(llm, tree, value, "a guard")) };
+    return { ...policed, llm: await run(rewritten(llm, tree, found.replaced(judged), "a guard")) };
   } catch (error) {
     if (!(error instanceof GuardRejection)) throw error;
     throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
@@ -138,5 +130,8 @@ function* watchRequest(llm: LlmCall, guards: readonly TextGuard[], env: PlanEnv,
   const tree = yield* skeletonSteps(llm.bytes, env.maxTreeBytes, env.newId());
   if (tree === "not JSON") watch.unread(guards, "the body is not valid JSON");
   else if ("tooLarge" in tree) watch.unread(guards, `a request ${tree.tooLarge} cannot be read`);
-  else yield* mapTextsInSteps(tree.value, "prompt", (text) => watchSteps(text, guards, (guard) => watch.found(guard)));
+  else
+    yield* new BodyTexts(tree.value, { direction: "request", resolve: tree.resolve }).guarded(guards, (guard) =>
+      watch.found(guard),
+    );
 }

@@ -1,0 +1,264 @@
+/**
+ * Applies guards to a text. A text may arrive in pieces (the deltas of a stream) or be split over several strings that a
+ * reader sees as one (the parts of a message): a match that crosses such a border is found, too.
+ *
+ * The guards run in their order. A match of an earlier guard that masks hides its characters from later guards that
+ * reject. Matches that overlap are masked once.
+ */
+import type { Steps } from "../../lib/process/turns.ts";
+import { ExpectedError } from "../../lib/text/expected-error.ts";
+import type { TextGuard, TextMatch } from "../dialects/llm-call.ts";
+
+export class GuardRejection extends ExpectedError {
+  readonly status: number;
+
+  constructor(guard: Pick<TextGuard, "rejection">) {
+    super(guard.rejection.message);
+    this.name = "GuardRejection";
+    this.status = guard.rejection.status;
+  }
+}
+
+/** Called for guards in shadow mode, which reject nothing. */
+export type GuardFound = (guard: TextGuard) => void;
+
+/** Longer than card numbers, addresses and most keys; about a line of text. */
+const HELD_CHARACTERS = 128;
+/** A match that reaches the end of what has arrived may go on. It is held up to this size, then masked as it is. */
+const MAX_OPEN_CHARACTERS = 4 * 1024;
+/** Searched at once; the budget of a pattern is for one piece. */
+const PIECE_CHARACTERS = 16 * 1024;
+/** Searched on both sides of the border between two strings. */
+const BORDER_CHARACTERS = 2 * 1024;
+
+/** A text that arrives in pieces. It retains at most `MAX_OPEN_CHARACTERS + HELD_CHARACTERS` characters. */
+export class GuardedText {
+  readonly #guards: readonly TextGuard[];
+  readonly #verdict: Verdict;
+  /** The end of what was released: context for the next search. */
+  #released = "";
+  #held = "";
+
+  constructor(guards: readonly TextGuard[], found?: GuardFound) {
+    this.#guards = guards;
+    this.#verdict = new Verdict(found);
+  }
+
+  get isHolding(): boolean {
+    return this.#held !== "";
+  }
+
+  /**
+   * Adds text and returns what can be released. With `isOver` nothing is held back. More text may follow all the same; the
+   * part of a match that was released before it was complete stays as it is, and its continuation is masked.
+   * Throws GuardRejection.
+   */
+  *push(text: string, isOver: boolean): Steps<string> {
+    let released = "";
+    let at = 0;
+    do {
+      const piece = text.length <= PIECE_CHARACTERS ? text : text.slice(at, at + PIECE_CHARACTERS);
+      at += PIECE_CHARACTERS;
+      released += yield* this.#pushPiece(piece, isOver && at >= text.length);
+    } while (at < text.length);
+    return released;
+  }
+
+  *#pushPiece(piece: string, isOver: boolean): Steps<string> {
+    const text = this.#released + this.#held + piece;
+    const from = this.#released.length;
+    if (text.length === from) return "";
+    let masks: TextMatch[] = [];
+    let openFrom = text.length;
+    for (const guard of this.#guards) {
+      const own: TextMatch[] = [];
+      for (const match of yield* guard.finding(text)) {
+        if (match.end <= from) continue;
+        if (!isOver && match.end === text.length && text.length - match.start <= MAX_OPEN_CHARACTERS)
+          openFrom = Math.min(openFrom, match.start);
+        else if (guard.action === "mask") own.push(match);
+        else if (!overlapsAny(match, masks)) this.#verdict.reject(guard);
+      }
+      if (own.length === 0) continue;
+      if (own.some(({ start, end, mask }) => text.slice(start, end) !== mask)) this.#verdict.note(guard);
+      masks = merged([...masks, ...own]);
+    }
+    const cut = isOver ? text.length : cutBefore(text, from, openFrom, masks);
+    let released = "";
+    let at = from;
+    for (const { start, end, mask } of masks) {
+      if (start >= cut) break;
+      released += text.slice(at, Math.max(at, start)) + mask;
+      at = end;
+    }
+    released += text.slice(at, cut);
+    this.#held = text.slice(cut);
+    // One character decides about `\b` and `^`; after an early release, a match may have begun further back.
+    this.#released = text.slice(Math.max(0, cut - (isOver ? HELD_CHARACTERS : 1)), cut);
+    return released;
+  }
+}
+
+/** Guards the strings of one text. Throws GuardRejection. */
+export function* guardParts(
+  parts: readonly string[],
+  guards: readonly TextGuard[],
+  found?: GuardFound,
+): Steps<readonly string[]> {
+  const guarded: string[] = [];
+  let isChanged = false;
+  for (const part of parts) {
+    const seen = part === "" ? "" : yield* new GuardedText(guards, found).push(part, true);
+    isChanged ||= seen !== part;
+    guarded.push(seen);
+    yield;
+  }
+  const checked = isChanged ? guarded : parts;
+  return parts.length < 2 ? checked : yield* guardBorders(checked, guards, new Verdict(found));
+}
+
+/** Spreads a text that took the place of joined strings over them, so that what did not change stays where it was. */
+export function spreadText(parts: readonly string[], replaced: string): readonly string[] {
+  const joined = parts.length === 1 ? parts[0] : parts.join("");
+  if (joined === undefined || joined === replaced) return parts;
+  if (parts.length === 1) return [replaced];
+  const most = Math.min(joined.length, replaced.length);
+  let prefix = 0;
+  while (prefix < most && joined.charCodeAt(prefix) === replaced.charCodeAt(prefix)) prefix += 1;
+  let suffix = 0;
+  while (
+    suffix < most - prefix &&
+    joined.charCodeAt(joined.length - 1 - suffix) === replaced.charCodeAt(replaced.length - 1 - suffix)
+  )
+    suffix += 1;
+  const change = { start: prefix, end: joined.length - suffix, mask: replaced.slice(prefix, replaced.length - suffix) };
+  return withMasks(parts, [change], "");
+}
+
+/** Once for each guard, however often a match is seen while it is held. */
+class Verdict {
+  readonly #found: GuardFound | undefined;
+  readonly #noted = new Set<TextGuard>();
+
+  constructor(found: GuardFound | undefined) {
+    this.#found = found;
+  }
+
+  reject(guard: TextGuard): void {
+    if (this.#found === undefined) throw new GuardRejection(guard);
+    this.note(guard);
+  }
+
+  note(guard: TextGuard): void {
+    if (this.#found === undefined || this.#noted.has(guard)) return;
+    this.#noted.add(guard);
+    this.#found(guard);
+  }
+}
+
+/** Where a text can be cut: enough is held back, and no match is cut in two. */
+function cutBefore(text: string, from: number, openFrom: number, masks: readonly TextMatch[]): number {
+  let cut = Math.max(from, Math.min(text.length - HELD_CHARACTERS, openFrom));
+  const crossed = masks.find(({ start, end }) => start < cut && cut < end);
+  if (crossed)
+    cut = crossed.start > from && text.length - crossed.start <= MAX_OPEN_CHARACTERS ? crossed.start : crossed.end;
+  const isPairCut = cut > from && cut < text.length && (text.charCodeAt(cut - 1) & 0xfc00) === 0xd800;
+  return isPairCut ? cut - 1 : cut;
+}
+
+function* guardBorders(
+  parts: readonly string[],
+  guards: readonly TextGuard[],
+  verdict: Verdict,
+): Steps<readonly string[]> {
+  const joined = parts.join("");
+  const borders: number[] = [];
+  let at = 0;
+  for (const part of parts) {
+    at += part.length;
+    if (at > (borders.at(-1) ?? 0) && at < joined.length) borders.push(at);
+  }
+  if (borders.length === 0) return parts;
+  let masks: TextMatch[] = [];
+  for (const guard of guards) {
+    const own: TextMatch[] = [];
+    for (const region of regionsAround(borders, joined.length)) {
+      const text = joined.slice(region.start, region.end);
+      for (const { start, end, mask } of yield* guard.finding(text)) {
+        const match = { start: region.start + start, end: region.start + end, mask };
+        // A match that stops at the border of a region is seen whole in the next one.
+        const isCut = (start === 0 && region.start > 0) || (end === text.length && region.end < joined.length);
+        if ((isCut && end - start < text.length) || !hasBorderInside(match, borders)) continue;
+        if (guard.action === "mask") own.push(match);
+        else if (!overlapsAny(match, masks)) verdict.reject(guard);
+      }
+      yield;
+    }
+    if (own.length === 0) continue;
+    verdict.note(guard);
+    masks = merged([...masks, ...own]);
+  }
+  return masks.length === 0 ? parts : withMasks(parts, masks, undefined);
+}
+
+function regionsAround(borders: readonly number[], length: number): { readonly start: number; readonly end: number }[] {
+  const regions: { start: number; end: number }[] = [];
+  for (const border of borders) {
+    const start = Math.max(0, border - BORDER_CHARACTERS);
+    const end = Math.min(length, border + BORDER_CHARACTERS);
+    const last = regions.at(-1);
+    if (last && start <= last.end && end - last.start <= PIECE_CHARACTERS) last.end = end;
+    else regions.push({ start, end });
+  }
+  return regions;
+}
+
+/** `filler` stands for a string of which nothing is left; undefined for the mask, because providers reject empty parts. */
+function withMasks(parts: readonly string[], masks: readonly TextMatch[], filler: string | undefined): string[] {
+  let offset = 0;
+  let next = 0;
+  return parts.map((part) => {
+    const begin = offset;
+    offset += part.length;
+    let text = "";
+    let at = begin;
+    let mask = "";
+    while (next < masks.length) {
+      const match = masks[next] as TextMatch;
+      if (match.start >= offset && !(match.start === offset && match.end === offset)) break;
+      mask = match.mask;
+      if (match.start >= begin) text += part.slice(at - begin, match.start - begin) + match.mask;
+      at = Math.min(offset, match.end);
+      if (match.end > offset) break;
+      next += 1;
+    }
+    text += part.slice(at - begin);
+    return text === "" && part !== "" ? (filler ?? mask) : text;
+  });
+}
+
+function overlapsAny({ start, end }: TextMatch, masks: readonly TextMatch[]): boolean {
+  return masks.some((mask) => start < mask.end && mask.start < end);
+}
+
+function hasBorderInside({ start, end }: TextMatch, borders: readonly number[]): boolean {
+  let low = 0;
+  let high = borders.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((borders[middle] as number) > start) high = middle;
+    else low = middle + 1;
+  }
+  return low < borders.length && (borders[low] as number) < end;
+}
+
+/** In order and without overlaps; the mask of a match that begins first covers those that overlap with it. */
+function merged(matches: readonly TextMatch[]): TextMatch[] {
+  const result: TextMatch[] = [];
+  for (const match of [...matches].sort((a, b) => a.start - b.start)) {
+    const last = result.at(-1);
+    if (last && match.start < last.end) result[result.length - 1] = { ...last, end: Math.max(last.end, match.end) };
+    else result.push(match);
+  }
+  return result;
+}

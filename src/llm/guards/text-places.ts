@@ -1,0 +1,232 @@
+/**
+ * Finds every text in the body of a request, a response or a stream event, in any dialect. It denies by default: a string
+ * is a text unless its member is on the short list of structural members below, so a member that a provider adds tomorrow is
+ * guarded as well. Regular expressions and webhooks read the same texts.
+ *
+ * - Members that hold arbitrary JSON (tool arguments, schemas, metadata) are texts with all their strings and names.
+ * - Encoded data (base64, data URLs) that decodes to text is guarded decoded and encoded again. Images, audio, and other
+ *   binary data pass.
+ * - The parts of one message are joined: they are one text to the model.
+ * - Token probabilities and token ids repeat a response token by token. They are withheld.
+ */
+import { decodeText, isBinary, isTextType, SAMPLED_CHARACTERS } from "../../lib/text/encoded-text.ts";
+import { putMember } from "../../lib/text/put-member.ts";
+import { isMembers, type Members } from "../wire/json.ts";
+
+export type Direction = "request" | "response";
+
+/** One string of a body. */
+export interface TextPlace {
+  /** The members that lead to the string (`readPath`). A list item with an `index` counts by it. */
+  readonly path: string;
+  /** Strings with the same value are parts of one text. */
+  readonly run: string;
+  readonly name: string;
+  /** The object that holds the string. */
+  readonly holder: Members;
+  /** The string, or the name of a member, is part of arbitrary JSON. */
+  readonly isFree: boolean;
+}
+
+export interface PlaceOptions {
+  readonly direction: Direction;
+  /** Puts back the encoded data that a mark stands for (`Skeleton.resolve`). */
+  readonly resolve?: Resolve | undefined;
+}
+
+export type Resolve = (text: string, maxBytes?: number) => string;
+
+/** Returns the string that takes the place of the text. */
+type Visit = (text: string, place: TextPlace) => string;
+
+/** Identifiers and words of the protocol. A value with white space is none, so it is guarded. */
+const STRUCTURAL_MEMBERS: ReadonlySet<string> = new Set([
+  ...["id", "type", "role", "model", "object", "status", "event_type"],
+  ...["tool_call_id", "call_id", "tool_use_id", "toolUseId", "item_id", "file_id", "container_id", "response_id"],
+  ...["previous_response_id", "prompt_cache_key", "system_fingerprint", "responseId", "modelVersion", "model_version"],
+  ...["mime_type", "mimeType", "media_type", "finish_reason", "finishReason", "stop_reason", "stopReason"],
+  ...["signature", "thoughtSignature", "thought_signature", "encrypted_content", "encrypted_index", "obfuscation"],
+]);
+
+/** Binary data as text. What decodes to text is guarded. */
+const ENCODED_MEMBERS: ReadonlySet<string> = new Set([
+  ...["data", "bytes", "file_data", "b64_json", "partial_image_b64", "redactedContent", "imageBytes", "videoBytes"],
+  ...["bytesBase64Encoded"],
+]);
+
+/** Addresses of images and files. A model does not read the address itself, but a data URL is the file. */
+const URL_MEMBERS: ReadonlySet<string> = new Set([
+  ...["url", "uri", "image_url", "file_url", "audio_url", "video_url", "file_uri", "fileUri", "gcsUri", "s3Uri"],
+]);
+const REMOTE_URL = /^(?:https?|gs|s3):\/\/[^\s]+$/i;
+
+/** Objects under these names are arbitrary JSON. */
+const FREE_MEMBERS: ReadonlySet<string> = new Set([
+  ...["input", "args", "arguments", "json", "structuredContent", "parsed", "metadata", "requestMetadata", "labels"],
+  ...["parameters", "properties", "schema", "input_schema", "inputSchema", "output_schema", "parametersJsonSchema"],
+  ...["responseSchema", "response_schema", "responseJsonSchema", "response_json_schema"],
+  ...["parameters_json_schema", "$defs", "definitions", "chat_template_kwargs", "extra_body", "variables"],
+  ...["promptVariables", "additionalModelRequestFields", "additionalModelResponseFields", "guided_json"],
+]);
+
+/** The lists of parts that one reader sees as one text. */
+const JOINED_LISTS: ReadonlySet<string> = new Set([
+  ...["content", "parts", "system", "summary", "thinking", "reasoning_details", "output", "prediction"],
+]);
+
+/** The members of such parts that continue the part before. */
+const JOINED_MEMBERS: ReadonlySet<string> = new Set(["text", "thinking", "reasoning", "refusal", "input_text"]);
+
+const WITHHELD_MEMBERS: ReadonlySet<string> = new Set([
+  ...["logprobs", "logprobsResult", "logprobs_result", "prompt_logprobs", "token_ids", "prompt_token_ids"],
+]);
+
+/** The body with other texts; the same object if none changed. */
+export function mapTexts(body: Members, options: PlaceOptions, visit: Visit): Members {
+  return new Walk(options, visit).members(body, { path: "", run: "", mediaType: "", isFree: false });
+}
+
+/** The names of a path. */
+export function readPath(path: string): string[] {
+  const names = path.split(".").slice(1);
+  return path.includes("~") ? names.map((name) => name.replaceAll("~1", ".").replaceAll("~0", "~")) : names;
+}
+
+/** The text is an identifier or a word of the protocol. */
+export function isStructural(name: string, text: string): boolean {
+  return STRUCTURAL_MEMBERS.has(name) && !/\s/.test(text);
+}
+
+/** Where a list item stands, as clients read it. */
+export function labelOf(item: unknown, position: number): number {
+  return isMembers(item) && typeof item.index === "number" ? item.index : position;
+}
+
+interface Place {
+  readonly path: string;
+  readonly run: string;
+  /** What the nearest object says about its data. */
+  readonly mediaType: string;
+  readonly isFree: boolean;
+}
+
+class Walk {
+  readonly #options: PlaceOptions;
+  readonly #visit: Visit;
+
+  constructor(options: PlaceOptions, visit: Visit) {
+    this.#options = options;
+    this.#visit = visit;
+  }
+
+  members(value: Members, place: Place): Members {
+    const { isFree, path, run } = place;
+    const own = isFree ? undefined : (value.mimeType ?? value.mime_type ?? value.media_type ?? value.format);
+    const mediaType = typeof own === "string" ? own : place.mediaType;
+    let changed: Record<string, unknown> | undefined;
+    for (const [name, member] of Object.entries(value)) {
+      const below = `${path}.${name.includes(".") || name.includes("~") ? escaped(name) : name}`;
+      const shown = isFree
+        ? this.#visit(name, { path: `${below}#`, run: `${below}#`, name, holder: value, isFree })
+        : name;
+      const mapped = this.#member(value, name, member, {
+        path: below,
+        run: run.endsWith(".*") && !JOINED_MEMBERS.has(name) ? below : `${run}.${name}`,
+        mediaType,
+        isFree: isFree || isFreeMember(path, name, member),
+      });
+      if (changed === undefined) {
+        if (mapped === member && shown === name) continue;
+        changed = copyUpTo(value, name);
+      }
+      if (mapped !== undefined) putMember(changed, unusedName(changed, shown), mapped);
+    }
+    return changed ?? value;
+  }
+
+  #member(holder: Members, name: string, value: unknown, place: Place): unknown {
+    if (!place.isFree && this.#options.direction === "response" && WITHHELD_MEMBERS.has(name) && value != null)
+      return Array.isArray(value) ? [] : name === "logprobs" ? null : undefined;
+    if (typeof value === "string") return this.#string(value, name, holder, place);
+    if (Array.isArray(value)) return this.#list(value, name, holder, place);
+    return isMembers(value) ? this.members(value, place) : value;
+  }
+
+  #list(list: readonly unknown[], name: string, holder: Members, place: Place): readonly unknown[] {
+    const isJoined = !place.isFree && JOINED_LISTS.has(name);
+    let changed: unknown[] | undefined;
+    for (let i = 0; i < list.length; i++) {
+      const item = list[i];
+      const path = `${place.path}.${labelOf(item, i)}`;
+      const below = { ...place, path, run: isJoined ? `${place.path}.*` : path };
+      // A plain string among parts is a text part.
+      const run = isJoined && typeof item === "string" ? `${below.run}.text` : below.run;
+      const mapped = this.#member(holder, name, item, { ...below, run });
+      if (mapped !== item) changed ??= list.slice();
+      if (changed) changed[i] = mapped;
+    }
+    return changed ?? list;
+  }
+
+  #string(value: string, name: string, holder: Members, place: Place): string {
+    const { path, run, isFree } = place;
+    const { direction, resolve = plain } = this.#options;
+    const at = { path, run, name, holder, isFree };
+    if (!isFree) {
+      if (isStructural(name, value)) return value;
+      if (ENCODED_MEMBERS.has(name) || URL_MEMBERS.has(name)) {
+        if (direction === "request" && REMOTE_URL.test(value)) return value;
+        return this.#encoded(value, at, place.mediaType);
+      }
+    }
+    const text = resolve(value);
+    const mapped = this.#visit(text, at);
+    return mapped === text ? value : mapped;
+  }
+
+  /** A short value, or one that is declared as text, may be meant as it stands: it is read both ways. */
+  #encoded(value: string, at: TextPlace, mediaType: string): string {
+    const { resolve = plain } = this.#options;
+    const isBase64 = ENCODED_MEMBERS.has(at.name);
+    const start = resolve(value, SAMPLED_CHARACTERS);
+    const isData = isBinary(start, isBase64, mediaType);
+    if (isData && start.length >= SAMPLED_CHARACTERS) return value;
+    const text = resolve(value);
+    const decoded = isData ? undefined : decodeText(text, isBase64);
+    const isPlain = decoded === undefined || text.length < SAMPLED_CHARACTERS || isTextType(mediaType);
+    const mapped = isPlain ? this.#visit(text, at) : text;
+    const inside = decoded && this.#visit(decoded.text, { ...at, path: `${at.path}~`, run: `${at.run}~` });
+    if (mapped !== text) return mapped;
+    return decoded === undefined || inside === undefined || inside === decoded.text ? value : decoded.encode(inside);
+  }
+}
+
+function plain(text: string): string {
+  return text;
+}
+
+function escaped(name: string): string {
+  return name.replaceAll("~", "~0").replaceAll(".", "~1");
+}
+
+function isFreeMember(path: string, name: string, value: unknown): boolean {
+  // `input` is a list of messages to the Responses API, and an object where a tool is called.
+  if (FREE_MEMBERS.has(name)) return isMembers(value) || (Array.isArray(value) && name !== "input");
+  return name === "response" && /[fF]unction_?[rR]esponse$/.test(path);
+}
+
+function copyUpTo(value: Members, name: string): Record<string, unknown> {
+  const copy: Record<string, unknown> = {};
+  for (const [own, member] of Object.entries(value)) {
+    if (own === name) break;
+    putMember(copy, own, member);
+  }
+  return copy;
+}
+
+/** Two names may be masked alike; no member is lost by it. */
+function unusedName(object: Members, name: string): string {
+  let unused = name;
+  while (Object.hasOwn(object, unused)) unused += "_";
+  return unused;
+}
