@@ -7,13 +7,16 @@ import { GatewayError } from "../../core/errors.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { HttpCall } from "../../lib/http/http-client.ts";
 import { slashedName } from "../../lib/http/request-path.ts";
-import { modelsPathOf } from "../../llm/dialects/dialect.ts";
+import { dialectOf, modelsPathOf } from "../../llm/dialects/dialect.ts";
 import { ModelNameError, withQuery } from "../../llm/dialects/provider.ts";
+import { hasGuards, unreadRulesOf } from "../../llm/guards/prompt-rules.ts";
+import { guardAnswers } from "./answers/guard-answers.ts";
 import { NativeAnswer } from "./answers/native-answer.ts";
 import type { CallSettlement, Settlement } from "./answers/settlement.ts";
 import { CredentialError } from "./credentials/renewed.ts";
 import type { ModelTable } from "./models/model-table.ts";
 import { isWebsocket, UPLOAD } from "./requests/prepare-call.ts";
+import { UNREADABLE_STREAM } from "./requests/refusals.ts";
 import {
   NO_BETAS,
   NO_LOSSES,
@@ -42,6 +45,12 @@ export function forwardPlain(
   if (target.credential.kind === "aws" || (table.isClosed && table.targets.length > 1))
     throw new GatewayError("not_found", { message: "only model calls are supported here" });
   const upgrade = isWebsocket(request) ? "websocket" : undefined;
+  const rules = unreadRulesOf(exchange);
+  if (upgrade && hasGuards(rules))
+    throw new GatewayError("bad_request", { message: "the guards of this route cannot read a WebSocket: use HTTP" });
+  const guarding = guardAnswers({ rules, model: undefined }, dialectOf(request.path), exchange);
+  if (guarding === "unreadable") throw new GatewayError("bad_request", { message: UNREADABLE_STREAM.message });
+  const { shown, from } = guarding(call);
   const models = modelsPathOf(request.path);
   const suffix = models
     ? `/models${models.name === undefined ? "" : `/${modelName(models.name)}`}`
@@ -85,7 +94,7 @@ export function forwardPlain(
     else sent.headers.set("content-length", String(body.length));
   } else if (body.kind === "none") sent.headers.delete("content-length");
   if (exchange.facts.llm) exchange.facts.llm.provider = target.provider.name;
-  const answer = new NativeAnswer(call, "opaque", settlement ?? NOT_COUNTED, false);
+  const answer = new NativeAnswer(shown, "opaque", settlement ?? NOT_COUNTED, false);
   let hasAnswered = false;
   const send = (): HttpCall => {
     const outgoing = body.kind === "stream" ? { ...sent, body: body.stream } : upgrade ? { ...sent, upgrade } : sent;
@@ -94,7 +103,7 @@ export function forwardPlain(
     return target.upstream.send(outgoing, {
       head: (status, headers) => {
         hasAnswered = true;
-        call.received(status, headers);
+        shown.received(status, headers);
         answer.head(status, headers);
       },
       data: (chunk) => answer.data(chunk),
@@ -106,7 +115,9 @@ export function forwardPlain(
   const { protocol, host, port } = target.address;
   const { method, headers } = sent;
   const sealing = target.seal?.({ method, protocol, hostname: host, port, path, headers, body: [] });
-  const run = sealing === undefined ? send() : sendLater(sealing, send, call);
+  let run: BackendRun | undefined;
+  from({ abort: () => run?.abort(), resume: () => run?.resume() });
+  run = sealing === undefined ? send() : sendLater(sealing, send, call);
   return {
     abort() {
       run.abort();

@@ -2,6 +2,7 @@
  * What `ai` policies do to a request, in the client's own dialect: defaults and overrides of its members, messages
  * before and after it, guards over its texts. The order is that of this file; the model's name was settled before.
  */
+import type { Exchange } from "../../core/exchange.ts";
 import type { Steps } from "../../lib/process/turns.ts";
 import type { Format } from "../dialects/dialect.ts";
 import type { PromptMessage, PromptRules } from "../dialects/llm-call.ts";
@@ -15,6 +16,24 @@ export function mergeRules(rules: readonly PromptRules[]): PromptRules {
   for (const one of rules)
     for (const [name, value] of Object.entries(one)) if (value !== undefined) merged[name] = value;
   return merged;
+}
+
+/** Rules of requests that are no LLM call the gateway reads: lists, stored responses, WebSockets. Outermost scope first. */
+const rulesOfUnread = new WeakMap<Exchange, PromptRules[]>();
+
+export function noteUnreadRules(exchange: Exchange, rules: PromptRules): void {
+  const known = rulesOfUnread.get(exchange);
+  if (known === undefined) rulesOfUnread.set(exchange, [rules]);
+  else known.push(rules);
+}
+
+export function unreadRulesOf(exchange: Exchange): PromptRules {
+  return mergeRules(rulesOfUnread.get(exchange) ?? []);
+}
+
+/** Whether guards must see the texts of a call. */
+export function hasGuards({ requestGuards, responseGuards, requestWebhooks, responseWebhooks }: PromptRules): boolean {
+  return [requestGuards, responseGuards, requestWebhooks, responseWebhooks].some((guards) => guards !== undefined);
 }
 
 /** Whether the request's tree must be built for these rules. */
@@ -33,6 +52,17 @@ export function* applyRules(body: Members, format: Format, rules: PromptRules, r
   const { requestGuards: guards } = rules;
   if (guards === undefined) return edited;
   return yield* new BodyTexts(edited, { direction: "request", resolve }).guarded(guards);
+}
+
+/** A prompt may be given as the numbers of its tokens, which no guard can read. */
+export function hasTokenNumbers({ prompt, input }: Members): boolean {
+  return [prompt, input].some(
+    (value) =>
+      Array.isArray(value) &&
+      value.some(
+        (item) => typeof item === "number" || (Array.isArray(item) && item.some((one) => typeof one === "number")),
+      ),
+  );
 }
 
 /** A client that says null leaves the choice open, as if it had said nothing. */

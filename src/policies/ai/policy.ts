@@ -4,11 +4,13 @@
  * wanted; the `ai` backend, which knows the dialects, does it.
  */
 import { z } from "zod";
+import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
 import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/dialects/llm-call.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { createGuardWebhook } from "../../llm/guards/guard-webhook.ts";
+import { hasGuards, noteUnreadRules } from "../../llm/guards/prompt-rules.ts";
 import { compileTextGuard } from "../../llm/guards/text-guard.ts";
 
 const message = z.strictObject({
@@ -148,7 +150,17 @@ export const ai = definePolicy({
       requestWebhooks: compileWebhooks(config.promptGuard?.request, env),
       responseWebhooks: compileWebhooks(config.promptGuard?.response, env),
     };
+    const isGuarded = hasGuards(rules) || rules.watchedResponses !== undefined;
     return {
+      // Stored responses and WebSockets carry the same texts as calls, so their guards must be known as well.
+      ...(isGuarded
+        ? {
+            parsed(exchange: Exchange): void {
+              if (exchange.facts.backend?.type === "ai" && LlmRequestFacts.callOf(exchange) === undefined)
+                noteUnreadRules(exchange, rules);
+            },
+          }
+        : {}),
       llmRequest(exchange) {
         LlmRequestFacts.callOf(exchange)?.rules.push(rules);
         return undefined;

@@ -20,7 +20,7 @@ export interface GuardedWay {
 
 /** `unreadable`: no guard can read such a stream. */
 export function guardAnswers(
-  { rules, model }: PolicedCall,
+  { rules, model }: Pick<PolicedCall, "rules" | "model">,
   { format, pathStream }: Dialect,
   exchange: Exchange,
 ): "unreadable" | ((call: BackendCall) => GuardedWay) {
@@ -28,7 +28,7 @@ export function guardAnswers(
   const isForeignStream = (format === "converse" || format === "invoke") && pathStream === true;
   if ((guards || webhooks) && isForeignStream) return "unreadable";
   // What is encoded could not be judged.
-  if (webhooks) exchange.request.headers.set("accept-encoding", "identity");
+  if (webhooks || guards) exchange.request.headers.set("accept-encoding", "identity");
   return (call) => {
     const watched = watchedCall(call, exchange, watchedResponses, isForeignStream);
     const judged = webhooks

@@ -11,10 +11,10 @@ import { createSseParser, encodeSseEvent, type SseEvent, type SseParser } from "
 import { InOrder } from "../../../lib/process/in-order.ts";
 import { finish, inTurns, SLICED_BYTES, type Steps } from "../../../lib/process/turns.ts";
 import type { Format } from "../../../llm/dialects/dialect.ts";
-import { errorBody, errorEvent } from "../../../llm/dialects/error-shape.ts";
+import { errorBody, errorEvent, type LlmError } from "../../../llm/dialects/error-shape.ts";
 import type { TextGuard } from "../../../llm/dialects/llm-call.ts";
 import { BodyTexts } from "../../../llm/guards/body-texts.ts";
-import { GuardRejection } from "../../../llm/guards/guarded-text.ts";
+import { GuardRejection, guardParts } from "../../../llm/guards/guarded-text.ts";
 import { createStreamGuard, type StreamGuard } from "../../../llm/guards/stream-guard.ts";
 import { isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
@@ -42,7 +42,6 @@ export class GuardedCall extends PassingCall {
   #held: Buffer[] = [];
   #heldBytes = 0;
   #stream: GuardedStream | undefined;
-  #passes = false;
   #over = false;
   #out: string[] = [];
   #run: AnsweringRun | undefined;
@@ -63,10 +62,7 @@ export class GuardedCall extends PassingCall {
   head(status: number, headers: HeaderList): void {
     this.#status = status;
     this.#headers = headers;
-    if (status >= 400) {
-      this.#passes = true;
-      this.call.head(status, headers);
-    } else if (isEventStream(headers.get("content-type")) && !isEncoded(headers.get("content-encoding"))) {
+    if (status < 400 && isEventStream(headers.get("content-type")) && !isEncoded(headers.get("content-encoding"))) {
       this.#stream = this.#openStream();
       headers.delete("content-length");
       this.call.head(status, headers);
@@ -75,7 +71,6 @@ export class GuardedCall extends PassingCall {
 
   data(chunk: Buffer): boolean {
     if (this.#over) return true;
-    if (this.#passes) return this.call.data(chunk);
     if (this.#stream) {
       const { parser, order } = this.#stream;
       try {
@@ -93,8 +88,7 @@ export class GuardedCall extends PassingCall {
 
   end(trailers?: readonly string[]): void {
     if (this.#over) return;
-    if (this.#passes) this.call.end(trailers);
-    else if (this.#stream) {
+    if (this.#stream) {
       const { guard, order } = this.#stream;
       this.#guard(guard.end(), true);
       order.afterwards(() => {
@@ -153,31 +147,53 @@ export class GuardedCall extends PassingCall {
   }
 
   *#endWhole(): Steps<void> {
-    const body = yield* parseMembersInSteps(Buffer.concat(this.#held));
+    const bytes = Buffer.concat(this.#held);
     this.#held = [];
     const headers = this.#headers;
-    if (body === undefined || headers === undefined) {
+    if (headers === undefined) return;
+    let status = this.#status;
+    let shown: Buffer | undefined;
+    try {
+      shown = yield* this.#guardedWhole(bytes, headers);
+    } catch (error) {
+      if (!(error instanceof GuardRejection)) throw error;
+      status = error.status;
+      shown = this.#errorBytes(headers, { status, message: error.message, code: "content_rejected" });
+    }
+    if (shown === undefined) {
       this.call.fail(
         new GatewayError("backend_response_invalid", { detail: "the response guards cannot read the response" }),
       );
       return;
     }
-    let status = this.#status;
-    let answer = body;
-    try {
-      answer = yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards);
-    } catch (error) {
-      if (!(error instanceof GuardRejection)) throw error;
-      status = error.status;
-      answer = errorBody(this.#format, { status, message: error.message, code: "content_rejected" });
-    }
-    const bytes = Buffer.from(yield* stringifyInSteps(answer));
     headers.delete("etag");
-    headers.set("content-type", "application/json");
-    headers.set("content-length", String(bytes.length));
+    if (shown.length > 0 || headers.has("content-length")) headers.set("content-length", String(shown.length));
     this.call.head(status, headers);
-    this.call.data(bytes);
+    if (shown.length > 0) this.call.data(shown);
     this.call.end();
+  }
+
+  /** Undefined if it cannot be read. Errors of a provider may quote what the model wrote, so they are guarded, too. */
+  *#guardedWhole(bytes: Buffer, headers: HeaderList): Steps<Buffer | undefined> {
+    if (bytes.length === 0) return bytes;
+    const body = yield* parseMembersInSteps(bytes);
+    if (body !== undefined) {
+      const guarded = yield* new BodyTexts(body, { direction: "response" }).guarded(this.#guards);
+      headers.set("content-type", "application/json");
+      return Buffer.from(yield* stringifyInSteps(guarded));
+    }
+    if (this.#status < 400) return undefined;
+    if (isEncoded(headers.get("content-encoding"))) {
+      headers.delete("content-encoding");
+      const message = "the response guards cannot read the error of the provider";
+      return this.#errorBytes(headers, { status: this.#status, message, code: "upstream_error" });
+    }
+    return Buffer.from((yield* guardParts([bytes.toString("utf8")], this.#guards))[0] ?? "");
+  }
+
+  #errorBytes(headers: HeaderList, error: LlmError): Buffer {
+    headers.set("content-type", "application/json");
+    return Buffer.from(JSON.stringify(errorBody(this.#format, error)));
   }
 
   #refuse(error: unknown): void {

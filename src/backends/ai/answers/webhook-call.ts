@@ -13,6 +13,7 @@ import { errorBody } from "../../../llm/dialects/error-shape.ts";
 import { BodyTexts } from "../../../llm/guards/body-texts.ts";
 import { GuardRejection } from "../../../llm/guards/guarded-text.ts";
 import { type StreamTexts, streamTexts } from "../../../llm/guards/stream-texts.ts";
+import { isEncoded } from "../../../llm/wire/decode-answer.ts";
 import { EventTooComplex } from "../../../llm/wire/event-body.ts";
 import { parseMembersInSteps, stringifyInSteps } from "../../../llm/wire/json-steps.ts";
 import { MAX_ANSWER_BYTES, MAX_EVENT_BYTES } from "./guarded-call.ts";
@@ -30,7 +31,6 @@ export class WebhookCall extends PassingCall {
   #headers: HeaderList | undefined;
   #held: Buffer[] = [];
   #bytes = 0;
-  #passes = false;
   #over = false;
 
   /** `isLeft`: nobody waits for the answer any more. */
@@ -49,12 +49,9 @@ export class WebhookCall extends PassingCall {
   head(status: number, headers: HeaderList): void {
     this.#status = status;
     this.#headers = headers;
-    this.#passes = status >= 400;
-    if (this.#passes) this.call.head(status, headers);
   }
 
   data(chunk: Buffer): boolean {
-    if (this.#passes) return this.call.data(chunk);
     if (this.#over) return true;
     this.#bytes += chunk.length;
     this.#held.push(chunk);
@@ -62,9 +59,8 @@ export class WebhookCall extends PassingCall {
     return true;
   }
 
-  end(trailers?: readonly string[]): void {
-    if (this.#passes) this.call.end(trailers);
-    else if (!this.#over) this.#judgeWhole().catch((error) => this.call.fail(error));
+  end(): void {
+    if (!this.#over) this.#judgeWhole().catch((error) => this.call.fail(error));
   }
 
   fail(error: unknown): void {
@@ -95,12 +91,20 @@ export class WebhookCall extends PassingCall {
   }
 
   async #judgeJson(bytes: Buffer): Promise<Buffer | undefined> {
+    if (bytes.length === 0) return bytes;
     const body = await this.#run(parseMembersInSteps(bytes));
-    if (body === undefined) return undefined;
+    if (body === undefined) return this.#status < 400 ? undefined : await this.#judgeText(bytes);
     const found = new BodyTexts(body, { direction: "response" });
     const judged = await this.#judge(found.texts);
     const shown = found.replaced(judged);
     return shown === body ? bytes : Buffer.from(await this.#run(stringifyInSteps(shown)));
+  }
+
+  /** Of an error that is no JSON. */
+  async #judgeText(bytes: Buffer): Promise<Buffer | undefined> {
+    if (isEncoded(this.#headers?.get("content-encoding"))) return undefined;
+    const [judged = ""] = await this.#judge([bytes.toString("utf8")]);
+    return Buffer.from(judged);
   }
 
   async #judgeStream(bytes: Buffer): Promise<Buffer | undefined> {

@@ -10,7 +10,7 @@ import { BodyTexts } from "../../../llm/guards/body-texts.ts";
 import type { GuardWatch } from "../../../llm/guards/guard-watch.ts";
 import { checkAll } from "../../../llm/guards/guard-webhook.ts";
 import { GuardRejection } from "../../../llm/guards/guarded-text.ts";
-import { applyRules, editsRequest, mergeRules } from "../../../llm/guards/prompt-rules.ts";
+import { applyRules, editsRequest, hasTokenNumbers, mergeRules } from "../../../llm/guards/prompt-rules.ts";
 import { hasCacheMarks } from "../../../llm/upstreams/cache-marks.ts";
 import type { Members } from "../../../llm/wire/json.ts";
 import { type Skeleton, skeletonSteps } from "../../../llm/wire/skeleton.ts";
@@ -98,6 +98,7 @@ function* rewritten(llm: LlmCall, tree: Skeleton, value: Members, maker: string)
 function* edit(llm: LlmCall, rules: PromptRules, env: PlanEnv): Steps<LlmCall> {
   const tree = yield* treeOf(llm, env, "pass the prompt policies");
   try {
+    if (rules.requestGuards) refuseTokenNumbers(tree.value);
     const value = yield* applyRules(tree.value, llm.dialect.format, rules, tree.resolve);
     return yield* rewritten(llm, tree, value, "a prompt policy");
   } catch (error) {
@@ -113,6 +114,7 @@ export async function applyWebhooks(policed: PolicedCall, env: PlanEnv, isOver: 
   const run = <T>(steps: Steps<T>): T | Promise<T> =>
     llm.bytes.length > SLICED_BYTES ? inTurns(steps, isOver) : finish(steps);
   const tree = await run(treeOf(llm, env, "pass the guards"));
+  refuseTokenNumbers(tree.value);
   const found = new BodyTexts(tree.value, { direction: "request", resolve: tree.resolve });
   const { texts } = found;
   try {
@@ -123,6 +125,12 @@ export async function applyWebhooks(policed: PolicedCall, env: PlanEnv, isOver: 
     if (!(error instanceof GuardRejection)) throw error;
     throw new PlanError({ status: error.status, message: error.message, code: "content_rejected" });
   }
+}
+
+function refuseTokenNumbers(body: Members): void {
+  if (!hasTokenNumbers(body)) return;
+  const message = "the guards of this route cannot read a prompt of token numbers: send it as text";
+  throw new PlanError({ status: 400, message, code: "unsupported_format" });
 }
 
 /** The same texts as an enforced guard reads; what it could not read it would reject. */
