@@ -147,14 +147,14 @@ test("texts in results are masked or rejected, wherever they stand", async (t) =
   server.results.read = {
     content: [
       { type: "text", text: "write to a\\u0040b.example or ann@corp.example" },
-      { type: "image", data: "YW5uQGNvcnAuZXhhbXBsZQ==", mimeType: "image/png" },
+      { type: "image", data: "iVBORw0KGgoAAAANSUhEUg==", mimeType: "image/png" },
     ],
     structuredContent: { to: "ann@corp.example", "bob@corp.example": { big: 1 } },
   };
   const { result } = await client.call("read");
   assert.doesNotMatch(JSON.stringify(result), /corp\.example/);
   assert.equal(result.structuredContent.to, "<EMAIL_ADDRESS>");
-  assert.equal(result.content[1].data, "YW5uQGNvcnAuZXhhbXBsZQ==");
+  assert.equal(result.content[1].data, "iVBORw0KGgoAAAANSUhEUg==");
   server.results.write = { content: [{ type: "text", text: "x" }], structuredContent: { note: "Internal Use Only" } };
   assert.deepEqual((await client.call("write")).result, {
     content: [{ type: "text", text: "not for you" }],
