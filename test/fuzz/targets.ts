@@ -6,6 +6,7 @@ import { awsEventStream } from "./targets/aws-event-stream.ts";
 import { cel } from "./targets/cel.ts";
 import { configuration } from "./targets/configuration.ts";
 import { gatewayPolicies } from "./targets/gateway-policies.ts";
+import { guardStream } from "./targets/guard-stream.ts";
 import { httpRequestEdge } from "./targets/http-request-edge.ts";
 import { http1Response } from "./targets/http1-response.ts";
 import { jsonRpc } from "./targets/json-rpc.ts";
@@ -32,6 +33,7 @@ export const targets: readonly Target[] = [
   llmForms,
   jsonRpc,
   serverSentEvents,
+  guardStream,
   awsEventStream,
   lineSplitter,
   oauthForms,

@@ -41,8 +41,8 @@ export interface Regex {
   replaceAll(text: string, replacement: string, budget: Budget): string;
   /** The same, with a step for each match. */
   replacing(text: string, replacement: string, budget: Budget): Steps<string>;
-  /** The matches that are not empty, leftmost first and without overlaps, with a step for each. */
-  finding(text: string, budget: Budget): Steps<TextSpan[]>;
+  /** The matches at or after `from` that are not empty, leftmost first and without overlaps, with a step for each. */
+  finding(text: string, from: number, budget: Budget): Steps<TextSpan[]>;
 }
 
 export interface TextSpan {
@@ -227,16 +227,16 @@ export function compileRegex(pattern: string): Regex {
     finding,
   };
 
-  function* finding(text: string, budget: Budget): Steps<TextSpan[]> {
+  function* finding(text: string, from: number, budget: Budget): Steps<TextSpan[]> {
     const found: TextSpan[] = [];
-    for (let from = 0; from < text.length; ) {
-      const scanned = scan(text, from, budget);
+    for (let at = from; at < text.length; ) {
+      const scanned = scan(text, at, budget);
       if (scanned?.matched === false) break;
-      const match = search(text, scanned?.idleAt ?? from, "bounds", budget);
+      const match = search(text, scanned?.idleAt ?? at, "bounds", budget);
       if (match === undefined) break;
       const [start = 0, end = 0] = match;
       if (end > start) found.push({ start, end });
-      from = end > start ? end : start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1);
+      at = end > start ? end : start + ((text.codePointAt(start) ?? 0) > 0xffff ? 2 : 1);
       spend(budget, 1);
       yield;
     }

@@ -81,6 +81,9 @@ export interface TextGuard {
   readonly name: string;
   readonly action: "mask" | "reject";
   readonly rejection: { readonly status: number; readonly message: string };
-  /** In steps, because a text may be long. A text that cannot be read within the budget is one match. */
-  finding(text: string): Steps<readonly TextMatch[]>;
+  /**
+   * The matches at or after `from`; what stands before it decides about `^` and `\b`. In steps, because a text may be long.
+   * A text that cannot be read within the budget is one match.
+   */
+  finding(text: string, from: number): Steps<readonly TextMatch[]>;
 }

@@ -37,6 +37,8 @@ export class GuardedText {
   readonly #verdict: Verdict;
   /** The end of what was released: context for the next search. */
   #released = "";
+  /** Where a match may begin in it. The character before decides about `^` and `\b`. */
+  #searchFrom = 0;
   #held = "";
 
   constructor(guards: readonly TextGuard[], found?: GuardFound) {
@@ -72,7 +74,7 @@ export class GuardedText {
     let openFrom = text.length;
     for (const guard of this.#guards) {
       const own: TextMatch[] = [];
-      for (const match of yield* guard.finding(text)) {
+      for (const match of yield* guard.finding(text, this.#searchFrom)) {
         if (match.end <= from) continue;
         if (!isOver && match.end === text.length && text.length - match.start <= MAX_OPEN_CHARACTERS)
           openFrom = Math.min(openFrom, match.start);
@@ -93,8 +95,10 @@ export class GuardedText {
     }
     released += text.slice(at, cut);
     this.#held = text.slice(cut);
-    // One character decides about `\b` and `^`; after an early release, a match may have begun further back.
-    this.#released = text.slice(Math.max(0, cut - (isOver ? HELD_CHARACTERS : 1)), cut);
+    // After an early release, a match may have begun in what is gone.
+    const context = isOver ? HELD_CHARACTERS : 0;
+    this.#released = text.slice(Math.max(0, cut - context - 1), cut);
+    this.#searchFrom = Math.max(0, this.#released.length - context);
     return released;
   }
 }
@@ -183,12 +187,12 @@ function* guardBorders(
   for (const guard of guards) {
     const own: TextMatch[] = [];
     for (const region of regionsAround(borders, joined.length)) {
-      const text = joined.slice(region.start, region.end);
-      for (const { start, end, mask } of yield* guard.finding(text)) {
-        const match = { start: region.start + start, end: region.start + end, mask };
-        // A match that stops at the border of a region is seen whole in the next one.
-        const isCut = (start === 0 && region.start > 0) || (end === text.length && region.end < joined.length);
-        if ((isCut && end - start < text.length) || !hasBorderInside(match, borders)) continue;
+      const before = region.start === 0 ? 0 : 1;
+      const offset = region.start - before;
+      const text = joined.slice(offset, region.end);
+      for (const { start, end, mask } of yield* guard.finding(text, before)) {
+        const match = { start: offset + start, end: offset + end, mask };
+        if (!hasBorderInside(match, borders)) continue;
         if (guard.action === "mask") own.push(match);
         else if (!overlapsAny(match, masks)) verdict.reject(guard);
       }

@@ -54,16 +54,16 @@ export function compileTextGuard(
     name: rules.map(({ builtin, pattern }) => builtin ?? pattern).join(", "),
     action,
     rejection,
-    *finding(text) {
+    *finding(text, from) {
       const matches: TextMatch[] = [];
       for (const { regex, mask, matchesEmpty, mayMatch } of compiled) {
         if (!mayMatch(text)) continue;
-        if (matchesEmpty && action === "reject") return [{ start: 0, end: text.length, mask }];
+        if (matchesEmpty && action === "reject") return [{ start: from, end: text.length, mask }];
         try {
-          for (const { start, end } of yield* regex.finding(text, { left: BUDGET_PER_PIECE }))
+          for (const { start, end } of yield* regex.finding(text, from, { left: BUDGET_PER_PIECE }))
             matches.push({ start, end, mask });
         } catch {
-          matches.push({ start: 0, end: text.length, mask });
+          matches.push({ start: from, end: text.length, mask });
         }
         yield;
       }
