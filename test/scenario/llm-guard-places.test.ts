@@ -180,7 +180,7 @@ const CHAT_STREAMS: Readonly<Record<string, readonly Event[]>> = {
 };
 
 for (const [what, events] of Object.entries(CHAT_STREAMS))
-  test(`chat stream, ${what}: the secret reaches no client [M21]`, async () => {
+  test(`chat stream, ${what}: the secret reaches no client [M25]`, async () => {
     const masking = guarded("openAI", "response", "mask", { events });
     const body = { model: "m", stream: true, messages: [{ role: "user", content: "hi" }] };
     const masked = await read(await ask(masking, "/v1/chat/completions", body));
@@ -195,7 +195,7 @@ for (const [what, events] of Object.entries(CHAT_STREAMS))
     if (what !== "log probabilities") assert.match(rejected, /content_rejected/);
   });
 
-test("a native Anthropic stream with pings between the pieces is guarded per block [M21]", async () => {
+test("a native Anthropic stream with pings between the pieces is guarded per block [M25]", async () => {
   const delta = (index: number, text: string): object => ({
     type: "content_block_delta",
     index,
@@ -225,7 +225,7 @@ test("a native Anthropic stream with pings between the pieces is guarded per blo
   assert.ok(text.lastIndexOf('"index":0') === text.lastIndexOf('"index":0', text.indexOf("content_block_stop") + 60));
 });
 
-test("a native Responses stream is guarded per item and part, also where events repeat the text [M21]", async () => {
+test("a native Responses stream is guarded per item and part, also where events repeat the text [M25]", async () => {
   const delta = (output_index: number, text: string, type = "response.output_text.delta"): object => ({
     type,
     item_id: "i",
@@ -270,7 +270,7 @@ test("a native Responses stream is guarded per item and part, also where events 
   assert.doesNotMatch(text, /secret-123/);
 });
 
-test("a stream with ten thousand choices is cut with an error [M21]", async () => {
+test("a stream with ten thousand choices is cut with an error [M25]", async () => {
   const events = chat(...Array.from({ length: 10_000 }, (_, index) => choice(index, { content: "x" })));
   const base = guarded("openAI", "response", "mask", { events });
   const body = { model: "m", stream: true, messages: [{ role: "user", content: "hi" }] };
@@ -325,7 +325,7 @@ const JSON_ANSWERS: Readonly<Record<string, readonly [path: string, provider: Pr
   ],
 };
 for (const [what, [path, provider, next]] of Object.entries(JSON_ANSWERS))
-  test(`a JSON response with ${what}: the secret reaches no client [M21]`, async () => {
+  test(`a JSON response with ${what}: the secret reaches no client [M25]`, async () => {
     for (const action of ["mask", "reject"]) {
       const base = guarded(provider, "response", action, next);
       const body = {
@@ -425,7 +425,7 @@ const REQUESTS: Readonly<Record<string, readonly [path: string, body: object]>> 
 };
 const PATHS: Readonly<Record<string, string>> = { chat: "/v1/chat/completions", completions: "/v1/completions" };
 for (const [what, [kind, body]] of Object.entries(REQUESTS))
-  test(`a request with a secret in ${what}: the provider does not get it [M22]`, async () => {
+  test(`a request with a secret in ${what}: the provider does not get it [M26]`, async () => {
     const none: Answer = { body: { choices: [] } };
     const path = PATHS[kind] ?? "";
     const whole = { model: "m", messages: [{ role: "user", content: "hi" }], ...body };
@@ -442,7 +442,7 @@ for (const [what, [kind, body]] of Object.entries(REQUESTS))
     assert.deepEqual(sent, []);
   });
 
-test("a prompt as token numbers is rejected where request guards are set [M22]", async () => {
+test("a prompt as token numbers is rejected where request guards are set [M26]", async () => {
   const base = guarded("openAI", "request", "mask", { body: {} });
   for (const prompt of [
     [1, 2, 3],
@@ -456,7 +456,7 @@ test("a prompt as token numbers is rejected where request guards are set [M22]",
   assert.deepEqual(sent, []);
 });
 
-test("a stored response that is read again passes the response guards, too [M21]", async () => {
+test("a stored response that is read again passes the response guards, too [M25]", async () => {
   const output = [{ id: "i", type: "message", content: [{ type: "output_text", text: `my ${SECRET}` }] }];
   const base = guarded("openAI", "response", "mask", { body: { id: "r", object: "response", output } });
   const text = await read(await fetch(`${base}/v1/responses/r`));
@@ -464,7 +464,7 @@ test("a stored response that is read again passes the response guards, too [M21]
   assert.doesNotMatch(text, /secret-1/);
 });
 
-test("a WebSocket that guards cannot read is rejected [M21]", async () => {
+test("a WebSocket that guards cannot read is rejected [M25]", async () => {
   for (const direction of ["request", "response"]) {
     const base = new URL(guarded("openAI", direction, "mask", {}));
     const status = await new Promise<number | undefined>((resolve, reject) => {

@@ -156,7 +156,7 @@ function readable(text: string): string {
 
 for (const action of ["mask", "reject"])
   for (const count of [1, 2]) {
-    test(`${action}, ${count} target(s): what a server says of itself and lists passes the guard [M23]`, async () => {
+    test(`${action}, ${count} target(s): what a server says of itself and lists passes the guard [M27]`, async () => {
       const { client, opened } = await connect(action, count);
       assert.doesNotMatch(opened, /secret-1/);
       assert.match(opened, action === "mask" ? /Use <masked> for everything/ : /not for you/);
@@ -168,7 +168,7 @@ for (const action of ["mask", "reject"])
       }
     });
 
-    test(`${action}, ${count} target(s): everything about a call passes the guard [M23]`, async () => {
+    test(`${action}, ${count} target(s): everything about a call passes the guard [M27]`, async () => {
       const { client, prefix } = await connect(action, count);
       for (const [what, next] of Object.entries(CALLS)) {
         reply = next;
@@ -182,7 +182,7 @@ for (const action of ["mask", "reject"])
       }
     });
 
-    test(`${action}, ${count} target(s): prompts, resources and completions pass the guard [M23]`, async () => {
+    test(`${action}, ${count} target(s): prompts, resources and completions pass the guard [M27]`, async () => {
       const { client, prefix } = await connect(action, count);
       const requests: readonly [string, Json][] = [
         ["prompts/get", { name: `${prefix}p` }],
@@ -199,7 +199,7 @@ for (const action of ["mask", "reject"])
       }
     });
 
-    test(`${action}, ${count} target(s): questions of a server to the client pass the guard [M23]`, async () => {
+    test(`${action}, ${count} target(s): questions of a server to the client pass the guard [M27]`, async () => {
       const { client, prefix } = await connect(action, count);
       for (const [method, params] of [
         [

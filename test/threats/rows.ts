@@ -163,6 +163,9 @@ export const ROW_GROUPS: readonly RowGroup[] = [
       M14: "Keys with a list of models and rules about the model judge every model that a request names, in every place where a server reads one.",
       M15: "A body that a server could decode otherwise than the gateway did is rejected where something judges it.",
       M16: "The response cache never answers one credential with the answer of another.",
+      M25: "Response guards read every string that a client gets, per choice, part and channel, whatever stands between the pieces.",
+      M26: "Request guards read every string that is not structural, joined over the parts of a message.",
+      M27: "Result guards read everything that an MCP server sends: results, errors, notifications, requests, lists, instructions.",
     },
   },
   {

@@ -91,7 +91,7 @@ function goldenCases(): { readonly name: string; readonly golden: Record<string,
   );
 }
 
-test("no string position of the golden requests, responses and stream events is left out [M22]", () => {
+test("no string position of the golden requests, responses and stream events is left out [M26]", () => {
   count = 0;
   for (const { name, golden } of goldenCases()) {
     for (const key of ["request", "upstreamRequest"])
@@ -432,7 +432,7 @@ const EVENTS: Readonly<Record<string, object>> = {
   "an unknown event": { anything: { nested: ["x"] }, note: "z" },
 };
 
-test("no string position of the SDKs' types is left out of requests, responses and events [M21]", () => {
+test("no string position of the SDKs' types is left out of requests, responses and events [M25]", () => {
   count = 0;
   for (const [name, body] of Object.entries(REQUESTS))
     check(body as Members, name, (changed) => guardedBody(changed, "request"));

@@ -85,7 +85,7 @@ export const toolsSchema = z
       .array(resultGuard)
       .min(1)
       .optional()
-      .describe("Mask or reject texts in results, as `promptGuard` does in LLM responses."),
+      .describe("Mask or reject texts that the server sends, as `promptGuard` does in LLM responses."),
     timeout: duration().optional().describe("How long a call of any tool may run in all. Default: `requestTimeout`."),
   })
   .superRefine(({ override: overrides = {} }, context) => {

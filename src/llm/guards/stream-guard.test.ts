@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { SseEvent } from "../../lib/http/sse.ts";
+import { finish } from "../../lib/process/turns.ts";
+import { createStreamGuard, TooManyChannels } from "./stream-guard.ts";
+import { compileTextGuard } from "./text-guard.ts";
+
+const GUARDS = [compileTextGuard("mask", [{ pattern: "(?i)secret-\\d+" }], { status: 403, message: "no" })];
+
+function run(events: readonly (object | string)[], guards = GUARDS): SseEvent[] {
+  const guard = createStreamGuard(guards);
+  const out: SseEvent[] = [];
+  for (const event of events) {
+    const name = (event as { type?: string }).type ?? "message";
+    const data = typeof event === "string" ? event : JSON.stringify(event);
+    out.push(...finish(guard.event({ event: name, data, id: "7", retry: undefined })));
+  }
+  return [...out, ...finish(guard.end())];
+}
+const parsed = (events: readonly SseEvent[]): unknown[] =>
+  events.map(({ data }) => (data.startsWith("{") ? JSON.parse(data) : data));
+
+test("the rest of a channel comes in an event of its own that repeats no id, role or usage", () => {
+  const chunk = { id: "c", object: "chat.completion.chunk", created: 1, model: "m" };
+  const usage = { total_tokens: 1 };
+  const call = { index: 1, id: "call_1", type: "function", function: { name: "f", arguments: '{"a":' } };
+  const out = parsed(
+    run([
+      {
+        ...chunk,
+        usage,
+        choices: [{ index: 0, delta: { role: "assistant", tool_calls: [call] }, finish_reason: null }],
+      },
+      { ...chunk, choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] },
+      "[DONE]",
+    ]),
+  );
+  assert.deepEqual(out, [
+    {
+      ...chunk,
+      usage,
+      choices: [
+        {
+          index: 0,
+          delta: {
+            role: "assistant",
+            tool_calls: [{ index: 1, id: "call_1", type: "function", function: { name: "f", arguments: "" } }],
+          },
+          finish_reason: null,
+        },
+      ],
+    },
+    {
+      ...chunk,
+      choices: [
+        {
+          index: 0,
+          delta: { tool_calls: [{ index: 1, type: "function", function: { arguments: '{"a":' } }] },
+          finish_reason: null,
+        },
+      ],
+    },
+    { ...chunk, choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] },
+    "[DONE]",
+  ]);
+});
+
+test("a block's rest comes under the event name of its deltas, before the block stops", () => {
+  const delta = (text: string) => ({ type: "content_block_delta", index: 0, delta: { type: "text_delta", text } });
+  const stop = { type: "content_block_stop", index: 0 };
+  const out = run([
+    { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
+    delta("hi"),
+    stop,
+  ]);
+  assert.deepEqual(
+    out.map(({ event, id }) => `${event} ${id}`),
+    ["content_block_start 7", "content_block_delta 7", "content_block_delta undefined", "content_block_stop 7"],
+  );
+  assert.deepEqual(parsed(out).slice(1), [delta(""), delta("hi"), stop]);
+});
+
+test("text in the event that ends a choice is not held", () => {
+  const out = run([{ choices: [{ index: 0, delta: { content: "bye" }, finish_reason: "stop" }] }]);
+  assert.deepEqual(parsed(out), [{ choices: [{ index: 0, delta: { content: "bye" }, finish_reason: "stop" }] }]);
+});
+
+test("names of tools are not held, and a match that goes on in the next piece is not completed", () => {
+  const named = (name: string) => ({
+    choices: [{ index: 0, delta: { tool_calls: [{ index: 0, function: { name } }] } }],
+  });
+  assert.deepEqual(parsed(run([named("get_weather")])), [named("get_weather")]);
+  assert.deepEqual(parsed(run([named("secret-"), named("123")])), [named("secret-"), named("<masked>")]);
+});
+
+test("an event without text passes as it came", () => {
+  for (const event of ['{ "type": "ping" }', '{"usage":{"total_tokens": 1.0},"choices":[]}', "[DONE]"])
+    assert.deepEqual(
+      run([event]).map(({ data }) => data),
+      [event],
+    );
+});
+
+test("data that is no JSON object is guarded as text", () => {
+  assert.deepEqual(
+    run(["my secret-123", '["secret-4"]']).map(({ data }) => data),
+    ["my <masked>", '["<masked>"]'],
+  );
+});
+
+test("more texts than any model writes at once are an error", () => {
+  const events = (count: number) =>
+    Array.from({ length: count }, (_, index) => ({ choices: [{ index, delta: { content: "x" } }] }));
+  assert.equal(run(events(1_024)).length, 2_048);
+  assert.throws(() => run(events(1_025)), TooManyChannels);
+});
+
+test("a match that never ends is masked once it exceeds what is held", () => {
+  const guards = [compileTextGuard("mask", [{ pattern: "a+" }], { status: 403, message: "no" })];
+  const events = Array.from({ length: 100 }, () => ({ choices: [{ index: 0, delta: { content: "a".repeat(100) } }] }));
+  const text = run(events, guards)
+    .map(({ data }) => (JSON.parse(data) as { choices: { delta: { content: string } }[] }).choices[0]?.delta.content)
+    .join("");
+  assert.match(text, /^(?:<masked>)+$/);
+});
