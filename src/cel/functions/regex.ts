@@ -37,6 +37,8 @@ const WORD_BOUNDARY = 16;
 const NO_WORD_BOUNDARY = 32;
 
 export interface Regex {
+  /** It has `^`, `$`, `\b` or the like, so a match can depend on the characters around it. */
+  readonly hasConditions: boolean;
   test(text: string, budget: Budget): boolean;
   replaceAll(text: string, replacement: string, budget: Budget): string;
   /** The same, with a step for each match. */
@@ -215,6 +217,7 @@ export function compileRegex(pattern: string): Regex {
   }
 
   return {
+    hasConditions,
     test(text, budget) {
       if (prefixComplete) {
         spend(budget, 1 + text.length / CHARACTERS_PER_UNIT);

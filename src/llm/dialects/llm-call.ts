@@ -73,6 +73,8 @@ export interface TextMatch {
   readonly end: number;
   /** Takes the place of the match if the guard masks. */
   readonly mask: string;
+  /** It is a match whatever follows the text. */
+  readonly isCertain: boolean;
 }
 
 /** Patterns, and what happens to a text that matches one of them. */

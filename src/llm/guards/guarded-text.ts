@@ -71,16 +71,28 @@ export class GuardedText {
     const from = this.#released.length;
     if (text.length === from) return "";
     let masks: TextMatch[] = [];
+    /** Matches that reach the end of the text: more of it may extend or undo them. */
+    const open: TextMatch[] = [];
     let openFrom = text.length;
+    let masksBefore = false;
     for (const guard of this.#guards) {
       const own: TextMatch[] = [];
       for (const match of yield* guard.finding(text, this.#searchFrom)) {
         if (match.end <= from) continue;
-        if (!isOver && match.end === text.length && text.length - match.start <= MAX_OPEN_CHARACTERS)
-          openFrom = Math.min(openFrom, match.start);
-        else if (guard.action === "mask") own.push(match);
-        else if (!overlapsAny(match, masks)) this.#verdict.reject(guard);
+        const mayWait = !isOver && text.length - match.start <= MAX_OPEN_CHARACTERS;
+        const isOpen = mayWait && match.end === text.length;
+        if (guard.action === "mask") {
+          if (isOpen) open.push(match);
+          else own.push(match);
+          if (isOpen) openFrom = Math.min(openFrom, match.start);
+        } else if (!overlapsAny(match, masks) && !overlapsAny(match, open)) {
+          // An earlier guard may still mask what this one rejects.
+          const isUndecided = masksBefore ? match.end > text.length - HELD_CHARACTERS : isOpen && !match.isCertain;
+          if (mayWait && isUndecided) openFrom = Math.min(openFrom, match.start);
+          else this.#verdict.reject(guard);
+        }
       }
+      masksBefore ||= guard.action === "mask";
       if (own.length === 0) continue;
       if (own.some(({ start, end, mask }) => text.slice(start, end) !== mask)) this.#verdict.note(guard);
       masks = merged([...masks, ...own]);
@@ -135,7 +147,12 @@ export function spreadText(parts: readonly string[], replaced: string): readonly
     joined.charCodeAt(joined.length - 1 - suffix) === replaced.charCodeAt(replaced.length - 1 - suffix)
   )
     suffix += 1;
-  const change = { start: prefix, end: joined.length - suffix, mask: replaced.slice(prefix, replaced.length - suffix) };
+  const change = {
+    start: prefix,
+    end: joined.length - suffix,
+    mask: replaced.slice(prefix, replaced.length - suffix),
+    isCertain: true,
+  };
   return withMasks(parts, [change], "");
 }
 
@@ -190,8 +207,8 @@ function* guardBorders(
       const before = region.start === 0 ? 0 : 1;
       const offset = region.start - before;
       const text = joined.slice(offset, region.end);
-      for (const { start, end, mask } of yield* guard.finding(text, before)) {
-        const match = { start: offset + start, end: offset + end, mask };
+      for (const found of yield* guard.finding(text, before)) {
+        const match = { ...found, start: offset + found.start, end: offset + found.end };
         if (!hasBorderInside(match, borders)) continue;
         if (guard.action === "mask") own.push(match);
         else if (!overlapsAny(match, masks)) verdict.reject(guard);

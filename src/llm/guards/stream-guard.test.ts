@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import type { SseEvent } from "../../lib/http/sse.ts";
 import { finish } from "../../lib/process/turns.ts";
+import { GuardedText, GuardRejection, guardParts } from "./guarded-text.ts";
 import { createStreamGuard, TooManyChannels } from "./stream-guard.ts";
 import { compileTextGuard } from "./text-guard.ts";
 
@@ -122,4 +124,46 @@ test("a match that never ends is masked once it exceeds what is held", () => {
     .map(({ data }) => (JSON.parse(data) as { choices: { delta: { content: string } }[] }).choices[0]?.delta.content)
     .join("");
   assert.match(text, /^(?:<masked>)+$/);
+});
+
+const someGuards = fc.array(
+  fc.constantFrom(
+    compileTextGuard("mask", [{ pattern: "secret-\\d+" }], { status: 403, message: "no" }),
+    compileTextGuard("mask", [{ pattern: "x+y" }, { pattern: "\\b12\\b" }], { status: 403, message: "no" }),
+    compileTextGuard("reject", [{ pattern: "-" }], { status: 403, message: "no" }),
+    compileTextGuard("reject", [{ pattern: "\\b1+$" }], { status: 403, message: "no" }),
+    compileTextGuard("reject", [{ pattern: "ret-1|^1" }], { status: 403, message: "no" }),
+  ),
+  { minLength: 1, maxLength: 3 },
+);
+const somePieces = fc.array(
+  fc.constantFrom("s", "secret", "-", "1", "12", " ", "x", "y", "secret-1", "z".repeat(90), "\n"),
+  { maxLength: 12 },
+);
+
+test("a text in pieces gets the same verdict and the same masks as the whole", () => {
+  const seen = { rejected: 0, masked: 0, nothing: 0 };
+  const outcome = (guard: () => string): string => {
+    try {
+      return guard();
+    } catch (error) {
+      assert.ok(error instanceof GuardRejection);
+      return "rejected";
+    }
+  };
+  fc.assert(
+    fc.property(someGuards, somePieces, (guards, pieces) => {
+      const text = pieces.join("");
+      const whole = outcome(() => finish(guardParts([text], guards))[0] ?? "");
+      const split = outcome(() => {
+        const guarded = new GuardedText(guards);
+        const released = pieces.map((piece) => finish(guarded.push(piece, false)));
+        return released.join("") + finish(guarded.push("", true));
+      });
+      assert.equal(split, whole);
+      seen[whole === "rejected" ? whole : whole === text ? "nothing" : "masked"] += 1;
+    }),
+    { numRuns: 2_000, seed: 1 },
+  );
+  assert.ok(Math.min(seen.rejected, seen.masked, seen.nothing) > 100, JSON.stringify(seen));
 });

@@ -58,12 +58,12 @@ export function compileTextGuard(
       const matches: TextMatch[] = [];
       for (const { regex, mask, matchesEmpty, mayMatch } of compiled) {
         if (!mayMatch(text)) continue;
-        if (matchesEmpty && action === "reject") return [{ start: from, end: text.length, mask }];
+        if (matchesEmpty && action === "reject") return [{ start: from, end: text.length, mask, isCertain: true }];
         try {
           for (const { start, end } of yield* regex.finding(text, from, { left: BUDGET_PER_PIECE }))
-            matches.push({ start, end, mask });
+            matches.push({ start, end, mask, isCertain: !regex.hasConditions });
         } catch {
-          matches.push({ start: from, end: text.length, mask });
+          matches.push({ start: from, end: text.length, mask, isCertain: true });
         }
         yield;
       }

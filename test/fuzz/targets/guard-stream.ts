@@ -201,7 +201,7 @@ export const guardStream = defineTarget<Input>({
       ],
     })),
   ),
-  smokeCases: 2_500,
+  smokeCases: 1_500,
   generate(random: Random) {
     const dialect = random.pick(Object.keys(DIALECTS));
     const used = 1 + random.int(3);
