@@ -99,7 +99,7 @@ export const MCP_LIMITS = {
     ["MAX_DIFF_LINES", "mcp/tools/tool-lock.ts", "lines of a difference", "cut"],
     ["MAX_COMPARED_LINES", "mcp/tools/tool-lock.ts", "lines that are compared one by one", "compared as a whole"],
     ["MAX_LOOKED_AT_CHARS", "mcp/tools/injection-markers.ts", "a tool's texts", "suspicious"],
-    ["MAX_GUARDED_CHARS", "mcp/tools/guarded-result.ts", "texts of a guarded result", "the result is refused"],
+    ["MAX_GUARDED_CHARS", "mcp/tools/guarded-message.ts", "texts of a guarded message", "the message is rejected"],
     ["MAX_SEARCHED_PAGES", "mcp/many/search-router.ts", "pages of a list that is searched", "cut"],
     ["MAX_SEARCHED_TOOLS", "mcp/many/search-router.ts", "tools that are searched", "the rest is not found"],
     ["MAX_SEARCHED_CHARS", "mcp/many/search-router.ts", "the definition of a tool that is searched", "it is not found"],

@@ -28,6 +28,18 @@ export const POLICY_LIMITS = {
       "values and names of that answer, beside one for each text",
       "it counts as failed",
     ],
+    [
+      "MAX_CHANNELS",
+      "llm/guards/stream-guard.ts",
+      "choices, content parts and tool calls of a guarded stream",
+      "the stream is cut with an error",
+    ],
+    [
+      "MAX_OPEN_CHARACTERS",
+      "llm/guards/guarded-text.ts",
+      "characters of a match that a guard holds while a text arrives",
+      "it is masked or rejected as it is",
+    ],
     ["MAX_VERDICT_BYTES", "llm/guards/guard-webhook.ts", "what a guard by webhook answers", "it counts as failed"],
     [
       "MAX_PER_MINUTE",

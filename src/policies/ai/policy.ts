@@ -155,7 +155,7 @@ export const ai = definePolicy({
       // Stored responses and WebSockets carry the same texts as calls, so their guards must be known as well.
       ...(isGuarded
         ? {
-            parsed(exchange: Exchange): void {
+            parsed(exchange: Exchange): undefined {
               if (exchange.facts.backend?.type === "ai" && LlmRequestFacts.callOf(exchange) === undefined)
                 noteUnreadRules(exchange, rules);
             },
