@@ -40,6 +40,12 @@ export const POLICY_LIMITS = {
       "characters of a match that a guard holds while a text arrives",
       "it is masked or rejected as it is",
     ],
+    [
+      "MAX_REPEATED_CHARACTERS",
+      "llm/guards/stream-places.ts",
+      "characters of an identifier in an event that carries held text",
+      "it is left out there",
+    ],
     ["MAX_VERDICT_BYTES", "llm/guards/guard-webhook.ts", "what a guard by webhook answers", "it counts as failed"],
     [
       "MAX_PER_MINUTE",
