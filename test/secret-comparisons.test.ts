@@ -24,9 +24,6 @@ const METHOD = new RegExp(
 const NO_SECRET: Readonly<Record<string, string>> = {
   "src/config/watch.ts: found.digest === inUse": "digests of configuration files, for the watcher only",
   "src/trace/redact.ts: value === secret": "a request's own values, to hide copies where it is shown",
-  "src/pipeline/records/recorded-request.ts: field === secret": "a request's own values, to hide copies in its record",
-  "src/pipeline/records/recorded-request.ts: shown.includes(secret)":
-    "a request's own values, to hide copies in its record",
   "src/config/watch.ts: one.digest === other.digest": "digests of configuration files, for the watcher only",
   "src/admin/change/mcp-lock.ts: one.hash === hash": "digests of definitions that the caller was shown",
   "src/kubernetes/control/deployer.ts: applied.get(key) === hash":

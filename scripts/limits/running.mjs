@@ -73,6 +73,18 @@ export const RUNNING_LIMITS = {
     ["MAX_MESSAGE_CHARS", "lib/log/unexpected-errors.ts", "the message of an unexpected error", "cut"],
     ["MAX_STACK_LINES", "lib/log/unexpected-errors.ts", "its stack", "cut"],
     ["MAX_WATCHERS", "trace/hub.ts", "open traces", "429"],
+    [
+      "MAX_VALUES",
+      "trace/redact.ts",
+      "secrets of the configuration that are hidden wherever they appear",
+      "further ones are hidden by their fields",
+    ],
+    [
+      "MAX_NAME_CHARS",
+      "trace/sensitive-names.ts",
+      "name of a header, parameter or member that is judged by its words",
+      "its value is hidden",
+    ],
     ["MAX_EVENTS", "trace/kept-traces.ts", "events of a kept trace", "expressions are left out"],
     ["MAX_CAPTURED_BYTES", "pipeline/records/body-capture.ts", "a body in a trace", "cut"],
     [

@@ -5,7 +5,8 @@
 import { allEndpoints } from "../admin/all-endpoints.ts";
 import { statsEndpoints } from "../admin/endpoints/health.ts";
 import { noHeapSampling, startHeapSampling } from "../admin/endpoints/heap-sampling.ts";
-import type { AdminEndpoint } from "../admin/server/endpoint.ts";
+import { type AdminEndpoint, redactedEndpoint } from "../admin/server/endpoint.ts";
+import { ADMIN_PATHS } from "../admin/server/paths.ts";
 import type { Ui } from "../admin/ui/ui-endpoints.ts";
 import { configDumpInParts } from "../config/dump.ts";
 import type { Sources } from "../config/load/sources.ts";
@@ -22,6 +23,9 @@ import type { Ending } from "./ending.ts";
 import type { Reloads } from "./reload.ts";
 import type { RequestRecords } from "./request-records.ts";
 import type { UpgradeOutcome } from "./upgrade/upgrade.ts";
+
+/** A new key is shown once; the pages of the UI are files, and what they read comes from the other endpoints. */
+const NOT_REDACTED: readonly string[] = [ADMIN_PATHS.keys, ADMIN_PATHS.ui];
 
 export interface OperatorParts {
   readonly version: string;
@@ -110,5 +114,7 @@ export function operatorEndpoints(doors: Doors, parts: OperatorParts): OperatorE
     shutDown: () => void parts.stop(),
     upgrade: parts.upgrade,
   });
-  return { all, statistics };
+  const shown = (endpoint: AdminEndpoint): AdminEndpoint =>
+    NOT_REDACTED.includes(endpoint.path) ? endpoint : redactedEndpoint(endpoint, redaction);
+  return { all: all.map(shown), statistics: statistics.map(shown) };
 }

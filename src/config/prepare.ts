@@ -7,6 +7,7 @@ import { ConfigError } from "../core/config-error.ts";
 import type { Topology } from "../core/topology.ts";
 import { policies } from "../policies/index.ts";
 import { createRedaction, type Redaction } from "../trace/redact.ts";
+import { isSensitiveName } from "../trace/sensitive-names.ts";
 import { checkConfig } from "./checks/check-config.ts";
 import type { Cluster } from "./cluster/cluster.ts";
 import { attachResources, withFailures } from "./compile/attach-resources.ts";
@@ -17,12 +18,15 @@ import type { NormalConfig } from "./load/normal-config.ts";
 import type { PolicyResource } from "./resources/documents.ts";
 import { plainDollarWarnings } from "./schema/plain-dollars.ts";
 import { configSchema, type WrittenProcess } from "./schema/schema.ts";
+import { secretsInConfig } from "./schema/shown-config.ts";
 import type { Environment } from "./text/env.ts";
 import { pathText } from "./text/value-path.ts";
 import type { SourceDocument } from "./text/yaml-source.ts";
 
 const NOTHING_SERVED = "no listeners: the configuration has no `gateways`, `mcp` or `llm`";
 const EMPTY = "the configuration is empty";
+/** A shorter variable of the environment may be an ordinary word. */
+const MIN_KEY_CHARS = 12;
 
 /** One thing that the load found, for whoever shows it with its place. */
 export interface Finding {
@@ -81,6 +85,9 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     return refused([new ConfigError(at, "", EMPTY)]);
   }
   const redaction = context.redaction ?? createRedaction(config.process.sensitiveHeaders);
+  redaction.hideValues(secretsInConfig(configSchema.shape.config, config.process, redaction));
+  redaction.hideValues(secretsInConfig(configSchema.shape.services, config.services, redaction));
+  redaction.hideValues(secretVariables(context.environment));
   const attached = attachResources(
     config,
     loaded.resources,
@@ -141,6 +148,15 @@ export function prepareConfig(sources: readonly SourceText[], context: PrepareCo
     tests: loaded.tests,
     sources,
   };
+}
+
+/** Providers read keys from the environment where the configuration names none. A path is no key. */
+function secretVariables(environment: Environment): string[] {
+  return Object.entries(environment).flatMap(([name, value]) =>
+    value !== undefined && value.length >= MIN_KEY_CHARS && !value.startsWith("/") && isSensitiveName(name, "argument")
+      ? [value]
+      : [],
+  );
 }
 
 function failureOf({ policy: { place }, message }: ResourceFailure): ConfigError {

@@ -2,7 +2,7 @@
  * A mistake in a configuration, with the place where it stands. Values that came from variables of the environment are
  * not in its message.
  */
-import { type VariableValue, withoutValues } from "../lib/text/hidden-values.ts";
+import { type VariableValue, withVariableNames } from "../trace/redact.ts";
 
 /** Where in a configuration file something stands; lines and columns count from 1. */
 export interface Position {
@@ -20,7 +20,7 @@ export class ConfigError extends Error {
   readonly path: string;
 
   constructor(position: Position | undefined, path: string, message: string) {
-    super(position?.variables === undefined ? message : withoutValues(message, position.variables));
+    super(position?.variables === undefined ? message : withVariableNames(message, position.variables));
     this.name = "ConfigError";
     this.position = position;
     this.path = path;

@@ -5,6 +5,7 @@
 import type { RequestBodyStream } from "../lib/http/body-stream.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import { type BodyReservation, MemoryAccount, type MemoryBudget } from "../lib/process/memory-budget.ts";
+import { createRecordIds } from "../lib/text/ids.ts";
 import type { Linked } from "../lib/text/linked-list.ts";
 import type { AuditTrail } from "../trace/audit-trail.ts";
 import type { Mirrored } from "../trace/mirrored.ts";
@@ -124,12 +125,15 @@ export interface ExchangeStart {
   readonly memory?: MemoryBudget;
 }
 
+const nextRecordId = createRecordIds();
+
 export class Exchange implements Linked<Exchange> {
   /** Its place among the requests in flight. */
   next: Exchange | undefined = undefined;
   previous: Exchange | undefined = undefined;
-  /** The value of `x-request-id`. */
+  /** The value of `x-request-id`. A client may choose it. */
   readonly id: string;
+  #recordId: string | undefined = undefined;
   readonly listener: string;
   readonly source: Source;
   /** Wall clock and monotonic time of arrival. */
@@ -278,6 +282,12 @@ export class Exchange implements Linked<Exchange> {
   /** The address of the client: the socket's peer, or the address that trusted proxies report. */
   get clientAddress(): string {
     return clientAddress(this.source);
+  }
+
+  /** The id of its audit and access records, which a client cannot choose. Made when the first record is written. */
+  get recordId(): string {
+    this.#recordId ??= nextRecordId();
+    return this.#recordId;
   }
 
   /** Somebody wants to know what goes over the wire for it. */

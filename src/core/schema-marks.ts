@@ -23,6 +23,7 @@ export interface LocalUse {
 interface Marks {
   readonly local?: LocalUse;
   readonly exactlyOne?: readonly string[];
+  readonly isExpression?: true;
 }
 
 const marks = z.registry<Marks>();
@@ -35,6 +36,16 @@ export function markLocal<Schema extends z.ZodType>(schema: Schema, local: Local
 export function markExactlyOne<Schema extends z.ZodType>(schema: Schema, exactlyOne: readonly string[]): Schema {
   (schema as z.ZodType).register(marks, { ...marks.get(schema), exactlyOne });
   return schema;
+}
+
+/** The value is a CEL expression: the redactor reads its constants, and not what looks like an assignment. */
+export function markExpression<Schema extends z.ZodType>(schema: Schema): Schema {
+  (schema as z.ZodType).register(marks, { ...marks.get(schema), isExpression: true });
+  return schema;
+}
+
+export function isExpressionSchema(schema: z.ZodType): boolean {
+  return marks.get(schema)?.isExpression === true;
 }
 
 export function localUseOf(schema: z.ZodType): LocalUse | undefined {

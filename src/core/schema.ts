@@ -8,11 +8,11 @@ import { compileExpression, ExpressionError } from "../cel/expression.ts";
 import { includesHeader, MESSAGE_HEADERS } from "../lib/http/header-rules.ts";
 import { isHeaderValue } from "../lib/http/headers.ts";
 import { isHeaderName } from "../lib/text/header-names.ts";
-import { markExactlyOne } from "./schema-marks.ts";
+import { markExactlyOne, markExpression } from "./schema-marks.ts";
 
 /** A CEL expression: it is compiled at load, so that a mistake stops the load and not a request. */
 export function celSource(): z.ZodString {
-  return z.string().superRefine((source, context) => {
+  const schema = z.string().superRefine((source, context) => {
     try {
       compileExpression(source);
     } catch (error) {
@@ -20,6 +20,7 @@ export function celSource(): z.ZodString {
       context.addIssue({ code: "custom", message: error.message });
     }
   });
+  return markExpression(schema);
 }
 
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };

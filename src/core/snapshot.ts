@@ -7,7 +7,7 @@ import { pathAndQuery } from "../lib/http/request-path.ts";
 import { writtenHeaders } from "../lib/http1/request-head.ts";
 import type { Clock } from "../lib/process/clock.ts";
 import type { JsonObject } from "../trace/events.ts";
-import { REDACTED, type Redaction } from "../trace/redact.ts";
+import { REDACTED, type Redaction, shortSessionId } from "../trace/redact.ts";
 import type { Exchange, GatewayRequest } from "./exchange.ts";
 import type { Facts } from "./facts.ts";
 import { clientAddress, type Source } from "./source.ts";
@@ -153,7 +153,7 @@ function factsState({ jwt, apiKey, basicAuth, mcp, llm, backend }: Facts): JsonO
     ...(jwt ? { jwt: withoutSecret(jwt, "rawToken") } : {}),
     ...(apiKey ? { apiKey: withoutSecret(apiKey, "key") } : {}),
     ...(basicAuth ? { basicAuth: { username: basicAuth.username } } : {}),
-    ...(mcp ? { mcp: { ...mcp } } : {}),
+    ...(mcp ? { mcp: withShortSession(mcp) } : {}),
     ...(llm ? { llm: { ...llm } } : {}),
     ...(backend ? { backend } : {}),
   };
@@ -161,6 +161,12 @@ function factsState({ jwt, apiKey, basicAuth, mcp, llm, backend }: Facts): JsonO
 
 function withoutSecret(facts: JsonObject, field: string): JsonObject {
   return field in facts ? { ...facts, [field]: REDACTED } : facts;
+}
+
+/** Where a route has no authentication, the whole id would be a key to the session. */
+function withShortSession(mcp: NonNullable<Facts["mcp"]>): JsonObject {
+  const { sessionId } = mcp;
+  return sessionId === undefined ? { ...mcp } : { ...mcp, sessionId: shortSessionId(sessionId) };
 }
 
 function seconds(ms: number): string {

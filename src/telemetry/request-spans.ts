@@ -32,7 +32,7 @@ import {
 import type { Exchange } from "../core/exchange.ts";
 import type { LlmFacts, McpFacts } from "../core/facts.ts";
 import type { Outcome } from "../core/policy.ts";
-import { type Redaction, shownUrl } from "../trace/redact.ts";
+import { type Redaction, redactUrl, shortSessionId } from "../trace/redact.ts";
 import type { NotedAttempt, NotedPhase, RequestSpans } from "../trace/request-spans.ts";
 import { type Attributes, hrTime, type ReadableSpan, type Resource, SCOPE, spanContext } from "./signals.ts";
 
@@ -289,13 +289,13 @@ function operationOf(path: string): string {
 
 function addMcp(to: Attributes, mcp: McpFacts): void {
   add(to, ATTR_MCP_METHOD_NAME, mcp.methodName);
-  if (mcp.sessionId !== undefined) to[ATTR_MCP_SESSION_ID] = shortened(mcp.sessionId);
+  if (mcp.sessionId !== undefined) to[ATTR_MCP_SESSION_ID] = shortSessionId(mcp.sessionId);
   if (mcp.tool !== undefined) {
     to[ATTR_GEN_AI_TOOL_NAME] = mcp.tool.name;
     to[ATTR_GEN_AI_OPERATION_NAME] = "execute_tool";
   }
   add(to, "gen_ai.prompt.name", mcp.prompt?.name);
-  if (mcp.resource !== undefined) to[ATTR_MCP_RESOURCE_URI] = shownUrl(mcp.resource.uri);
+  if (mcp.resource !== undefined) to[ATTR_MCP_RESOURCE_URI] = redactUrl(mcp.resource.uri);
   add(to, "gateway.mcp.target", mcp.tool?.target ?? mcp.prompt?.target ?? mcp.resource?.target ?? mcp.target);
   add(to, "gateway.mcp.outcome", mcp.outcome);
   if (mcp.outcome !== undefined && mcp.outcome !== "ok") to[ATTR_ERROR_TYPE] = mcp.outcome;
@@ -304,11 +304,6 @@ function addMcp(to: Attributes, mcp: McpFacts): void {
 /** One after the other into one object: spreading several into one costs more than writing the span. */
 function add(to: Attributes, name: string, value: string | number | undefined): void {
   if (value !== undefined) to[name] = value;
-}
-
-/** Whoever has the whole id can use the session. */
-function shortened(sessionId: string): string {
-  return sessionId.length <= 8 ? sessionId : `${sessionId.slice(0, 8)}…`;
 }
 
 function hostAndPort(authority: string): readonly [host: string, port: number | undefined] {

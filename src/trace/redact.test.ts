@@ -1,6 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createRedaction, redactBody, redactQuery, shownUrl } from "./redact.ts";
+import {
+  createRedaction,
+  redactArguments,
+  redactBody,
+  redactJson,
+  redactQuery,
+  redactText,
+  redactUrl,
+  withoutSecrets,
+} from "./redact.ts";
 
 test("sensitive headers are redacted by name, in any case, and others are not [S5-5] [S2.1-19]", () => {
   const redaction = createRedaction(["X-Tenant-Key"]);
@@ -66,7 +75,9 @@ const queries = [
   ["ACCESS_TOKEN=x", "ACCESS_TOKEN=<redacted>"],
   ["access%5Ftoken=x", "access%5Ftoken=<redacted>"],
   ["key=x&monkey=y", "key=<redacted>&monkey=y"],
-  ["token=x", "token=x"],
+  ["token=x", "token=<redacted>"],
+  ["token", "token"],
+  ["max_tokens=5", "max_tokens=5"],
   ["state=1&code=x", "state=1&code=<redacted>"],
   ["", ""],
   ["%zz=1", "%zz=1"],
@@ -78,7 +89,7 @@ for (const [given, expected] of queries) {
 }
 
 test("parameters that a policy read its credential from are hidden too", () => {
-  assert.equal(redactQuery("token=x&a=1", ["token"]), "token=<redacted>&a=1");
+  assert.equal(redactQuery("team=x&a=1", ["team"]), "team=<redacted>&a=1");
 });
 
 test("headers and parameters that the configuration reads credentials from are hidden from then on", () => {
@@ -110,7 +121,7 @@ const urls = [
 ] as const;
 for (const [given, expected] of urls) {
   test(`the URL ${given} shows as ${expected}`, () => {
-    assert.equal(shownUrl(given), expected);
+    assert.equal(redactUrl(given), expected);
   });
 }
 
@@ -149,4 +160,161 @@ test("bodies without secrets, and bytes that are no text, pass unchanged", () =>
   assert.equal(redactBody(bytes, "application/json"), bytes);
   const json = Buffer.from('{"code":"not a credential in JSON","name":"ü"}');
   assert.equal(redactBody(json, "application/json").toString(), json.toString());
+});
+
+const argumentLists: [given: string[], shown: string[]][] = [
+  [
+    ["--api-key", "abc", "--verbose"],
+    ["--api-key", "<redacted>", "--verbose"],
+  ],
+  [["--token=a;b c"], ["--token=<redacted>"]],
+  [["DB_PASSWORD=abc"], ["DB_PASSWORD=<redacted>"]],
+  [
+    ["-H", "X-Api-Key: abc"],
+    ["-H", "X-Api-Key: <redacted>"],
+  ],
+  [
+    ["-u", "me:abc"],
+    ["-u", "<redacted>"],
+  ],
+  [["postgres://u:p@ss@h/db?sslmode=on"], ["postgres://<redacted>@h/db?sslmode=<redacted>"]],
+  [["Server=h;Password=abc;Timeout=3"], ["Server=h;Password=<redacted>;Timeout=3"]],
+  [['{"apiKey":"abc","n":1}'], ['{"apiKey":"<redacted>","n":1}']],
+  [["ghp_0123456789abcdef"], ["<redacted>"]],
+  [
+    ["--token", "${TOKEN}", "--api-key=${KEY}"],
+    ["--token", "${TOKEN}", "--api-key=${KEY}"],
+  ],
+  [
+    ["--token", "--verbose", "-y", "server", "--max-tokens", "5", "--key-file", "/k"],
+    ["--token", "--verbose", "-y", "server", "--max-tokens", "5", "--key-file", "/k"],
+  ],
+];
+for (const [given, shown] of argumentLists)
+  test(`the arguments ${given.join(" ")} show as ${shown.join(" ")} [N20]`, () => {
+    assert.deepEqual(redactArguments(given), shown);
+    assert.deepEqual(redactArguments(shown), shown);
+  });
+
+const expressions = [
+  ['request.headers["x-api-key"] == "abc"', 'request.headers["x-api-key"] == "<redacted>"'],
+  [
+    "'abc' == request.headers['x-api-key'] && jwt.sub == 'ada'",
+    "'<redacted>' == request.headers['x-api-key'] && jwt.sub == 'ada'",
+  ],
+  ['request.headers["x-api-key"] in ["abc", "def"]', 'request.headers["x-api-key"] in ["<redacted>", "<redacted>"]'],
+  ['request.headers["authorization"].startsWith("Bearer ")', 'request.headers["authorization"].startsWith("Bearer ")'],
+  ['request.headers["x-team"] == "K3yOf7eam"', 'request.headers["x-team"] == "<redacted>"'],
+  ['request.headers["x-team"] == "blue"', 'request.headers["x-team"] == "blue"'],
+  ['request.headers["accept"] == "text2html"', 'request.headers["accept"] == "text2html"'],
+  ['apiKey.key == "abc" || apiKey.user_id == "ada1815"', 'apiKey.key == "<redacted>" || apiKey.user_id == "ada1815"'],
+  ['jwt.missing == 1 ? jwt.sub : "none"', 'jwt.missing == 1 ? jwt.sub : "none"'],
+  ['"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln" + "x"', '"<redacted>" + "x"'],
+] as const;
+for (const [given, shown] of expressions)
+  test(`the expression ${given} shows as ${shown} [N20]`, () => {
+    const redaction = createRedaction();
+    assert.equal(redaction.expression(given), shown);
+    assert.equal(redaction.expression(shown), shown);
+  });
+
+test("an expression that sets a header is judged by the header's name", () => {
+  const redaction = createRedaction();
+  assert.equal(redaction.expression("'abc' + jwt.sub", { header: "X-Backend-Key" }), "<redacted>");
+  assert.equal(redaction.expression("'K3yOf7eam' + jwt.sub", { header: "x-team" }), "'<redacted>' + jwt.sub");
+  assert.equal(redaction.expression("'blue' + jwt.sub", { header: "x-team" }), "'blue' + jwt.sub");
+});
+
+test("members of JSON with sensitive names are hidden, nested, cut off and inside of strings, and others stay exact", () => {
+  const found: string[] = [];
+  const given =
+    '{"a": {"api_key" : "k\\"1", "max_tokens":5}, "auth":{"user":"u","n":[1,"p"]}, "ok":true, "token":true}';
+  const shown = '{"a": {"api_key" : "<redacted>", "max_tokens":5}, "auth":"<redacted>", "ok":true, "token":true}';
+  assert.equal(redactJson(given, found), shown);
+  assert.deepEqual(found, ['k"1', "user", "u", "n", "p"]);
+  assert.equal(redactJson('{"secret":"cut o'), '{"secret":"<redacted>"');
+  assert.equal(
+    redactJson(JSON.stringify({ text: '{"token":"abc"}' })),
+    JSON.stringify({ text: '{"token":"<redacted>"}' }),
+  );
+  assert.equal(redactJson('say "token" and leave'), 'say "token" and leave');
+});
+
+test("secrets of the configuration are hidden in any text, alone or inside of it, and ordinary words are not [N20]", () => {
+  const redaction = createRedaction();
+  assert.equal(redaction.text("sk-abc-0123456789"), "sk-abc-0123456789");
+  redaction.hideValues([
+    "sk-abc-0123456789",
+    "sk-abc-0123456789-more",
+    "K3y5hort",
+    "12345678",
+    "gateway",
+    'q"0123456789',
+  ]);
+  assert.equal(redaction.text("a=sk-abc-0123456789-more,sk-abc-0123456789;"), "a=<redacted>,<redacted>;");
+  assert.equal(redaction.text("xsk-abc-0123456789x"), "x<redacted>x");
+  assert.equal(redaction.text("is K3y5hort, not xK3y5hort"), "is <redacted>, not xK3y5hort");
+  assert.equal(
+    redaction.text('{"bytes":12345678} gateway_requests_total gateway'),
+    '{"bytes":12345678} gateway_requests_total gateway',
+  );
+  assert.equal(redaction.text("12345678"), "<redacted>");
+  assert.equal(redaction.text(JSON.stringify({ a: 'q"0123456789' })), '{"a":"<redacted>"}');
+  assert.equal(redaction.text(`?a=${encodeURIComponent('q"0123456789')}`), "?a=<redacted>");
+  assert.equal(redaction.query("a=K3y5hort&b=1"), "a=<redacted>&b=1");
+  assert.deepEqual({ ...redaction.headers(["x-a", "sk-abc-0123456789"]) }, { "x-a": "<redacted>" });
+});
+
+test("each of ten thousand secrets is found in a long text", () => {
+  const redaction = createRedaction();
+  const secrets = Array.from({ length: 10_000 }, (_, i) => `key-${(i * 7919) % 10_000}-${i.toString(36)}-secret`);
+  redaction.hideValues(secrets);
+  const text = secrets.map((secret, i) => `${"padding ".repeat(i % 3)}${secret}`).join("|");
+  assert.equal(redaction.text(text), secrets.map((_, i) => `${"padding ".repeat(i % 3)}<redacted>`).join("|"));
+});
+
+const LONG = 300_000;
+const hostile = [
+  '"',
+  "'",
+  '\\"',
+  '"token":',
+  '{"token":[',
+  "token=",
+  "a=",
+  "?",
+  "#",
+  "&",
+  "//",
+  "a://",
+  "://@",
+  "r'",
+  "[",
+  "eyJ",
+  "sk-",
+  "-",
+  "--token ",
+  ":",
+  "=\t",
+  "<redacted>",
+];
+test("the time is linear in the input, whatever it consists of [N19]", () => {
+  const redaction = createRedaction();
+  redaction.hideValues(["aaaaaaaaaaab", "=============:"]);
+  const began = process.cpuUsage();
+  for (const piece of hostile) {
+    const text = piece.repeat(LONG / piece.length);
+    redactText(text);
+    redactJson(text);
+    redactQuery(text);
+    redactUrl(`https://${text}`);
+    redactArguments([text, text]);
+    redaction.text(text);
+    redaction.headers(["location", text]);
+    redactBody(Buffer.from(text), "application/json");
+    withoutSecrets(text, ["aaaaaaaa"]);
+  }
+  const { user, system } = process.cpuUsage(began);
+  // 60 MB of text: a second; quadratic work over one of them would take minutes.
+  assert.ok((user + system) / 1e6 < 20, `${(user + system) / 1e6} s`);
 });

@@ -16,7 +16,7 @@ import { llmForms } from "./targets/llm-forms.ts";
 import { llmRequest } from "./targets/llm-request.ts";
 import { oauthForms } from "./targets/oauth-forms.ts";
 import { rateLimitAnswers } from "./targets/rate-limit-answers.ts";
-import { redactionTarget } from "./targets/redaction.ts";
+import { redactor } from "./targets/redactor.ts";
 import { regularExpressions } from "./targets/regular-expressions.ts";
 import { requestPaths } from "./targets/request-paths.ts";
 import { routes } from "./targets/routes.ts";
@@ -37,7 +37,7 @@ export const targets: readonly Target[] = [
   awsEventStream,
   lineSplitter,
   oauthForms,
-  redactionTarget,
+  redactor,
   tokenBuckets,
   rateLimitAnswers,
   requestPaths,

@@ -4,6 +4,7 @@
  */
 import type { InspectedBackend } from "../../core/backend.ts";
 import { safeJson } from "../../lib/text/safe-json.ts";
+import type { Redaction } from "../../trace/redact.ts";
 
 export interface AdminRequest {
   /** As it was sent: a HEAD comes to the GET handler, and a stream that it answers with is not begun. */
@@ -65,4 +66,36 @@ export function textAnswer(status: number, body: string): AdminAnswer {
 
 export function jsonAnswer(value: unknown, status = 200): AdminAnswer {
   return { status, type: "application/json", body: `${safeJson(value, 2)}\n` };
+}
+
+/**
+ * The same endpoint, with secrets of the configuration hidden in whatever text it answers. Binary answers pass, and so do
+ * body snapshots of a trace, which are exact.
+ */
+export function redactedEndpoint(endpoint: AdminEndpoint, redaction: Pick<Redaction, "text">): AdminEndpoint {
+  const redacted = (handler: AdminHandler): AdminHandler => {
+    return async (request) => redactedAnswer(await handler(request), redaction);
+  };
+  const { GET, POST } = endpoint;
+  return { ...endpoint, ...(GET ? { GET: redacted(GET) } : {}), ...(POST ? { POST: redacted(POST) } : {}) };
+}
+
+function redactedAnswer(answer: AdminAnswer, redaction: Pick<Redaction, "text">): AdminAnswer {
+  if (!("stream" in answer))
+    return typeof answer.body === "string" ? { ...answer, body: redaction.text(answer.body) } : answer;
+  const shown = (chunk: string | Buffer): string | Buffer =>
+    typeof chunk !== "string" || chunk.includes('"type":"bodySnapshot"') ? chunk : redaction.text(chunk);
+  return {
+    ...answer,
+    stream: (sink) => {
+      const { onFinish } = sink;
+      answer.stream({
+        write: (chunk) => sink.write(shown(chunk)),
+        end: () => sink.end(),
+        onClose: (callback) => sink.onClose(callback),
+        bufferedBytes: () => sink.bufferedBytes(),
+        ...(onFinish ? { onFinish: (callback) => onFinish.call(sink, callback) } : {}),
+      });
+    },
+  };
 }

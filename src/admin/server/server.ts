@@ -54,7 +54,10 @@ export async function openAdminServer(
             write(res, textAnswer(413, `${error.message}\n`), true);
             return;
           }
-          logger.error("admin endpoint failed", { path: req.url, error: (error as Error).stack ?? String(error) });
+          logger.error("admin endpoint failed", {
+            path: req.url?.split("?", 1)[0],
+            error: (error as Error).stack ?? String(error),
+          });
           if (!res.headersSent) write(res, textAnswer(500, "internal error\n"), true);
           else res.destroy();
         });

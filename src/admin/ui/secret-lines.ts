@@ -2,6 +2,8 @@
  * Where secrets may stand in a configuration that does not parse. Without structure there is no schema: whatever
  * follows a name that sounds like a secret is taken for one, to the end of its line and through the block below it.
  */
+import { createRedaction, redactArguments } from "../../trace/redact.ts";
+
 export interface Span {
   readonly start: number;
   readonly end: number;
@@ -11,6 +13,7 @@ const SOUNDS_SECRET =
   /[\w.-]*(?:secret|passw|htpasswd|token|key|auth|cookie|credential)[\w.-]*["']?\s*[:=]\s*(\S.*)$/gim;
 /** A reference to a variable tells nothing; a mark of the editor already stands for something hidden. */
 const TELLS_NOTHING = /^["']?(?:\$\{\w+\}|<redacted:\d+>)["']?[\s\]},]*$/;
+const REDACTION = createRedaction();
 const BLOCK_SCALAR = /^[|>][0-9+-]*\s*(?:#.*)?$/;
 
 export function secretLines(text: string): Span[] {
@@ -22,7 +25,20 @@ export function secretLines(text: string): Span[] {
     const start = end - value.length;
     spans.push({ start, end: BLOCK_SCALAR.test(value) ? endOfBlock(text, start, end) : end });
   }
-  return spans;
+  return [...spans, ...recognizedIn(text)];
+}
+
+/** Process arguments, URLs and expressions: words and lines from which the redactor takes something out. */
+function recognizedIn(text: string): Span[] {
+  const words = [...text.matchAll(/[^\s,[\]{}]+/g)].filter(([word]) => word !== "-");
+  const bare = words.map(([word]) => word.replace(/^["']|["']$/g, ""));
+  const shown = redactArguments(bare);
+  const spans = words.flatMap(({ 0: word, index }, i) =>
+    shown[i] === bare[i] ? [] : [{ start: index, end: index + word.length }],
+  );
+  for (const { 0: line, index } of text.matchAll(/\S.*$/gm))
+    if (REDACTION.expression(line) !== line) spans.push({ start: index, end: index + line.length });
+  return spans.filter(({ start, end }) => !TELLS_NOTHING.test(text.slice(start, end)));
 }
 
 /** The block goes on while lines are indented deeper than the one that opened it. */

@@ -22,11 +22,11 @@ import { z } from "zod";
 import { specSchema } from "../../config/resources/parts.ts";
 import { configSchema } from "../../config/schema/schema.ts";
 import { schemaAt, unwrap } from "../../config/schema/schema-walk.ts";
-import { VALUES_BESIDE_NAME } from "../../config/schema/shown-config.ts";
+import { headerOf, isExpression, isNamedField } from "../../config/schema/shown-config.ts";
 import { markPlaceholders } from "../../config/text/env.ts";
 import { isSecretSchema } from "../../core/schema.ts";
 import { policies } from "../../policies/index.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import { REDACTED, type Redaction, redactArguments, redactText } from "../../trace/redact.ts";
 import { type Span, secretLines } from "./secret-lines.ts";
 
 export interface ShownText {
@@ -37,14 +37,13 @@ export interface ShownText {
   readonly places: Readonly<Record<string, { readonly line: number; readonly endLine: number }>>;
 }
 
+const MIN_KEPT_CHARS = 3;
+/** A shorter value may be an ordinary word elsewhere. */
+const MIN_REPEATED_CHARS = 12;
 const MARK = /<redacted:(\d{1,6})>/g;
 const ONLY_REFERENCES = /^["']?(?:\$\{\w+\})+["']?$/;
 /** `{ key:abc }` and `{ key=abc }` are names to YAML. */
 const NAME_WITH_VALUE = /^[\w.-]+[:=](?=\S)/;
-/** What may be secret in a URL: who stands before the host, and the values of parameters. */
-const URL_SECRETS =
-  /(?<=^["']?[a-z][a-z0-9+.-]*:\/\/)[^/?#@\s"']+(?=@)|(?<=^["']?[a-z][a-z0-9+.-]*:\/\/\S*[?&][^=&#\s]*=)[^&#\s"']+/gi;
-
 export function shownText(text: string, redaction: Redaction): ShownText {
   const lines = new LineCounter();
   const marked = markPlaceholders(text).text;
@@ -58,27 +57,38 @@ export function shownText(text: string, redaction: Redaction): ShownText {
     walk(document, document.contents, schemasOf(document.contents), false);
     if (parses) Object.assign(places, placesOf(document.contents, lineOf));
   }
-  return { ...replaceSpans(text, spans), places };
+  return { ...replaceSpans(text, [...spans, ...repeatedIn(text, spans)]), places };
 
-  function walk(document: Document, node: unknown, schemas: readonly z.ZodType[], secret: boolean): void {
+  function walk(
+    document: Document,
+    node: unknown,
+    schemas: readonly z.ZodType[],
+    secret: boolean,
+    /** The field that holds the node. */
+    map = "",
+  ): void {
     if (isMap(node)) {
-      const hidesValues = namesSensitiveHeader(node, redaction);
+      const name = headerNameIn(node);
       for (const pair of node.items) {
         const key = isScalar(pair.key) ? String(pair.key.value) : "";
         const fields = schemas.flatMap((schema) => schemaAt(schema, [key]));
+        const header = isMap(pair.value) ? undefined : headerOf(key, name, map);
         const hidden =
           secret ||
           isSecretField(schemas, key) ||
           (parses && isUnknownField(schemas, key)) ||
-          (!isMap(pair.value) && redaction.isSensitive(key)) ||
-          (hidesValues && VALUES_BESIDE_NAME.includes(key));
+          (!isMap(pair.value) && !isNamedField(schemas.flatMap(unwrap), key) && redaction.isSensitive(key)) ||
+          (header !== undefined && redaction.isSensitive(header));
         hideNameWithValue(pair);
-        walk(document, pair.value, fields, hidden);
+        if (!hidden && isScalar(pair.value)) hideIn(pair.value, (value) => shownSetting(value, fields, header));
+        else walk(document, pair.value, fields, hidden, key);
       }
     } else if (isSeq(node)) {
       for (const [i, item] of node.items.entries()) {
         const element = schemas.flatMap((schema) => schemaAt(schema, [i]));
-        walk(document, isPair(item) ? item.value : item, element, secret || element.some(isSecretSchema));
+        const isHidden = secret || element.some(isSecretSchema);
+        if (!isHidden && isScalar(item)) hideIn(item, (value) => shownElement(node.items, i, value, element));
+        else walk(document, isPair(item) ? item.value : item, element, isHidden);
       }
     } else if (isAlias(node)) {
       const meant = secret ? node.resolve(document as Document.Parsed) : undefined;
@@ -86,7 +96,7 @@ export function shownText(text: string, redaction: Redaction): ShownText {
       else if (secret) hide(node);
     } else if (isScalar(node) && node.value !== null) {
       if (secret) hide(node);
-      else hideInUrl(node);
+      else hideIn(node, (value) => shownSetting(value, schemas));
     }
   }
 
@@ -97,11 +107,31 @@ export function shownText(text: string, redaction: Redaction): ShownText {
     if (!ONLY_REFERENCES.test(written)) spans.push({ start: node.range[0], end: node.range[0] + written.length });
   }
 
-  function hideInUrl(node: Scalar): void {
-    const start = node.range?.[0] ?? 0;
-    const written = node.range ? text.slice(start, node.range[1]) : "";
-    for (const { 0: found, index } of written.matchAll(URL_SECRETS))
-      if (!ONLY_REFERENCES.test(found)) spans.push({ start: start + index, end: start + index + found.length });
+  /** A value as the dump shows it; `header` is the name of the header that it sets or matches. */
+  function shownSetting(value: string, fields: readonly z.ZodType[], header?: string): string {
+    if (fields.some(isExpression)) return redaction.expression(value, { header });
+    return header === undefined ? redactText(value) : redaction.headerSetting(header, value);
+  }
+
+  /** An element of a list, which may be the argument of a process and belong to the flag before it. */
+  function shownElement(items: readonly unknown[], i: number, value: string, elements: readonly z.ZodType[]): string {
+    if (elements.some(isExpression)) return redaction.expression(value);
+    const before = items[i - 1];
+    const flag = isScalar(before) && typeof before.value === "string" ? [before.value] : [];
+    return redactArguments([...flag, value]).at(-1) ?? value;
+  }
+
+  /** Hides what the redactor takes out of a value: only these characters where they can be found as written. */
+  function hideIn(node: Scalar, shown: (value: string) => string): void {
+    if (typeof node.value !== "string" || node.value === "" || !node.range) return;
+    const offset = marked.slice(node.range[0], node.range[1]).indexOf(node.value);
+    const start = node.range[0] + offset;
+    const value = offset < 0 ? node.value : text.slice(start, start + node.value.length);
+    const result = shown(value);
+    if (result === value) return;
+    const parts = offset < 0 ? undefined : hiddenParts(value, result);
+    if (parts === undefined) hide(node);
+    else spans.push(...parts.map((part) => ({ start: start + part.start, end: start + part.end })));
   }
 
   function hideNameWithValue({ key, value }: Pair): void {
@@ -163,9 +193,27 @@ function isStrictObject(schema: z.ZodType): schema is z.ZodObject {
   return schema instanceof z.ZodObject && schema.def.catchall instanceof z.ZodNever;
 }
 
-function namesSensitiveHeader(map: YAMLMap, redaction: Redaction): boolean {
+function headerNameIn(map: YAMLMap): string | undefined {
   const name = map.get("name");
-  return typeof name === "string" && redaction.isSensitive(name);
+  return typeof name === "string" ? name : undefined;
+}
+
+/** Where the shown text has a mark in place of written characters. Undefined if that is not certain. */
+function hiddenParts(written: string, shown: string): Span[] | undefined {
+  const kept = shown.split(REDACTED);
+  const last = kept.at(-1) ?? "";
+  const parts: Span[] = [];
+  let at = kept[0]?.length ?? 0;
+  if (!written.startsWith(kept[0] ?? "") || !written.endsWith(last)) return undefined;
+  for (const [i, text] of kept.entries()) {
+    if (i === 0) continue;
+    const next = i === kept.length - 1 ? written.length - text.length : written.indexOf(text, at);
+    // A short text may be found inside of the secret itself.
+    if (next < at || (i < kept.length - 1 && text.length < MIN_KEPT_CHARS)) return undefined;
+    if (next > at) parts.push({ start: at, end: next });
+    at = next + text.length;
+  }
+  return parts;
 }
 
 /** The mark may sit on the schema or on what it wraps. */
@@ -209,6 +257,18 @@ function placesOf(
     }
   }
   return places;
+}
+
+/** A comment, or another field, may repeat what is hidden. */
+function repeatedIn(text: string, spans: readonly Span[]): Span[] {
+  const values = new Set(spans.map(({ start, end }) => text.slice(start, end).replace(/^["']|["']$/g, "")));
+  return [...values].flatMap((value) => {
+    if (value.length < MIN_REPEATED_CHARS || /\s/.test(value)) return [];
+    const found: Span[] = [];
+    for (let at = text.indexOf(value); at >= 0; at = text.indexOf(value, at + value.length))
+      found.push({ start: at, end: at + value.length });
+    return found;
+  });
 }
 
 function replaceSpans(text: string, spans: readonly Span[]): { text: string; secrets: string[] } {

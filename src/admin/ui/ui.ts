@@ -7,6 +7,7 @@ import { cacheControl, UI_HEADERS, type UiFiles } from "../../backends/ui/files.
 import type { UiAnswer, UiSource, UiUser } from "../../backends/ui/source.ts";
 import { type AdminAnswer, type AdminEndpoint, type AdminRequest, jsonAnswer, textAnswer } from "../server/endpoint.ts";
 import { ADMIN_PATHS } from "../server/paths.ts";
+import { viewerAnswer } from "./viewer.ts";
 
 export interface UiOptions {
   readonly version: string;
@@ -72,7 +73,8 @@ export function uiSource(options: Pick<UiOptions, "version" | "files" | "endpoin
       if (isOperated && user.role !== "operator") return "denied";
       const endpoint = options.endpoints().find((one) => one.path === path);
       const answer = await endpoint?.[method]?.({ method, path, query, body });
-      return answer === undefined ? undefined : wholeAnswer(answer);
+      const whole = answer && wholeAnswer(answer);
+      return whole && user.role === "viewer" ? viewerAnswer(path, whole) : whole;
     },
   };
 }

@@ -5,10 +5,10 @@
 import type { SourceText } from "../../config/load/load.ts";
 import { type Environment, markPlaceholders } from "../../config/text/env.ts";
 import type { Clock } from "../../lib/process/clock.ts";
-import type { VariableValue } from "../../lib/text/hidden-values.ts";
 import { createDryRunner, type DryRunner } from "../../pipeline/dry-run/dry-run.ts";
 import { recordedVerdict, walkRecorded } from "../../pipeline/dry-run/recorded-walk.ts";
 import type { RecordedTraffic } from "../../pipeline/records/fact-ring.ts";
+import type { VariableValue } from "../../trace/redact.ts";
 import { type DryConfig, openDryConfig } from "./dry-config.ts";
 import { createRehearsalCount, type RehearsalReport } from "./rehearsal-report.ts";
 

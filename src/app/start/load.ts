@@ -39,6 +39,7 @@ export async function loadAtStart(options: AppOptions, doors: Doors, ending: End
   const { process: settings } = first.config;
   logging.setFilter(logFilter(settings.logging?.level ?? "info"));
   logging.setFormat(settings.logging?.format ?? "text");
+  logging.setRedactor(first.config.redaction.text);
   await openHandedStore(store, first.config, options.predecessor);
   ending.at("store", store.close);
   await signingKey.open(settings.sessionKey ?? []);

@@ -12,6 +12,7 @@ import { HeaderList } from "../../lib/http/headers.ts";
 import { type BodyCarrier, RequestBodySource } from "../../lib/http1/request-body.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
 import { systemClock } from "../../lib/process/clock.ts";
+import { createMemoryBudget } from "../../lib/process/memory-budget.ts";
 import { createIdSource } from "../../lib/text/ids.ts";
 import { LISTENER_LIMITS, type ListenerEnv } from "../../pipeline/listen/listener-env.ts";
 import { handle } from "../../pipeline/phases/pipeline.ts";
@@ -94,6 +95,7 @@ function connectThreads(t: TestContext, respond: Respond): Threads {
     ids: createIdSource(),
     limits: LISTENER_LIMITS,
     heap,
+    memory: createMemoryBudget(systemClock),
     redaction: createRedaction([]),
     random: Math.random,
     isTrustedPeer: () => false,

@@ -203,7 +203,7 @@ class ThreadLink {
       body = { kind: "stream", stream: client.body, length: sent.length, taken: false };
     else if (sent !== undefined && "bytes" in sent) body = { kind: "bytes", bytes: bufferOf(sent.bytes) };
     const headers = new HeaderList(lines.pairs, lines.isSafe);
-    const exchange = new Exchange({ ...start, request: { ...start.request, headers, body } });
+    const exchange = new Exchange({ ...start, request: { ...start.request, headers, body }, memory: env.memory });
     const target = this.#served(exchange.listener);
     // Without such a listener, a reload is under way that this thread has not finished.
     if (target === undefined || env.heap.level === "full") refuse(env, exchange, client, beingReplaced(target));

@@ -140,6 +140,7 @@ export function runThread(data: ThreadData, port: MessagePort, moduleUrl: string
     const { process: settings, redaction } = config;
     logging.setFilter(logFilter(data.logFilter));
     logging.setFormat(settings.logging?.format ?? "text");
+    logging.setRedactor(redaction.text);
     const sequence = new Int32Array(data.sequence);
     const records = createRequestRecords(doors, config, undefined, undefined, () => Atomics.add(sequence, 0, 1));
     keepHistory(doors, records.history, ending, thread);

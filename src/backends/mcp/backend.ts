@@ -35,7 +35,7 @@ import type { Session } from "../../mcp/sessions/session.ts";
 import { ownerOf } from "../../mcp/sessions/session-owner.ts";
 import { inspectTargets, withheldOf } from "../../mcp/tools/inspect-tools.ts";
 import { type ClientMessage, INVALID_REQUEST } from "../../mcp/wire/json-rpc.ts";
-import { shownUrl } from "../../trace/redact.ts";
+import { redactArguments, redactUrl } from "../../trace/redact.ts";
 import { type CallerIdentity, callerIdentity } from "./caller-identity.ts";
 import { Demands } from "./demands.ts";
 import { fromElsewhere, sessionElsewhere } from "./elsewhere.ts";
@@ -245,10 +245,10 @@ function createBackend(
     describe: () => ({
       targets: config.targets.map(({ name, stdio, mcp: http, sse, openapi, shared }) => ({
         name,
-        ...(stdio ? { stdio: { cmd: stdio.cmd, args: stdio.args, env: Object.keys(stdio.env) } } : {}),
-        ...(http ? { mcp: { url: shownUrl(http.url) } } : {}),
-        ...(sse ? { sse: { url: shownUrl(sse.url) } } : {}),
-        ...(openapi ? { openapi: { server: shownUrl(serverUrl(openapi)) } } : {}),
+        ...(stdio ? { stdio: { cmd: stdio.cmd, args: redactArguments(stdio.args), env: Object.keys(stdio.env) } } : {}),
+        ...(http ? { mcp: { url: redactUrl(http.url) } } : {}),
+        ...(sse ? { sse: { url: redactUrl(sse.url) } } : {}),
+        ...(openapi ? { openapi: { server: redactUrl(serverUrl(openapi)) } } : {}),
         ...(shared ? { shared } : {}),
       })),
       prefixMode: config.prefixMode,

@@ -15,6 +15,7 @@ import type { Phase } from "../../trace/events.ts";
 import type { Redaction } from "../../trace/redact.ts";
 import { fieldPlace } from "../load/field-place.ts";
 import type { NormalBackend, NormalConfig, NormalGateway, NormalRoute, PlacedPolicy } from "../load/normal-config.ts";
+import { secretsInConfig } from "../schema/shown-config.ts";
 import type { Environment } from "../text/env.ts";
 import { pathText } from "../text/value-path.ts";
 import { compileCanary } from "./canary.ts";
@@ -27,6 +28,9 @@ import { definitionOf } from "./policy-definition.ts";
 import { rememberReplaced } from "./replaced-headers.ts";
 import { shownPolicies } from "./shown-policies.ts";
 import { hiddenSources, tracedExpression } from "./traced-expression.ts";
+
+/** A file with one word in it holds a key; certificates, key sets and API descriptions are longer. */
+const KEY_FILE = /^\s*\S{8,512}\s*$/;
 
 /** What compiled policies get as it is, and what only the compiler needs. */
 export interface CompileContext
@@ -156,6 +160,7 @@ function createCompiler(context: CompileContext) {
         tls: settings.backendTls,
         protocol: backend.protocol,
       };
+      context.redaction.hideValues(secretsInConfig(definition.schema, backend.config, context.redaction));
       const compiled = definition.compile(backend.config, env);
       const policies = { ...scope, settings };
       if (backend.canary === undefined) return { weight: backend.weight, backend: compiled, policies };
@@ -174,6 +179,7 @@ function createCompiler(context: CompileContext) {
     const compiled = new Map<PlacedPolicy, CompiledPolicy>();
     let closedBy = closed;
     for (const policy of placed) {
+      context.redaction.hideValues(secretsInConfig(definitionOf(policy.kind).schema, policy.config, context.redaction));
       const compile = (): Hooks =>
         definitionOf(policy.kind).compile(policy.config, envFor(policy, policy.owner, prefixes));
       const hooks = policy.isResource ? compileResource(policy, compile) : guarded(policy, compile);
@@ -223,8 +229,11 @@ function createCompiler(context: CompileContext) {
       owner,
       matchedPrefixes,
       resolvePath,
-      readFile: (path, maxBytes) =>
-        confined ? confined.readText(path) : readConfigFile(resolvePath(path), context.fileRead, maxBytes),
+      readFile(path, maxBytes) {
+        const text = confined ? confined.readText(path) : readConfigFile(resolvePath(path), context.fileRead, maxBytes);
+        if (KEY_FILE.test(text)) context.redaction.hideValues([text.trim()]);
+        return text;
+      },
       isConfined: confined !== undefined,
       isDry: context.isDry === true,
       endpoints: context.endpoints,

@@ -17,10 +17,23 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
   const mayCarrySecrets =
     CARRIERS.some((path) => expression.reads(path)) ||
     [...expression.paths].some((path) => readsSensitiveHeader(path, redaction));
-  const shown = isHidden ? REDACTED : expression.source;
+  // Not before it is needed: names that the configuration declares sensitive may still come.
+  let shown: string | undefined;
+  const shownSource = (): string => {
+    shown ??= isHidden ? REDACTED : redaction.expression(expression.source);
+    return shown;
+  };
 
   return {
     ...expression,
+    /** Only for people: reasons of refusals and warnings quote it. */
+    get source() {
+      return shownSource();
+    },
+    explain: (attributes) =>
+      expression
+        .explain(attributes)
+        .map((clause) => ({ ...clause, source: isHidden ? REDACTED : redaction.expression(clause.source) })),
     evaluate(attributes) {
       const result = expression.evaluate(attributes);
       const trace = Attributes.traceOf(attributes);
@@ -30,7 +43,7 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
           isHidden,
           mayCarrySecrets || isCopy(result, Attributes.secretsOf(attributes)),
         );
-        trace.point({ type: "cel", expression: shown, result: outcome }, result.ok ? "info" : "warn");
+        trace.point({ type: "cel", expression: shownSource(), result: outcome }, result.ok ? "info" : "warn");
       }
       return result;
     },

@@ -1,41 +1,102 @@
 /**
- * Configuration as it may be shown (dump, trace, UI): as written, with secrets and the values of sensitive headers
- * replaced. What is secret is said by the schema; which headers are sensitive, by the redaction.
+ * A value of the configuration as it may be shown: what was written, without secrets. The schema marks fields that hold
+ * one; names decide in free-form maps (headers, variables); and the redactor recognizes credentials in URLs, process
+ * arguments and expressions. The same walk yields the hidden values, so that they can be hidden elsewhere as well.
  */
 import { z } from "zod";
 import { isSecretSchema } from "../../core/schema.ts";
+import { isExpressionSchema } from "../../core/schema-marks.ts";
 import { putMember } from "../../lib/text/put-member.ts";
-import { REDACTED, type Redaction, shownUrl } from "../../trace/redact.ts";
+import { credentialsIn, REDACTED, type Redaction, redactArguments, redactText } from "../../trace/redact.ts";
 import { unwrap } from "./schema-walk.ts";
 
 /** In a list of headers (matches of routes, HTTPRoute documents) the name stands beside the value. */
-export const VALUES_BESIDE_NAME: readonly string[] = ["value", "exact", "regex"];
+const VALUES_BESIDE_NAME: readonly string[] = ["value", "exact", "regex"];
 
-/** Where a file may be named, its text may stand as well. */
-const PRIVATE_KEY = /-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/;
+/** Maps from the names of headers to the values or expressions that set them. */
+const HEADER_MAPS: readonly string[] = ["set", "add", "headers"];
 
 export function shownConfig(schema: z.ZodType, value: unknown, redaction: Redaction): unknown {
-  return shown([schema], value, redaction);
+  return new Walk(redaction).shown([schema], value, undefined);
 }
 
-function shown(schemas: readonly z.ZodType[], value: unknown, redaction: Redaction): unknown {
-  if (schemas.some((schema) => isSecret(schema)) && value !== undefined && value !== null) return REDACTED;
-  const inner = schemas.flatMap(unwrap);
-  if (Array.isArray(value)) {
-    const elements = inner.flatMap((schema) => (schema instanceof z.ZodArray ? [schema.element as z.ZodType] : []));
-    return value.map((element) => shown(elements, element, redaction));
+/** The credentials that `shownConfig` hides. Values that only might be one are hidden there, and not everywhere. */
+export function secretsInConfig(schema: z.ZodType, value: unknown, redaction: Redaction): string[] {
+  const walk = new Walk(redaction);
+  walk.shown([schema], value, undefined);
+  return walk.hidden;
+}
+
+class Walk {
+  readonly hidden: string[] = [];
+  readonly #redaction: Redaction;
+
+  constructor(redaction: Redaction) {
+    this.#redaction = redaction;
   }
-  if (typeof value === "string") return PRIVATE_KEY.test(value) ? REDACTED : shownUrl(value);
-  if (typeof value !== "object" || value === null) return value;
-  const hidesValues = "name" in value && typeof value.name === "string" && redaction.isSensitive(value.name);
-  const result: Record<string, unknown> = {};
-  for (const [key, field] of Object.entries(value)) {
-    const fields = inner.flatMap((schema) => fieldOf(schema, key));
-    // A value, or an expression, that sets a sensitive header is as secret as the header.
-    const isHidden = redaction.isSensitive(key) || (hidesValues && VALUES_BESIDE_NAME.includes(key));
-    putMember(result, key, typeof field === "string" && isHidden ? REDACTED : shown(fields, field, redaction));
+
+  /** `map` is the name of the field that holds the value. */
+  shown(schemas: readonly z.ZodType[], value: unknown, map: string | undefined): unknown {
+    if (schemas.some((schema) => isSecret(schema)) && value !== undefined && value !== null) return this.#hide(value);
+    const inner = schemas.flatMap(unwrap);
+    if (Array.isArray(value)) {
+      const elements = inner.flatMap((schema) => (schema instanceof z.ZodArray ? [schema.element as z.ZodType] : []));
+      const isArguments = value.every((element) => typeof element === "string") && !elements.some(isSecret);
+      if (!isArguments) return value.map((element) => this.shown(elements, element, undefined));
+      const written = value as string[];
+      if (elements.some(isExpression)) return written.map((source) => this.#expression(source));
+      return redactArguments(written, this.hidden).map((shown) => this.#redaction.text(shown));
+    }
+    if (typeof value === "string") return schemas.some(isExpression) ? this.#expression(value) : this.#string(value);
+    if (typeof value !== "object" || value === null) return value;
+    const name = "name" in value && typeof value.name === "string" ? value.name : undefined;
+    const result: Record<string, unknown> = {};
+    for (const [key, field] of Object.entries(value)) {
+      const fields = inner.flatMap((schema) => fieldOf(schema, key));
+      putMember(result, key, this.#field(inner, fields, { key, field, name, map }));
+    }
+    return result;
   }
-  return result;
+
+  #field(
+    owners: readonly z.ZodType[],
+    fields: readonly z.ZodType[],
+    { key, field, name, map }: { key: string; field: unknown; name: string | undefined; map: string | undefined },
+  ): unknown {
+    if (typeof field !== "string" || fields.some(isSecret)) return this.shown(fields, field, key);
+    // A value, or an expression, that sets or matches a sensitive header is as secret as the header.
+    const header = headerOf(key, name, map);
+    if (header !== undefined && this.#redaction.isSensitive(header)) return this.#hide(field);
+    if (!isNamedField(owners, key) && this.#redaction.isSensitive(key)) return this.#hide(field);
+    if (fields.some(isExpression)) return this.#expression(field, header);
+    if (header !== undefined) return this.#redaction.headerSetting(header, field);
+    return this.#string(field);
+  }
+
+  #string(value: string): string {
+    return this.#redaction.text(redactText(value, this.hidden));
+  }
+
+  #expression(source: string, header?: string): string {
+    return this.#redaction.text(this.#redaction.expression(source, { header, found: this.hidden }));
+  }
+
+  #hide(value: unknown): string {
+    if (typeof value === "string") this.hidden.push(...credentialsIn(value));
+    else if (typeof value === "object" && value !== null) for (const one of Object.values(value)) this.#hide(one);
+    return REDACTED;
+  }
+}
+
+/** The header whose value the field holds: by the name beside it, or by its own name in a map of headers. */
+export function headerOf(key: string, name: string | undefined, map: string | undefined): string | undefined {
+  if (VALUES_BESIDE_NAME.includes(key)) return name;
+  return map !== undefined && HEADER_MAPS.includes(map) ? key : undefined;
+}
+
+/** A field that the schema declares is judged by its mark, not by its name: `rateLimit.local[].key` is an expression. */
+export function isNamedField(owners: readonly z.ZodType[], key: string): boolean {
+  return owners.some((schema) => schema instanceof z.ZodObject && Object.hasOwn(schema.shape, key));
 }
 
 function fieldOf(schema: z.ZodType, key: string): z.ZodType[] {
@@ -48,4 +109,8 @@ function fieldOf(schema: z.ZodType, key: string): z.ZodType[] {
 /** The mark may sit on the schema or on what it wraps (optional, default, transform). */
 function isSecret(schema: z.ZodType): boolean {
   return isSecretSchema(schema) || unwrap(schema).some(isSecretSchema);
+}
+
+export function isExpression(schema: z.ZodType): boolean {
+  return isExpressionSchema(schema) || unwrap(schema).some(isExpressionSchema);
 }

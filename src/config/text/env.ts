@@ -5,7 +5,7 @@
  * The only keeper of process.env.
  */
 
-import type { VariableValue } from "../../lib/text/hidden-values.ts";
+import type { VariableValue } from "../../trace/redact.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

@@ -8,6 +8,7 @@ import type { CompileEnv } from "../../core/policy.ts";
 import { httpUrl } from "../../core/schema.ts";
 import { livingFilePath, markLocal } from "../../core/schema-marks.ts";
 import { parseHttpUrl } from "../../lib/http/fetch.ts";
+import { urlLabel } from "../../lib/text/url-label.ts";
 import { createDiscovery, type Discovery } from "../providers/discovery.ts";
 import type { IdentityProvider } from "../providers/provider.ts";
 import { detailOf, invalidProviderAnswer } from "../providers/provider-error.ts";
@@ -118,7 +119,13 @@ function openKeySet(source: KeySource, discovery: Discovery | undefined, env: Co
     case "file":
       return openFileKeySet(env.resolvePath(source.path), { clock, logger });
     case "url":
-      return openRemoteKeySet({ description: source.url, locate: async () => source.url, fetch, clock, logger });
+      return openRemoteKeySet({
+        description: urlLabel(source.url),
+        locate: async () => source.url,
+        fetch,
+        clock,
+        logger,
+      });
     case "discovered": {
       const locate = async (): Promise<string> => {
         const { jwks_uri } = (await discovery?.get()) ?? {};

@@ -7,6 +7,7 @@
 import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
+import { urlLabel } from "../../lib/text/url-label.ts";
 import { lifetimeMs, MAX_STALE_MS } from "../providers/freshness.ts";
 import { detailOf } from "../providers/provider-error.ts";
 import { createKeyTable, type KeySet, type KeyTable, MAX_KEY_SET_BYTES, requireKeys } from "./key-set.ts";
@@ -112,7 +113,7 @@ class RemoteKeySet implements KeySet {
       const request = { url, timeoutMs: KEY_FETCH_TIMEOUT_MS, maxBytes: MAX_KEY_SET_BYTES };
       const response = await this.#options.fetch(request);
       // Redirects are not followed: they end here like any other status.
-      if (response.status !== 200) throw new Error(`${url} returned status ${response.status}`);
+      if (response.status !== 200) throw new Error(`${urlLabel(url)} returned status ${response.status}`);
       if (this.#closed) return;
       this.#adopt(response);
       if (this.#failures > 0) logger.info("key set is available again", { source: this.description });

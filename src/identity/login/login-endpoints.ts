@@ -11,6 +11,7 @@ import type { Fetch, FetchResponse } from "../../lib/http/fetch.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import { parseBoundedObject } from "../../lib/text/bounded-json.ts";
+import { urlLabel } from "../../lib/text/url-label.ts";
 import type { Discovery } from "../providers/discovery.ts";
 import type { Discovered, IdentityProvider, ProxiedLogin } from "../providers/provider.ts";
 import {
@@ -182,7 +183,7 @@ export function createLoginEndpoints(options: LoginEndpointsOptions): LoginEndpo
     }
     const isRedirect = response.status >= 300 && response.status < 400;
     if (isRedirect)
-      throw invalidProviderAnswer(`${url} returned a redirect (${response.status}), which is not followed`);
+      throw invalidProviderAnswer(`${urlLabel(url)} returned a redirect (${response.status}), which is not followed`);
     return response;
   }
 

@@ -9,6 +9,7 @@ import { type Fetch, parseHttpUrl } from "../../lib/http/fetch.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import { parseBounded } from "../../lib/text/bounded-json.ts";
+import { urlLabel } from "../../lib/text/url-label.ts";
 import { show } from "../tokens/token.ts";
 import { lifetimeMs, MAX_STALE_MS } from "./freshness.ts";
 import type { Discovered } from "./provider.ts";
@@ -88,7 +89,7 @@ export async function fetchMetadata(
       const response = await options.fetch({ url, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES });
       if (response.status !== 200) {
         throw invalidProviderAnswer(
-          `${url} returned status ${response.status} ${show(response.body.toString("utf8"))}`,
+          `${urlLabel(url)} returned status ${response.status} ${show(response.body.toString("utf8"))}`,
         );
       }
       const document = checkMetadata(response.body.toString("utf8"), options.issuer, url);
@@ -105,26 +106,26 @@ function checkMetadata(text: string, issuer: string, url: string): Discovered {
   try {
     parsed = parseBounded(text);
   } catch (error) {
-    throw invalidProviderAnswer(`${url} ${(error as Error).message}`);
+    throw invalidProviderAnswer(`${urlLabel(url)} ${(error as Error).message}`);
   }
   if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed))
-    throw invalidProviderAnswer(`${url} is not a JSON object`);
+    throw invalidProviderAnswer(`${urlLabel(url)} is not a JSON object`);
   const document = parsed as Record<string, unknown>;
   if (document.issuer !== issuer) {
     throw invalidProviderAnswer(
-      `${url} has the issuer ${show(document.issuer)}, expected ${issuer}: set \`issuer\` to the exact issuer of the provider`,
+      `${urlLabel(url)} has the issuer ${show(document.issuer)}, expected ${issuer}: set \`issuer\` to the exact issuer of the provider`,
     );
   }
   for (const [name, value] of Object.entries(document)) {
     if (!name.endsWith("_endpoint") && name !== "jwks_uri") continue;
     if (typeof value !== "string" || !parseHttpUrl(value))
-      throw invalidProviderAnswer(`${url}: ${name} is ${show(value)}, not an http or https URL`);
+      throw invalidProviderAnswer(`${urlLabel(url)}: ${name} is ${show(value)}, not an http or https URL`);
   }
   for (const name of ["jwks_uri", "registration_endpoint"]) {
     const target = document[name];
     if (typeof target === "string" && !mayCall(target, issuer)) {
       throw invalidProviderAnswer(
-        `${url}: ${name} is ${show(target)}; without TLS it must be at the issuer's own origin`,
+        `${urlLabel(url)}: ${name} is ${show(target)}; without TLS it must be at the issuer's own origin`,
       );
     }
   }

@@ -6,6 +6,7 @@
 import { GatewayError } from "../../core/errors.ts";
 import { FetchError } from "../../lib/http/fetch.ts";
 import { ExpectedError } from "../../lib/text/expected-error.ts";
+import { urlLabel } from "../../lib/text/url-label.ts";
 
 /** A failure is remembered about as long (discovery.ts). */
 const METADATA_RETRY_SECONDS = "2";
@@ -25,7 +26,7 @@ export class OAuthRequestError extends ExpectedError {
 /** Whatever went wrong between us and the provider, as an answer to the client. */
 export function providerError(error: unknown, url: string): GatewayError {
   if (error instanceof GatewayError) return error;
-  const options = { detail: `${url}: ${detailOf(error)}`, cause: error };
+  const options = { detail: `${urlLabel(url)}: ${detailOf(error)}`, cause: error };
   const isTimeout = error instanceof FetchError && error.reason === "timeout";
   if (isTimeout)
     return new GatewayError("backend_timeout", {

@@ -11,6 +11,7 @@ import { createSseParser } from "../../lib/http/sse.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import { replaceFile } from "../../lib/text/replace-file.ts";
+import { urlLabel } from "../../lib/text/url-label.ts";
 import { type Applied, createSnapshotSource, documentKey, type SnapshotSource } from "./snapshot-source.ts";
 
 const MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024;
@@ -182,7 +183,8 @@ export function followController(options: FollowOptions): Following {
   function again(reason: string): void {
     if (isStopped) return;
     failures += 1;
-    if (failures === 1 || failures % 30 === 0) logger.warn("the controller is away", { url: options.url, reason });
+    if (failures === 1 || failures % 30 === 0)
+      logger.warn("the controller is away", { url: urlLabel(options.url), reason });
     const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(failures, 10));
     timer = clock.after(pause * (0.5 + 0.5 * options.random()), open);
   }

@@ -30,6 +30,8 @@ export interface Logging {
   readonly filter: LogFilter;
   setFilter(filter: LogFilter): void;
   setFormat(format: LogFormat): void;
+  /** From now on every line passes through this function, which takes secrets out of it. */
+  setRedactor(redact: (line: string) => string): void;
 }
 
 export function createLogging(options: {
@@ -42,6 +44,7 @@ export function createLogging(options: {
 }): Logging {
   const { clock, output, color = false } = options;
   let { filter, format } = options;
+  let redact = (line: string): string => line;
   const loggers = new Map<string, { logger: Logger; refresh(): void }>();
 
   function loggerFor(module: string): Logger {
@@ -51,11 +54,11 @@ export function createLogging(options: {
     const write = (level: LogLevel, message: string, fields?: LogFields): void => {
       if (RANK[level] > rank) return;
       const time = new Date(clock.now()).toISOString();
-      output.write(
+      const line =
         format === "json"
           ? jsonLine(time, level, module, message, fields)
-          : textLine(time, color ? coloured(level) : level.padEnd(LEVEL_WIDTH), module, message, fields),
-      );
+          : textLine(time, color ? coloured(level) : level.padEnd(LEVEL_WIDTH), module, message, fields);
+      output.write(redact(line));
     };
     const logger: Logger = {
       error: (message, fields) => write("error", message, fields),
@@ -86,6 +89,9 @@ export function createLogging(options: {
     },
     setFormat(next) {
       format = next;
+    },
+    setRedactor(next) {
+      redact = next;
     },
   };
 }

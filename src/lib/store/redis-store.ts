@@ -6,6 +6,7 @@
 import { Redis, type RedisOptions } from "ioredis";
 import type { Logger } from "../log/logger.ts";
 import type { Clock } from "../process/clock.ts";
+import { urlLabel } from "../text/url-label.ts";
 import { createRedisBus } from "./redis-bus.ts";
 import { ADD, REPLACE } from "./redis-scripts.ts";
 import { checkAmount, checkEntry, PAGE_SIZE, type Store, StoreUnavailable } from "./store.ts";
@@ -46,7 +47,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
   } satisfies RedisOptions;
   const redis = new Redis(settings.url, { ...options, socketTimeout: timeoutMs * DEAD_AFTER_LIMITS });
   redis.on("ready", () => {
-    if (problem !== undefined) logger.info("Redis is connected", { address: addressOf(settings.url) });
+    if (problem !== undefined) logger.info("Redis is connected", { address: urlLabel(settings.url) });
     problem = undefined;
   });
   // Some errors of the system have a code and no message.
@@ -62,7 +63,7 @@ export async function openRedisStore(settings: RedisSettings, logger: Logger, cl
   function away(reason: string): void {
     if (isClosed || reason === problem) return;
     if (problem === undefined || problem === NOT_YET)
-      logger.error("Redis is not available", { address: addressOf(settings.url), reason });
+      logger.error("Redis is not available", { address: urlLabel(settings.url), reason });
     problem = reason;
   }
 
@@ -146,10 +147,4 @@ function atLeastOne(expiresAtMs: number): number {
 
 function escapeGlob(text: string): string {
   return text.replace(/[\\*?[\]^-]/g, "\\$&");
-}
-
-/** Without the password. */
-function addressOf(url: string): string {
-  const { protocol, host, pathname } = new URL(url);
-  return `${protocol}//${host}${pathname}`;
 }

@@ -41,3 +41,8 @@ export function isHeaderName(name: string): boolean {
 export function hasPlainSpelling(lowerName: string): boolean {
   return known.get(lowerName) === lowerName || PLAIN.test(lowerName);
 }
+
+/** Whether this name (in lower case) is one that clients and servers commonly use. */
+export function isCommonHeaderName(name: string): boolean {
+  return known.has(name);
+}

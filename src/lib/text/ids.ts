@@ -26,6 +26,16 @@ export function createIdSource(): IdSource {
   };
 }
 
+/** Ids that are unique and that no client can choose: a random prefix of this thread, and a count. */
+export function createRecordIds(source: IdSource = createIdSource()): () => string {
+  const prefix = source.hex(8);
+  let count = 0;
+  return () => {
+    count += 1;
+    return `${prefix}-${count.toString(36)}`;
+  };
+}
+
 const CLIENT_REQUEST_ID = /^[A-Za-z0-9._-]{1,64}$/;
 
 /** A client's own `x-request-id` is kept only in this form: it goes into logs and answers. */

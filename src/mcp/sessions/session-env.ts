@@ -3,6 +3,7 @@
  */
 import { shownPrincipal } from "../../core/principal.ts";
 import type { MemoryAccount } from "../../lib/process/memory-budget.ts";
+import { shortSessionId } from "../../trace/redact.ts";
 import type { PeersEnv } from "../replicas/session-peers.ts";
 import type { Upstream } from "../servers/upstream.ts";
 import type { EventStream } from "../streams/event-stream.ts";
@@ -63,7 +64,7 @@ export function detailOf(session: Shown, nowMs: number): Record<string, unknown>
 
 /** The whole id is a key to the session: what is shown of it must not be one. */
 export function shownId({ id }: { readonly id: string }): string {
-  return `${id.slice(0, 8)}…`;
+  return shortSessionId(id);
 }
 
 /** Ends the session that is shown like this, unless several are. */

@@ -8,7 +8,7 @@ import { errorReply, type Reply } from "../../core/reply.ts";
 import { requestState, responseState } from "../../core/snapshot.ts";
 import { HeaderList, isHeaderValue } from "../../lib/http/headers.ts";
 import { isHeaderName } from "../../lib/text/header-names.ts";
-import { shownUrl } from "../../trace/redact.ts";
+import { redactUrl } from "../../trace/redact.ts";
 import type { Trace } from "../../trace/trace.ts";
 import type { PipelineEnv } from "../phases/pipeline-env.ts";
 import { BodyCapture } from "../records/body-capture.ts";
@@ -40,7 +40,7 @@ export interface Refusal {
 export function refusedRequest(head: RefusedHead, scheme: "http" | "https"): GatewayRequest {
   const headers = HeaderList.fromRaw(head.rawHeaders.slice(0, MAX_SHOWN_LINES * 2));
   // A fragment or a user name may hold a credential, and neither has a place in a request target.
-  const target = shownUrl(head.target.split("#", 1)[0] ?? "");
+  const target = redactUrl(head.target.split("#", 1)[0] ?? "");
   const question = target.indexOf("?");
   const path = (question < 0 ? target : target.slice(0, question)).slice(0, MAX_SHOWN_CHARS);
   return {

@@ -6,7 +6,7 @@
 import { compileExpression, type Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import type { LogValue } from "../../lib/log/logger.ts";
-import { type Redaction, redactBody } from "../../trace/redact.ts";
+import { type Redaction, redactJson, withoutSecrets } from "../../trace/redact.ts";
 
 /** A line is read by people and shipped by the megabyte. */
 const FIELD_CHARS = 2_048;
@@ -45,12 +45,29 @@ function fieldValue(expression: Expression, exchange: Exchange, redaction: Redac
   return shown(typeof value === "string" ? value : JSON.stringify(value), exchange, redaction);
 }
 
-/** Whatever an expression reads, a credential that the request carried does not get into the log. */
-export function shown(text: string, exchange: Exchange, redaction: Redaction, maxChars = FIELD_CHARS): string {
+/**
+ * Whatever an expression reads, a credential that the request carried does not get into the log. `found` collects what
+ * was hidden in members of JSON, and `alsoHidden` are such values of another text of the same call.
+ */
+export function shown(
+  text: string,
+  exchange: Exchange,
+  redaction: Redaction,
+  { maxChars = FIELD_CHARS, found = [], alsoHidden = [] }: ShownOptions = {},
+): string {
   const { arrived, request, secrets, credentialQuery } = exchange;
-  const withoutHeaders = redaction.scrub(redaction.scrub(text, arrived.headers.pairs, secrets), request.headers.pairs);
-  const withoutQuery = withoutHeaders.replace(/(?<=[?#])[^?#\s"]+/g, (query) =>
-    redaction.query(query, credentialQuery),
+  const withoutMembers = withoutSecrets(withoutSecrets(redactJson(text, found), found), alsoHidden);
+  const withoutHeaders = redaction.scrub(
+    redaction.scrub(withoutMembers, arrived.headers.pairs, secrets),
+    request.headers.pairs,
   );
-  return redactBody(Buffer.from(withoutQuery), "application/json").toString().slice(0, maxChars);
+  return withoutHeaders
+    .replace(/(?<=[?#])[^?#\s"\\]+/g, (query) => redaction.query(query, credentialQuery))
+    .slice(0, maxChars);
+}
+
+export interface ShownOptions {
+  readonly maxChars?: number;
+  readonly found?: string[];
+  readonly alsoHidden?: readonly string[];
 }

@@ -36,6 +36,7 @@ export function accessFields(exchange: Exchange, outcome: Outcome, durationMs: n
   const { request, facts, failure } = exchange;
   const fields: Record<string, LogValue> = {
     id: exchange.id,
+    recordId: exchange.recordId,
     gateway: exchange.listener,
     route: exchange.route,
     backend: facts.backend?.name,

@@ -10,7 +10,7 @@ import { shown } from "./access-fields.ts";
 import type { AuditSettings } from "./audit-settings.ts";
 
 /** Kept beyond what is shown, so that a credential at the cut is recognised as a whole: no header is longer. */
-const MARGIN_CHARS = 32 * 1024;
+export const MARGIN_CHARS = 32 * 1024;
 
 export interface RecordedValue {
   add(text: string): void;
@@ -23,6 +23,8 @@ export function recordValue(
   { hashKey, maxValueChars }: Pick<AuditSettings, "hashKey" | "maxValueChars">,
   redaction: Redaction,
   exchange: Exchange,
+  /** What was hidden in the arguments of the call: added to by them, and hidden in its result. */
+  secrets: string[],
 ): RecordedValue | undefined {
   if (how === "none") return undefined;
   if (how === "hash") {
@@ -41,7 +43,10 @@ export function recordValue(
       if (room > 0) kept += text.slice(0, room);
     },
     fields: () => ({
-      [name]: shown(kept, exchange, redaction, maxValueChars),
+      [name]: shown(kept, exchange, redaction, {
+        maxChars: maxValueChars,
+        ...(name === "arguments" ? { found: secrets } : { alsoHidden: secrets }),
+      }),
       ...(length > maxValueChars ? { [`${name}_cut`]: true } : {}),
     }),
   };

@@ -8,10 +8,10 @@ import type { Outcome } from "../../core/policy.ts";
 import type { LogFields, LogValue } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
 import type { AnswerObserver, AuditTrail } from "../../trace/audit-trail.ts";
-import type { Redaction } from "../../trace/redact.ts";
+import { type Redaction, redactJson } from "../../trace/redact.ts";
 import { type AnswerRecord, createAnswerRecord } from "./audit-answer.ts";
 import type { AuditSettings } from "./audit-settings.ts";
-import { type RecordedValue, recordValue } from "./audit-value.ts";
+import { MARGIN_CHARS, type RecordedValue, recordValue } from "./audit-value.ts";
 
 /** What users do; lists and pings say nothing about anybody. */
 const AUDITED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
@@ -54,6 +54,8 @@ class Trail implements AuditTrail {
   readonly #exchange: Exchange;
   #open: Map<string, Asked> | undefined = undefined;
   #answer: AnswerRecord | undefined = undefined;
+  /** Credentials in the arguments of the calls: a result may repeat them. */
+  readonly #secrets: string[] = [];
 
   constructor(settings: AuditSettings, env: AuditEnv, exchange: Exchange) {
     this.#settings = settings;
@@ -97,6 +99,7 @@ class Trail implements AuditTrail {
     if (facts.llm !== undefined && facts.backend?.protocol === "llm") {
       const { llm } = facts;
       const { body } = request;
+      if (body.kind === "bytes") this.#noteSecrets(() => body.bytes.toString());
       this.#write({
         kind: "llm",
         provider: llm.provider,
@@ -125,6 +128,7 @@ class Trail implements AuditTrail {
 
   #mcp({ method, params }: Asked, target: string): Record<string, LogValue> {
     const name = params.name ?? params.uri;
+    if (params.arguments !== undefined) this.#noteSecrets(() => sortedJson(params.arguments));
     return {
       kind: "mcp",
       method,
@@ -145,14 +149,22 @@ class Trail implements AuditTrail {
   }
 
   #recorded(name: "arguments" | "result", how: AuditSettings["arguments"]): RecordedValue | undefined {
-    return recordValue(name, how, this.#settings, this.#env.redaction, this.#exchange);
+    return recordValue(name, how, this.#settings, this.#env.redaction, this.#exchange, this.#secrets);
+  }
+
+  /** Where only the result is recorded as text, the arguments are read for what it must not repeat. */
+  #noteSecrets(read: () => string): void {
+    const { arguments: how, results, maxValueChars } = this.#settings;
+    if (results === "whole" && how !== "whole")
+      redactJson(read().slice(0, maxValueChars + MARGIN_CHARS), this.#secrets);
   }
 
   #write(fields: Record<string, LogValue>): void {
-    const { id, listener, route, facts, source, spans } = this.#exchange;
+    const { id, recordId, listener, route, facts, source, spans } = this.#exchange;
     this.#env.record(
       {
         time: new Date(this.#env.clock.now()).toISOString(),
+        recordId,
         id,
         trace_id: spans?.traceId,
         ...whoOf(this.#exchange),

@@ -7,6 +7,7 @@ import type { Facts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import type { SnapshotSource } from "../../core/snapshot.ts";
 import { HeaderList } from "../../lib/http/headers.ts";
+import { redactUrl } from "../../trace/redact.ts";
 import type { RequestRecord } from "../../trace/request-record.ts";
 
 export interface FinishedRequest {
@@ -164,7 +165,7 @@ function mcpOf(mcp: NonNullable<Exchange["facts"]["mcp"]>): NonNullable<RequestR
   return defined({
     method: mcp.methodName,
     target: named?.target ?? mcp.resource?.target ?? mcp.target,
-    name: named?.name ?? mcp.resource?.uri,
+    name: named?.name ?? (mcp.resource && redactUrl(mcp.resource.uri)),
     outcome: mcp.outcome,
   });
 }

@@ -9,7 +9,7 @@ import type { Claims, LlmFacts, McpFacts } from "../../core/facts.ts";
 import type { Outcome } from "../../core/policy.ts";
 import { shownPrincipal } from "../../core/principal.ts";
 import type { Source } from "../../core/source.ts";
-import { REDACTED, type Redaction } from "../../trace/redact.ts";
+import { REDACTED, type Redaction, withoutCopies } from "../../trace/redact.ts";
 import { subjectOf } from "./finished-request.ts";
 
 export interface RecordedRequest {
@@ -48,8 +48,6 @@ export interface RecordedRequest {
 /** Neither can stand in a head or in JSON. */
 const FIELD = "\n";
 const FIXED_FIELDS = 21;
-/** As in redaction: a shorter value is a word rather than a secret. */
-const MIN_SECRET_CHARS = 12;
 
 /** Claims and keys are the same objects for many requests: each is written once. */
 const written = new WeakMap<object, string>();
@@ -65,10 +63,10 @@ export function recordText(exchange: Exchange, outcome: Outcome, durationMs: num
   for (let i = 0; i < pairs.length; i += 2) {
     const name = pairs[i] as string;
     const value = pairs[i + 1] as string;
-    if (redaction.isSensitive(name)) secrets = [...(secrets ?? []), ...secretsIn(name, value)];
+    if (redaction.isSensitive(name)) secrets = [...(secrets ?? []), ...redaction.secrets([name, value])];
     else text += `\n${name}\n${value}`;
   }
-  return secrets === undefined ? text : withoutSecrets(text, secrets);
+  return redaction.text(secrets === undefined ? text : withoutRepeated(text, secrets));
 }
 
 /** The peer's address, and the client's behind a space where they differ. */
@@ -179,25 +177,15 @@ function llmText(llm: LlmFacts | undefined): string {
   return JSON.stringify({ requestModel, responseModel, provider, streaming, ...counts });
 }
 
-/** What of a header that is left out may be repeated elsewhere: the credential behind its scheme, the value of a cookie. */
-function secretsIn(name: string, value: string): string[] {
-  if (name === "cookie") return value.split(";").map((part) => part.slice(part.indexOf("=") + 1).trim());
-  return [value.slice(value.indexOf(" ") + 1)];
-}
-
-function withoutSecrets(text: string, secrets: readonly string[]): string {
-  let shown = text;
-  for (const secret of secrets) {
-    if (secret === "" || !shown.includes(secret)) continue;
-    if (secret.length >= MIN_SECRET_CHARS) shown = shown.replaceAll(secret, REDACTED);
-    // A shorter one is hidden where it is a whole value.
-    else
-      shown = shown
-        .split(FIELD)
-        .map((field, i) => (i > FIXED_FIELDS && field === secret ? REDACTED : field))
-        .join(FIELD);
-  }
-  return shown;
+/** Values of headers that were left out may be repeated: inside of any field if they are long, else as a whole value. */
+function withoutRepeated(text: string, secrets: readonly string[]): string {
+  const shown = withoutCopies(text, secrets);
+  const short = secrets.filter((secret) => shown.includes(`${FIELD}${secret}`));
+  if (short.length === 0) return shown;
+  return shown
+    .split(FIELD)
+    .map((field, i) => (i > FIXED_FIELDS && short.includes(field) ? REDACTED : field))
+    .join(FIELD);
 }
 
 function subjectText(facts: Exchange["facts"]): string {

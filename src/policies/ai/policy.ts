@@ -7,6 +7,7 @@ import { z } from "zod";
 import type { Exchange } from "../../core/exchange.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
 import { duration, exactlyOneOf, headerName, headerValue, httpUrl } from "../../core/schema.ts";
+import { urlLabel } from "../../lib/text/url-label.ts";
 import type { PromptRules, TextGuard, WebhookGuard } from "../../llm/dialects/llm-call.ts";
 import { LlmRequestFacts } from "../../llm/dialects/llm-facts.ts";
 import { createGuardWebhook } from "../../llm/guards/guard-webhook.ts";
@@ -198,8 +199,8 @@ function compileWebhooks(
     const settings = { url, headers, timeoutMs, failureMode, rejection: { status, message: body } };
     return [
       createGuardWebhook(settings, env.fetch, (reason) => {
-        failures.labels(url).add();
-        env.logger.for("llm").warn("a guard gave no verdict", { url, reason, failureMode });
+        failures.labels(urlLabel(url)).add();
+        env.logger.for("llm").warn("a guard gave no verdict", { url: urlLabel(url), reason, failureMode });
       }),
     ];
   });

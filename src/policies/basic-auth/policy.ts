@@ -10,6 +10,7 @@ import { definePolicy } from "../../core/policy.ts";
 import { userPrincipal } from "../../core/principal.ts";
 import { secret } from "../../core/schema.ts";
 import { filePath } from "../../core/schema-marks.ts";
+import { clientAddress } from "../../core/source.ts";
 import { authenticationMode, toleratedInShadow } from "../../identity/access/bearer-authentication.ts";
 import { type CredentialLocation, readCredential, withhold } from "../../identity/access/credential-location.ts";
 import { createHtpasswd, type Htpasswd } from "../../identity/passwords/htpasswd.ts";
@@ -82,7 +83,7 @@ export const basicAuth = definePolicy({
             found.kind === "bad" ? found.detail : "the credential is not base64 of user:password",
           );
         }
-        const right = passwords.check(pair.username, pair.password, exchange.source.address);
+        const right = passwords.check(pair.username, pair.password, clientAddress(exchange.source));
         if (typeof right === "boolean") return decide(exchange, pair.username, right);
         return right.then((late) => decide(exchange, pair.username, late));
       },

@@ -1,0 +1,162 @@
+/**
+ * What a viewer of the UI on a gateway sees of the configuration dump and of requests: less than an operator. It is built
+ * from what may be shown, so that a field that is added to the dump is hidden from viewers until it is listed here.
+ */
+import { z } from "zod";
+import type { UiAnswer } from "../../backends/ui/source.ts";
+import { configSchema } from "../../config/schema/schema.ts";
+import { explainRequest } from "../../trace/explain.ts";
+import { REDACTED } from "../../trace/redact.ts";
+import type { RequestDetail, RequestRecord } from "../../trace/request-record.ts";
+import { ADMIN_PATHS } from "../server/paths.ts";
+
+type Json = Readonly<Record<string, unknown>>;
+
+const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
+/** Fields of backends whose strings viewers see: names, states, and where a backend leads. */
+const BACKEND_FIELDS: ReadonlySet<string> = new Set(["name", "of", "provider", "models", "host", "state", "since"]);
+
+export function viewerAnswer(path: string, answer: UiAnswer): UiAnswer {
+  const view =
+    path === ADMIN_PATHS.configDump ? viewOfDump : path === ADMIN_PATHS.requests ? viewOfRequests : undefined;
+  if (view === undefined || answer.status !== 200) return answer;
+  const shown = view(JSON.parse(answer.body.toString("utf8")) as Json);
+  return { ...answer, body: Buffer.from(`${JSON.stringify(shown)}\n`) };
+}
+
+function viewOfDump(dump: Json): Json {
+  const { binds, version, reload } = dump;
+  return {
+    binds,
+    listeners: objectsIn(dump.listeners).map((listener) => ({
+      ...picked(listener, ["name", "port", "protocol", "routes"]),
+      policies: masked(listener.policies),
+    })),
+    routes: objectsIn(dump.routes).map((route) => ({
+      ...picked(route, ["name", "gateways", "hostnames", "backends"]),
+      matches: objectsIn(route.matches).map(viewOfMatch),
+      policies: masked(route.policies),
+    })),
+    backends: objectsIn(dump.backends).map(({ type, protocol, policies, ...backend }) => ({
+      type,
+      protocol,
+      ...(masked(backend, BACKEND_FIELDS) as Json),
+      policies: masked(policies),
+    })),
+    workloads: [],
+    services: objectsIn(dump.services).map((service) => picked(service, ["name"])),
+    policies: objectsIn(dump.policies).map(viewOfPolicy),
+    config: {},
+    version,
+    reload: viewOfReload(objectOf(reload)),
+  };
+}
+
+function viewOfMatch(match: Json): Json {
+  const { headers, query } = match;
+  const hidden = (list: unknown): Json[] =>
+    objectsIn(list).map((one) => ({ ...(masked(one) as Json), ...picked(one, ["name"]) }));
+  return {
+    ...picked(match, ["path", "method"]),
+    ...(headers === undefined ? {} : { headers: hidden(headers) }),
+    ...(query === undefined ? {} : { query: hidden(query) }),
+  };
+}
+
+function viewOfPolicy(policy: Json): Json {
+  const { metadata, status } = policy;
+  return {
+    ...picked(policy, ["apiVersion", "kind", "target"]),
+    ...(metadata === undefined ? {} : { metadata: picked(objectOf(metadata), ["name", "namespace"]) }),
+    ...(policy.policy === undefined ? {} : { policy: masked(policy.policy) }),
+    ...(policy.spec === undefined ? {} : { spec: masked(policy.spec) }),
+    ...(status === undefined
+      ? {}
+      : { status: { ancestors: objectsIn(objectOf(status).ancestors).map(viewOfAncestor) } }),
+  };
+}
+
+function viewOfAncestor(ancestor: Json): Json {
+  return {
+    ...picked(ancestor, ["ancestorRef", "controllerName"]),
+    conditions: objectsIn(ancestor.conditions).map((condition) =>
+      picked(condition, ["type", "status", "reason", "lastTransitionTime"]),
+    ),
+  };
+}
+
+/** Problems and warnings quote the configuration; names of files tell where it is. */
+function viewOfReload(reload: Json): Json {
+  const counted = (list: unknown): string[] =>
+    Array.isArray(list) && list.length > 0 ? [`${list.length}, shown to operators only`] : [];
+  const refused = reload.refused === undefined ? undefined : objectOf(reload.refused);
+  return {
+    ...picked(reload, ["loadedAt", "generation", "needsRestart"]),
+    ...(refused === undefined ? {} : { refused: { at: refused.at, problems: counted(refused.problems) } }),
+    warnings: counted(reload.warnings),
+    sources: [],
+  };
+}
+
+function viewOfRequests(answer: Json): Json {
+  const requests = (answer.requests ?? []) as readonly (RequestRecord | RequestDetail)[];
+  return { ...picked(answer, ["inFlight", "kept", "capacity"]), requests: requests.map(viewOfRequest) };
+}
+
+/** Who called what and how it ended. Not: headers, query, claims, body snapshots, and reasons, which quote rules. */
+function viewOfRequest(record: RequestRecord | RequestDetail): Json {
+  const { failure, shadow, ...rest } = record;
+  const { requestState, story: _story, trace: _trace, ...facts } = rest as Partial<RequestDetail> & typeof rest;
+  const shown: RequestRecord = {
+    ...facts,
+    ...(failure ? { failure: { code: failure.code, source: failure.source, message: failure.message } } : {}),
+    ...(shadow ? { shadow: shadow.map(({ policy }) => ({ policy, reason: REDACTED })) } : {}),
+  };
+  if (requestState === undefined) return { ...shown };
+  const { path, host, scheme } = objectOf(requestState.request);
+  const request = {
+    ...picked(objectOf(requestState.request), ["method", "path", "host", "scheme", "version", "startTime"]),
+    uri: `${String(scheme)}://${String(host)}${String(path)}`,
+    pathAndQuery: path,
+    headers: {},
+  };
+  return { ...shown, story: explainRequest(shown), requestState: { request, source: requestState.source } };
+}
+
+/** Numbers, switches, durations and the words that the schema lists; every other string is hidden. */
+function masked(value: unknown, shownFields?: ReadonlySet<string>, field = ""): unknown {
+  if (typeof value === "string")
+    return shownFields?.has(field) || DURATION.test(value) || schemaWords().has(value) ? value : REDACTED;
+  if (Array.isArray(value)) return value.map((element) => masked(element, shownFields, field));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, masked(inner, shownFields, key)]));
+}
+
+let words: ReadonlySet<string> | undefined;
+
+/** Every word that an enumeration of the configuration's schema lists. */
+function schemaWords(): ReadonlySet<string> {
+  if (words !== undefined) return words;
+  const found = new Set<string>();
+  const collect = (node: unknown): void => {
+    if (typeof node !== "object" || node === null) return;
+    const { enum: list, const: word } = node as { enum?: unknown; const?: unknown };
+    for (const one of [...(Array.isArray(list) ? list : []), word]) if (typeof one === "string") found.add(one);
+    for (const inner of Object.values(node)) collect(inner);
+  };
+  collect(z.toJSONSchema(configSchema, { io: "input", unrepresentable: "any" }));
+  words = found;
+  return found;
+}
+
+function picked(from: Json, names: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(names.flatMap((name) => (from[name] === undefined ? [] : [[name, from[name]]])));
+}
+
+function objectOf(value: unknown): Json {
+  return typeof value === "object" && value !== null ? (value as Json) : {};
+}
+
+function objectsIn(value: unknown): Json[] {
+  return Array.isArray(value) ? value.map(objectOf) : [];
+}
