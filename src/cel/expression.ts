@@ -8,7 +8,7 @@ import { analyze, offsetOf } from "./analysis/analyze.ts";
 import { type Readings, readingsOf } from "./analysis/readings.ts";
 import { rewrite } from "./analysis/rewrite.ts";
 import { createExplanation, type ExplainedClause, type Program } from "./explain.ts";
-import { COST_EXCEEDED, createBudget, MAX_COST } from "./functions/budget.ts";
+import { type Budget, COST_EXCEEDED, createBudget, MAX_COST } from "./functions/budget.ts";
 import { environment } from "./functions/functions.ts";
 import { quickRule } from "./quick-rule.ts";
 import { ExpressionError } from "./syntax/expression-error.ts";
@@ -17,8 +17,8 @@ import type { Node, ParsedExpression } from "./syntax/syntax-tree.ts";
 import { Activation, type AttributeSource } from "./values/activation.ts";
 import { type CelOutput, fromCel } from "./values/values.ts";
 
-export type { AttributeSource, CelOutput, ExplainedClause };
-export { ExpressionError };
+export type { AttributeSource, Budget, CelOutput, ExplainedClause };
+export { createBudget, ExpressionError };
 
 export type EvaluationResult = { ok: true; value: CelOutput } | { ok: false; error: string };
 
@@ -32,7 +32,11 @@ export interface Expression {
   reads(path: string): boolean;
   /** What it compares and what it tests with `has()`: for checks at load. */
   readings(): Readings;
-  evaluate(attributes: AttributeSource): EvaluationResult;
+  /**
+   * With `shared`, several evaluations that follow each other without a pause draw on one budget, so that a list of rules
+   * cannot hold the event loop longer than a single one.
+   */
+  evaluate(attributes: AttributeSource, shared?: Budget): EvaluationResult;
   /** Every part with its value or error, outermost first: for refusals and trying rules out, not for the hot path. */
   explain(attributes: AttributeSource): ExplainedClause[];
 }
@@ -71,8 +75,8 @@ export function compileExpression(source: string): Expression {
     readings: () => readingsOf(parsed),
     explain: explanation,
 
-    evaluate(attributes) {
-      budget.left = MAX_COST;
+    evaluate(attributes, shared) {
+      budget.left = shared === undefined ? MAX_COST : shared.left;
       try {
         const answer = quick?.(attributes);
         if (answer !== undefined) return answer ? TRUE : FALSE;
@@ -87,6 +91,8 @@ export function compileExpression(source: string): Expression {
         return { ok: true, value: fromCel(value) };
       } catch (error) {
         return { ok: false, error: error instanceof Error ? error.message : "the evaluation failed" };
+      } finally {
+        if (shared !== undefined) shared.left = budget.left;
       }
     },
   };

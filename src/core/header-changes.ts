@@ -2,7 +2,7 @@
  * `{ add, set, remove }` of header modifiers: one schema and one way to apply it, for requests and responses.
  */
 import { z } from "zod";
-import type { Expression } from "../cel/expression.ts";
+import type { Budget, Expression } from "../cel/expression.ts";
 import type { HeaderList } from "../lib/http/headers.ts";
 import type { Exchange } from "./exchange.ts";
 import { changeableHeaderName, headerValue } from "./schema.ts";
@@ -39,8 +39,8 @@ export interface HeaderChanges {
 }
 
 /** The value of an expression as text; undefined if it fails or is null. Lists and maps are written as JSON. */
-export function evaluatedText(expression: Expression, { attributes }: Exchange): string | undefined {
-  const result = expression.evaluate(attributes);
+export function evaluatedText(expression: Expression, { attributes }: Exchange, shared?: Budget): string | undefined {
+  const result = expression.evaluate(attributes, shared);
   if (!result.ok || result.value === null) return undefined;
   return typeof result.value === "object" ? JSON.stringify(result.value) : String(result.value);
 }

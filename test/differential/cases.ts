@@ -49,13 +49,7 @@ export const KNOWN: readonly {
     what: "a header with underscores is another header for rules and the same one for the backend",
     verdict: "allowed",
     backends: ["python"],
-    applies: ({ headers }) => headers.some((line) => /^x_(?:role|user):/i.test(line)),
-  },
-  {
-    what: "a JSON body in UTF-16 or UTF-32 has no model for rules and one for the backend",
-    verdict: "allowed",
-    backends: ["python"],
-    applies: ({ body }) => body?.includes(0) ?? false,
+    applies: ({ headers }) => headers.some((line) => /^x_role:/i.test(line)),
   },
   {
     what: "a header with underscores joins the one that rules read",
@@ -68,6 +62,12 @@ export const KNOWN: readonly {
     verdict: "denied",
     backends: ["node", "python", "go"],
     applies: ({ body }) => /^\u00ef\u00bb\u00bf|"Model"/.test(body?.toString("latin1") ?? ""),
+  },
+  {
+    what: "rules also read the models in a list of requests",
+    verdict: "denied",
+    backends: ["node", "python", "go"],
+    applies: ({ body }) => /^\s*\[/.test(body?.toString("latin1") ?? ""),
   },
 ];
 

@@ -30,7 +30,11 @@ async function connectMany(t: TestContext, port: number, count: number, firstByt
     for (const socket of sockets) socket.destroy();
   });
   while (sockets.length < count) {
-    const group = Array.from({ length: Math.min(100, count - sockets.length) }, () => connect(port, "127.0.0.1"));
+    // Three addresses that send nothing else: each may have half of a listener's connections.
+    const localAddress = `127.0.0.${2 + ((sockets.length / 100) % 3)}`;
+    const group = Array.from({ length: Math.min(100, count - sockets.length) }, () =>
+      connect({ port, host: "127.0.0.1", localAddress }),
+    );
     sockets.push(...group);
     await Promise.all(
       group.map(

@@ -14,6 +14,8 @@ import { childrenOf } from "../support/mcp/processes.ts";
 import { gatewayFor } from "../support/scenario.ts";
 
 const PLACES = 2;
+/** Every client of the test has the same address. */
+const LIMITS = { maxChildren: PLACES, maxChildrenPerClient: PLACES };
 const ROUNDS = 3;
 const MINI = join(process.cwd(), "test/support/mcp/mini-server.sh");
 const onLinux = { skip: process.platform !== "linux" && "processes are counted in /proc" };
@@ -85,7 +87,7 @@ const WAYS: readonly Way[] = [
     stdio: shell("cat > /dev/null"),
     async round(gateway, mark, number) {
       await goneDuringInitialize(gateway, mark);
-      const settings = { maxChildren: PLACES, requestTimeout: `${60 + number}s` };
+      const settings = { ...LIMITS, requestTimeout: `${60 + number}s` };
       const target = { name: "one", stdio: shell(`: ${mark}; cat > /dev/null # ${number}`) };
       writeFileSync(join(gateway.folder, "config.yaml"), mcpConfig([target], settings));
     },
@@ -106,7 +108,7 @@ for (const [at, { name, stdio, target, round }] of WAYS.entries()) {
     const mark = `child-end-${at}`;
     const cmd = stdio ?? { cmd: "sh", args: [MINI] };
     const marked = { cmd: cmd.cmd, args: [...cmd.args, mark] };
-    const config = mcpConfig([{ name: "one", stdio: marked, ...target }], { maxChildren: PLACES });
+    const config = mcpConfig([{ name: "one", stdio: marked, ...target }], LIMITS);
     const gateway = await gatewayFor(t, config);
     const openFiles = (): number => readdirSync("/proc/self/fd").length;
     const spares = target === undefined ? 0 : 1;

@@ -149,7 +149,11 @@ routes:
   await client.initialize();
   const invitation = (await client.call("whoami")).error.data.elicitations[0].url as string;
   const here = (address: string): string => address.replace("http://gateway.test", gateway.url());
-  const sent = await fetch(here(invitation), { method: "POST", redirect: "manual" });
+  const sent = await fetch(here(invitation), {
+    method: "POST",
+    redirect: "manual",
+    headers: { origin: "http://gateway.test" },
+  });
   const cookie = (sent.headers.get("set-cookie") ?? "").split(";", 1)[0] ?? "";
   await fetch(here(server.logIn(sent.headers.get("location") ?? "", "alice@cal")), { headers: { cookie } });
   assert.equal((await client.call("whoami")).result.content[0].text, "alice@cal");

@@ -34,8 +34,8 @@ export function tracedExpression(expression: Expression, redaction: Redaction, i
       expression
         .explain(attributes)
         .map((clause) => ({ ...clause, source: isHidden ? REDACTED : redaction.expression(clause.source) })),
-    evaluate(attributes) {
-      const result = expression.evaluate(attributes);
+    evaluate(attributes, shared) {
+      const result = expression.evaluate(attributes, shared);
       const trace = Attributes.traceOf(attributes);
       if (trace !== undefined) {
         const outcome = outcomeOf(

@@ -4,7 +4,7 @@
  * a rule fail must not gain by it.
  */
 import { z } from "zod";
-import type { Expression } from "../../cel/expression.ts";
+import { createBudget, type Expression } from "../../cel/expression.ts";
 import type { Attributes } from "../../core/attributes.ts";
 import { celSource } from "../../core/schema.ts";
 
@@ -47,20 +47,21 @@ export function compileAccessRules(
 
 /** Why the request is denied, for the operator; undefined when it is admitted. */
 export function denial(rules: AccessRules, attributes: Attributes): string | undefined {
+  const budget = createBudget();
   for (const rule of rules.deny) {
-    const result = rule.evaluate(attributes);
+    const result = rule.evaluate(attributes, budget);
     if (!result.ok) return `the deny rule ${explained(rule, attributes, failed(result.error))}`;
     if (result.value !== false)
       return `the deny rule ${explained(rule, attributes, result.value === true ? "is true" : "is not false")}`;
   }
   for (const rule of rules.require) {
-    const result = rule.evaluate(attributes);
+    const result = rule.evaluate(attributes, budget);
     if (!result.ok) return `the rule ${explained(rule, attributes, failed(result.error))}`;
     if (result.value !== true) return `the rule ${explained(rule, attributes)}`;
   }
   if (rules.allow.length === 0) return undefined;
   const admitted = rules.allow.some((rule) => {
-    const result = rule.evaluate(attributes);
+    const result = rule.evaluate(attributes, budget);
     return result.ok && result.value === true;
   });
   if (admitted) return undefined;

@@ -4,7 +4,7 @@
  * receiver would take it for the gateway's. A failed expression is visible in the trace and never fails the request.
  */
 import { z } from "zod";
-import type { Expression } from "../../cel/expression.ts";
+import { type Budget, createBudget, type Expression } from "../../cel/expression.ts";
 import type { Exchange } from "../../core/exchange.ts";
 import { evaluatedText } from "../../core/header-changes.ts";
 import { type CompileEnv, definePolicy } from "../../core/policy.ts";
@@ -86,8 +86,9 @@ function compileChanges(config: z.output<typeof changes>, env: CompileEnv) {
     expressions: [...set, ...add].map(({ value }) => value).concat(body ? [body] : []),
     applyTo(headers: HeaderList, exchange: Exchange): void {
       for (const name of remove) headers.delete(name);
-      for (const { name, value } of set) headers.assert(name, headerText(value, exchange));
-      for (const { name, value } of add) headers.append(name, headerText(value, exchange));
+      const budget = createBudget();
+      for (const { name, value } of set) headers.assert(name, headerText(value, exchange, budget));
+      for (const { name, value } of add) headers.append(name, headerText(value, exchange, budget));
     },
     body(exchange: Exchange): Buffer | undefined {
       const result = body?.evaluate(exchange.attributes);
@@ -105,8 +106,8 @@ function compileValues(
 }
 
 /** Values come from requests: what is not a valid header value is left out, so that nothing can add a line. */
-function headerText(expression: Expression, exchange: Exchange): string | undefined {
-  const text = evaluatedText(expression, exchange);
+function headerText(expression: Expression, exchange: Exchange, budget: Budget): string | undefined {
+  const text = evaluatedText(expression, exchange, budget);
   return text !== undefined && isHeaderValue(text) ? text : undefined;
 }
 
