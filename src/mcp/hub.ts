@@ -258,6 +258,7 @@ export class Hub {
       tls,
       gate: this.#gate,
       sizes: () => this.#settings,
+      messages: this.#env.memory.messages,
       relaysLogin: () => this.#relaysLogin,
     });
   }

@@ -19,6 +19,8 @@ export interface SseEvent {
 export interface SseParser {
   /** Calls back for each event that the chunk completes. Throws SseTooLarge when one event exceeds the limit. */
   push(chunk: Buffer): void;
+  /** Bytes of the event that has not ended yet. */
+  readonly heldBytes: number;
 }
 
 export class SseTooLarge extends ExpectedError {
@@ -95,6 +97,9 @@ export function createSseParser(onEvent: (event: SseEvent) => void, maxEventByte
   }
 
   return {
+    get heldBytes() {
+      return heldBytes;
+    },
     push(chunk) {
       let start = 0;
       if (atStart && chunk.length > 0) {

@@ -1,7 +1,7 @@
 /**
  * Reads HTTP/1.1 requests from the bytes of a connection, one at a time and strictly: anything that two readers could
  * frame differently is refused, never guessed. It stops after each request: what follows is read when the connection
- * asks for it. Body bytes are handed on as slices of what arrived, without a copy.
+ * asks for it. Body bytes are handed on as slices of what arrived, without a copy, except for tiny chunks, which are joined.
  */
 import { EmptyLines } from "./empty-lines.ts";
 import { hexDigit } from "./hex-digit.ts";
@@ -33,6 +33,10 @@ const MAX_TRAILER_LINES = 100;
 const MAX_SIZE_DIGITS = 8;
 /** Over the whole body: a chunk extension costs nothing to send and nothing may be read from it. */
 const MAX_EXTENSION_BYTES = 16 * 1024;
+
+/** Complete chunks below this size are joined: an event for each would let one client keep the process busy. */
+const TINY_CHUNK_BYTES = 256;
+const MAX_TINY_SIZE_DIGITS = 2;
 
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
 const CRLF = Buffer.from("\r\n");
@@ -210,11 +214,43 @@ export class RequestParser {
       return chunk.length;
     }
     const wasLength = this.#state === "length";
+    if (!wasLength && end - at < TINY_CHUNK_BYTES) {
+      const last = this.#readTinyChunks(chunk, at, end);
+      if (last > end) return last;
+    }
     if (wasLength) this.#endOfRequest();
     else this.#state = "chunk-end";
     this.#events.data(at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end));
     if (wasLength) this.#events.end();
     return end;
+  }
+
+  /**
+   * Emits the data from `at` to `end` together with that of the tiny chunks that follow it in this read, and returns where
+   * the last one's data ends. Returns `end`, and emits nothing, if none follows. Anything but plain chunks is left to the
+   * states above.
+   */
+  #readTinyChunks(chunk: Buffer, at: number, end: number): number {
+    let joined: Buffer | undefined;
+    let length = 0;
+    let last = end;
+    for (;;) {
+      const start = tinyChunkStart(chunk, last);
+      if (start < 0) break;
+      const size = tinyChunkSize(chunk, last + 2, start);
+      if (size === 0 || start + size > chunk.length) break;
+      if (joined === undefined) {
+        joined = Buffer.allocUnsafe(chunk.length - at);
+        length = chunk.copy(joined, 0, at, end);
+      }
+      length += chunk.copy(joined, length, start, start + size);
+      last = start + size;
+    }
+    if (joined === undefined) return end;
+    this.#left = 0;
+    this.#state = "chunk-end";
+    this.#events.data(joined.subarray(0, length));
+    return last;
   }
 
   /** Read byte by byte: sizes are short, and streams have one for every few hundred bytes. */
@@ -297,4 +333,19 @@ export class RequestParser {
       throw new RequestError(this.#state === "chunk-extension" ? "extensions" : "too-large", tooLarge);
     return next;
   }
+}
+
+/** Where the data of a tiny chunk begins whose predecessor's data ends at `at`; -1 if no whole, plain size line follows. */
+function tinyChunkStart(chunk: Buffer, at: number): number {
+  if (chunk[at] !== CR || chunk[at + 1] !== LF) return -1;
+  let next = at + 2;
+  while (next < at + 2 + MAX_TINY_SIZE_DIGITS && hexDigit(chunk[next] ?? 0) >= 0) next += 1;
+  return next > at + 2 && chunk[next] === CR && chunk[next + 1] === LF ? next + 2 : -1;
+}
+
+/** The size that is written between `from` and the line end before `start`. */
+function tinyChunkSize(chunk: Buffer, from: number, start: number): number {
+  let size = 0;
+  for (let at = from; at < start - 2; at++) size = size * 16 + hexDigit(chunk[at] as number);
+  return size;
 }

@@ -1,6 +1,6 @@
 /**
  * The memory that clients can make the gateway retain, divided into pools: request bodies, MCP sessions with their event
- * logs, responses that wait for slow readers, and the store with its cache. The limits of all pools together are about
+ * logs, large messages of servers, responses that wait for slow readers, and the store with its cache. The limits of all pools together are about
  * half of what the process may use, so that filling every pool at once leaves room for the gateway itself and for
  * garbage. In each pool a client has a share, so that one client cannot use up what all clients need.
  *
@@ -17,6 +17,10 @@ import { HEAP_LEVELS, type HeapLevel, oldGeneration, processMemory } from "./hea
 const BODY_COPIES = 2;
 /** The largest body that is documented for every client (LLM requests, 32 MiB), as it is charged. */
 const LARGEST_BODY_BYTES = 64 * 1024 * 1024;
+/** A large message of a server exists as pieces, as a string, and as the bytes that are sent on. */
+const MESSAGE_COPIES = 3;
+/** Smaller messages of servers are not counted. */
+export const SMALL_MESSAGE_BYTES = 64 * 1024;
 /** A client may hold this part of a pool. */
 const CLIENT_SHARE = 0.5;
 /** This part of the body pool is for small bodies that arrived with their heads; it is not divided between clients. */
@@ -33,6 +37,8 @@ export interface MemoryLimits {
   readonly bodyBytes: number;
   readonly sessionBytes: number;
   readonly responseBytes: number;
+  /** Large messages of MCP servers while they arrive. */
+  readonly messageBytes: number;
   /** What a store in memory may hold, the cache included. */
   readonly storeBytes: number;
   readonly cacheBytes: number;
@@ -50,6 +56,7 @@ export function memoryLimits(processBytes: number, heapBytes: number, threads = 
     bodyBytes: Math.max(LARGEST_BODY_BYTES, part(0.2, 0.4)),
     sessionBytes: part(0.1, 0.2),
     responseBytes: part(0.1, Number.POSITIVE_INFINITY),
+    messageBytes: part(0.1, 0.15),
     storeBytes,
     cacheBytes: Math.min(DEFAULT_CACHE_BYTES, Math.floor(storeBytes / 2)),
   };
@@ -409,6 +416,82 @@ export class BodyReservation {
   }
 }
 
+/**
+ * Large messages of servers while they arrive and are parsed. Without room a message is not read any further, so that its
+ * server waits. The oldest one always goes on, so that messages that wait for each other cannot stop all of them.
+ */
+export class MessagePool {
+  readonly limitBytes: number;
+  #usedBytes = 0;
+  /** The oldest first. */
+  readonly #rooms = new Set<MessageRoom>();
+
+  constructor(limitBytes: number) {
+    this.limitBytes = limitBytes;
+  }
+
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  /** `resume` is called when a message that waits may be read on. */
+  open(resume: () => void): MessageRoom {
+    const room = new MessageRoom(this, resume);
+    this.#rooms.add(room);
+    return room;
+  }
+
+  /** Of a room. */
+  mayGoOn(room: MessageRoom): boolean {
+    return this.#usedBytes <= this.limitBytes || this.#rooms.values().next().value === room;
+  }
+
+  /** Of a room. */
+  changed(room: MessageRoom, bytes: number, isOver: boolean): void {
+    this.#usedBytes += bytes;
+    if (isOver) this.#rooms.delete(room);
+    if (bytes > 0) return;
+    for (const waiting of this.#rooms) if (waiting.isWaiting && this.mayGoOn(waiting)) waiting.goOn();
+  }
+}
+
+/** The room of one message, until it was handed on. */
+export class MessageRoom {
+  isWaiting = false;
+  readonly #pool: MessagePool;
+  readonly #resume: () => void;
+  #chargedBytes = 0;
+  #isOver = false;
+
+  constructor(pool: MessagePool, resume: () => void) {
+    this.#pool = pool;
+    this.#resume = resume;
+  }
+
+  /** The message has this many bytes now. False: read no more of it until `resume`. */
+  resize(messageBytes: number): boolean {
+    if (this.#isOver) return true;
+    const bytes = messageBytes * MESSAGE_COPIES - this.#chargedBytes;
+    this.#chargedBytes += bytes;
+    this.#pool.changed(this, bytes, false);
+    this.isWaiting = !this.#pool.mayGoOn(this);
+    return !this.isWaiting;
+  }
+
+  release(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.isWaiting = false;
+    this.#pool.changed(this, -this.#chargedBytes, true);
+  }
+
+  /** Of the pool. */
+  goOn(): void {
+    this.isWaiting = false;
+    this.#resume();
+  }
+}
+
 /** Frees what it can do without; called while memory is short. */
 export interface Reclaimer {
   /** `largest`: the client that holds the most of the pool; others follow. Returns whether anything was freed. */
@@ -420,6 +503,7 @@ export class MemoryBudget {
   readonly bodies: BodyPool;
   readonly sessions: MemoryPool;
   readonly responses: MemoryPool;
+  readonly messages: MessagePool;
   /** How short memory is in this thread, for the other threads of the process. */
   readonly sharedLevel = new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
   readonly #level = new Int32Array(this.sharedLevel);
@@ -431,6 +515,7 @@ export class MemoryBudget {
     this.bodies = new BodyPool(limits.bodyBytes, clock);
     this.sessions = new MemoryPool(limits.sessionBytes);
     this.responses = new MemoryPool(limits.responseBytes);
+    this.messages = new MessagePool(limits.messageBytes);
   }
 
   /** Returns how to take it out again. */

@@ -8,6 +8,7 @@ import type { HeaderList } from "../../lib/http/headers.ts";
 import type { TlsOptions } from "../../lib/http/http-client.ts";
 import type { Logger } from "../../lib/log/logger.ts";
 import type { Clock } from "../../lib/process/clock.ts";
+import type { MessagePool } from "../../lib/process/memory-budget.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
 import { OpenApi } from "../openapi/api.ts";
 import { OpenApiChannel } from "../openapi/openapi-channel.ts";
@@ -36,6 +37,8 @@ export interface TargetEnv {
   /** A document of a cluster names the server. */
   readonly isConfined?: boolean | undefined;
   readonly fetch: Fetch;
+  /** Where large messages of servers are charged. */
+  readonly messages: MessagePool;
   /** Whether challenges of a remote server are for its clients. */
   relaysLogin(): boolean;
   /** The limits of messages in both directions, as they are configured now. */
@@ -186,6 +189,7 @@ export class Target implements RoutedTarget {
       secrets: this.#secrets,
       maxLineBytes: this.#env.sizes().maxMessageBytes,
       maxWriteBytes: this.#env.sizes().maxRequestBytes,
+      messages: this.#env.messages,
       clock,
       logger,
     };
@@ -215,6 +219,7 @@ export class Target implements RoutedTarget {
         relaysLogin: () => this.#env.relaysLogin(),
         isConfined: this.#env.isConfined,
         maxMessageBytes: () => this.#env.sizes().maxMessageBytes,
+        messages: this.#env.messages,
       },
       this.#env.tls,
     );

@@ -8,6 +8,7 @@ import { after, test } from "node:test";
 import { eventually } from "../../../test/support/eventually.ts";
 import { silentLogger } from "../../lib/log/logger.ts";
 import { systemClock } from "../../lib/process/clock.ts";
+import { MessagePool } from "../../lib/process/memory-budget.ts";
 import { StdioProcess } from "./child-process.ts";
 
 // The clock's timers do not keep a process alive, and these tests wait for nothing else at times.
@@ -43,6 +44,7 @@ function start(cmd: string, args: readonly string[], cwd?: string): Running {
       secrets: ["given-secret"],
       maxLineBytes: 10 * 1024 * 1024,
       maxWriteBytes: 4 * 1024 * 1024,
+      messages: new MessagePool(2 ** 30),
       clock: systemClock,
       logger: silentLogger,
     },

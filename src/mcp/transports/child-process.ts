@@ -13,6 +13,7 @@ import type { Logger } from "../../lib/log/logger.ts";
 import { listChild } from "../../lib/process/child-registry.ts";
 import type { Clock, Timer } from "../../lib/process/clock.ts";
 import { contain } from "../../lib/process/contain.ts";
+import { type MessagePool, type MessageRoom, SMALL_MESSAGE_BYTES } from "../../lib/process/memory-budget.ts";
 import { borrowingReader, readOpened } from "../../lib/process/one-read-buffer.ts";
 import { checkSpareDescriptors } from "../../lib/process/spare-descriptors.ts";
 import { LineSplitter, LineTooLong } from "./line-splitter.ts";
@@ -38,12 +39,16 @@ export interface StdioProcessOptions {
   /** The longest line that it may print, and the longest message that it is sent. */
   readonly maxLineBytes: number;
   readonly maxWriteBytes: number;
+  /** Where long lines are charged. */
+  readonly messages: MessagePool;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
 export interface StdioHandlers {
   line(text: string): void;
+  /** Calls back once all lines so far are parsed; default: they are. */
+  afterParsing?(parsed: () => void): void;
   /** Once, when nothing more will come; `reason` completes the sentence "the process …". */
   exited(reason: string): void;
 }
@@ -54,6 +59,10 @@ export class StdioProcess {
   readonly #splitter: LineSplitter;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
   #stderr: StderrTail | undefined = undefined;
+  /** From the first long line on, until it is parsed. */
+  #room: MessageRoom | undefined = undefined;
+  #parsing: MessageRoom | undefined = undefined;
+  #isPaused = false;
   #batch = "";
   #isBatching = false;
   #exitReason: string | undefined = undefined;
@@ -133,11 +142,13 @@ export class StdioProcess {
 
   /** Stops reading the child's output; it will block once the pipe is full. */
   pause(): void {
+    this.#isPaused = true;
     this.#child?.stdout.pause();
   }
 
   resume(): void {
-    this.#child?.stdout.resume();
+    this.#isPaused = false;
+    if (this.#room?.isWaiting !== true) this.#child?.stdout.resume();
   }
 
   stderrLines(): string[] {
@@ -186,6 +197,7 @@ export class StdioProcess {
       contain(() => {
         try {
           this.#splitter.push(chunk);
+          this.#charge(this.#splitter.heldBytes);
         } catch (error) {
           if (!(error instanceof LineTooLong)) throw error;
           this.kill(`was stopped because ${error.message}`);
@@ -218,6 +230,28 @@ export class StdioProcess {
     child.once("close", () => this.#over(this.#exitReason ?? "closed its streams"));
   }
 
+  /** Stops reading while there is no room for more of a long line. */
+  #charge(heldBytes: number): void {
+    if (this.#isOver) return;
+    if (heldBytes <= SMALL_MESSAGE_BYTES) {
+      this.#releaseParsed();
+      return;
+    }
+    this.#room ??= this.#options.messages.open(() => {
+      if (!this.#isPaused && !this.#isOver) this.#child?.stdout.resume();
+    });
+    if (!this.#room.resize(heldBytes)) this.#child?.stdout.pause();
+  }
+
+  #releaseParsed(): void {
+    const room = this.#room;
+    this.#room = undefined;
+    if (room === undefined) return;
+    this.#parsing = room;
+    if (this.#handlers.afterParsing) this.#handlers.afterParsing(() => room.release());
+    else room.release();
+  }
+
   readonly #flush = (): void => {
     this.#isBatching = false;
     if (this.#batch === "" || this.#isOver) return;
@@ -229,6 +263,8 @@ export class StdioProcess {
   #over(reason: string): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#room?.release();
+    this.#parsing?.release();
     this.#batch = "";
     let told = reason;
     contain(() => {

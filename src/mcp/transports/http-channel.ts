@@ -131,6 +131,7 @@ export class HttpChannel implements Channel {
       event: (event: SseEvent) => this.#event(exchange, event),
       body: (text: string) => this.#body(exchange, status, text, login),
       mayRead: () => this.#mayRead(exchange),
+      afterParsing: (parsed: () => void) => afterTexts(exchange, parsed),
       end: () => afterTexts(exchange, () => this.#ended(exchange)),
       error: (reason: string) => afterTexts(exchange, () => this.#brokeOff(exchange, reason)),
     };
@@ -249,6 +250,7 @@ export class HttpChannel implements Channel {
         event: (event) => this.#event(exchange, event),
         body: () => undefined,
         mayRead: () => this.#mayRead(exchange),
+        afterParsing: (parsed) => afterTexts(exchange, parsed),
         end: () => afterTexts(exchange, again),
         error: () => afterTexts(exchange, again),
       },

@@ -27,6 +27,11 @@ export class LineSplitter {
     this.#maxBytes = maxBytes;
   }
 
+  /** Bytes of the line that has not ended yet. */
+  get heldBytes(): number {
+    return this.#held?.bytes ?? 0;
+  }
+
   /** Throws LineTooLong, after the lines before it. Lines arrive without their end; empty ones are left out. */
   push(chunk: Buffer): void {
     const lines: string[] = [];

@@ -15,6 +15,7 @@ import type {
   TlsOptions,
 } from "../../lib/http/http-client.ts";
 import { createSseParser, type SseEvent, type SseParser, SseTooLarge } from "../../lib/http/sse.ts";
+import { type MessagePool, type MessageRoom, SMALL_MESSAGE_BYTES } from "../../lib/process/memory-budget.ts";
 import { TextPieces } from "../../lib/text/text-pieces.ts";
 import { withoutSecrets } from "../../trace/redact.ts";
 import { LOGIN_REQUIRED, type LoginRequired } from "../wire/call.ts";
@@ -27,6 +28,8 @@ export interface RemoteOptions {
   readonly isConfined?: boolean | undefined;
   /** The largest event or body. */
   maxMessageBytes(): number;
+  /** Where large events and bodies are charged. */
+  readonly messages: MessagePool;
 }
 
 export interface RemoteServer {
@@ -62,6 +65,8 @@ export interface RemoteHandler {
   body(text: string): void;
   /** Whether reading goes on. */
   mayRead(): boolean;
+  /** Calls back once everything that was received so far is parsed; default: it is. */
+  afterParsing?(parsed: () => void): void;
   end(): void;
   error(reason: string): void;
 }
@@ -95,10 +100,10 @@ export function openRemoteServer(options: RemoteOptions, tls: TlsOptions | undef
       const outgoing = { method: request.method, path: request.path ?? url.pathname + url.search, headers, body };
       const { wire } = request;
       const repeats = request.mayRepeat === true;
-      if (wire === undefined) return new Reading(pool, outgoing, handler, options.maxMessageBytes(), repeats);
+      if (wire === undefined) return new Reading(pool, outgoing, handler, options, repeats);
       const hiddenQuery = [...url.searchParams.keys()];
       wire.attempt(address, { over: "http", scheme, request: outgoing, hiddenHeaders, hiddenQuery });
-      return new Reading(pool, outgoing, tapped(handler, wire, address), options.maxMessageBytes(), repeats);
+      return new Reading(pool, outgoing, tapped(handler, wire, address), options, repeats);
     },
     close: () => pool.close(),
   };
@@ -148,15 +153,27 @@ class Reading implements HttpCall, ResponseHandler {
   #mayRepeat: boolean;
   readonly #handler: RemoteHandler;
   readonly #maxBytes: number;
+  readonly #messages: MessagePool;
+  /** From the first large message on. */
+  #room: MessageRoom | undefined = undefined;
+  /** The room of the last large message until it is parsed. */
+  #parsing: MessageRoom | undefined = undefined;
   #status = 0;
   #parser: SseParser | undefined = undefined;
   #body: TextPieces | undefined = undefined;
 
-  constructor(pool: HttpPool, request: OutgoingRequest, handler: RemoteHandler, maxBytes: number, mayRepeat: boolean) {
+  constructor(
+    pool: HttpPool,
+    request: OutgoingRequest,
+    handler: RemoteHandler,
+    { maxMessageBytes, messages }: Pick<RemoteOptions, "maxMessageBytes" | "messages">,
+    mayRepeat: boolean,
+  ) {
     this.#pool = pool;
     this.#request = request;
     this.#handler = handler;
-    this.#maxBytes = maxBytes;
+    this.#maxBytes = maxMessageBytes();
+    this.#messages = messages;
     this.#mayRepeat = mayRepeat;
     this.#call = pool.send(request, this);
   }
@@ -167,10 +184,12 @@ class Reading implements HttpCall, ResponseHandler {
 
   abort(): void {
     this.#call.abort();
+    this.#room?.release();
+    this.#parsing?.release();
   }
 
   resume(): void {
-    this.#call.resume();
+    if (this.#room?.isWaiting !== true) this.#call.resume();
   }
 
   head(status: number, headers: HeaderList): void {
@@ -194,7 +213,10 @@ class Reading implements HttpCall, ResponseHandler {
       }
     } catch (error) {
       // Who has left needs no reason.
-      if (this.isOver) throw error;
+      if (this.isOver) {
+        this.#room?.release();
+        throw error;
+      }
       this.abort();
       const isTooLarge = error instanceof BodyTooLarge || error instanceof SseTooLarge;
       this.#handler.error(
@@ -202,15 +224,43 @@ class Reading implements HttpCall, ResponseHandler {
       );
       return true;
     }
-    return this.#handler.mayRead();
+    const hasRoom = this.#charge(this.#parser?.heldBytes ?? this.#body?.bytes ?? 0);
+    return this.#handler.mayRead() && hasRoom;
+  }
+
+  /** False: there is no room for more of the message. */
+  #charge(heldBytes: number): boolean {
+    if (this.#room === undefined) {
+      if (heldBytes <= SMALL_MESSAGE_BYTES || this.isOver) return true;
+      this.#room = this.#messages.open(() => {
+        if (this.#handler.mayRead()) this.#call.resume();
+      });
+    }
+    if (heldBytes > SMALL_MESSAGE_BYTES) return this.#room.resize(heldBytes);
+    this.#releaseParsed();
+    return true;
+  }
+
+  /** A message that was received is charged until it is parsed; the next large one has a room of its own. */
+  #releaseParsed(): void {
+    const room = this.#room;
+    this.#room = undefined;
+    if (room === undefined) return;
+    this.#parsing = room;
+    if (this.#handler.afterParsing) this.#handler.afterParsing(() => room.release());
+    else room.release();
   }
 
   end(): void {
     if (this.#parser === undefined) this.#handler.body(this.#body?.end() ?? "");
+    this.#body = undefined;
+    this.#releaseParsed();
     this.#handler.end();
   }
 
   error(error: HttpClientError): void {
+    this.#room?.release();
+    this.#body = undefined;
     if (error.kind === "stale" && this.#mayRepeat) {
       this.#mayRepeat = false;
       this.#call = this.#pool.send(this.#request, this);

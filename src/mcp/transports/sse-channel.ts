@@ -153,6 +153,7 @@ export function openSseChannel(
       event,
       body: () => undefined,
       mayRead: () => !isPaused && !texts.isBusy,
+      afterParsing: (parsed) => texts.afterwards(parsed),
       end: () => texts.afterwards(() => over("ended its event stream")),
       error: (reason) => texts.afterwards(() => over(reason)),
     },

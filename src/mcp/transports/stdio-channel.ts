@@ -57,6 +57,7 @@ export function openStdioChannel(options: StdioProcessOptions, handlers: Channel
       if (isClosed) return;
       lines.run(readServerTextInSteps(text), text.length <= SLICED_BYTES, (messages) => read(messages, text));
     },
+    afterParsing: (parsed) => lines.afterwards(parsed),
     exited(reason) {
       void stop();
       lines.afterwards(() => {
