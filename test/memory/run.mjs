@@ -47,7 +47,8 @@ const chosen = values.vectors === undefined ? Object.keys(VECTORS) : values.vect
 for (const name of chosen) if (VECTORS[name] === undefined) throw new Error(`unknown vector "${name}"`);
 
 const folder = mkdtempSync(join(tmpdir(), "gateway-memory-"));
-// In threads of their own: neither the attack nor its servers may slow down the client that is measured.
+// In threads of their own: neither the attack nor its servers may slow down the client that is measured, and nothing but
+// its own requests reaches the server on this thread.
 const upstreams = new Worker(new URL("./upstreams.mjs", import.meta.url));
 const ports = await new Promise((resolve) => upstreams.once("message", resolve));
 const fast = createHttpServer((req, res) => {
@@ -57,6 +58,13 @@ const fast = createHttpServer((req, res) => {
 await new Promise((resolve) => fast.listen(0, "127.0.0.1", resolve));
 const cgroup = openCgroup();
 let hasFailed = false;
+let running;
+// The gateway must not outlive a run that is interrupted.
+for (const signal of ["SIGINT", "SIGTERM"])
+  process.on(signal, () => {
+    running?.kill("SIGKILL");
+    process.exit(1);
+  });
 try {
   console.log(cgroup ? "limit: cgroup" : "limit: as the process believes, measured from outside");
   for (const name of chosen) report(name, await attack([name], Number(values.seconds)));
@@ -103,7 +111,7 @@ async function attack(names, seconds) {
 
 async function startGateway() {
   const port = await freePort();
-  const { deaf, endless, llm, mcp, echo } = ports;
+  const { deaf, endless, llm, mcp, echo, plain } = ports;
   const route = (path, backend) => `  - { matches: [{ path: { pathPrefix: ${path} } }], backends: [${backend}] }`;
   const host = (port) => `{ host: "127.0.0.1:${port}" }`;
   const ai = (more) =>
@@ -118,6 +126,7 @@ async function startGateway() {
       route("/deaf", host(deaf)),
       route("/endless", host(endless)),
       route("/echo", host(echo)),
+      route("/plain", host(plain)),
       route("/llm", ai("")),
       route("/cached", ai(", cache: { ttl: 1h, scope: shared }")),
       route(
@@ -133,6 +142,7 @@ async function startGateway() {
   const child = spawn(process.execPath, [...flags, values.gateway, "-f", file], {
     stdio: ["ignore", "pipe", "pipe"],
   });
+  running = child;
   if (cgroup) writeFileSync(join(cgroup, "cgroup.procs"), String(child.pid));
   let ended;
   let output = "";

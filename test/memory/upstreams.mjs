@@ -13,6 +13,10 @@ const FILLER = "x".repeat(ANSWER_BYTES);
 const RESULT = JSON.stringify({ content: [{ type: "text", text: "x".repeat(RESULT_BYTES) }] });
 
 const servers = {
+  plain: createServer((req, res) => {
+    req.resume();
+    res.end("ok");
+  }),
   deaf: createServer(() => undefined),
   endless: createServer((_req, res) => {
     const send = () => {
