@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { cutAt, type Reading, readRequests } from "../../../test/support/http1/read-requests.ts";
+import { RequestParser } from "./request-parser.ts";
 
 const head = (...lines: string[]): string => `${["GET /p?q HTTP/1.1", "Host: a", ...lines].join("\r\n")}\r\n\r\n`;
 const chunked = (body: string): string => `POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${body}`;
@@ -173,6 +174,47 @@ test("any bytes, cut anywhere, read the same", () => {
 test("a body that came with its head is handed over as one piece of what arrived", () => {
   const reading = read(head("Content-Length: 3").concat("abc"));
   assert.equal(reading.requests[0]?.body, "abc");
+});
+
+/** The data events for one body in chunks of these sizes, read in pieces of `readBytes`. */
+function dataEvents(sizes: readonly number[], readBytes: number): Buffer[] {
+  const text = sizes.map((size) => `${size.toString(16)}\r\n${"x".repeat(size)}\r\n`).join("");
+  const bytes = Buffer.from(chunked(`${text}0\r\n\r\n`));
+  const events: Buffer[] = [];
+  let hasEnded = false;
+  const parser = new RequestParser({
+    head: () => undefined,
+    data: (chunk) => void events.push(Buffer.from(chunk)),
+    end: () => {
+      hasEnded = true;
+    },
+  });
+  for (let at = 0; at < bytes.length; at += readBytes) parser.push(bytes.subarray(at, at + readBytes), 0);
+  assert.ok(hasEnded);
+  return events;
+}
+
+test("tiny chunks that arrive in one read are one piece of data [R50]", () => {
+  const sizes = new Array<number>(5_000).fill(1);
+  assert.deepEqual(
+    dataEvents(sizes, 2 ** 20).map(({ length }) => length),
+    [5_000],
+  );
+});
+
+test("joined or not, every byte of tiny and larger chunks arrives once, however they are cut", () => {
+  const size = fc.oneof(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 200, max: 300 }));
+  fc.assert(
+    fc.property(
+      fc.array(size, { minLength: 1, maxLength: 30 }),
+      fc.integer({ min: 1, max: 400 }),
+      (sizes, readBytes) => {
+        const length = sizes.reduce((sum, one) => sum + one, 0);
+        assert.equal(Buffer.concat(dataEvents(sizes, readBytes)).toString(), "x".repeat(length));
+      },
+    ),
+    { numRuns: 300 },
+  );
 });
 
 function read(bytes: string): Reading {

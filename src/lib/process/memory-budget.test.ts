@@ -9,6 +9,8 @@ import {
   MemoryAccount,
   type MemoryBudget,
   MemoryPool,
+  MessagePool,
+  type MessageRoom,
   memoryLimits,
 } from "./memory-budget.ts";
 
@@ -18,11 +20,10 @@ const RUNS = { seed: 1, numRuns: 300 };
 test("the pools of a container leave room for the process itself, whatever its size", () => {
   for (const mib of [512, 600, 1024, 4096, 65_536])
     for (const heapShare of [0.25, 0.5, 0.9]) {
-      const { bodyBytes, sessionBytes, responseBytes, storeBytes, cacheBytes } = memoryLimits(
-        mib * MIB,
-        mib * MIB * heapShare,
-      );
-      assert.ok(bodyBytes + sessionBytes + responseBytes + storeBytes <= 0.5 * mib * MIB, `${mib} ${heapShare}`);
+      const limits = memoryLimits(mib * MIB, mib * MIB * heapShare);
+      const { bodyBytes, sessionBytes, responseBytes, messageBytes, storeBytes, cacheBytes } = limits;
+      const sum = bodyBytes + sessionBytes + responseBytes + messageBytes + storeBytes;
+      assert.ok(sum <= 0.6 * mib * MIB, `${mib} ${heapShare}`);
       assert.ok(sessionBytes + storeBytes + bodyBytes / 2 <= 0.8 * mib * MIB * heapShare, `${mib} ${heapShare}`);
       assert.ok(cacheBytes <= storeBytes / 2 && cacheBytes <= 64 * MIB);
     }
@@ -244,4 +245,39 @@ test("under pressure caches go first, then idle sessions, then bodies wait, and 
   assert.equal(body.outcome, "rejected");
   memory.relieve("normal");
   assert.equal(paused.outcome, "granted");
+});
+
+test("large messages of servers keep an exact sum, the oldest never waits, and every waiting one goes on [R50]", () => {
+  const step = fc.record({ message: fc.nat(5), bytes: fc.nat(40), isOver: fc.boolean() });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      const pool = new MessagePool(100);
+      /** By message, the oldest first: its room, and whether it may be read. */
+      const open = new Map<number, { room: MessageRoom; bytes: number; mayRead: boolean }>();
+      for (const { message, bytes, isOver } of steps) {
+        let state = open.get(message);
+        if (state === undefined) {
+          const resume = (): void => {
+            opened.mayRead = true;
+          };
+          const opened = { room: pool.open(resume), bytes: 0, mayRead: true };
+          state = opened;
+          open.set(message, state);
+        }
+        if (isOver) {
+          open.delete(message);
+          state.room.release();
+        } else if (state.mayRead) {
+          state.bytes += bytes;
+          state.mayRead = state.room.resize(state.bytes);
+        }
+        const sum = [...open.values()].reduce((all, one) => all + one.bytes, 0);
+        assert.equal(pool.usedBytes, 3 * sum);
+        const [oldest] = open.values();
+        assert.ok(oldest === undefined || oldest.mayRead, "the oldest one waits");
+        if (pool.usedBytes <= pool.limitBytes) assert.ok([...open.values()].every(({ mayRead }) => mayRead));
+      }
+    }),
+    RUNS,
+  );
 });
