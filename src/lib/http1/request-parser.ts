@@ -36,7 +36,7 @@ const MAX_EXTENSION_BYTES = 16 * 1024;
 
 /** Complete chunks below this size are joined: an event for each would let one client keep the process busy. */
 const TINY_CHUNK_BYTES = 256;
-const MAX_TINY_SIZE_DIGITS = 2;
+const TINY_SIZE_DIGITS = 2;
 
 const END_OF_HEAD = Buffer.from("\r\n\r\n");
 const CRLF = Buffer.from("\r\n");
@@ -339,7 +339,7 @@ export class RequestParser {
 function tinyChunkStart(chunk: Buffer, at: number): number {
   if (chunk[at] !== CR || chunk[at + 1] !== LF) return -1;
   let next = at + 2;
-  while (next < at + 2 + MAX_TINY_SIZE_DIGITS && hexDigit(chunk[next] ?? 0) >= 0) next += 1;
+  while (next < at + 2 + TINY_SIZE_DIGITS && hexDigit(chunk[next] ?? 0) >= 0) next += 1;
   return next > at + 2 && chunk[next] === CR && chunk[next + 1] === LF ? next + 2 : -1;
 }
 
