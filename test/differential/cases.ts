@@ -64,10 +64,10 @@ export const KNOWN: readonly {
     applies: ({ body }) => /^\u00ef\u00bb\u00bf|"Model"/.test(body?.toString("latin1") ?? ""),
   },
   {
-    what: "rules also read the models in a list of requests",
+    what: "rules also read models in a list, in a nested member and in a form: a server may use any of them",
     verdict: "denied",
     backends: ["node", "python", "go"],
-    applies: ({ body }) => /^\s*\[/.test(body?.toString("latin1") ?? ""),
+    applies: ({ body }) => /^\s*\[|"a":\{"model"|"model":\[|^model=/.test(body?.toString("latin1") ?? ""),
   },
 ];
 
